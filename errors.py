@@ -1,0 +1,22 @@
+"""What a user did wrong, said in one sentence."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class UserError(Exception):
+    """Bad input. The message names the value, the limit and the knob; it is all the user sees."""
+
+
+@contextmanager
+def exit_in_words() -> Iterator[None]:
+    """Turn bad input, and what the operating system refuses, into one line on stderr and exit 2.
+
+    Anything else is a bug of ours and keeps its traceback.
+    """
+    try:
+        yield
+    except (UserError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
