@@ -1,0 +1,271 @@
+"""Position encodings: how a decoder learns in which order its tokens stand.
+
+Attention by itself sees a set. Order can enter a decoder through three doors, and every encoding here
+is one small class that uses one of them:
+
+    embed    add something to the embeddings          (absolute: Sinusoidal, Learned)
+    rotate   turn the queries and the keys            (relative: RoPE)
+    bias     add something to the attention scores    (relative: ALiBi)
+
+The base class uses none of them, which makes it the encoding "none". `Transformer.forward` asks for
+the rows of the encoding's table once (`at`), and hands that slice to every layer.
+
+Shapes: B batch, T tokens, S keys (cached + new), H heads, D head width, C model width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from model.transformer import ModelConfig
+
+# The standard deviation of every embedding at the start. It stands here because the sinusoid has to
+# be scaled to it.
+INIT_STD = 0.02
+
+
+# --- RoPE, as functions -----------------------------------------------------------------------------
+
+
+def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0) -> Tensor:
+    """How far pair i of a head turns from one position to the next, in radians: theta^(-2i/D).
+
+    Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1 only the
+    first int(partial * D // 2) pairs turn, at unchanged frequencies, and the slow rest stands still:
+    p-RoPE (Barbero et al. 2024, arXiv:2410.06205), which is not "partial rotary".
+    """
+    pairs = torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu")
+    frequencies = theta ** (-pairs / head_dim)
+    frequencies[int(partial * head_dim // 2) :] = 0.0
+    return frequencies
+
+
+def precompute_freqs_cis(
+    head_dim: int, end: int, theta: float = 10000.0, partial: float = 1.0
+) -> Tensor:
+    """The table of rotations e^(i * position * frequency) for positions 0 .. end-1.
+
+    Returns complex64 of shape (end, D/2), on the CPU. Angles are computed in float64 and rounded once:
+    in float32 the angle of position 8191 is already off by 2e-4. (Su et al. 2021, arXiv:2104.09864)
+    """
+    positions = torch.arange(end, dtype=torch.float64, device="cpu")
+    angles = torch.outer(positions, rope_frequencies(head_dim, theta, partial))
+    return torch.polar(torch.ones_like(angles), angles).to(torch.complex64)
+
+
+def reshape_for_broadcast(freqs_cis: Tensor, x: Tensor) -> Tensor:
+    """A table (T, D/2) -> (1, T, 1, D/2), to multiply x of shape (B, T, H, D/2).
+
+    Raises ValueError if the two disagree: a table of one row would broadcast in silence.
+    """
+    if freqs_cis.shape != (x.shape[1], x.shape[-1]):
+        raise ValueError(
+            f"freqs_cis has shape {tuple(freqs_cis.shape)}, but the tokens and pairs to rotate are "
+            f"{(x.shape[1], x.shape[-1])}"
+        )
+    return freqs_cis[None, :, None, :]
+
+
+def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D) by freqs_cis (T, D/2), complex.
+
+    Channels 2i and 2i+1 are read as one complex number (Meta's layout) and multiplied by
+    e^(i*angle), in float32; the result has the caller's dtype. Afterwards the score of a query at
+    position m and a key at n depends on n - m alone: q^T R(n-m) k.
+    """
+
+    def rotate(x: Tensor) -> Tensor:
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, T, H, D/2)
+        turned = pairs * reshape_for_broadcast(freqs_cis, pairs)
+        return torch.view_as_real(turned).flatten(-2).type_as(x)
+
+    return rotate(xq), rotate(xk)
+
+
+def apply_rotary_emb_real(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """`apply_rotary_emb` in real arithmetic; `pairs` is view_as_real(freqs_cis), (T, D/2, 2).
+
+    Inductor generates no code for complex operators, so compiled models take this form.
+    """
+    cos, sin = pairs.unbind(-1)
+
+    def rotate(x: Tensor) -> Tensor:
+        even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)  # (B, T, H, D/2) each
+        c, s = reshape_for_broadcast(cos, even), reshape_for_broadcast(sin, even)
+        return torch.stack((even * c - odd * s, even * s + odd * c), dim=-1).flatten(-2).type_as(x)
+
+    return rotate(xq), rotate(xk)
+
+
+# --- the encodings ----------------------------------------------------------------------------------
+
+
+class PositionEncoding(nn.Module):
+    """No positions at all ("none"), and the base of every encoding.
+
+    A subclass overrides the door it uses. What it precomputes goes into `table`, which is a plain
+    attribute: in no state dict, so a checkpoint does not pin the length; and out of reach of
+    `module.to(dtype)`, which would drop the imaginary part of a complex buffer and round positions
+    above 256 together in bfloat16. `_apply` moves it between devices and does nothing else to it.
+    """
+
+    options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads
+    extrapolates = True  # False: no position beyond the training length has a meaning
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.table: Tensor | None = None
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        if self.table is not None:
+            device = fn(torch.empty(0, device=self.table.device)).device
+            # The table is derived, not loaded: on "meta" it would be lost for good.
+            if device.type != "meta":
+                self.table = self.table.to(device)
+        return self
+
+    def at(self, start: int, stop: int) -> Tensor | None:
+        """The table's rows for positions start .. stop-1, or None where there is no table."""
+        return None if self.table is None else self.table[start:stop]
+
+    def embed(self, h: Tensor, rows: Tensor | None) -> Tensor:
+        """Add positions to the embeddings h (B, T, C)."""
+        return h
+
+    def rotate(self, xq: Tensor, xk: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Turn queries (B, T, H, D) and keys (B, T, H_kv, D)."""
+        return xq, xk
+
+    def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+        """What is added to the scores, after their scaling by 1/sqrt(D): (H, T, S), or None."""
+        return None
+
+
+class RoPE(PositionEncoding):
+    """Rotary positions: pair i of every query and key turns by position * theta^(-2i/D).
+
+    A rotation changes no norm, and two rotated vectors see each other's distance only.
+    Su et al. 2021, arXiv:2104.09864; the layout is Meta's.
+    """
+
+    options = ("theta", "partial")
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        if config.head_dim % 2:
+            raise ValueError(
+                f"rope turns pairs of channels, so model.head_dim must be even, not {config.head_dim}"
+            )
+        freqs_cis = precompute_freqs_cis(
+            config.head_dim, config.max_positions, config.theta, config.partial
+        )
+        # One memory, two readings: pairs here, so that compiled code never meets a complex tensor.
+        self.table = torch.view_as_real(freqs_cis)  # (max_positions, D/2, 2)
+
+    @property
+    def freqs_cis(self) -> Tensor:
+        """The table as complex numbers, (max_positions, D/2)."""
+        return torch.view_as_complex(self.table)
+
+    def rotate(self, xq: Tensor, xk: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        if torch.compiler.is_compiling():
+            return apply_rotary_emb_real(xq, xk, rows)
+        return apply_rotary_emb(xq, xk, torch.view_as_complex(rows))
+
+
+def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
+    """Vaswani's table: p[m, 2t] = sin(m / theta^(2t/C)), p[m, 2t+1] = cos(the same).
+
+    Returns float32 of shape (end, C), rounded once from float64. Its rms is sqrt(1/2).
+    (Vaswani et al. 2017, arXiv:1706.03762, section 3.5)
+    """
+    positions = torch.arange(end, dtype=torch.float64, device="cpu")
+    columns = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu")
+    angles = torch.outer(positions, theta ** (-columns / dim))
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)[:, :dim].float()
+
+
+class Sinusoidal(PositionEncoding):
+    """Fixed sinusoids added to the embeddings, once, at the input.
+
+    LLaMA's embeddings start with a standard deviation of 0.02; a sinusoid of amplitude 1 beside them
+    is 35 times larger and drowns them. `sinusoid` says how the two are brought together:
+
+    matched   E + alpha*p   alpha is learnable and starts where both have the same rms
+    vaswani   sqrt(C)*E + p  the paper's scaling, on embeddings of standard deviation 0.02
+    naive     E + p         what a careless swap does; kept to show what it costs
+    """
+
+    options = ("theta", "sinusoid")
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.table = sinusoid(config.dim, config.max_positions, config.theta)
+        self.embedding_scale = math.sqrt(config.dim) if config.sinusoid == "vaswani" else 1.0
+        self.alpha: nn.Parameter | float = 1.0
+        if config.sinusoid == "matched":
+            self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
+
+    def embed(self, h: Tensor, rows: Tensor) -> Tensor:
+        return (self.embedding_scale * h.float() + self.alpha * rows).type_as(h)
+
+
+class Learned(PositionEncoding):
+    """One trainable vector per position, added to the embeddings (GPT-2).
+
+    A position that training never reached has a row of noise, so the table ends where training rows
+    do.
+    """
+
+    extrapolates = False
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.weight = nn.Parameter(torch.empty(config.max_positions, config.dim))
+
+    def at(self, start: int, stop: int) -> Tensor:
+        return self.weight[start:stop]
+
+    def embed(self, h: Tensor, rows: Tensor) -> Tensor:
+        return h + rows.type_as(h)
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """2^(-8(h+1)/H) for a power of two; otherwise the published interpolation between two of them.
+
+    Returns float32 of shape (H,). (Press et al. 2021, arXiv:2108.12409, and its reference code)
+    """
+    whole = 2 ** math.floor(math.log2(n_heads))
+    slopes = [2.0 ** (-8 * (h + 1) / whole) for h in range(whole)]
+    between = [2.0 ** (-8 * (h + 1) / (2 * whole)) for h in range(0, 2 * whole, 2)]
+    return torch.tensor((slopes + between)[:n_heads], dtype=torch.float32, device="cpu")
+
+
+class ALiBi(PositionEncoding):
+    """Scores fall linearly with distance, each head with its own slope: -slope * (m - n)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
+        self.table = alibi_slopes(config.n_heads)
+
+    def at(self, start: int, stop: int) -> None:
+        return None  # the table is indexed by head, not by position
+
+    def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        distance = q_positions[:, None] - k_positions[None, :]  # (T, S)
+        return -self.table[:, None, None] * distance
+
+
+POSITIONS: dict[str, type[PositionEncoding]] = {
+    "rope": RoPE,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "alibi": ALiBi,
+    "none": PositionEncoding,
+}
