@@ -1,7 +1,7 @@
 """Position encodings: how a decoder learns in which order its tokens stand.
 
-Attention by itself sees a set. Order can enter a decoder through three doors, and every encoding here
-is one small class that uses one of them:
+Attention by itself sees a set. Order can enter a decoder through three doors, and every encoding
+here is one small class that uses one of them:
 
     embed    add something to the embeddings          (absolute: Sinusoidal, Learned)
     rotate   turn the queries and the keys            (relative: RoPE)
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 INIT_STD = 0.02
 
 
-# --- RoPE, as functions -----------------------------------------------------------------------------
+# --- RoPE, as functions ---
 
 
 def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0) -> Tensor:
     """How far pair i of a head turns from one position to the next, in radians: theta^(-2i/D).
 
-    Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1 only the
-    first int(partial * D // 2) pairs turn, at unchanged frequencies, and the slow rest stands still:
-    p-RoPE (Barbero et al. 2024, arXiv:2410.06205), which is not "partial rotary".
+    Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1 only
+    the first int(partial * D // 2) pairs turn, at unchanged frequencies, and the slow rest stands
+    still: p-RoPE (Barbero et al. 2024, arXiv:2410.06205), which is not "partial rotary".
     """
     pairs = torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu")
     frequencies = theta ** (-pairs / head_dim)
@@ -50,8 +50,9 @@ def precompute_freqs_cis(
 ) -> Tensor:
     """The table of rotations e^(i * position * frequency) for positions 0 .. end-1.
 
-    Returns complex64 of shape (end, D/2), on the CPU. Angles are computed in float64 and rounded once:
-    in float32 the angle of position 8191 is already off by 2e-4. (Su et al. 2021, arXiv:2104.09864)
+    Returns complex64 of shape (end, D/2), on the CPU. Angles are computed in float64 and rounded
+    once: in float32 the angle of position 8191 is already off by 2e-4. (Su et al. 2021,
+    arXiv:2104.09864)
     """
     positions = torch.arange(end, dtype=torch.float64, device="cpu")
     angles = torch.outer(positions, rope_frequencies(head_dim, theta, partial))
@@ -102,7 +103,7 @@ def apply_rotary_emb_real(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor
     return rotate(xq), rotate(xk)
 
 
-# --- the encodings ----------------------------------------------------------------------------------
+# --- the encodings ---
 
 
 class PositionEncoding(nn.Module):
@@ -160,7 +161,8 @@ class RoPE(PositionEncoding):
         super().__init__(config)
         if config.head_dim % 2:
             raise ValueError(
-                f"rope turns pairs of channels, so model.head_dim must be even, not {config.head_dim}"
+                "rope turns pairs of channels, so model.head_dim must be even, not "
+                f"{config.head_dim}"
             )
         freqs_cis = precompute_freqs_cis(
             config.head_dim, config.max_positions, config.theta, config.partial
@@ -194,8 +196,8 @@ def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
 class Sinusoidal(PositionEncoding):
     """Fixed sinusoids added to the embeddings, once, at the input.
 
-    LLaMA's embeddings start with a standard deviation of 0.02; a sinusoid of amplitude 1 beside them
-    is 35 times larger and drowns them. `sinusoid` says how the two are brought together:
+    LLaMA's embeddings start with a standard deviation of 0.02; a sinusoid of amplitude 1 beside
+    them is 35 times larger and drowns them. `sinusoid` says how the two are brought together:
 
     matched   E + alpha*p   alpha is learnable and starts where both have the same rms
     vaswani   sqrt(C)*E + p  the paper's scaling, on embeddings of standard deviation 0.02

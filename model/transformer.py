@@ -3,7 +3,8 @@
 RMSNorm before each half of a block, grouped-query attention, SwiGLU, no biases. Everything about
 positions lives in `model/position.py`; everything that changes while decoding lives in `KVCache`.
 
-Shapes: B batch, T tokens, S keys (cached + new), H heads, D head width, C model width, V vocabulary.
+Shapes: B batch, T tokens, S keys (cached + new), H heads, D head width, C model width,
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -156,8 +157,8 @@ class Attention(nn.Module):
 def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Tensor:
     """Softmax attention of xq (B, H, T, D) over xk, xv (B, H_kv, S, D). Returns (B, H, T, D).
 
-    `mask` is None where the plain causal pattern is meant (T == S) or nothing is hidden (T == 1); the
-    flag `is_causal` aligns its triangle top-left, so it must never see T != S.
+    `mask` is None where the plain causal pattern is meant (T == S) or nothing is hidden (T == 1);
+    the flag `is_causal` aligns its triangle top-left, so it must never see T != S.
     """
     gqa = xq.shape[1] != xk.shape[1]
     if mask is None:
@@ -225,9 +226,9 @@ class Transformer(nn.Module):
         """Draw every matrix from its own stream, addressed by (seed, parameter name).
 
         So two models of one seed share the values of all the parameters they share, whatever else
-        either of them has. Normal with std 0.02; `wo` and `w2`, which write into the residual stream,
-        are divided by sqrt(2 n_layers) so that its variance does not grow with depth (GPT-2). Vectors
-        and scalars keep their constants.
+        either of them has. Normal with std 0.02; `wo` and `w2`, which write into the residual
+        stream, are divided by sqrt(2 n_layers) so that its variance does not grow with depth
+        (GPT-2). Vectors and scalars keep their constants.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim < 2:
@@ -277,8 +278,8 @@ class Transformer(nn.Module):
     def _mask(self, start: int, stop: int, device: torch.device) -> Tensor | None:
         """What new tokens at start .. stop-1 may see of the keys 0 .. stop-1.
 
-        None if SDPA needs no mask; bool (T, S), True = visible; or the encoding's bias (H, T, S) with
-        -inf on what is hidden.
+        None if SDPA needs no mask; bool (T, S), True = visible; or the encoding's bias (H, T, S)
+        with -inf on what is hidden.
         """
         keys = torch.arange(stop, device=device)
         queries = keys[start:]

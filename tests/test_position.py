@@ -56,11 +56,11 @@ def rotation_matrix(position: int, frequencies: Tensor) -> Tensor:
     return torch.block_diag(*blocks)
 
 
-# --- golden numbers ---------------------------------------------------------------------------------
+# --- golden numbers ---
 
 
 def test_worked_example_to_the_last_of_its_240_numbers():
-    printed = json.loads((Path(__file__).parent / "worked_example.json").read_text("utf-8"))
+    printed = json.loads((Path(__file__).parent / "worked_example.json").read_text(encoding="utf-8"))
     xq = torch.arange(160.0).view(2, 5, 2, 8)
     xk = torch.arange(80.0).view(2, 5, 1, 8)
     for rotated, name in zip(
@@ -110,13 +110,16 @@ def test_rotate_half_formula_with_the_corrected_second_vector():
 
 
 def test_a_table_in_the_other_layout_is_caught():
-    """A published test pairs an interleaved table with rotate_half and prints 0.4873 as a warning."""
+    """A published test pairs an interleaved table with rotate_half and prints 0.4873 as a
+    warning."""
     torch.manual_seed(42)
     q = torch.randn(2, 32, 16, 128)
     angles = torch.outer(torch.arange(16) * 0.1, 0.5 ** torch.arange(64.0))
     mismatched = angles.repeat_interleave(2, dim=-1)  # adjacent channels share an angle ...
     turned = q * mismatched.cos() + rotate_half(q) * mismatched.sin()  # ... halves are turned
-    assert (turned.norm(dim=-1) - q.norm(dim=-1)).abs().max().item() == pytest.approx(0.4873, abs=1e-4)
+    assert (turned.norm(dim=-1) - q.norm(dim=-1)).abs().max().item() == pytest.approx(
+        0.4873, abs=1e-4
+    )
     matched = torch.cat((angles, angles), dim=-1)
     turned = q * matched.cos() + rotate_half(q) * matched.sin()
     assert (turned.norm(dim=-1) - q.norm(dim=-1)).abs().max() < 1e-5
@@ -149,12 +152,14 @@ def test_sinusoid_follows_the_paper_and_not_the_misprint():
             assert table[m, 2 * t].item() == pytest.approx(math.sin(angle), abs=1e-6)
             assert table[m, 2 * t + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
     columns = table[:, 0::2]
-    assert all((columns[:, a] - columns[:, b]).abs().max() > 0.01 for a in range(8) for b in range(a))
+    assert all(
+        (columns[:, a] - columns[:, b]).abs().max() > 0.01 for a in range(8) for b in range(a)
+    )
     distances = torch.cdist(table.double(), table.double()) + 1e9 * torch.eye(64)
     assert distances.min() > 1.0
 
 
-# --- RoPE -------------------------------------------------------------------------------------------
+# --- RoPE ---
 
 
 @pytest.mark.parametrize("partial", [1.0, 0.75, 0.5])
@@ -214,7 +219,10 @@ def test_real_form_equals_complex_form_forwards_and_backwards():
 
 def test_rotation_runs_in_float32_and_returns_the_callers_dtype():
     x = draw(1, 7, 6, 8).bfloat16()
-    for form, view in ((apply_rotary_emb, lambda t: t), (apply_rotary_emb_real, torch.view_as_real)):
+    for form, view in (
+        (apply_rotary_emb, lambda t: t),
+        (apply_rotary_emb_real, torch.view_as_real),
+    ):
         turned, _ = form(x, x, view(precompute_freqs_cis(8, 7)))
         wide, _ = form(x.float(), x.float(), view(precompute_freqs_cis(8, 7)))
         assert turned.dtype == torch.bfloat16
@@ -238,7 +246,7 @@ def test_position_8191_is_exact_to_float32():
         torch.testing.assert_close(sinusoids[m, 1::2], cos, rtol=2e-7, atol=1e-12)
 
 
-# --- every encoding ---------------------------------------------------------------------------------
+# --- every encoding ---
 
 CASTS = {
     "to(bfloat16)": lambda m: m.to(torch.bfloat16),
@@ -274,7 +282,9 @@ def test_tables_survive_autocast_and_are_in_no_state_dict_and_no_buffer(position
     assert not list(model.named_buffers())
     assert not any(p.is_complex() for p in model.parameters())
     stored = [name for name in model.state_dict() if name.startswith("position.")]
-    assert stored == {"sinusoidal": ["position.alpha"], "learned": ["position.weight"]}.get(position, [])
+    assert stored == {"sinusoidal": ["position.alpha"], "learned": ["position.weight"]}.get(
+        position, []
+    )
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -303,7 +313,9 @@ def test_positions_256_and_257_differ_in_bfloat16(position):
     """In bfloat16 the integers 256 and 257 are the same number, so no position may ever be one."""
     encoding = POSITIONS[position](config(position, max_positions=300))
     if position == "learned":
-        torch.nn.init.normal_(encoding.weight, 0, INIT_STD, generator=torch.Generator().manual_seed(0))
+        torch.nn.init.normal_(
+            encoding.weight, 0, INIT_STD, generator=torch.Generator().manual_seed(0)
+        )
     encoding.bfloat16()
     at_256, at_257 = encoding.at(256, 257), encoding.at(257, 258)
     if isinstance(encoding, ALiBi):
@@ -321,8 +333,8 @@ def test_positions_256_and_257_differ_in_bfloat16(position):
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_the_encoding_is_on_and_it_is_the_only_one(position):
-    """Swapping two earlier tokens changes what follows, except where order is invisible; and exactly
-    the doors that the class says it uses are open."""
+    """Swapping two earlier tokens changes what follows, except where order is invisible; and
+    exactly the doors that the class says it uses are open."""
     encoding = POSITIONS[position](config(position))
     h, x, q = draw(2, 7, 48), draw(2, 7, 6, 8), torch.arange(7)
     if position == "learned":
@@ -367,7 +379,7 @@ def test_relative_encodings_do_not_see_where_a_row_starts(position):
     torch.testing.assert_close(model(tokens), reference, rtol=0, atol=1e-5)
 
 
-# --- absolute encodings, ALiBi ----------------------------------------------------------------------
+# --- absolute encodings, ALiBi ---
 
 
 def test_matched_sinusoid_starts_with_the_rms_of_the_embeddings():

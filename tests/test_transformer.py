@@ -13,7 +13,14 @@ from model.position import INIT_STD, POSITIONS
 from model.transformer import ModelConfig, Transformer, attend
 
 ROOT = Path(__file__).parent.parent
-SIZES = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "vocab_size": 97, "max_positions": 64}
+SIZES = {
+    "dim": 48,
+    "n_layers": 3,
+    "n_heads": 6,
+    "n_kv_heads": 2,
+    "vocab_size": 97,
+    "max_positions": 64,
+}
 
 
 def build(**changes) -> Transformer:
@@ -41,7 +48,8 @@ def test_state_dict_keys_are_metas(tie):
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_causality_by_gradient(position):
-    """Exactly nothing flows back from a logit to later tokens, and something does to all earlier."""
+    """Exactly nothing flows back from a logit to later tokens, and something does to all
+    earlier."""
     model = build(position=position)
     tokens = torch.arange(7)[None]
     h = model.tok_embeddings(tokens).detach().requires_grad_()
@@ -166,7 +174,7 @@ def test_a_compiled_step_equals_an_eager_one(position):
 def test_model_imports_torch_and_nothing_of_ours():
     allowed = {"torch", "model", "__future__"} | set(sys.stdlib_module_names)
     for path in (ROOT / "model").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
@@ -179,7 +187,7 @@ def test_no_module_asks_which_encoding_it_is():
     """Outside position.py a branch on the encoding's name is a bug."""
     for path in (ROOT / "model" / "transformer.py", ROOT / "model" / "generation.py",
                  *ROOT.glob("*.py")):  # fmt: skip
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Compare):
                 constants = [c.value for c in ast.walk(node) if isinstance(c, ast.Constant)]
                 assert not set(constants) & set(POSITIONS), f"{path}:{node.lineno}"

@@ -1,0 +1,203 @@
+"""One typed configuration: dataclass defaults <- YAML <- command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import jsonargparse
+import yaml
+
+from data.dataset import DataConfig
+from errors import UserError
+from hardware import Dtype
+from model.position import POSITIONS
+from model.transformer import ModelConfig
+from optim import OptimConfig
+from rundir import LogConfig
+
+CONFIGS = Path(__file__).parent / "configs"
+
+
+@dataclass
+class TrainConfig:
+    steps: int = 1000
+    """Optimizer steps."""
+    batch_size: int = 16
+    """Rows of data.seq_len tokens per optimizer step, over all processes together."""
+    micro_batch_size: int | None = None
+    """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
+    the whole share of the process at once."""
+    eval_interval: int = 250
+    """Steps between validations, checkpoints and samples; the last step always has all three."""
+    sample_prompt: str = ""
+    """What the samples during training continue. Empty: the start of a document."""
+    sample_tokens: int = 64
+    """Length of these samples in tokens; 0: none."""
+    device: str = "auto"
+    """auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps."""
+    dtype: Dtype = "auto"
+    """Dtype of matrix products. auto: bfloat16 where the hardware has it, else float32."""
+    compile: bool | Literal["auto"] = "auto"
+    """torch.compile the training step. auto: where the run is long enough to repay it."""
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "micro_batch_size", "eval_interval"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UserError(f"train.{name} must be at least 1, not {value}")
+        if self.sample_tokens < 0:
+            raise UserError(f"train.sample_tokens must not be negative, not {self.sample_tokens}")
+
+
+@dataclass(kw_only=True)
+class Config:
+    """A whole run. Constructing one fills in what depends on several parts, and checks what only
+    the whole can tell."""
+
+    # The parts have no default here: an instance made at import would already be filled in, and
+    # what it derived from the default width would then stand beside the width that the user asked
+    # for.
+    model: ModelConfig
+    data: DataConfig
+    optim: OptimConfig
+    train: TrainConfig
+    log: LogConfig
+    name: str | None = None
+    """Name of the run, and of its folder. Unset: the config file's name, the encoding and the
+    seed."""
+    seed: int = 1
+    """Addresses everything random: weights by name, batches and dropout by step, samples."""
+
+    def __post_init__(self):
+        model, data = self.model, self.data
+        if model.vocab_size is None:
+            model.vocab_size = data.vocab_size
+        if model.vocab_size != data.vocab_size:
+            raise UserError(
+                f"model.vocab_size {model.vocab_size} and data.vocab_size {data.vocab_size} "
+                "differ: leave model.vocab_size unset"
+            )
+        extrapolates = POSITIONS[model.position].extrapolates
+        if model.max_positions is None:
+            model.max_positions = data.seq_len * (4 if extrapolates else 1)
+        if model.max_positions < data.seq_len:
+            raise UserError(
+                f"data.seq_len {data.seq_len} is longer than model.max_positions "
+                f"{model.max_positions}"
+            )
+        if model.max_positions > data.seq_len and not extrapolates:
+            raise UserError(
+                f"model.max_positions {model.max_positions} is longer than data.seq_len "
+                f"{data.seq_len}: with model.position {model.position} those rows would never be "
+                "trained"
+            )
+        if self.optim.warmup_steps > self.train.steps:
+            raise UserError(
+                f"optim.warmup_steps {self.optim.warmup_steps} is longer than train.steps "
+                f"{self.train.steps}"
+            )
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed must be in [0, 2^63), not {self.seed}")
+        if self.name is not None and not re.fullmatch(r"[\w][\w.=+-]*", self.name):
+            raise UserError(
+                f"name {self.name!r} cannot be a folder: use letters, digits and . _ - = +"
+            )
+
+    def to_yaml(self) -> str:
+        """The resolved configuration; `load_file` turns it back into an equal object."""
+        return yaml.dump(
+            dataclasses.asdict(self), Dumper=_Dumper, sort_keys=False, allow_unicode=True
+        )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text such as 1e3, which is text to PyYAML but a number to our parser."""
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9._]+[eE][-+]?[0-9]+$"), list("-+.0123456789")
+)
+
+
+class _Parser(jsonargparse.ArgumentParser):
+    """Errors in one sentence, with the nearest name for a misspelling."""
+
+    def error(self, message, ex=None):
+        text = " ".join(str(message).split())
+        unknown = re.search(r"unrecognized arguments: --([\w.]+)", text)
+        inside = re.search(r"Group '(.*)' does not accept option '(.*)'", text)
+        word = unknown.group(1) if unknown else ".".join(inside.groups()) if inside else None
+        nearest = _nearest(word, self._option_names()) if word else None
+        raise UserError(text + (f" (did you mean {nearest}?)" if nearest else ""))
+
+    def _option_names(self) -> list[str]:
+        return [s[2:] for a in self._actions for s in a.option_strings if s.startswith("--")]
+
+
+def _nearest(word: str, names: list[str]) -> str | None:
+    """The option most like `word`, compared in full first and then by what follows the last dot."""
+    by_last = {name.rpartition(".")[2]: name for name in reversed(names)}
+    for candidate, known in ((word, {n: n for n in names}), (word.rpartition(".")[2], by_last)):
+        close = difflib.get_close_matches(candidate, known, n=1, cutoff=0.6)
+        if close:
+            return known[close[0]]
+    return None
+
+
+def find_config(name: str | Path) -> Path:
+    """A path as it is, or the name of one of our own configs, from any directory.
+
+    Raises UserError that lists what there is.
+    """
+    for candidate in (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml"):
+        if candidate.is_file():
+            return candidate
+    ours = ", ".join(sorted(p.name for p in CONFIGS.glob("*.yaml")))
+    raise UserError(f"no config {str(name)!r}, neither as a path nor among ours: {ours}")
+
+
+def config_parser(description: str) -> jsonargparse.ArgumentParser:
+    """A command-line parser that knows --config and every field of Config."""
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = _Parser(description=description)
+    parser.add_argument(
+        "--config", action="config", help="YAML file with any of the options below, by dotted name."
+    )
+    parser.add_class_arguments(Config)
+    return parser
+
+
+def parse(parser: jsonargparse.ArgumentParser, argv: list[str]) -> tuple[Config, dict]:
+    """The configuration that `argv` describes, and the options that are not part of it.
+
+    Raises UserError for whatever does not parse, does not fit its type or cannot be built.
+    """
+    argv = [part for word in argv for part in _split_config(word)]
+    for i, word in enumerate(argv[:-1]):
+        if word == "--config":
+            argv[i + 1] = str(find_config(argv[i + 1]))
+            try:
+                parser.parse_path(argv[i + 1])
+            except UserError as error:  # once by itself, to say in which file the mistake is
+                raise UserError(f"{argv[i + 1]}: {error}") from None
+    parsed = parser.parse_args(argv)
+    try:
+        values = parser.instantiate(parsed).as_dict()
+        fields = {f.name: values.pop(f.name) for f in dataclasses.fields(Config)}
+        return Config(**fields), values
+    except ValueError as error:  # model/ knows no exceptions of ours
+        raise UserError(str(error)) from None
+
+
+def _split_config(word: str) -> list[str]:
+    return word.split("=", 1) if word.startswith("--config=") else [word]
+
+
+def load_file(path: Path) -> Config:
+    """The configuration in a YAML file alone, strictly typed."""
+    return parse(config_parser(""), ["--config", str(path)])[0]

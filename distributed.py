@@ -1,0 +1,64 @@
+"""One process or many: the only place that reads torchrun's environment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from hardware import resolve_device
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train together. Without torchrun: a world of one, in which nothing
+    waits."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @classmethod
+    def join(cls, device: str = "auto") -> World:
+        """Read torchrun's environment and meet the others: nccl between GPUs, gloo otherwise."""
+        rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        resolved = resolve_device(device, int(os.environ.get("LOCAL_RANK", 0)))
+        if resolved.type == "cuda":
+            torch.cuda.set_device(resolved)
+        if size > 1:
+            dist.init_process_group("nccl" if resolved.type == "cuda" else "gloo")
+        return cls(rank, size, resolved)
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The module to call in training: it averages gradients over the world."""
+        if self.size == 1:
+            return model
+        ids = [self.device.index] if self.device.type == "cuda" else None
+        return DistributedDataParallel(
+            model, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True
+        )
+
+    def sum(self, *values: float) -> list[float]:
+        """Each value summed over all processes; in float64, so that token counts stay exact."""
+        if self.size == 1:
+            return list(values)
+        # gloo and nccl both reduce float64; MPS has none, but a world of several has no MPS.
+        total: Tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(total)
+        return total.tolist()
+
+    def barrier(self) -> None:
+        if self.size > 1:
+            dist.barrier()
+
+    def leave(self) -> None:
+        if self.size > 1 and dist.is_initialized():
+            dist.destroy_process_group()

@@ -1,0 +1,134 @@
+"""Groups, schedule, and both optimizers' agreement with what they claim."""
+
+import pytest
+import torch
+
+from errors import UserError
+from model.position import POSITIONS
+from model.transformer import ModelConfig, Transformer
+from optim import OptimConfig, Optimizers, lr_factor, parameter_groups
+
+
+def build(position: str = "rope", **changes) -> Transformer:
+    model = Transformer(
+        ModelConfig(dim=48, n_layers=3, n_heads=6, n_kv_heads=2, vocab_size=97, max_positions=32,
+                    position=position, **changes)
+    )  # fmt: skip
+    model.init_weights(seed=1)
+    return model
+
+
+@pytest.mark.parametrize("tie", [True, False])
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_groups_cover_every_parameter_once_and_decay_hidden_matrices_only(position, tie, optimizer):
+    model = build(position, tie_embeddings=tie)
+    optimizers = Optimizers(model, OptimConfig(optimizer=optimizer)).optimizers
+    groups = [g for o in optimizers for g in o.param_groups]
+    seen = [id(p) for g in groups for p in g["params"]]
+    assert sorted(seen) == sorted(id(p) for p in model.parameters())
+    decayed = {id(p) for g in groups if g["weight_decay"] > 0 for p in g["params"]}
+    names = {n for n, p in model.named_parameters() if id(p) in decayed}
+    assert names == {n for n in model.state_dict() if n.startswith("layers.") and "norm" not in n}
+    hidden, rest = parameter_groups(model)
+    assert len(hidden) == 3 * 7 and all(p.ndim == 2 for p in hidden)
+    if optimizer == "muon":
+        muon = [
+            p
+            for o in optimizers
+            if isinstance(o, torch.optim.Muon)
+            for p in o.param_groups[0]["params"]
+        ]
+        assert {id(p) for p in muon} == {id(p) for p in hidden}
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_schedule_rises_to_one_and_ends_at_its_final_value(schedule):
+    config = OptimConfig(warmup_steps=10, schedule=schedule, final_lr=0.1)
+    factors = [lr_factor(config, step, 100) for step in range(100)]
+    assert factors[0] == pytest.approx(0.1) and factors[4] == pytest.approx(0.5)
+    assert factors[9] == 1.0 == max(factors)
+    assert all(a > b for a, b in zip(factors[9:], factors[10:], strict=False))
+    assert factors[-1] == pytest.approx(0.1)
+    middle = factors[9 + 45]  # half of the fall
+    assert middle == pytest.approx(0.55)
+    quarter = factors[9 + 22] + (factors[9 + 23] - factors[9 + 22]) / 2
+    straight = 1 - 0.9 / 4
+    assert (
+        (quarter > straight + 0.05) if schedule == "cosine" else quarter == pytest.approx(straight)
+    )
+
+
+def test_schedule_without_warm_up_and_with_nothing_else():
+    assert lr_factor(OptimConfig(warmup_steps=0, final_lr=0.0), 0, 1) == pytest.approx(0.0)
+    assert lr_factor(OptimConfig(warmup_steps=5), 4, 5) == 1.0
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_zero_gradient_moves_decayed_parameters_only(optimizer):
+    model = build("learned")
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    optimizers = Optimizers(model, OptimConfig(optimizer=optimizer, lr=0.5, weight_decay=0.2))
+    optimizers.set_lr(0.5)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    for o in optimizers.optimizers:
+        o.step()
+    hidden = {id(p) for p in parameter_groups(model)[0]}
+    for name, p in model.named_parameters():
+        expected = before[name] * (1 - 0.25 * 0.2) if id(p) in hidden else before[name]
+        torch.testing.assert_close(p.detach(), expected)
+
+
+def test_a_muon_step_is_orthogonal_and_has_the_size_of_an_adamw_step():
+    model = build()
+    optimizers = Optimizers(
+        model, OptimConfig(optimizer="muon", lr=0.01, muon_lr=0.1, weight_decay=0.0)
+    )
+    optimizers.set_lr(1.0)
+    w1 = model.layers[0].feed_forward.w1.weight  # (128, 48)
+    before = w1.detach().clone()
+    generator = torch.Generator().manual_seed(0)
+    for p in model.parameters():
+        p.grad = torch.randn(p.shape, generator=generator)
+    for o in optimizers.optimizers:
+        o.step()
+    update = before - w1.detach()
+    singular = torch.linalg.svdvals(update)
+    assert singular.max() / singular.min() < 2  # a random matrix of this shape: about 4
+    assert 0.1 < update.square().mean().sqrt().item() / 0.1 < 0.3  # 0.2: AdamW's typical rms
+
+
+def test_state_survives_a_round_trip():
+    for optimizer in ("adamw", "muon"):
+        config = OptimConfig(optimizer=optimizer)
+        models = build(), build()
+        first, second = Optimizers(models[0], config), Optimizers(models[1], config)
+        for number in range(4):
+            for model, optimizers in ((models[0], first), (models[1], second)):
+                generator = torch.Generator().manual_seed(number)
+                for p in model.parameters():
+                    p.grad = torch.randn(p.shape, generator=generator)
+                for o in optimizers.optimizers:
+                    o.step()
+            if number == 1:
+                replaced = Optimizers(models[1], config)
+                replaced.load_state_dict(second.state_dict())
+                second = replaced
+        for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+            assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"muon_lr": 0.1}, "optim.muon_lr has no effect with optim.optimizer adamw"),
+        ({"lr": -1.0}, "optim.lr must be finite and not negative, not -1.0"),
+        ({"lr": float("nan")}, "optim.lr must be finite"),
+        ({"beta2": 1.0}, r"optim.beta2 must be in \[0, 1\)"),
+        ({"final_lr": 2.0}, "optim.final_lr is a fraction of optim.lr, not 2.0"),
+    ],
+)
+def test_bad_values_are_refused_in_words(changes, words):
+    with pytest.raises(UserError, match=words):
+        OptimConfig(**changes)
