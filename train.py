@@ -1,0 +1,415 @@
+"""Train a model on text.
+
+    python train.py --config small.yaml
+    python train.py --config small.yaml --model.position sinusoidal --train.steps 500
+    python train.py --resume runs/small-rope-s1
+    torchrun --nproc-per-node 2 train.py --config small.yaml
+
+Values come from the defaults, then from the YAML file, then from the command line. What the run
+leaves behind is in runs/NAME.
+"""
+
+import argparse
+import dataclasses
+import math
+import shlex
+import signal
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tqdm import tqdm
+
+from config import Config, config_parser, load_file, parse
+from data.dataset import TokenDataset
+from data.prepare import Prepared, prepare
+from distributed import World
+from errors import UserError, exit_in_words
+from hardware import autocast, resolve_compile, resolve_dtype
+from model.generation import Sampling, generate
+from model.transformer import Transformer, address
+from optim import Optimizers, lr_factor
+from rundir import NullRun, RunDir
+
+MAX_SKIPPED_IN_A_ROW = 3
+
+
+def main(argv: list[str] | None = None) -> None:
+    with exit_in_words():
+        config, resumed = load(sys.argv[1:] if argv is None else argv)
+        world = World.join(config.train.device)
+        try:
+            code = Trainer(config, world, resumed).run()
+        finally:
+            world.leave()
+    sys.exit(code)
+
+
+def load(argv: list[str]) -> tuple[Config, RunDir | None]:
+    """The configuration, and the run to go on with if there is one.
+
+    A resumed run keeps everything that decides its numbers. UserError names what would change it.
+    """
+    parser = config_parser(__doc__)
+    parser.add_argument(
+        "--resume", metavar="RUN", help="Go on with this run, exactly where it was."
+    )
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--resume")
+    first.add_argument("--config")
+    known, _ = first.parse_known_args(argv)
+    if known.resume is None:
+        config, _ = parse(parser, argv)
+        if config.name is None:
+            stem = Path(known.config or "gyre").stem
+            name = f"{stem}-{config.model.position}-s{config.seed}"
+            config.name = RunDir.free_name(config.log.runs, name)
+        return config, None
+    run = RunDir.open(known.resume)
+    saved = load_file(run.path / "config.yaml")
+    config, _ = parse(parser, ["--config", str(run.path / "config.yaml"), *argv])
+    for part in ("name", "seed", "model", "data", "optim"):
+        if getattr(config, part) != getattr(saved, part):
+            raise UserError(
+                f"{part} of {run.path} cannot change on --resume: start a new run for that"
+            )
+    if config.train.batch_size != saved.train.batch_size:
+        raise UserError(f"train.batch_size of {run.path} cannot change on --resume")
+    return config, run
+
+
+class StopSignal:
+    """Remembers Ctrl-C or SIGTERM so that the loop can finish its step; a second one is not
+    held."""
+
+    def __enter__(self):
+        self.number = 0
+        self._before = {
+            s: signal.signal(s, self._remember) for s in (signal.SIGINT, signal.SIGTERM)
+        }
+        return self
+
+    def _remember(self, number, frame):
+        self.number = number
+        signal.signal(number, self._before[number])
+
+    def __exit__(self, *exc):
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+class Trainer:
+    def __init__(self, config: Config, world: World, resumed: RunDir | None):
+        self.config, self.world, self.device = config, world, world.device
+        if config.train.batch_size < world.size:
+            raise UserError(
+                f"train.batch_size {config.train.batch_size} cannot be shared by {world.size} "
+                "processes"
+            )
+        self.dtype, dtype_why = resolve_dtype(config.train.dtype, self.device)
+        self.data = self._prepare()
+        share = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
+        self.train_data = self.data.dataset(
+            "train", batch_size=config.train.batch_size, seed=config.seed, **share
+        )
+        self.val_data = self.data.dataset("val", **share)
+        self.sample_ids = self._sample_ids()
+
+        self.module = Transformer(config.model)
+        self.module.init_weights(config.seed)
+        self.module.to(self.device)
+        self.optimizers = Optimizers(self.module, config.optim)
+        # Loss scaling for float16 only; disabled, it hands everything through.
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.count = {"step": 0, "tokens": 0, "seconds": 0.0, "skipped": 0, "skipped_in_a_row": 0,
+                      "best": math.inf}  # fmt: skip
+        self.log: RunDir | NullRun = self._open_run(resumed)
+
+        compiled, compile_why = resolve_compile(
+            config.train.compile, self.device, self._training_flops()
+        )
+        if compiled:
+            self.module.compile()  # in place: the state dict keeps its names
+        self.model = world.wrap(self.module)
+        self._say_what_runs(dtype_why, compile_why)
+
+    # --- setting up ---
+
+    def _prepare(self) -> Prepared:
+        """The main process prepares; the others wait and find it done."""
+        if not self.world.is_main:
+            self.world.barrier()
+        prepared = prepare(self.config.data)
+        if self.world.is_main:
+            self.world.barrier()
+        return prepared
+
+    def _sample_ids(self) -> list[int]:
+        tokenizer = self.data.tokenizer
+        prompt = self.config.train.sample_prompt
+        ids = tokenizer.encode(prompt) if prompt else [tokenizer.eos_id]
+        room = self.config.model.max_positions - len(ids)
+        if room < self.config.train.sample_tokens:
+            raise UserError(
+                f"train.sample_prompt has {len(ids)} tokens, and with train.sample_tokens "
+                f"{self.config.train.sample_tokens} that passes model.max_positions "
+                f"{self.config.model.max_positions}"
+            )
+        return ids
+
+    def _open_run(self, resumed: RunDir | None) -> "RunDir | NullRun":
+        config = self.config
+        if resumed is not None:
+            ours, theirs = self.data.tokenizer.sha256, resumed.tokenizer_sha256
+            if ours != theirs:
+                raise UserError(f"the prepared data no longer fits the tokenizer of {resumed.path}")
+            weights, state = resumed.load_training()
+            self.module.load_state_dict(weights)
+            self.optimizers.load_state_dict(state["optimizers"])
+            self.scaler.load_state_dict(state["scaler"])
+            self.count = state["count"]
+            if self.count["step"] >= config.train.steps:
+                raise UserError(
+                    f"{resumed.path} has finished its {self.count['step']} steps: "
+                    "give --train.steps a larger number to go on"
+                )
+        if not self.world.is_main:
+            return NullRun()
+        if resumed is not None:
+            resumed.resume(self.count["step"], config.log, dataclasses.asdict(config))
+            return resumed
+        return RunDir.create(
+            config.log, config.name, config_yaml=config.to_yaml(),
+            config=dataclasses.asdict(config), tokenizer=self.data.folder / "tokenizer.model",
+            manifest=self.data.manifest,
+        )  # fmt: skip
+
+    def _training_flops(self) -> float:
+        matrices = sum(p.numel() for p in self.module.parameters() if p.ndim == 2)
+        return 6.0 * matrices * self._tokens_per_step() * self.config.train.steps
+
+    def _tokens_per_step(self) -> int:
+        return self.config.train.batch_size * self.config.data.seq_len
+
+    def _say_what_runs(self, dtype_why: str, compile_why: str) -> None:
+        if not self.world.is_main:
+            return
+        config, manifest = self.config, self.data.manifest
+        parameters = sum(p.numel() for p in self.module.parameters())
+        tokens = self._tokens_per_step() * config.train.steps
+        say(f"run     {self.log.path}")
+        say(
+            f"data    {self.data.folder}: {self.train_data.n_tokens:,} training and "
+            f"{self.val_data.n_tokens:,} validation tokens, vocabulary {manifest['vocab_size']}"
+        )
+        say(
+            f"model   {parameters:,} parameters, positions: {config.model.position}; "
+            f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
+            f"({tokens / self.train_data.n_tokens:.1f} epochs)"
+        )
+        world = f" x {self.world.size}" if self.world.size > 1 else ""
+        say(f"device  {self.device}{world}; {dtype_why}; {compile_why}")
+
+    # --- the loop ---
+
+    def run(self) -> int:
+        """Train to the end, or until a signal. Returns the exit code."""
+        steps = self.config.train.steps
+        bar = tqdm(
+            total=steps, initial=self.count["step"], desc="train", unit="step", dynamic_ncols=True,
+            disable=not self.world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
+        )  # fmt: skip
+        code = 1
+        try:
+            with StopSignal() as stop, bar:
+                while self.count["step"] < steps:
+                    stopping = self.step(bar, stop)
+                    at_end = self.count["step"] == steps
+                    if at_end or self.count["step"] % self.config.train.eval_interval == 0:
+                        self.validate(bar)
+                        self.save("last")
+                        self.sample(bar)
+                    elif stopping:
+                        self.save("last")
+                    if stopping and not at_end:
+                        bar.close()
+                        self._say_how_to_resume()
+                        code = 128 + (stop.number or signal.SIGTERM)
+                        return code
+            code = 0
+            self._say_what_next()
+            return code
+        finally:
+            self.log.finish(code)
+
+    def step(self, bar: tqdm, stop: StopSignal) -> bool:
+        """One optimizer step on one global batch. Returns whether any process was told to stop."""
+        config, count, started = self.config, self.count, time.perf_counter()
+        step, tokens = count["step"], self._tokens_per_step()
+        # Dropout's stream is addressed too: whatever else drew numbers before, this step draws
+        # these.
+        torch.manual_seed(address(config.seed, "dropout", step, self.world.rank))
+        factor = lr_factor(config.optim, step, config.train.steps)
+        self.optimizers.set_lr(factor)
+
+        x, y = self.train_data.batch(step)
+        size = config.train.micro_batch_size or len(x)
+        micro_batches = list(zip(x.split(size), y.split(size), strict=True))
+        loss_sum = torch.zeros((), device=self.device)
+        for i, (x, y) in enumerate(micro_batches):
+            x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+            more = self.world.size > 1 and i + 1 < len(micro_batches)
+            with self.model.no_sync() if more else nullcontext():
+                with autocast(self.device, self.dtype):
+                    logits = self.model(x)
+                loss = F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
+                # Over the tokens of the whole batch, so that unequal splits weigh every token
+                # alike; the world's size undoes DDP's average over processes.
+                self.scaler.scale(loss * (self.world.size / tokens)).backward()
+            loss_sum += loss.detach()
+
+        for optimizer in self.optimizers.optimizers:
+            self.scaler.unscale_(optimizer)
+        limit = config.optim.grad_clip or math.inf
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), limit).item()
+        total, signals = self.world.sum(loss_sum.item(), float(stop.number))
+        mean_loss = total / tokens
+        finite = math.isfinite(mean_loss) and math.isfinite(grad_norm)
+        if finite:
+            for optimizer in self.optimizers.optimizers:
+                self.scaler.step(optimizer)
+        self.scaler.update()
+        self.optimizers.zero_grad()
+
+        seconds = time.perf_counter() - started
+        count["step"] += 1
+        count["tokens"] += tokens
+        count["seconds"] += seconds
+        self._count_skipped(finite, mean_loss)
+        self.log.log({
+            **self._axes(), "train/loss": mean_loss, "train/lr": factor * config.optim.lr,
+            "train/grad_norm": grad_norm, "train/tokens_per_second": tokens / seconds,
+            "train/skipped": count["skipped"],
+        })  # fmt: skip
+        bar.update()
+        bar.set_postfix_str(f"loss {mean_loss:.3f}, {tokens / seconds:,.0f} tok/s", refresh=False)
+        return signals > 0
+
+    def _count_skipped(self, finite: bool, loss: float) -> None:
+        """Skip a step whose loss or gradient is not finite; stop when it keeps happening.
+
+        A float16 overflow with a finite loss is the scaler finding its scale, not a divergence.
+        """
+        count = self.count
+        count["skipped"] += not finite
+        diverged = not finite and not (self.scaler.is_enabled() and math.isfinite(loss))
+        count["skipped_in_a_row"] = count["skipped_in_a_row"] + 1 if diverged else 0
+        if count["skipped_in_a_row"] >= MAX_SKIPPED_IN_A_ROW:
+            raise UserError(
+                f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps in a row, "
+                f"up to step {count['step']}, in {self.dtype}: try a smaller optim.lr (now "
+                f"{self.config.optim.lr}). The last good checkpoint is kept in "
+                f"{self.config.log.runs}/{self.config.name}"
+            )
+
+    def _axes(self) -> dict[str, float]:
+        return {key: self.count[key] for key in ("step", "tokens", "seconds")}
+
+    def validate(self, bar: tqdm) -> None:
+        """Mean loss per token, and bits per byte, over every token of the validation split."""
+        nats, tokens = evaluate(self.module, self.val_data, self.config.train.batch_size,
+                                self.device, self.dtype)  # fmt: skip
+        nats, tokens = self.world.sum(nats, tokens)
+        loss = nats / tokens
+        bpb = nats / math.log(2) / self.data.manifest["val"]["bytes"]
+        self.log.log({**self._axes(), "val/loss": loss, "val/bpb": bpb})
+        self.validation = (loss, bpb)
+        if self.world.is_main:
+            bar.write(f"step {self.count['step']}: validation loss {loss:.4f} nats per token, "
+                      f"{bpb:.4f} bits per byte", file=sys.stderr)  # fmt: skip
+        if loss < self.count["best"]:
+            self.count["best"] = loss
+            self.save("best")
+
+    def save(self, name: str) -> None:
+        if not self.world.is_main:
+            return
+        training = None
+        if name == "last":
+            training = {"optimizers": self.optimizers.state_dict(), "count": dict(self.count),
+                        "scaler": self.scaler.state_dict()}  # fmt: skip
+        self.log.save(name, self.module.state_dict(), training)
+
+    def sample(self, bar: tqdm) -> None:
+        """Continue the sample prompt, with the same random numbers every time."""
+        length = self.config.train.sample_tokens
+        if not self.world.is_main or not length:
+            return
+        new = generate(
+            self.module,
+            [self.sample_ids],
+            Sampling(),
+            max_new_tokens=length,
+            eos_id=self.data.tokenizer.eos_id,
+            seed=self.config.seed,
+        )
+        self.last_sample = self.data.tokenizer.decode(self.sample_ids + new[0])
+        self.log.log({**self._axes(), "sample": self.last_sample})
+        bar.write(f"--- sample at step {self.count['step']}\n{self.last_sample}\n---", sys.stderr)
+
+    def _say_how_to_resume(self) -> None:
+        if self.world.is_main:
+            say(f"stopped after step {self.count['step']}, saved. To go on:")
+            say(f"    python train.py --resume {self.log.path}")
+
+    def _say_what_next(self) -> None:
+        if not self.world.is_main:
+            return
+        loss, bpb = self.validation
+        minutes, seconds = divmod(round(self.count["seconds"]), 60)
+        say(
+            f"done    validation loss {loss:.4f} nats per token, {bpb:.4f} bits per byte; "
+            f"{minutes} min {seconds} s of training steps; {self.log.path}"
+        )
+        prompt = self.config.train.sample_prompt or "Once"
+        say(f"next    python generate.py --prompt {shlex.quote(prompt)}")
+
+
+@torch.no_grad()
+def evaluate(
+    model: Transformer,
+    data: TokenDataset,
+    batch_size: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> tuple[float, int]:
+    """(total nats, tokens) of this process's share of the windows. Leaves mode and randomness
+    alone.
+
+    Runs the module uncompiled: its shapes and grad mode would cost a second compilation.
+    """
+    was_training = model.training
+    model.eval()
+    nats, tokens = 0.0, 0
+    for x, y in data.windows(batch_size):
+        x, y = x.to(device), y.to(device)
+        with autocast(device, dtype):
+            logits = model.logits(model.features(x))
+        loss = F.cross_entropy(
+            logits.float().flatten(0, 1), y.flatten(), ignore_index=-100, reduction="sum"
+        )
+        nats += loss.item()
+        tokens += int((y != -100).sum())
+    model.train(was_training)
+    return nats, tokens
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
