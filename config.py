@@ -103,10 +103,6 @@ class Config:
             )
         if not 0 <= self.seed < 2**63:
             raise UserError(f"seed must be in [0, 2^63), not {self.seed}")
-        if self.name is not None and not re.fullmatch(r"[\w][\w.=+-]*", self.name):
-            raise UserError(
-                f"name {self.name!r} cannot be a folder: use letters, digits and . _ - = +"
-            )
 
     def to_yaml(self) -> str:
         """The resolved configuration; `load_file` turns it back into an equal object."""

@@ -67,6 +67,7 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
             stem = Path(known.config or "gyre").stem
             name = f"{stem}-{config.model.position}-s{config.seed}"
             config.name = RunDir.free_name(config.log.runs, name)
+        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
         return config, None
     run = RunDir.open(known.resume)
     saved = load_file(run.path / "config.yaml")
@@ -185,6 +186,7 @@ class Trainer:
             config.log, config.name, config_yaml=config.to_yaml(),
             config=dataclasses.asdict(config), tokenizer=self.data.folder / "tokenizer.model",
             manifest=self.data.manifest,
+            need_bytes=40 * sum(p.numel() for p in self.module.parameters()),
         )  # fmt: skip
 
     def _training_flops(self) -> float:

@@ -60,7 +60,9 @@ def rotation_matrix(position: int, frequencies: Tensor) -> Tensor:
 
 
 def test_worked_example_to_the_last_of_its_240_numbers():
-    printed = json.loads((Path(__file__).parent / "worked_example.json").read_text(encoding="utf-8"))
+    printed = json.loads(
+        (Path(__file__).parent / "worked_example.json").read_text(encoding="utf-8")
+    )
     xq = torch.arange(160.0).view(2, 5, 2, 8)
     xk = torch.arange(80.0).view(2, 5, 1, 8)
     for rotated, name in zip(

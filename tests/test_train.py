@@ -315,6 +315,8 @@ def test_resuming_keeps_what_decides_the_numbers(world, straight, capfd):
 def test_a_name_that_is_taken_is_refused_and_an_unset_one_found(world, straight, capfd):
     assert run(*arguments(world, "--name", "straight")) == 2
     assert "already exists" in capfd.readouterr().err
+    assert run(*arguments(world, "--name", "a/b")) == 2
+    assert "run name 'a/b' must be letters" in capfd.readouterr().err
     config, _ = load(["--config", "small.yaml", *arguments(world), "--model.position", "alibi"])
     assert config.name == "small-alibi-s1"
     (world / "runs" / "small-alibi-s1").mkdir()

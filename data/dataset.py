@@ -1,0 +1,173 @@
+"""What a run is trained on: its configuration, and prepared token ids as rows of a batch."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from errors import UserError
+
+SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
+
+
+@dataclass
+class DataConfig:
+    """Which text, how it becomes tokens, and how many of them make a row."""
+
+    source: Literal["stdlib", "files", "url", "hub"] = "stdlib"
+    """Where text comes from. stdlib: this Python's own standard library, which needs no network."""
+    files: list[str] | str | None = None
+    """Paths and globs of .jsonl, .parquet or plain text. They replace whatever the source was."""
+    url: str | None = None
+    """Address of one such file, for source url. It is fetched once."""
+    hub: str | None = None
+    """Id of a data set on the Hugging Face Hub, for source hub."""
+    hub_config: str | None = None
+    """Configuration of the Hub data set, where it has several."""
+    hub_split: str = "train"
+    """Split of the Hub data set that is read; ours is made by val_fraction."""
+    hub_revision: str | None = None
+    """Branch, tag or commit of the Hub data set; a commit is the only one that cannot change."""
+    column: str = "text"
+    """Column of a .jsonl, .parquet or Hub row that holds the text. Each row is one document."""
+    vocab_size: int = 4096
+    """Pieces of the tokenizer, which is trained on the training split."""
+    seq_len: int = 256
+    """Tokens of a training row."""
+    val_fraction: float = 0.1
+    """Share held out for validation: of the documents, or of the end of a single one."""
+    prepared: str = "data/prepared"
+    """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
+
+    def __post_init__(self) -> None:
+        if self.files is not None:
+            # A local copy stands in for a download: --data.files needs no other change.
+            self.files = [self.files] if isinstance(self.files, str) else list(self.files)
+            self.source = "files"
+            self.url = self.hub = self.hub_config = self.hub_revision = None
+            self.hub_split = "train"
+        needed = {"stdlib": True, "files": self.files, "url": self.url, "hub": self.hub}
+        if self.source not in needed:
+            raise UserError(f"data.source {self.source!r} is none of {', '.join(needed)}")
+        if not needed[self.source]:
+            raise UserError(f"data.source {self.source} needs --data.{self.source}")
+        if self.url is not None and self.source != "url":
+            raise UserError(f"data.url has no effect with data.source {self.source}")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise UserError(f"data.url {self.url} must start with http:// or https://")
+        for name, default in _HUB_DEFAULTS.items():
+            if getattr(self, name) != default and self.source != "hub":
+                raise UserError(f"data.{name} has no effect with data.source {self.source}")
+        if self.column != "text" and self.source == "stdlib":
+            raise UserError("data.column has no effect with data.source stdlib")
+        if self.vocab_size < SMALLEST_VOCABULARY:
+            raise UserError(
+                f"data.vocab_size {self.vocab_size} is below {SMALLEST_VOCABULARY}: three control "
+                "ids, the 256 bytes and the space"
+            )
+        if self.seq_len < 1:
+            raise UserError(f"data.seq_len {self.seq_len} must be at least 1")
+        if not 0 < self.val_fraction < 1:
+            raise UserError(f"data.val_fraction {self.val_fraction} must lie between 0 and 1")
+        if not self.prepared:
+            raise UserError("data.prepared is empty: name a folder")
+
+
+_HUB_DEFAULTS = {"hub": None, "hub_config": None, "hub_split": "train", "hub_revision": None}
+
+
+class TokenDataset:
+    """A memory-mapped file of token ids, cut into windows of `seq_len` tokens.
+
+    Training rows (`batch`) are addressed: row i of step s is the same whatever was asked for before
+    and however many processes share the work. The stream of N ids is closed to a ring (its end is
+    followed by its first EOS), and epoch e cuts it into N // seq_len windows that start at a phase
+    in [0, seq_len) drawn for (seed, e), visited in an order drawn likewise. So every epoch has the
+    same number of windows, each window comes once, and no cut stays forever between the same two
+    tokens; the price is that up to seq_len - 1 tokens, others in each epoch, are left out.
+
+    Evaluation rows (`windows`) cover the file once, in order, from its first token.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        dtype: str,
+        seq_len: int,
+        batch_size: int = 1,
+        seed: int = 0,
+        rank: int = 0,
+        size: int = 1,
+    ) -> None:
+        """`batch_size` counts the rows of all processes. Raises UserError where no row fits."""
+        self.seq_len = seq_len
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.size = size
+        self.dtype = np.dtype(dtype)
+        # Held open, so that a file replaced under the same name does not change a running training.
+        self._file = open(path, "rb")  # noqa: SIM115
+        self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
+        self.n_windows = self.n_tokens // seq_len
+        if self.n_tokens < seq_len + 1:
+            raise UserError(
+                f"{path} has {self.n_tokens} tokens, and one row needs {seq_len + 1}: lower "
+                "--data.seq_len or give more text (for val.bin, raise --data.val_fraction)"
+            )
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """This rank's rows of a global batch: x and y, int64 of (rows, seq_len), y one token on.
+
+        Ranks get contiguous slices whose sizes differ by at most one row.
+        """
+        first = step * self.batch_size + self.batch_size * self.rank // self.size
+        last = step * self.batch_size + self.batch_size * (self.rank + 1) // self.size
+        starts = [self._start(row) for row in range(first, last)]
+        index = np.array(starts, dtype=np.int64)[:, None] + np.arange(self.seq_len + 1)
+        rows = torch.from_numpy(self._ids()[index % self.n_tokens].astype(np.int64))
+        return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+
+    def windows(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """This rank's share of all windows in order, `batch_size` rows at a time.
+
+        Over all ranks every token but the very first is a target exactly once. The short last
+        window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y.
+        """
+        n_windows = -(-(self.n_tokens - 1) // self.seq_len)
+        first = n_windows * self.rank // self.size
+        last = n_windows * (self.rank + 1) // self.size
+        for start in range(first, last, batch_size):
+            count = min(batch_size, last - start)
+            at = start * self.seq_len
+            ids = self._ids()[at : at + count * self.seq_len + 1].astype(np.int64)
+            x = np.zeros(count * self.seq_len, dtype=np.int64)
+            y = np.full(count * self.seq_len, -100, dtype=np.int64)
+            x[: len(ids) - 1] = ids[:-1]
+            y[: len(ids) - 1] = ids[1:]
+            shape = (count, self.seq_len)
+            yield torch.from_numpy(x.reshape(shape)), torch.from_numpy(y.reshape(shape))
+
+    def _start(self, row: int) -> int:
+        """Where the window of a row of the whole training begins."""
+        epoch, index = divmod(row, self.n_windows)
+        phase, order = _epoch(self.seed, epoch, self.n_windows, self.seq_len)
+        return phase + int(order[index]) * self.seq_len
+
+    def _ids(self) -> np.ndarray:
+        """The file, mapped anew each time: a lasting map would grow by every page ever touched."""
+        return np.memmap(self._file, dtype=self.dtype, mode="r")
+
+
+@lru_cache(maxsize=2)  # a batch may straddle two epochs
+def _epoch(seed: int, epoch: int, n_windows: int, seq_len: int) -> tuple[int, np.ndarray]:
+    """Phase and order of the windows of one epoch."""
+    generator = np.random.default_rng((seed, epoch))
+    return int(generator.integers(seq_len)), generator.permutation(n_windows)

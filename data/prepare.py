@@ -1,0 +1,331 @@
+"""Text -> tokenizer.model, train.bin, val.bin, manifest.json: once for each setting.
+
+One pass copies the text into a temporary file, hashing each document; the copy is then sampled for
+the tokenizer, encoded, and deleted. So a source is read once, whatever its kind, and the text is
+never in memory as a whole.
+
+The ids of a split are one flat stream with EOS *before* every document, the first included: each
+document's first token then has a predecessor, and a pass over the validation split scores every
+byte of its text.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO
+
+import numpy as np
+from filelock import FileLock, Timeout
+from tqdm import tqdm
+
+from data.dataset import DataConfig, TokenDataset
+from data.sources import documents, fingerprint
+from data.tokenizer import Tokenizer
+from errors import UserError
+
+FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
+BLOCK = 1 << 16  # bytes of text that are encoded as one string
+BATCH = 1 << 21  # characters of text that are encoded at a time, on all cores
+HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
+SPLITS = ("train", "val")
+
+
+@dataclass
+class Prepared:
+    """A folder of prepared data that has been checked against its manifest."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    tokenizer: Tokenizer
+
+    def dataset(self, split: str, **options: int) -> TokenDataset:
+        """The token ids of "train" or "val"; the options are those of TokenDataset."""
+        return TokenDataset(self.folder / f"{split}.bin", dtype=self.manifest["dtype"], **options)
+
+
+def prepare(config: DataConfig) -> Prepared:
+    """The prepared data of `config`: from its folder, or made now and put there by one rename.
+
+    A folder that does not match its manifest is made again, and says so. Of two processes that want
+    the same one, the second waits. `seq_len` is not among the settings: the files do not depend on
+    it. Raises UserError where the text or the settings do not do.
+    """
+    settings = {
+        "format": FORMAT,
+        **{k: v for k, v in asdict(config).items() if k not in ("files", "seq_len", "prepared")},
+        "text": fingerprint(config),
+    }
+    name = f"{_readable(config)}-{_sha256_of_json(settings)[:12]}"
+    folder = Path(config.prepared) / name
+    temporary = folder.with_name(f".{name}.tmp")
+    try:
+        return _open(folder, settings)
+    except _Unusable:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(folder.with_name(f".{name}.lock"), f"waiting for another process: {folder}"):
+        try:
+            return _open(folder, settings)  # the other process has made it
+        except _Unusable as reason:
+            if folder.exists():
+                print(f"{folder} is damaged ({reason}): preparing it again", file=sys.stderr)
+        shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+        temporary.mkdir()
+        try:
+            _build(config, settings, temporary)
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(temporary, folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return _open(folder, settings)
+
+
+@contextmanager
+def _lock(path: Path, notice: str) -> Iterator[None]:
+    """One process at a time. The system takes the lock from a process that dies."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        print(notice, file=sys.stderr)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _readable(config: DataConfig) -> str:
+    """The part of the folder's name that is for people."""
+    if config.source == "stdlib":
+        name = f"stdlib-{platform.python_version()}"
+    elif config.source == "files":
+        name = Path(config.files[0]).stem
+    else:
+        name = config.hub or Path(config.url).stem
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:40] or config.source
+
+
+# Checking
+
+
+class _Unusable(Exception):
+    """Why a folder cannot be used: it is not there, or not what its manifest says."""
+
+
+def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        claimed = manifest.pop("sha256")
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _Unusable("manifest.json cannot be read") from error
+    if claimed != _sha256_of_json(manifest) or manifest["settings"] != settings:
+        raise _Unusable("manifest.json was changed")
+    for name, file in manifest["files"].items():
+        path = folder / name
+        if not path.is_file() or path.stat().st_size != file["size"]:
+            raise _Unusable(f"{name} is missing or not {file['size']} bytes long")
+        if file["size"] <= HASHED and _sha256_of_file(path) != file["sha256"]:
+            raise _Unusable(f"{name} was changed")
+    return Prepared(folder, manifest, Tokenizer(folder / "tokenizer.model"))
+
+
+def _sha256_of_json(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256_of_file(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# Making
+
+
+@dataclass
+class _Text:
+    """The documents, one after another in a file."""
+
+    file: BinaryIO
+    ends: array  # where each document ends, in bytes
+    hashes: array  # 64 bits of each document's sha256
+    characters: int
+    sha256: str  # of the whole file
+
+    @property
+    def bytes(self) -> int:
+        return self.ends[-1]
+
+
+def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
+    """Fill an empty folder; the manifest comes last."""
+    with TemporaryFile(dir=folder) as file:
+        text = _copy(documents(config), file)
+        ends, sides = _split(text, config.val_fraction)
+        training = (
+            block for side, _, block in _blocks(file, ends, sides) if SPLITS[side] == "train"
+        )
+        tokenizer = Tokenizer.train(training, config.vocab_size, folder / "tokenizer.model")
+        dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+        bar = tqdm(desc="encoding", total=text.bytes, unit="B", unit_scale=True, delay=2)
+        with bar:
+            splits = _encode(_blocks(file, ends, sides), tokenizer, dtype, folder, bar)
+    manifest = {
+        "settings": settings,
+        "versions": {
+            "python": platform.python_version(),
+            "sentencepiece": version("sentencepiece"),
+            "datasets": version("datasets"),
+        },
+        "text": {
+            "sha256": text.sha256,
+            "documents": len(text.hashes),
+            "bytes": text.bytes,
+            "characters": text.characters,
+        },
+        "vocab_size": tokenizer.vocab_size,
+        "dtype": dtype,
+        **splits,
+        "files": {
+            path.name: {"size": path.stat().st_size, "sha256": _sha256_of_file(path)}
+            for path in sorted(folder.iterdir())
+        },
+    }
+    manifest["sha256"] = _sha256_of_json(manifest)
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    for path in folder.iterdir():
+        with open(path, "rb+") as file:
+            os.fsync(file.fileno())
+
+
+def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
+    """Write all documents to `file`; empty ones are none."""
+    text = _Text(file, array("Q"), array("Q"), 0, "")
+    whole = hashlib.sha256()
+    with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
+        for document in source:
+            sha256 = hashlib.sha256()
+            for piece in document:
+                data = piece.encode()
+                sha256.update(data)
+                whole.update(data)
+                text.characters += len(piece)
+                file.write(data)
+                bar.update(len(data))
+            if file.tell() > (text.ends[-1] if text.ends else 0):
+                text.ends.append(file.tell())
+                text.hashes.append(int.from_bytes(sha256.digest()[:8]))
+    if not text.ends:
+        raise UserError("there is no text to prepare: every document is empty")
+    text.sha256 = whole.hexdigest()
+    return text
+
+
+def _split(text: _Text, val_fraction: float) -> tuple[array, bytearray]:
+    """Where each stretch of the text ends, and on which side it is (an index of SPLITS).
+
+    A single document gives its end to validation, the convention for tiny Shakespeare. Of several,
+    the hash of each decides: it stays on its side whatever is added, and equal documents are on the
+    same side. Where that leaves a side empty, the document nearest to it goes there.
+    """
+    if len(text.hashes) == 1:
+        cut = _byte_offset(text, int(text.characters * (1 - val_fraction)))
+        if not 0 < cut < text.bytes:
+            raise UserError(
+                f"a text of {text.characters} characters cannot be split with "
+                f"--data.val_fraction {val_fraction}"
+            )
+        return array("Q", [cut, text.bytes]), bytearray([0, 1])
+    lowest, highest = min(text.hashes), max(text.hashes)
+    if lowest == highest:
+        raise UserError(
+            f"all {len(text.hashes)} documents are equal: none can be held out for validation"
+        )
+    threshold = min(max(int(val_fraction * 2**64), lowest), highest - 1)
+    return text.ends, bytearray(value <= threshold for value in text.hashes)
+
+
+def _byte_offset(text: _Text, characters: int) -> int:
+    """How many bytes the first `characters` characters have."""
+    offset = 0
+    for _, _, block in _blocks(text.file, text.ends, bytes(1)):
+        taken = block[:characters]
+        offset += len(taken.encode())
+        characters -= len(taken)
+    return offset
+
+
+def _blocks(file: BinaryIO, ends: array, sides: Sequence[int]) -> Iterator[tuple[int, bool, str]]:
+    """The text again, in order: (side, whether a stretch begins here, at most BLOCK bytes of it).
+
+    Blocks end after a line where they can: a cut in the middle of a word costs a token.
+    """
+    start = 0
+    for end, side in zip(ends, sides, strict=True):
+        first = True
+        while start < end:
+            file.seek(start)
+            data = file.read(min(BLOCK, end - start))
+            if start + len(data) < end:
+                data = data[: data.rfind(b"\n") + 1] or data
+            block = data.decode(errors="ignore")  # half a character at the end: for the next block
+            yield side, first, block
+            start += len(block.encode())
+            first = False
+
+
+def _encode(
+    blocks: Iterable[tuple[int, bool, str]],
+    tokenizer: Tokenizer,
+    dtype: str,
+    folder: Path,
+    bar: tqdm,
+) -> dict[str, dict[str, int]]:
+    """Write train.bin and val.bin; returns what is in them."""
+    counts = {
+        split: {"documents": 0, "bytes": 0, "characters": 0, "tokens": 0, "eos": 0}
+        for split in SPLITS
+    }
+    with ExitStack() as stack:
+        files = [stack.enter_context(open(folder / f"{split}.bin", "wb")) for split in SPLITS]
+        for batch in _batches(blocks):
+            ids: list[list[int]] = [[] for _ in SPLITS]
+            encoded = tokenizer.encode_batch([text for _, _, text in batch])
+            for (side, first, text), row in zip(batch, encoded, strict=True):
+                count = counts[SPLITS[side]]
+                if first:
+                    ids[side].append(tokenizer.eos_id)
+                    count["documents"] += 1
+                    count["eos"] += 1
+                ids[side] += row
+                size = len(text.encode())
+                count["bytes"] += size
+                count["characters"] += len(text)
+                bar.update(size)
+            for count, file, row in zip(counts.values(), files, ids, strict=True):
+                count["tokens"] += len(row)
+                np.array(row, dtype=dtype).tofile(file)
+    return counts
+
+
+def _batches(blocks: Iterable[tuple[int, bool, str]]) -> Iterator[list[tuple[int, bool, str]]]:
+    batch, size = [], 0
+    for block in blocks:
+        batch.append(block)
+        size += len(block[2])
+        if size >= BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,399 @@
+"""Continue a text with a trained model.
+
+    python generate.py --prompt "def read_file("
+    python generate.py --prompt-file start.txt --temperature 0 --stop "class "
+    python generate.py --prompt "import" --prompt "from" --num-samples 3
+    python generate.py --interactive
+
+The text goes to stdout, everything else to stderr.
+"""
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+from torch import Tensor
+
+from config import load_file
+from data.tokenizer import Stream, Tokenizer
+from errors import UserError, exit_in_words
+from hardware import resolve_device
+from model.generation import Sampling, generate
+from model.transformer import ModelConfig, Transformer
+from rundir import RunDir
+
+NEW_TOKENS = 200  # unless the user asks for a number, or the context has less room
+
+
+def main(argv: list[str] | None = None) -> None:
+    with exit_in_words():
+        try:
+            run(parse(argv))
+        except KeyboardInterrupt:
+            say("")
+            sys.exit(130)
+        except BrokenPipeError:
+            # The reader has what it wanted (`| head`). What is still buffered must go somewhere, or
+            # Python complains about it at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+# --- what the user asks for -----------------------------------------------------------------------
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = Parser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument_group("the model").add_argument
+    add("--run", metavar="FOLDER", help="Folder of a run. Default: the newest one in runs/.")
+    add(
+        "--checkpoint",
+        choices=["best", "last"],
+        default="best",
+        help="Weights with the lowest validation loss, or the last ones. Default: best.",
+    )
+    add(
+        "--device",
+        default="auto",
+        help="auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps. Default: auto.",
+    )
+    add(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        default="float32",
+        help="float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps "
+        "8 bits and is up to twice as fast where the hardware has it. Default: float32.",
+    )
+    add = parser.add_argument_group("the prompt").add_argument
+    add(
+        "--prompt",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="Text to continue. Given several times: one batch.",
+    )
+    add(
+        "--prompt-file",
+        metavar="FILE",
+        help="Continue what is in this UTF-8 file, to its last newline; - is stdin.",
+    )
+    add(
+        "--interactive",
+        action="store_true",
+        help="Continue one line of stdin after the other. Ctrl-D ends.",
+    )
+    add = parser.add_argument_group("the text").add_argument
+    add(
+        "--max-new-tokens",
+        type=int,
+        metavar="N",
+        help="Length of the continuation in tokens, the prompt not counted. Default: "
+        f"{NEW_TOKENS}, or what the context (model.max_positions) has room for.",
+    )
+    add(
+        "--num-samples",
+        type=int,
+        default=1,
+        metavar="N",
+        help="Different continuations of every prompt. Default: 1.",
+    )
+    add(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="End where the model writes this, and leave it out. Can be given several times.",
+    )
+    add(
+        "--seed", type=int, default=0, metavar="N", help="Another number, another text. Default: 0."
+    )
+    add = parser.add_argument_group("the choice of each token").add_argument
+    add(
+        "--temperature",
+        type=float,
+        default=Sampling.temperature,
+        metavar="T",
+        help="Below 1 the likely tokens become likelier, above 1 the unlikely ones; 0 always takes "
+        f"the likeliest. Default: {Sampling.temperature}.",
+    )
+    add("--top-k", type=int, metavar="K", help="Choose among the K likeliest tokens. Default: all.")
+    add(
+        "--top-p",
+        type=float,
+        metavar="P",
+        help="Choose among the likeliest tokens that together reach probability P. Default: all.",
+    )
+    add(
+        "--min-p",
+        type=float,
+        metavar="P",
+        help="Choose among tokens at least P times as likely as the likeliest. Default: all.",
+    )
+    add(
+        "--repetition-penalty",
+        type=float,
+        default=Sampling.repetition_penalty,
+        metavar="X",
+        help="Above 1, make what the text holds already, prompt included, less likely. Default: 1.",
+    )
+    options = parser.parse_args(argv)
+
+    if options.interactive and (options.prompt or options.prompt_file):
+        raise UserError(
+            "--interactive reads its prompts from stdin: leave out --prompt and --prompt-file"
+        )
+    if not (options.interactive or options.prompt or options.prompt_file):
+        raise UserError(
+            "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"
+        )
+    if "" in options.prompt:
+        raise UserError("--prompt is empty: there is nothing to continue")
+    if "" in options.stop:
+        raise UserError("--stop is empty: every text would end before it begins")
+    if options.temperature == 0 and options.num_samples > 1:
+        raise UserError(
+            "--num-samples has no effect at --temperature 0: the samples would be the same"
+        )
+    return options
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """What `model/` refuses was said on the command line: name the option and not the argument."""
+    names = [field.name for field in fields(Sampling)] + ["max_new_tokens", "num_samples"]
+    try:
+        yield
+    except ValueError as error:
+        pattern = rf"\b({'|'.join(names)})\b"
+        message = re.sub(pattern, lambda name: "--" + name[0].replace("_", "-"), str(error))
+        raise UserError(message) from None
+
+
+def read_prompt(path: str) -> str:
+    """The file as it is: no newline translated, none stripped."""
+    raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    name = "stdin" if path == "-" else path
+    if not raw:
+        raise UserError(f"{name} is empty: there is nothing to continue")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{name} is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}"
+        ) from None
+
+
+def read_lines() -> Iterator[str]:
+    """The lines of stdin, without their newline, until Ctrl-D or Ctrl-C."""
+    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # the tokenizer refuses those
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", file=sys.stderr, flush=True)
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            line = ""
+        if not line:
+            return
+        yield line.removesuffix("\n")
+
+
+# --- the model ------------------------------------------------------------------------------------
+
+
+def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
+    """The model that `weights` belong to.
+
+    Raises UserError that names missing, unexpected and misshapen tensors.
+    """
+    model = Transformer(config)
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        words = " ".join(str(error).split())
+        raise UserError(f"the weights do not fit config.yaml: {words}") from None
+    return model
+
+
+class Row:
+    """The text of one row, its prompt first: tokens in, what can be shown out.
+
+    Held back are the bytes of an unfinished character and what may be the start of a stop string.
+    """
+
+    def __init__(self, prompt: str, tokenizer: Tokenizer, stops: list[str]):
+        self.stopped = False
+        self._stream = Stream(tokenizer)
+        self._stops = stops
+        self._prompt = prompt
+        self._held = ""
+
+    def push(self, token: int) -> str:
+        """More text; `stopped` is set when a stop string was complete, and cut off."""
+        return self._release(self._stream.push(token))
+
+    def finish(self) -> str:
+        """The rest, once no token follows."""
+        text = self._release(self._stream.flush())
+        return text if self.stopped else text + self._held
+
+    def _release(self, text: str) -> str:
+        if self.stopped:
+            return ""
+        text = self._held + text
+        # Of the stop strings that are complete first, the longest: where the text ends must not
+        # depend on how it was cut into tokens.
+        ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self._stops if stop in text]
+        if ends:
+            self.stopped = True
+            end, length = min(ends)
+            safe = end + length
+        else:
+            safe = len(text) - max((overlap(text, stop) for stop in self._stops), default=0)
+        shown, self._held = self._prompt + text[:safe], text[safe:]
+        self._prompt = ""
+        return shown
+
+
+def overlap(text: str, stop: str) -> int:
+    """How many characters at the end of `text` are the beginning of `stop`."""
+    lengths = range(min(len(text), len(stop) - 1), 0, -1)
+    return next((length for length in lengths if text.endswith(stop[:length])), 0)
+
+
+class Writer:
+    """A trained model with all that it takes to answer a list of prompts."""
+
+    def __init__(self, options: argparse.Namespace):
+        with in_options():
+            names = [field.name for field in fields(Sampling)]
+            self.sampling = Sampling(**{name: getattr(options, name) for name in names})
+        device = resolve_device(options.device)
+        run = RunDir.open(options.run)
+        config = load_file(run.path / "config.yaml")
+        self.tokenizer = Tokenizer(run.path / "tokenizer.model")
+        if self.tokenizer.vocab_size != config.model.vocab_size:
+            raise UserError(
+                f"{run.path}/tokenizer.model has {self.tokenizer.vocab_size} pieces and the model "
+                f"{config.model.vocab_size} (model.vocab_size): they do not belong together"
+            )
+        self.model = load_model(config.model, run.load_weights(options.checkpoint))
+        self.model.to(device, getattr(torch, options.dtype))
+        self.seq_len = config.data.seq_len
+        self.options = options
+        say(
+            f"{run.path}{'' if options.run else ' (the newest run)'}: {options.checkpoint} "
+            f"weights, {config.model.position} positions, {device}, {options.dtype}"
+        )
+
+    def write(self, prompts: list[str]) -> None:
+        """Show every prompt with its continuations: one as it comes, several at the end."""
+        options = self.options
+        ids = [self.tokenizer.encode(prompt) for prompt in prompts]
+        new_tokens = options.max_new_tokens
+        if new_tokens is None:
+            room = self.model.config.max_positions - max(map(len, ids))
+            new_tokens = max(1, min(NEW_TOKENS, room))  # 1 where there is none: `generate` refuses
+        rows = [
+            Row(prompt, self.tokenizer, options.stop)
+            for prompt in prompts
+            for _ in range(options.num_samples)
+        ]
+        texts = [""] * len(rows)
+        times = [time.perf_counter()]
+
+        def add(row: int, text: str) -> None:
+            if len(rows) == 1:
+                print(text, end="", flush=True)
+            else:
+                texts[row] += text
+
+        def on_token(row: int, token: int) -> bool:
+            times.append(time.perf_counter())
+            add(row, rows[row].push(token))
+            return rows[row].stopped
+
+        with in_options():
+            new = generate(
+                self.model,
+                ids,
+                self.sampling,
+                max_new_tokens=new_tokens,
+                eos_id=self.tokenizer.eos_id,
+                num_samples=options.num_samples,
+                seed=options.seed,
+                on_token=on_token,
+            )
+        times.append(time.perf_counter())
+        for i, row in enumerate(rows):
+            add(i, row.finish())
+        if len(rows) == 1:
+            print(flush=True)
+        for i, text in enumerate(texts if len(rows) > 1 else []):
+            prompt, sample = divmod(i, options.num_samples)
+            print(f"=== prompt {prompt + 1}, sample {sample + 1} ===\n{text}", flush=True)
+        self._report([len(x) for x in ids for _ in range(options.num_samples)], new, times)
+
+    def _report(self, prompts: list[int], new: list[list[int]], times: list[float]) -> None:
+        """Speeds, and whether the text is longer than what the model was trained on. `prompts`: the
+        length of every row's; `times`: of the start, of every token, and of the end."""
+        common = min(prompts)
+        prefill, decode = times[1] - times[0], times[-1] - times[1]
+        # The first forward draws a token for the rows whose prompt it has read to the end.
+        decoded = max(0, len(times) - 2 - prompts.count(common))
+        fed = common * len(prompts)
+        speeds = f"prefill: {fed} tokens in {prefill:.3f} s ({fed / prefill:.0f} tokens/s)"
+        if decoded:
+            speeds += (
+                f"; decode: {decoded} tokens in {decode:.3f} s ({decoded / decode:.0f} tokens/s)"
+            )
+        say(speeds)
+        longest = max(n + len(row) for n, row in zip(prompts, new, strict=True))
+        if longest > self.seq_len:
+            say(
+                f"note: this text has {longest} tokens; the model was trained on rows of "
+                f"{self.seq_len} (data.seq_len), and past that it may get worse"
+            )
+
+
+def run(options: argparse.Namespace) -> None:
+    sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
+    prompts = list(options.prompt)
+    if options.prompt_file:
+        prompts.append(read_prompt(options.prompt_file))
+    writer = Writer(options)
+    if not options.interactive:
+        writer.write(prompts)
+        return
+    for line in read_lines():
+        if not line:
+            continue
+        try:
+            writer.write([line])
+        except UserError as error:  # this line's fault: the next one may be better
+            say(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,495 @@
+"""RunDir: what a run looks like on disk and in wandb. Nothing else touches `runs/` or wandb.
+
+runs/
+    NAME/
+        config.yaml         the resolved configuration
+        tokenizer.model
+        manifest.json       of the prepared data
+        run.json            when, by which command, from which revision; hashes of the three above
+        metrics.jsonl       one point per line: the truth, which wandb mirrors
+        last/               model.safetensors + training.pt: what --resume continues from
+        previous/           the `last` before it, should that one turn out damaged
+        best/               model.safetensors
+    wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
+"""
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import platform
+import queue
+import re
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from tqdm import tqdm
+
+from errors import UserError
+
+WANDB_START = 10  # seconds until an unreachable server is given up and the run goes on offline
+WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
+DESCRIPTION = ("config.yaml", "tokenizer.model", "manifest.json")  # hashed in run.json
+STAGING = ".saving"
+
+
+@dataclass
+class LogConfig:
+    runs: str = "runs"
+    """Folder of all runs."""
+    wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
+    """auto: WANDB_MODE if set, else online when logged in, else offline without asking."""
+    project: str = "gyre"
+    """wandb project."""
+    group: str | None = None
+    """wandb group: the runs that one average is taken over, such as the seeds of an arm."""
+    job_type: str = "train"
+    """wandb job type."""
+    tags: list[str] = field(default_factory=list)
+    """wandb tags."""
+
+
+class RunDir:
+    """One run. Only rank 0 holds one; the other ranks hold a `NullRun`."""
+
+    def __init__(self, path: Path, record: dict[str, Any]):
+        self.path = path
+        self.record = record  # run.json
+        self._wandb: _Wandb | None = None
+        self._last_is_good = True
+
+    @property
+    def tokenizer_sha256(self) -> str:
+        return self.record["sha256"]["tokenizer.model"]
+
+    @classmethod
+    def create(
+        cls,
+        log: LogConfig,
+        name: str,
+        *,
+        config_yaml: str,
+        config: dict[str, Any],
+        tokenizer: Path,
+        manifest: dict[str, Any],
+        need_bytes: int = 0,
+    ) -> "RunDir":
+        """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
+
+        `need_bytes` is what the run is going to write; a disk without that much room is an error
+        now and not at the first checkpoint.
+        """
+        path = cls.new_path(log.runs, name)
+        staging = path.with_name(f".{name}.tmp")
+        with _writing(path, "choose another folder with --log.runs"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            free = shutil.disk_usage(path.parent).free
+            if free < need_bytes:
+                raise UserError(
+                    f"{path} needs {need_bytes / 1e9:.2f} GB for its checkpoints and the disk has "
+                    f"{free / 1e9:.2f} GB free; make room or choose another disk with --log.runs"
+                )
+            _remove(staging)
+            staging.mkdir()
+            (staging / "config.yaml").write_text(config_yaml, encoding="utf-8")
+            shutil.copyfile(tokenizer, staging / "tokenizer.model")
+            (staging / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+            record = {
+                "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+                "command": shlex.join(sys.argv),
+                "git": _git_revision(),
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                # wandb names its folders by id, and `wandb leet` lists those: say which run it is
+                "wandb_id": f"{name[:50]}-{secrets.token_hex(3)}",
+                "sha256": {file: _sha256(staging / file) for file in DESCRIPTION},
+            }
+            (staging / "run.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+            _fsync(*staging.iterdir(), staging)
+            os.rename(staging, path)
+            _fsync(path.parent)
+        run = cls(path, record)
+        run._start_wandb(log, config)
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path | None = None, runs: str | Path = "runs") -> "RunDir":
+        """An existing run, by default the newest under `runs`, to read or to `resume`.
+
+        Leaves the stray files of a crashed save alone: the run may be training right now.
+        """
+        path = _newest(Path(runs)) if path is None else Path(path)
+        if not path.is_dir():
+            raise UserError(f"no run folder at {path}")
+        try:
+            record = _read_record(path)
+            hashes = record["sha256"]
+            for file in DESCRIPTION:
+                if not (path / file).is_file():
+                    raise UserError(f"{path / file} is missing: restore it, or choose another run")
+                if _sha256(path / file) != hashes[file]:
+                    raise UserError(
+                        f"{path / file} is not the file this run was made with (its sha256 differs "
+                        f"from the one in run.json): restore it, or choose another run"
+                    )
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise UserError(
+                f"{path / 'run.json'} is missing or damaged: {path} is not a run folder, "
+                f"or no longer a whole one; choose another run"
+            ) from error
+        return cls(path, record)
+
+    @staticmethod
+    def new_path(runs: str | Path, name: str) -> Path:
+        """Where a run of this name will be. UserError if it cannot be, or is there already."""
+        if not re.fullmatch(r"\w[\w.=+-]*", name) or name == "wandb":
+            raise UserError(
+                f"run name {name!r} must be letters, digits and _ . = + - (and not 'wandb', "
+                f"which holds wandb's files); choose another with --name"
+            )
+        path = Path(runs) / name
+        if path.exists():
+            raise UserError(
+                f"{path} already exists: continue it with --resume {path}, "
+                f"or start another run with --name"
+            )
+        return path
+
+    @staticmethod
+    def free_name(runs: str | Path, stem: str) -> str:
+        """The first of stem, stem-2, stem-3 ... that is no run yet."""
+        names = itertools.chain([stem], (f"{stem}-{n}" for n in itertools.count(2)))
+        return next(name for name in names if not (Path(runs) / name).exists())
+
+    def resume(self, step: int, log: LogConfig, config: dict[str, Any]) -> None:
+        """Continue after the checkpoint of `step`, in the files and in the same wandb run.
+
+        The points that a crash left behind the checkpoint go, as those steps are taken again.
+        """
+        points = [point for point in self.metrics() if point["step"] <= step]
+        file = self.path / "metrics.jsonl"
+        staging = file.with_suffix(".tmp")
+        with _writing(file):
+            _remove(self.path / STAGING)
+            staging.write_text("".join(json.dumps(p) + "\n" for p in points), encoding="utf-8")
+            _fsync(staging)
+            os.replace(staging, file)
+            _fsync(self.path)
+        self._start_wandb(log, config)
+
+    def log(self, point: dict[str, float | int | str]) -> None:
+        """One line in metrics.jsonl and one wandb point; `step` must be in it.
+
+        What is not finite becomes null, because NaN is not JSON.
+        """
+        finite = {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in point.items()
+        }
+        file = self.path / "metrics.jsonl"
+        with _writing(file), file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(finite, allow_nan=False) + "\n")
+        if self._wandb:
+            self._wandb.log(point)
+
+    def metrics(self) -> list[dict[str, float | int | str | None]]:
+        """The points of metrics.jsonl, without a last line that a crash cut short."""
+        file = self.path / "metrics.jsonl"
+        if not file.exists():
+            return []
+        *lines, _cut = file.read_text(encoding="utf-8").split("\n")
+        points = []
+        for number, line in enumerate(lines, 1):
+            try:
+                points.append(json.loads(line))
+            except ValueError:
+                raise UserError(f"{file} is damaged in line {number}: remove that line") from None
+        return points
+
+    def save(
+        self,
+        name: Literal["last", "best"],
+        weights: dict[str, Tensor],
+        training: dict[str, Any] | None = None,
+        metadata: dict[str, str] | None = None,
+    ) -> None:
+        """Write a checkpoint: `last` with the training state, `best` without.
+
+        Everything is written and fsynced in a folder aside and moved into place by renames, so
+        that at every instant a whole checkpoint stands in `last` or, between two renames, in
+        `previous`; and `best` is replaced in one. `training` holds dicts, lists, numbers, text and
+        tensors: what `torch.load(weights_only=True)` accepts.
+        """
+        assert (training is not None) == (name == "last"), "training state goes with `last` only"
+        for key in weights:
+            assert not key.startswith(("_orig_mod.", "module.")), f"{key}: save the bare module"
+        last, previous, target = self.path / "last", self.path / "previous", self.path / name
+        staging = self.path / STAGING
+        with _writing(target, "the checkpoint before it is kept; make room and --resume"):
+            _remove(staging)
+            staging.mkdir()
+            file = staging / "model.safetensors"
+            save_file({k: v.detach().contiguous() for k, v in weights.items()}, file, metadata)
+            if training is not None:
+                state = {"training": training, "weights_sha256": _sha256(file)}
+                with (staging / "training.pt").open("wb") as stream:
+                    torch.save(state, stream)
+            _fsync(*staging.iterdir(), staging)
+            if name == "best":
+                target.mkdir(exist_ok=True)
+                os.replace(file, target / file.name)
+                _fsync(target)
+                staging.rmdir()
+            else:
+                if self._last_is_good and last.exists():
+                    _remove(previous)
+                    os.rename(last, previous)
+                else:  # `previous` is the only good one: it stays
+                    _remove(last)
+                os.rename(staging, last)
+                self._last_is_good = True
+            _fsync(self.path)
+
+    def load_weights(self, name: Literal["last", "best"] = "best") -> dict[str, Tensor]:
+        """The weights on the CPU; `last` where no `best` was ever written."""
+        file = self.path / "best" / "model.safetensors"
+        if name == "best" and file.exists():
+            try:
+                return _read_weights(file)
+            except UserError as error:
+                raise UserError(f"{error}: restore it, or remove it to use `last`") from error
+        return self._newest_checkpoint(lambda folder: _read_weights(folder / "model.safetensors"))
+
+    def load_training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The weights and the training state of `last`, or of `previous` where that is damaged."""
+        return self._newest_checkpoint(_read_checkpoint)
+
+    def finish(self, exit_code: int = 0) -> None:
+        """Wait for wandb to write or upload the rest, within limits."""
+        if self._wandb:
+            self._wandb.finish(exit_code)
+            self._wandb = None
+
+    def _newest_checkpoint(self, read: Callable[[Path], Any]) -> Any:
+        last, previous = self.path / "last", self.path / "previous"
+        if not last.exists() and not previous.exists():
+            raise UserError(f"{self.path} has no checkpoint yet; choose another run or train again")
+        try:
+            return read(last)
+        except UserError as error:
+            if not previous.exists():
+                raise UserError(f"{error}: restore it, or choose another run") from error
+            self._last_is_good = False
+            _say(f"warning: {error}; taking the checkpoint before it, {previous}")
+            return read(previous)
+
+    def _start_wandb(self, log: LogConfig, config: dict[str, Any]) -> None:
+        if log.wandb != "disabled":
+            self._wandb = _Wandb(log, self.path.name, self.record["wandb_id"], config)
+            self._wandb.start()
+
+
+class NullRun:
+    """The run of every rank but the first: takes what RunDir takes and keeps nothing."""
+
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    save = finish = log
+
+
+class _Wandb(threading.Thread):
+    """wandb behind a queue, in a thread of its own.
+
+    Training only ever puts a point into the queue. A package that is missing, a server that does
+    not answer, an upload that hangs: each costs one warning, and no step.
+    """
+
+    def __init__(self, log: LogConfig, name: str, id: str, config: dict[str, Any]):
+        super().__init__(name="wandb", daemon=True)
+        self.options = log
+        self.arguments = dict(
+            dir=log.runs,
+            project=log.project,
+            group=log.group,
+            job_type=log.job_type,
+            tags=log.tags,
+            name=name,
+            id=id,
+            config=config,
+        )
+        self.queue: queue.SimpleQueue[dict[str, Any] | int] = queue.SimpleQueue()
+
+    def log(self, point: dict[str, Any]) -> None:
+        if self.is_alive():
+            self.queue.put(dict(point))
+
+    def finish(self, exit_code: int) -> None:
+        self.queue.put(exit_code)
+        self.join(2 * WANDB_START + WANDB_FINISH)
+        if self.is_alive():
+            _say("warning: wandb does not finish; upload the run later with `wandb sync`")
+
+    def run(self) -> None:
+        try:
+            run = self._init()
+            # A step that is logged twice after a crash is the same step again (resuming is exact):
+            # with `step` given, wandb keeps the one it has.
+            while isinstance(item := self.queue.get(), dict):
+                run.log(item, step=item["step"])
+            run.finish(exit_code=item)
+        except Exception as error:
+            _say(
+                f"warning: going on without wandb ({_first_line(error)}); "
+                f"metrics.jsonl has every point"
+            )
+
+    def _init(self) -> Any:
+        import wandb  # slow, and not everybody who opens a run needs it
+
+        options = self.options
+        chosen = {} if options.wandb == "auto" else {"mode": options.wandb}
+        settings = wandb.Settings(
+            silent=True,  # the terminal belongs to the progress bar
+            console="off",
+            disable_git=True,
+            disable_code=True,
+            init_timeout=WANDB_START,
+            finish_timeout=WANDB_FINISH,
+            finish_timeout_raises=True,
+            **chosen,
+        )
+        mode = wandb.setup(settings).settings.mode  # knows WANDB_MODE and `wandb offline`
+        if mode not in ("offline", "dryrun", "disabled"):
+            try:
+                if not wandb.login(prompt=False):  # asks the server only where there is a key
+                    mode = "offline"
+                    if options.wandb == "online":
+                        _say("warning: not logged in to wandb (`wandb login`); logging offline")
+            except wandb.Error as error:
+                mode = "offline"
+                _say(f"warning: wandb is not reachable ({_first_line(error)}); logging offline")
+        run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)
+        if run.url:
+            _say(f"wandb: {run.url}")
+        for axis in ("step", "tokens", "seconds"):
+            run.define_metric(axis, hidden=True)  # an x-axis, not a panel
+        # No two patterns may match the same key: which of them wins is left to chance.
+        run.define_metric("train/*", step_metric="tokens")
+        run.define_metric("val/*", step_metric="tokens", summary="min")
+        return run
+
+
+def _newest(runs: Path) -> Path:
+    created = {}
+    for path in runs.glob("[!.]*/run.json"):
+        try:
+            created[_read_record(path.parent)["created"], path.name] = path.parent
+        except (ValueError, KeyError, TypeError, OSError):
+            continue  # not ours
+    if not created:
+        raise UserError(
+            f"no run in {runs}/ yet: make one with `python train.py --config small.yaml`"
+        )
+    return created[max(created)]
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    return json.loads((path / "run.json").read_text(encoding="utf-8"))
+
+
+def _read_weights(file: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
+        raise _damaged(file, error) from error
+
+
+def _read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    weights_file, file = folder / "model.safetensors", folder / "training.pt"
+    weights = _read_weights(weights_file)
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        training, digest = state["training"], state["weights_sha256"]
+    except Exception as error:  # torch.load has no exception of its own for a damaged file
+        raise _damaged(file, error) from error
+    if _sha256(weights_file) != digest:
+        raise UserError(f"{weights_file} is damaged or not the file {file} was saved with")
+    return weights, training
+
+
+def _damaged(file: Path, error: Exception) -> UserError:
+    state = f"damaged ({_first_line(error)})" if file.exists() else "missing"
+    return UserError(f"{file} is {state}")
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _fsync(*paths: Path) -> None:
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        shutil.rmtree(folder)
+
+
+@contextmanager
+def _writing(target: Path, advice: str = "make room or check the permissions") -> Iterator[None]:
+    """Turn what the disk refuses into words. `torch.save` hides it behind a RuntimeError."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        cause = error.__context__ if isinstance(error, RuntimeError) else error
+        if not isinstance(cause, OSError | SafetensorError):
+            raise
+        raise UserError(f"cannot write {target}: {_first_line(cause)}; {advice}") from error
+
+
+def _git_revision() -> dict[str, Any] | None:
+    """The revision of this code, and whether tracked files differ from it; None outside git."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=10
+        ).stdout.strip()
+
+    try:
+        return {
+            "revision": git("rev-parse", "HEAD"),
+            "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _say(message: str) -> None:
+    tqdm.write(message, file=sys.stderr)  # above the progress bar, not through it

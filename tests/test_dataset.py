@@ -1,0 +1,233 @@
+"""Rows are addressed by seed, step and rank; an epoch and an evaluation visit everything once."""
+
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from data.dataset import DataConfig, TokenDataset
+from errors import UserError
+
+N, SEQ_LEN = 1000, 7  # 142 windows, and 6 tokens left over
+
+
+def write_ids(path, ids, dtype="uint16"):
+    np.array(ids, dtype=dtype).tofile(path)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Each id is its own position, so that a row says where it comes from."""
+    return write_ids(tmp_path / "train.bin", range(N))
+
+
+def dataset(path, **options):
+    return TokenDataset(path, **{"dtype": "uint16", "seq_len": SEQ_LEN, "seed": 5, **options})
+
+
+def epoch_rows(path, epoch, **options):
+    """The x of every row of one epoch, a row at a time."""
+    data = dataset(path, **options)
+    steps = range(epoch * data.n_windows, (epoch + 1) * data.n_windows)
+    return torch.cat([data.batch(step)[0] for step in steps])
+
+
+def test_targets_are_the_next_tokens(path):
+    data = dataset(path, batch_size=11)
+    for step in range(40):
+        x, y = data.batch(step)
+        assert x.shape == y.shape == (11, SEQ_LEN)
+        assert x.dtype == y.dtype == torch.int64
+        assert x.is_contiguous() and y.is_contiguous()
+        assert torch.equal(y, (x + 1) % N)  # the end of the file is followed by its beginning
+        assert torch.equal(x[:, 1:], y[:, :-1])
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 5])
+@pytest.mark.parametrize("n", [8, 20, 21, 700, N])
+def test_an_epoch_has_no_token_twice(tmp_path, n, epoch):
+    path = write_ids(tmp_path / "x.bin", range(n))
+    assert dataset(path).n_windows == n // SEQ_LEN
+    seen = epoch_rows(path, epoch).flatten()
+    assert len(seen) == n // SEQ_LEN * SEQ_LEN > n - SEQ_LEN
+    assert len(seen.unique()) == len(seen)
+
+
+def test_epochs_differ_in_order_and_in_cuts(path):
+    orders = [epoch_rows(path, epoch)[:, 0].tolist() for epoch in range(12)]
+    assert len(set(map(tuple, orders))) == 12
+    assert all(order != sorted(order) for order in orders)
+    phases = {min(order) for order in orders}
+    assert len(phases) > 3 and max(phases) < SEQ_LEN
+
+
+def test_seeds_differ(path):
+    a, b = (dataset(path, batch_size=20, seed=seed).batch(0)[0] for seed in (5, 6))
+    assert not torch.equal(a, b)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 5, 12])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_share_the_batch_of_one_process(path, batch_size, size):
+    """Every row once, in the same order, also across the end of an epoch and in unequal parts."""
+    whole = dataset(path, batch_size=batch_size)
+    ranks = [dataset(path, batch_size=batch_size, rank=rank, size=size) for rank in range(size)]
+    for step in range(2 * whole.n_windows // batch_size + 3):
+        parts = [rank.batch(step) for rank in ranks]
+        for got, expected in zip(zip(*parts, strict=True), whole.batch(step), strict=True):
+            assert torch.equal(torch.cat(got), expected)
+        counts = [len(x) for x, _ in parts]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_the_batch_size_does_not_change_the_order(path):
+    rows = torch.cat([dataset(path, batch_size=12).batch(step)[0] for step in range(30)])
+    other = torch.cat([dataset(path, batch_size=5).batch(step)[0] for step in range(72)])
+    assert torch.equal(rows, other)
+
+
+def test_batches_do_not_depend_on_what_was_asked_before(path):
+    """Nor on the global random state, which they leave alone."""
+    data = dataset(path, batch_size=50)  # three steps an epoch
+    forward = [data.batch(step)[0] for step in range(40)]
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    for step in reversed(range(40)):
+        list(data.windows(3))
+        assert torch.equal(data.batch(step)[0], forward[step])
+    assert torch.equal(dataset(path, batch_size=50).batch(33)[0], forward[33])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("n", [8, 9, 14, 15, 16, 70, 71, 72, N])
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("batch_size", [1, 4, 1000])
+def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_size):
+    path = write_ids(tmp_path / "val.bin", range(n))
+    rows = []
+    for rank in range(size):
+        for x, y in dataset(path, rank=rank, size=size).windows(batch_size):
+            assert x.shape == y.shape and x.shape[1] == SEQ_LEN and 0 < len(x) <= batch_size
+            rows += zip(x, y, strict=True)
+    targets = torch.cat([y for _, y in rows])
+    scored = targets != -100
+    assert targets[scored].tolist() == list(range(1, n))
+    inputs = torch.cat([x for x, _ in rows])
+    assert inputs[scored].tolist() == list(range(n - 1))
+    assert (inputs[~scored] == 0).all() and (~scored).sum() < SEQ_LEN
+
+
+def test_large_ids_survive(tmp_path):
+    ids = [2**16 + 5, 7, 2**31, 2**32 - 1, 0, 1, 2, 3, 4]
+    data = dataset(write_ids(tmp_path / "x.bin", ids, "uint32"), dtype="uint32")
+    assert data.n_tokens == 9
+    x, y = next(data.windows(2))
+    assert x.flatten()[:8].tolist() == ids[:-1] and y.flatten()[:8].tolist() == ids[1:]
+
+
+def test_a_text_too_short_for_one_row_names_numbers_and_knobs(tmp_path):
+    path = write_ids(tmp_path / "x.bin", range(SEQ_LEN))
+    with pytest.raises(UserError, match="7 tokens.*needs 8.*--data.seq_len"):
+        dataset(path)
+    assert dataset(write_ids(path, range(SEQ_LEN + 1))).n_windows == 1
+    with pytest.raises(UserError, match="0 tokens"):
+        dataset(write_ids(path, []))
+
+
+def test_a_file_replaced_under_its_name_does_not_change_a_running_training(path, tmp_path):
+    data = dataset(path, batch_size=9)
+    before = data.batch(3)[0]
+    write_ids(tmp_path / "new.bin", [1] * N).replace(path)
+    assert torch.equal(data.batch(3)[0], before)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_memory_stays_flat_over_a_large_file(tmp_path):
+    """A map that is kept grows by every page it ever touched, up to the whole file."""
+    script = """
+import resource, sys
+import numpy as np
+from data.dataset import TokenDataset
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+with open(sys.argv[1], "wb") as file:
+    for _ in range(64):
+        file.write(bytes(1 << 20))
+data = TokenDataset(sys.argv[1], dtype="uint16", seq_len=64, batch_size=16)
+for step in range(100):
+    data.batch(step)
+start = resident()
+for step in range(5_000):
+    data.batch(step)
+for _ in data.windows(4096):
+    pass
+print((resident() - start) >> 20)
+"""
+    grown = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "large.bin")],
+        cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert int(grown) < 16  # MiB, of 64
+
+
+# The configuration
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"files": "a.txt"},
+        {"files": ["a.txt", "b/*.jsonl"], "column": "story"},
+        {"source": "url", "url": "https://example.org/a.txt"},
+        {"source": "hub", "hub": "a/b", "hub_revision": "abc", "hub_split": "test"},
+    ],
+)
+def test_config_reloads_to_an_equal_object(options):
+    config = DataConfig(**options)
+    assert DataConfig(**asdict(config)) == config
+
+
+@pytest.mark.parametrize(
+    "source", [{"source": "url", "url": "http://a/b"}, {"source": "hub", "hub": "a/b"}, {}]
+)
+def test_files_replace_any_source(source):
+    assert DataConfig(**source, files="a.txt") == DataConfig(files=["a.txt"])
+    replaced = DataConfig(source="hub", hub="a/b", hub_config="c", hub_split="d", hub_revision="e",
+                          files=["a.txt"])  # fmt: skip
+    assert replaced == DataConfig(source="files", files=["a.txt"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"source": "url"}, "--data.url"),
+        ({"source": "hub"}, "--data.hub"),
+        ({"source": "files"}, "--data.files"),
+        ({"files": []}, "--data.files"),
+        ({"source": "web"}, "'web' is none of stdlib"),
+        ({"url": "http://a/b"}, "url has no effect with data.source stdlib"),
+        ({"source": "url", "url": "ftp://a/b"}, "http://"),
+        ({"hub": "a/b"}, "hub has no effect"),
+        ({"source": "url", "url": "http://a/b", "hub_revision": "c"}, "hub_revision has no effect"),
+        ({"hub_split": "test"}, "hub_split has no effect"),
+        ({"column": "story"}, "column has no effect"),
+        ({"vocab_size": 259}, "vocab_size 259 is below 260"),
+        ({"seq_len": 0}, "seq_len 0"),
+        ({"val_fraction": 0.0}, "val_fraction 0.0"),
+        ({"val_fraction": 1.0}, "val_fraction 1.0"),
+        ({"val_fraction": float("nan")}, "val_fraction nan"),
+        ({"prepared": ""}, "prepared"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(options, words):
+    with pytest.raises(UserError, match=words):
+        DataConfig(**options)

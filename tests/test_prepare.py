@@ -1,0 +1,376 @@
+"""Prepared data is true, split without leaks, made once, and never half there."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data import prepare as prepare_module
+from data.dataset import DataConfig
+from data.prepare import prepare
+from errors import UserError
+
+ROOT = Path(__file__).parents[1]
+VOCAB = 300
+
+
+def words(seed, count=120):
+    """Text in which nothing repeats exactly, with characters of one to four bytes."""
+    pick = random.Random(seed)
+    some = [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "caf\u00e9",
+        "\u4e2d\u6587",
+        "\U0001f600",
+        "na\u00efve",
+    ]
+    return " ".join(pick.choice(some) + str(pick.randrange(100)) for _ in range(count)) + "\r\n"
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Sixty documents as one .jsonl: the file and its texts."""
+    documents = [words(seed) for seed in range(60)]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"text": d}) + "\n" for d in documents), encoding="utf-8")
+    return path, documents
+
+
+def config(path, **options):
+    folder = Path(path).parent / "prepared"
+    return DataConfig(
+        **{"files": str(path), "vocab_size": VOCAB, "prepared": str(folder), **options}
+    )
+
+
+def ids(prepared, split):
+    path = prepared.folder / f"{split}.bin"
+    return np.fromfile(path, dtype=prepared.manifest["dtype"]).tolist()
+
+
+def texts(prepared, split):
+    """The documents of a split, from its ids."""
+    documents = []
+    for i in ids(prepared, split):
+        if i == prepared.tokenizer.eos_id:
+            documents.append([])
+        else:
+            documents[-1].append(i)
+    return [prepared.tokenizer.decode(document) for document in documents]
+
+
+def text_file(tmp_path, text, name="text.txt"):
+    path = tmp_path / name
+    path.write_bytes(text.encode())
+    return path
+
+
+# What is written
+
+
+def test_every_document_is_on_one_side_behind_its_own_eos(corpus):
+    path, documents = corpus
+    prepared = prepare(config(path))
+    train, val = texts(prepared, "train"), texts(prepared, "val")
+    assert sorted(train + val) == sorted(documents)
+    assert not set(train) & set(val) and train and val
+    assert [d for d in documents if d in train] == train  # in the order of the source
+    for split in ("train", "val"):
+        stream = ids(prepared, split)
+        assert stream[0] == prepared.tokenizer.eos_id != stream[-1]
+
+
+def test_the_manifest_counts_truly(corpus):
+    path, documents = corpus
+    prepared = prepare(config(path))
+    manifest = prepared.manifest
+    for split in ("train", "val"):
+        side, stream = texts(prepared, split), ids(prepared, split)
+        assert manifest[split] == {
+            "documents": len(side),
+            "bytes": sum(len(text.encode()) for text in side),
+            "characters": sum(map(len, side)),
+            "tokens": len(stream),
+            "eos": stream.count(prepared.tokenizer.eos_id),
+        }
+        assert manifest[split]["bytes"] > manifest[split]["characters"]
+        assert manifest[split]["eos"] == len(side)
+    whole = "".join(documents).encode()
+    assert manifest["text"] == {
+        "sha256": hashlib.sha256(whole).hexdigest(),
+        "documents": len(documents),
+        "bytes": len(whole),
+        "characters": sum(map(len, documents)),
+    }
+    assert manifest["vocab_size"] == prepared.tokenizer.vocab_size == VOCAB
+    assert manifest["files"]["tokenizer.model"]["sha256"] == prepared.tokenizer.sha256
+    assert sorted(path.name for path in prepared.folder.iterdir()) == [
+        "manifest.json",
+        "tokenizer.model",
+        "train.bin",
+        "val.bin",
+    ]
+
+
+@pytest.mark.parametrize(("vocab_size", "dtype"), [(65536, "uint16"), (65537, "uint32")])
+def test_the_width_of_an_id_follows_the_vocabulary(corpus, monkeypatch, vocab_size, dtype):
+    train = prepare_module.Tokenizer.train
+
+    def train_and_pretend(*arguments):
+        tokenizer = train(*arguments)
+        tokenizer.vocab_size = vocab_size
+        return tokenizer
+
+    monkeypatch.setattr(prepare_module.Tokenizer, "train", train_and_pretend)
+    path, documents = corpus
+    prepared = prepare(config(path))
+    assert prepared.manifest["dtype"] == dtype
+    assert prepared.folder.joinpath("val.bin").stat().st_size == (
+        prepared.manifest["val"]["tokens"] * np.dtype(dtype).itemsize
+    )
+    assert sorted(texts(prepared, "train") + texts(prepared, "val")) == sorted(documents)
+
+
+def test_a_dataset_reads_what_was_written(corpus):
+    prepared = prepare(config(corpus[0]))
+    data = prepared.dataset("val", seq_len=16, batch_size=3, rank=1, size=2)
+    assert (data.n_tokens, data.seq_len, data.rank, data.size) == (
+        prepared.manifest["val"]["tokens"], 16, 1, 2
+    )  # fmt: skip
+    _, y = next(prepared.dataset("val", seq_len=16).windows(1))
+    assert y.flatten().tolist() == ids(prepared, "val")[1:17]
+
+
+# The split
+
+
+@pytest.mark.parametrize("val_fraction", [0.1, 0.25])
+def test_a_single_text_gives_its_last_part_by_characters(tmp_path, val_fraction, monkeypatch):
+    monkeypatch.setattr(prepare_module, "BLOCK", 97)  # characters are cut in two, and lines
+    text = words(1, 3000)
+    path = text_file(tmp_path, text)
+    prepared = prepare(config(path, val_fraction=val_fraction))
+    cut = int(len(text) * (1 - val_fraction))
+    assert texts(prepared, "train") == [text[:cut]]
+    assert texts(prepared, "val") == [text[cut:]]
+    assert prepared.manifest["text"]["documents"] == 1
+
+
+def test_the_share_held_out_follows_val_fraction(tmp_path):
+    path = tmp_path / "many.jsonl"
+    rows = [json.dumps({"text": words(seed, 5)}) for seed in range(1000)]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    counts = [
+        prepare(config(path, val_fraction=f)).manifest["val"]["documents"] for f in (0.1, 0.5)
+    ]
+    assert 70 < counts[0] < 130 and 440 < counts[1] < 560
+
+
+def test_a_document_stays_on_its_side_whatever_is_added(corpus, tmp_path):
+    path, documents = corpus
+    more = tmp_path / "more.jsonl"
+    rows = [json.dumps({"text": d}) for d in [words(99), *documents, documents[0]]]
+    more.write_text("\n".join(rows), encoding="utf-8")
+    before, after = prepare(config(path)), prepare(config(more))
+    assert set(texts(before, "val")) <= set(texts(after, "val"))
+    assert set(texts(before, "train")) <= set(texts(after, "train"))
+    assert not set(texts(after, "val")) & set(texts(after, "train"))  # the doubled one as well
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("val_fraction", [0.001, 0.999])
+def test_few_documents_leave_no_side_empty(tmp_path, count, val_fraction):
+    for seed in range(count):
+        text_file(tmp_path, words(seed, 400), f"{seed}.txt")
+    prepared = prepare(config(tmp_path / "*.txt", val_fraction=val_fraction))
+    small = "val" if val_fraction < 0.5 else "train"
+    assert prepared.manifest[small]["documents"] == 1
+    assert prepared.manifest["text"]["documents"] == count
+
+
+def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
+    """A character that only validation has gets no piece; one of the training text does."""
+    path = text_file(tmp_path, words(1, 900) + "\u0416" * 500 + words(2, 900) + "\u0429" * 150)
+    tokenizer = prepare(config(path)).tokenizer
+    seen, unseen = "\u0416".encode(), "\u0429".encode()
+    assert any(seen in piece for piece in tokenizer.bytes)
+    assert not any(unseen in piece for piece in tokenizer.bytes)
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [(["same"] * 3, "all 3 documents are equal"), (["x"], "1 characters cannot be split")],
+)
+def test_what_cannot_be_split_is_refused(tmp_path, documents, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(json.dumps({"text": d}) for d in documents), encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        prepare(config(path))
+    assert visible(tmp_path / "prepared") == []
+
+
+def test_blocks_do_not_depend_on_how_the_source_cuts_its_text(tmp_path, monkeypatch):
+    from data import sources
+
+    path = text_file(tmp_path, words(1, 3000))
+    first = prepare(config(path))
+    monkeypatch.setattr(sources, "PIECE", 101)
+    other = prepare(config(path, prepared=str(tmp_path / "other")))
+    assert first.manifest["files"] == other.manifest["files"]
+
+
+# Made once
+
+
+def visible(folder):
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, monkeypatch):
+    path, documents = corpus
+    first = prepare(config(path))
+    build = prepare_module._build
+    monkeypatch.setattr(prepare_module, "_build", None)
+    again = prepare(config(path, seq_len=32))  # no setting of what is prepared
+    assert again.folder == first.folder and again.manifest == first.manifest
+    monkeypatch.setattr(prepare_module, "_build", build)
+    folders = {first.folder}
+    folders.add(prepare(config(path, vocab_size=VOCAB + 1)).folder)
+    folders.add(prepare(config(path, val_fraction=0.2)).folder)
+    path.write_text("\n".join(json.dumps({"text": d}) for d in documents[1:]), encoding="utf-8")
+    folders.add(prepare(config(path)).folder)
+    assert len(folders) == 4
+    assert prepare(config(path)).manifest["text"]["documents"] == 59
+
+
+def test_preparing_again_gives_the_same_bytes(corpus, tmp_path):
+    first = prepare(config(corpus[0]))
+    other = prepare(config(corpus[0], prepared=str(tmp_path / "other")))
+    assert first.manifest == other.manifest
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def edit(path):
+    """The one number whose change nothing else would show: it scales every bits per byte."""
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    manifest["val"]["bytes"] += 1
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-2])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("train.bin", flip),
+        ("val.bin", flip),
+        ("tokenizer.model", flip),
+        ("val.bin", cut),
+        ("train.bin", Path.unlink),
+        ("tokenizer.model", Path.unlink),
+        ("manifest.json", edit),
+        ("manifest.json", cut),
+        ("manifest.json", Path.unlink),
+        ("manifest.json", lambda path: path.write_text("[]", encoding="utf-8")),
+    ],
+)
+def test_damage_is_found_said_and_repaired(corpus, capsys, name, damage):
+    first = prepare(config(corpus[0]))
+    damage(first.folder / name)
+    assert prepare(config(corpus[0])).manifest == first.manifest
+    notice = capsys.readouterr().err.splitlines()
+    assert len(notice) == 1 and name in notice[0] and str(first.folder) in notice[0]
+    prepare(config(corpus[0]))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch, capsys):
+    first = prepare(config(corpus[0]))
+    monkeypatch.setattr(prepare_module, "HASHED", 100)
+    flip(first.folder / "train.bin")
+    prepare(config(corpus[0]))
+    assert capsys.readouterr().err == ""
+    cut(first.folder / "train.bin")
+    prepare(config(corpus[0]))
+    assert "train.bin" in capsys.readouterr().err
+
+
+# Never half there
+
+
+def start(path, code=""):
+    script = f"""
+import os, signal, sys
+from data import prepare as module
+from data.dataset import DataConfig
+{code}
+config = DataConfig(files=sys.argv[1], vocab_size={VOCAB}, prepared=sys.argv[2])
+print(module.prepare(config).folder)
+"""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, str(path), str(path.parent / "prepared")],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        "module.Tokenizer.train = lambda *a: os.kill(os.getpid(), signal.SIGKILL)",
+        "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)",  # all but the name
+    ],
+)
+def test_a_killed_process_leaves_nothing_that_counts(corpus, death):
+    path, _ = corpus
+    process = start(path, death)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    folder = path.parent / "prepared"
+    assert visible(folder) == []
+    assert any(entry.name.endswith(".tmp") for entry in folder.iterdir())
+    prepared = prepare(config(path))
+    assert visible(folder) == [prepared.folder.name]
+    assert not any(entry.name.endswith(".tmp") for entry in folder.iterdir())
+
+
+def test_a_failure_leaves_nothing_at_all(corpus, monkeypatch):
+    path, _ = corpus
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            prepare(config(path))
+    assert not any(entry.is_dir() for entry in (path.parent / "prepared").iterdir())
+
+
+def test_two_processes_at_once_make_one_folder(corpus):
+    path, _ = corpus
+    slow = "train = module.Tokenizer.train; import time\n"
+    slow += "module.Tokenizer.train = lambda *a: (print('built'), time.sleep(1), train(*a))[2]"
+    processes = [start(path, slow) for _ in range(2)]
+    outputs = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    folders = {output.split()[-1] for output, _ in outputs}
+    assert len(folders) == 1
+    assert sum(output.count("built") for output, _ in outputs) == 1
+    assert visible(path.parent / "prepared") == [Path(folders.pop()).name]

@@ -1,0 +1,366 @@
+"""Text arrives byte for byte, streams, and what cannot be read is said in words."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import threading
+import tracemalloc
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from data import sources
+from data.dataset import DataConfig
+from errors import UserError
+
+ROOT = Path(__file__).parents[1]
+ODD = "\ufeffa\r\nb\rc\n\n\x0cd\u2028e\x85f\0g\x1c\tcaf\u00e9 \U0001f600  \n last line, not ended"
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    """Nothing of a test goes to, or comes from, the cache of whoever runs it."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setattr(datasets.config, "DOWNLOADED_DATASETS_PATH", tmp_path / "cache/downloads")
+
+
+def texts(**options):
+    return ["".join(document) for document in sources.documents(DataConfig(**options))]
+
+
+def write(path, content):
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return str(path)
+
+
+def write_jsonl(path, values, column="text"):
+    return write(path, "".join(json.dumps({column: value, "n": 1}) + "\n" for value in values))
+
+
+# The standard library
+
+
+@pytest.fixture(scope="module")
+def library():
+    return texts()
+
+
+def test_the_standard_library_is_whole_and_plain(library):
+    root = Path(sysconfig.get_paths()["stdlib"])
+    for name in ["os.py", "json/decoder.py", "asyncio/tasks.py", "unittest/case.py"]:
+        assert (root / name).read_bytes().decode() in library
+    assert not any("class BoolTest(unittest.TestCase)" in text for text in library)
+    assert sum(len(text.encode()) for text in library) > 5_000_000
+
+
+def test_the_reference_texts_come_as_text(library):
+    from pydoc_data import topics
+
+    assert set(topics.topics.values()) <= set(library)
+    assert Path(topics.__file__).read_text(encoding="utf-8") not in library
+
+
+def test_the_standard_library_comes_in_a_fixed_order(library):
+    assert texts() == library
+
+
+def test_a_python_without_sources_names_the_alternative(monkeypatch, tmp_path):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    with pytest.raises(UserError, match="--data.files"):
+        texts()
+
+
+def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    monkeypatch.setattr(sources, "SMALLEST_LIBRARY", 1)
+    for name in ["b.py", "a/c.py", "test/d.py", "a/tests/e.py", "site-packages/f.py", "g.txt"]:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, f"# {name}")
+    write(tmp_path / "latin.py", b"# -*- coding: latin-1 -*-\n# \xe9")
+    assert [text for text in texts() if len(text) < 20 and text[0] == "#"] == ["# a/c.py", "# b.py"]
+
+
+# Files
+
+
+def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "PIECE", 3)  # pieces end anywhere, also between "\r" and "\n"
+    path = write(tmp_path / "odd.txt", ODD)
+    assert texts(files=path) == [ODD]
+    pieces = [list(document) for document in sources.documents(DataConfig(files=path))]
+    assert max(map(len, pieces[0])) == 3
+
+
+@pytest.mark.parametrize("name", ["odd.jsonl", "o [d] d*.jsonl", "odd.parquet", "ODD.PARQUET"])
+def test_rows_arrive_byte_for_byte(tmp_path, name):
+    path = tmp_path / name
+    rows = [ODD, None, "second", "", "2020-01-01"]  # null and "" are no documents
+    if path.suffix == ".jsonl":
+        write_jsonl(path, rows)
+    else:
+        pyarrow.parquet.write_table(pyarrow.table({"n": range(5), "text": rows}), path)
+    assert texts(files=str(path)) == [ODD, "second", "2020-01-01"]
+
+
+def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
+    write(tmp_path / "b.md", "B")
+    write(tmp_path / "a.md", "A")
+    (tmp_path / "deep/er").mkdir(parents=True)
+    write(tmp_path / "deep/er/c.py", "C")
+    write_jsonl(tmp_path / "d.jsonl", ["D1", "D2"])
+    monkeypatch.chdir(tmp_path)
+    assert texts(files=["d.jsonl", "*.md", "**/*.py", "a.md"]) == ["D1", "D2", "A", "B", "C"]
+    assert texts(files="deep*/**") == ["C"]
+
+
+def test_another_column(tmp_path):
+    path = write_jsonl(tmp_path / "a.jsonl", ["x"], column="story")
+    assert texts(files=path, column="story") == ["x"]
+    with pytest.raises(UserError, match="no column 'text', only story, n.*--data.column"):
+        texts(files=path)
+    with pytest.raises(UserError, match="holds int, not text"):
+        texts(files=path, column="n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.txt", b"", "a.txt is empty"),
+        ("a.jsonl", b"", "a.jsonl is empty"),
+        ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt is not UTF-8 text .byte 0xe9"),
+        ("a.txt", "text".encode("utf-16"), "a.txt is not UTF-8 text"),
+        ("a.txt", "x\u00e9".encode()[:-1], "a.txt is not UTF-8 text"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl cannot be read as json"),
+        ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl cannot be read as json"),
+        ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl cannot be read as json"),
+        ("a.jsonl", b'{"text": ""}\n', "a.jsonl holds no text in column 'text'"),
+        ("a.parquet", b"PAR1 no more", "a.parquet cannot be read as parquet"),
+    ],
+)
+def test_unreadable_files_are_named(tmp_path, capfd, name, content, words):
+    path = write(tmp_path / name, content)
+    with pytest.raises(UserError, match=words):
+        texts(files=path)
+    assert capfd.readouterr().err == ""  # the one line is the exception
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [("no.txt", "no.txt does not exist"), ("no*.txt", "matches no file"), ("", "is a folder")],
+)
+def test_missing_files_are_named(tmp_path, pattern, words):
+    with pytest.raises(UserError, match=words):
+        texts(files=str(tmp_path / pattern))
+
+
+@pytest.mark.parametrize("line", ["one line among many\n", "one line without an end "])
+def test_a_large_file_streams(tmp_path, line):
+    size = 48 << 20
+    path = write(tmp_path / "large.txt", line * (size // len(line)))
+    config = DataConfig(files=path)
+    list(map(len, next(sources.documents(config))))  # what imports cost is not the question
+    tracemalloc.start()
+    try:
+        (total,) = [sum(map(len, document)) for document in sources.documents(config)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert total == size // len(line) * len(line)
+    assert peak < size // 4
+
+
+# The fingerprint
+
+
+def test_the_fingerprint_follows_the_text(tmp_path):
+    a, b = write(tmp_path / "a.txt", "abc"), write(tmp_path / "b.txt", "abc")
+    first = sources.fingerprint(DataConfig(files=a))
+    assert first == sources.fingerprint(DataConfig(files=[a]))
+    assert first != sources.fingerprint(DataConfig(files=[a, b]))
+    write(tmp_path / "a.txt", "abd")
+    os.utime(a, ns=(0, 1))
+    assert first != sources.fingerprint(DataConfig(files=a))
+
+
+def test_the_fingerprint_of_the_standard_library_follows_python(monkeypatch):
+    first = sources.fingerprint(DataConfig())
+    assert first == sources.fingerprint(DataConfig())
+    monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
+    assert first != sources.fingerprint(DataConfig())
+
+
+# What has to be fetched, from servers on this machine
+
+
+@contextmanager
+def serving(handler):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class Quiet(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *args):
+        pass
+
+    def reply(self, status, body=b"", length=None, **headers):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        self.close_connection = True
+
+
+class Files(Quiet):
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        if path == "/text.txt":
+            self.reply(200, ODD.encode())
+        elif path == "/moved.txt":
+            self.reply(302, Location="/text.txt")
+        elif path == "/rows.jsonl":
+            self.reply(200, json.dumps({"text": ODD}).encode() + b"\n")
+        elif path == "/cut.txt":
+            self.reply(200, b"half", length=8)
+        elif path == "/empty.txt":
+            self.reply(200)
+        else:
+            self.reply(404, b"not here")
+
+
+@pytest.mark.parametrize("name", ["text.txt", "text.txt?raw=true", "moved.txt", "rows.jsonl?x=1"])
+def test_a_url_is_fetched_once_and_then_needs_no_network(name):
+    with serving(Files) as server:
+        first = texts(source="url", url=f"{server}/{name}")
+    assert first == [ODD]
+    assert texts(source="url", url=f"{server}/{name}") == first
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"), [("nothing.txt", "404"), ("cut.txt", "Error"), ("empty.txt", "is empty")]
+)
+def test_a_url_that_fails_is_named_and_leaves_nothing_behind(tmp_path, name, cause):
+    with serving(Files) as server:
+        for _ in range(2):
+            with pytest.raises(UserError, match=f"{server}/{name} .*{cause}"):
+                texts(source="url", url=f"{server}/{name}")
+    left = [path.stat().st_size for path in (tmp_path / "cache/downloads").iterdir()]
+    assert sum(left) == 0
+
+
+def test_a_url_that_nobody_answers_names_the_alternatives():
+    with serving(Files) as server:
+        pass  # this port is free again
+    with pytest.raises(UserError, match="refused.*--data.files PATH.*--data.source stdlib"):
+        texts(source="url", url=f"{server}/text.txt")
+
+
+class Hub(Quiet):
+    """As much of the Hub as reading one data set takes."""
+
+    commit = "1" * 40
+    rows = "".join(json.dumps({"story": f"Story {i}.\r\n"}) + "\n" for i in range(5)).encode()
+
+    def do_GET(self):
+        headers = {"X_Repo_Commit": self.commit, "ETag": f'"{"2" * 40}"'}
+        path = self.path.split("?")[0]
+        if path.startswith("/api/datasets/some/stories/tree/"):
+            files = [{"type": "file", "path": "train.jsonl", "size": len(self.rows), "oid": "2"}]
+            self.reply(200, json.dumps(files).encode(), Content_Type="application/json")
+        elif path in (
+            "/api/datasets/some/stories",
+            f"/api/datasets/some/stories/revision/{self.commit}",
+        ):
+            info = {"id": "some/stories", "sha": self.commit, "siblings": []}
+            self.reply(200, json.dumps(info).encode(), Content_Type="application/json")
+        elif path == f"/datasets/some/stories/resolve/{self.commit}/train.jsonl":
+            self.reply(200, self.rows, **headers)
+        elif "some/stories/revision" in path:
+            self.reply(404, X_Error_Code="RevisionNotFound")
+        elif "some/stories" in path:
+            self.reply(404, X_Error_Code="EntryNotFound", **headers)
+        else:
+            self.reply(404, X_Error_Code="RepoNotFound")
+
+    do_HEAD = do_GET
+
+
+def ask_hub(endpoint, home, *configs, **environment):
+    """What each configuration gives in a fresh process, which reads the environment at import."""
+    script = """
+import json, sys
+from data.dataset import DataConfig
+from data.sources import documents
+from errors import UserError
+
+for options in json.loads(sys.argv[1]):
+    try:
+        answer = ["".join(d) for d in documents(DataConfig(source="hub", **options))]
+    except UserError as error:
+        answer = str(error)
+    print(json.dumps(answer))
+"""
+    process = subprocess.run(
+        [sys.executable, "-c", script, json.dumps(configs)],
+        env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), **environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert process.returncode == 0, process.stderr
+    return [json.loads(line) for line in process.stdout.splitlines()]
+
+
+def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
+    stories = {"hub": "some/stories", "column": "story"}
+    expected = [f"Story {i}.\r\n" for i in range(5)]
+    pinned, other = {"hub_revision": "1" * 40}, {"hub_revision": "3" * 40}
+    with serving(Hub) as server:
+        got, got_pinned, unknown, missing, column, split = ask_hub(
+            server,
+            tmp_path,
+            stories,
+            stories | pinned,
+            stories | other,
+            {"hub": "some/poems"},
+            {"hub": "some/stories"},
+            stories | {"hub_split": "test"},
+        )
+    assert got == got_pinned == expected
+    assert "no data set some/stories" in unknown and "Revision" in unknown
+    assert "no data set some/poems" in missing
+    assert "no column 'text', only story" in column
+    assert "some/stories" in split and '"test"' in split
+    for environment in ({}, {"HF_HUB_OFFLINE": "1"}):  # nobody answers; nobody is asked
+        got, got_pinned, unknown, missing = ask_hub(
+            server,
+            tmp_path,
+            stories,
+            stories | pinned,
+            stories | other,
+            {"hub": "some/poems"},
+            **environment,
+        )
+        assert got == got_pinned == expected
+        assert "another revision" in unknown
+        assert "some/poems" in missing
+        assert "--data.files PATH" in missing and "--data.source stdlib" in missing

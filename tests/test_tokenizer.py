@@ -1,0 +1,220 @@
+"""Every string comes back, whole or streamed, and the file is a plain sentencepiece one."""
+
+import base64
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from data import tokenizer as tokenizer_module
+from data.tokenizer import Stream, Tokenizer
+from errors import UserError
+
+TEXT = (
+    "def read_file(path):\n    with open(path) as file:\n        return file.read()\n\n\n"
+    "class Reader:\n    def __init__(self, path, size=4096):\n        self.path = path\n\n"
+    "Reads the whole file; returns its text. Caf\u00e9, na\u00efve.\n"
+) * 20
+
+ODD = [
+    "",
+    " ",
+    "   leading and trailing   ",
+    "\n\n\n",
+    "\t\tx\r\ny\rz",
+    "\0",
+    "a\0\0b",
+    "\u2581",  # sentencepiece's own mark for a space
+    " \u2581 \u2581\u2581",
+    "\u2585\u2047",  # what it skips in training, what it prints for unk
+    "<s></s><unk><0x0A><pad>",
+    "\ufeffbom",
+    "\ufffd",
+    "\ue000\uffff\ufffe\U0010ffff",
+    "\u0301",  # a combining mark with nothing to combine with
+    "e\u0301 \u00e9 \ufb01 \u2460 \uff21",  # what other normalisations would change
+    "\u4e2d\u6587\u5b57",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1eb\U0001f1f7",
+    "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\u3000h\u00a0i",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return Tokenizer.train([TEXT], 320, tmp_path_factory.mktemp("tokenizer") / "tokenizer.model")
+
+
+any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
+    st.sampled_from([*ODD, *TEXT.split()])
+).map("".join)
+
+
+@given(text=any_text)
+@settings(max_examples=300, deadline=None)
+def test_every_string_survives(tokenizer, text):
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}.isdisjoint(ids)
+    assert b"".join(tokenizer.bytes[i] for i in ids) == text.encode()
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_strings_survive(tokenizer, text):
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_a_batch_is_its_rows(tokenizer):
+    assert tokenizer.encode_batch(ODD) == [tokenizer.encode(text) for text in ODD]
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_stream_adds_up_to_the_decode_at_every_prefix(tokenizer, data):
+    """Also for ids that no text has, such as half a character before a whole one."""
+    some_ids = st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=30)
+    ids = data.draw(some_ids | any_text.map(tokenizer.encode))
+    for end in range(len(ids) + 1):
+        stream = Stream(tokenizer)
+        parts = [stream.push(i) for i in ids[:end]]
+        assert "".join([*parts, stream.flush()]) == tokenizer.decode(ids[:end])
+
+
+@pytest.mark.parametrize("text", [text for text in ODD if "\ufffd" not in text])
+def test_stream_never_shows_half_a_character(tokenizer, text):
+    stream = Stream(tokenizer)
+    parts = [stream.push(i) for i in tokenizer.encode(text)]
+    assert "\ufffd" not in "".join(parts)
+    assert "".join(parts) == text
+    assert stream.flush() == ""
+
+
+def test_stream_ends_an_unfinished_character_once(tokenizer):
+    ids = tokenizer.encode("x\U0001f600")[:-1]
+    stream = Stream(tokenizer)
+    assert "".join(map(stream.push, ids)) == "x"
+    assert stream.flush() == "\ufffd"
+
+
+def test_ids_are_those_of_llama_2(tokenizer):
+    assert (tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) == (0, 1, 2)
+    assert tokenizer.bytes[:3] == [b"", b"", b""]
+    assert tokenizer.bytes[3:259] == [bytes([i]) for i in range(256)]
+    assert tokenizer.vocab_size == 320
+
+
+def test_the_file_loads_elsewhere(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.model"
+    Tokenizer.train([TEXT], 320, path)
+    plain = SentencePieceProcessor(model_file=str(path))
+    for text in [TEXT, "    if x:\n        return 1\n", "na\u00efve \u4e2d"]:
+        assert plain.encode(text) == tokenizer.encode(text)
+        assert plain.decode(tokenizer.encode(text)) == text
+    assert plain.pad_id() == -1
+
+
+def test_indentation_is_one_piece(tokenizer):
+    assert len(tokenizer.encode("    ")) == 1
+
+
+def test_equal_texts_give_equal_files(tokenizer, tmp_path):
+    again = Tokenizer.train(iter([TEXT]), 320, tmp_path / "again.model")
+    other = Tokenizer.train([TEXT + " zebra zebra"], 320, tmp_path / "other.model")
+    assert again.sha256 == tokenizer.sha256 != other.sha256
+
+
+def test_training_sees_all_of_a_long_text_but_not_more_than_its_sample(monkeypatch):
+    monkeypatch.setattr(tokenizer_module, "SENTENCE", 10)
+    monkeypatch.setattr(tokenizer_module, "SAMPLE", 1_000)
+    sample = tokenizer_module._sample(f"{i:010d}" for i in range(5_000))
+    numbers = [int(text) for text in sample]
+    assert 500 <= sum(map(len, sample)) <= 1_000
+    assert {b - a for a, b in zip(numbers, numbers[1:], strict=False)} == {64}
+    assert numbers[0] == 0 and numbers[-1] > 4_900
+
+
+@pytest.mark.parametrize("text", ["acgtacca" * 100, "\u4e2d\u6587" * 100, "a\u2585\0\u2581b" * 100])
+def test_texts_without_a_space_still_encode_one(text, tmp_path):
+    tokenizer = Tokenizer.train([text], 264, tmp_path / "tokenizer.model")
+    for odd in ODD:
+        assert tokenizer.decode(tokenizer.encode(odd)) == odd
+
+
+def test_half_a_surrogate_pair_is_refused(tokenizer):
+    with pytest.raises(UserError, match="surrogate"):
+        tokenizer.encode("a\ud83d")
+
+
+def test_too_large_a_vocabulary_names_the_largest(tmp_path):
+    with pytest.raises(
+        UserError, match=r"vocab_size 5000.*at most (\d+).*--data.vocab_size"
+    ) as info:
+        Tokenizer.train(["hello world"], 5000, tmp_path / "a.model")
+    largest = int(str(info.value).split("at most ")[1].split()[0])
+    assert Tokenizer.train(["hello world"], largest, tmp_path / "b.model").vocab_size == largest
+
+
+def test_too_small_a_vocabulary_names_the_smallest(tmp_path):
+    with pytest.raises(UserError, match=r"at least (\d+)") as info:
+        Tokenizer.train(["hello world"], 261, tmp_path / "a.model")
+    smallest = int(str(info.value).split("at least ")[1].split()[0])
+    assert Tokenizer.train(["hello world"], smallest, tmp_path / "b.model").vocab_size == smallest
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["\n\n"]])
+def test_no_text_is_refused(texts, tmp_path):
+    with pytest.raises(UserError, match="empty"):
+        Tokenizer.train(texts, 300, tmp_path / "tokenizer.model")
+
+
+def test_foreign_files_are_refused(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.model"
+    ranks = b"".join(base64.b64encode(bytes([i])) + b" %d\n" % i for i in range(256))  # Llama 3's
+    for content in [b"", b"\0" * 100, ranks, b"PK\x03\x04 something else"]:
+        path.write_bytes(content)
+        with pytest.raises(UserError, match="tokenizer.model is not a sentencepiece model"):
+            Tokenizer(path)
+
+
+def test_a_truncated_file_is_refused_wherever_it_is_cut(tokenizer, tmp_path):
+    """Also between two fields, where sentencepiece itself loads what is left and adds a space."""
+    path = tmp_path / "tokenizer.model"
+    Tokenizer.train([TEXT], 320, path)
+    content = path.read_bytes()
+    fields = list(field_ends(content))
+    assert fields[-1] == len(content)
+    for end in [*range(0, len(content), 97), *fields[-8:-1]]:
+        path.write_bytes(content[:end])
+        with pytest.raises(UserError):
+            Tokenizer(path)
+
+
+def field_ends(message):
+    """Where the top-level fields of a protocol buffer end; all of ours are length-delimited."""
+    at = 0
+    while at < len(message):
+        at += 1  # the tag
+        length = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        at += length
+        yield at
+
+
+def test_a_sentencepiece_file_that_changes_text_is_refused(tmp_path):
+    prefix = tmp_path / "other"
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT.splitlines()),
+        model_prefix=str(prefix),
+        model_type="bpe",
+        vocab_size=320,
+        byte_fallback=True,
+        minloglevel=3,
+    )
+    with pytest.raises(UserError, match="does not give text back unchanged"):
+        Tokenizer(prefix.with_suffix(".model"))
