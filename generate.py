@@ -9,7 +9,6 @@ The text goes to stdout, everything else to stderr.
 """
 
 import argparse
-import os
 import re
 import sys
 import time
@@ -40,10 +39,7 @@ def main(argv: list[str] | None = None) -> None:
         except KeyboardInterrupt:
             say("")
             sys.exit(130)
-        except BrokenPipeError:
-            # The reader has what it wanted (`| head`). What is still buffered must go somewhere, or
-            # Python complains about it at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except BrokenPipeError:  # the reader has what it wanted (`| head`)
             sys.exit(141)
 
 

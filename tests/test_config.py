@@ -209,7 +209,7 @@ def test_text_files_are_opened_with_their_encoding_named():
     """On Windows the default is not UTF-8."""
     for node, name, where in calls(".", "model", "data", "ablation", "tests"):
         modes = [a.value for a in node.args if isinstance(a, ast.Constant)]
-        binary = any(isinstance(m, str) and m in ("rb", "wb", "ab", "xb", "r+b") for m in modes)
+        binary = any(isinstance(m, str) and "b" in m and set(m) <= set("rwaxb+") for m in modes)
         opens = name == "open" or name.endswith((".open", ".read_text", ".write_text"))
         if opens and name not in ("os.open", "RunDir.open", "cls.open") and not binary:
             assert "encoding" in {k.arg for k in node.keywords}, where

@@ -162,10 +162,9 @@ with open(sys.argv[1], "wb") as file:
     for _ in range(64):
         file.write(bytes(1 << 20))
 data = TokenDataset(sys.argv[1], dtype="uint16", seq_len=64, batch_size=16)
-for step in range(100):
-    data.batch(step)
+data.batch(0)
 start = resident()
-for step in range(5_000):
+for step in range(2_000):
     data.batch(step)
 for _ in data.windows(4096):
     pass

@@ -202,7 +202,14 @@ def test_the_note_on_length_appears_past_the_training_rows_only(call, tokenizer)
     prompt = len(tokenizer.encode(PROMPT))
     for total, noted in ((32, False), (33, True)):
         err = call("--prompt", PROMPT, "--max-new-tokens", str(total - prompt)).err
-        assert ("this text has 33 tokens; the model was trained on rows of 32" in err) == noted
+        note = f"this text has {total} tokens; the model was trained on rows of 32"
+        assert (note in err) == noted
+
+
+def test_the_text_ends_with_the_document(call, expected, tokenizer):
+    seed = next(seed for seed in range(1000) if 1 < len(expected(seed=seed)) < 39)
+    out, _ = call("--prompt", PROMPT, "--max-new-tokens", "40", "--seed", str(seed))
+    assert out == PROMPT + tokenizer.decode(expected(seed=seed)) + "\n"
 
 
 def test_the_default_length_is_what_the_context_has_room_for(call, expected, tokenizer):
@@ -257,7 +264,9 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
     stop = "".join(pieces[start : start + 3])
     text = tokenizer.decode(new)
     words = ("--max-new-tokens", "40", "--stop", stop, "--stop", "not in there")
-    assert call("--prompt", PROMPT, *words).out == PROMPT + text[: text.index(stop)] + "\n"
+    out, err = call("--prompt", PROMPT, *words)
+    assert out == PROMPT + text[: text.index(stop)] + "\n"
+    assert int(re.search(r"decode: (\d+) tokens", err)[1]) < 39  # it was not only hidden
     # In a batch: this row stops, the other goes on.
     other = PROMPT + tokenizer.decode(expected(sample=1))
     assert stop not in other[len(PROMPT) :]

@@ -376,6 +376,25 @@ def test_sampled_rows_are_the_same_alone_and_in_any_batch():
     assert generate(model, prompts, sampling, max_new_tokens=17, seed=8) != together[::2]
 
 
+def test_each_token_is_drawn_with_the_number_at_its_address():
+    model = build()
+    sampling, none = Sampling(temperature=1.0), torch.zeros(1, V, dtype=torch.bool)
+    prompts = [prompt(7), prompt(12)]
+    rows = generate(model, prompts, sampling, max_new_tokens=5, num_samples=2, seed=9)
+    for row, new in enumerate(rows):
+        ids = prompts[row // 2]
+        for number, token in enumerate(new):
+            u = torch.tensor([uniform(9, row % 2, number)], dtype=torch.float64)
+            logits = model(torch.tensor([ids + new[:number]]))[:, -1]
+            assert sample(logits, sampling, u, none).item() == token
+
+
+def test_the_largest_uniform_number_is_not_rounded_to_1(monkeypatch):
+    monkeypatch.setattr("model.generation.uniform", lambda *address: 1 - 2**-53)
+    (new,) = generate(build(), [prompt(7)], Sampling(temperature=1.0), max_new_tokens=3)
+    assert max(new) < V
+
+
 def test_the_repetition_penalty_counts_each_rows_own_prompt_and_tokens():
     model = build()
     prompts, penalty = [prompt(7), prompt(12)], 3.0

@@ -229,6 +229,14 @@ def test_blocks_do_not_depend_on_how_the_source_cuts_its_text(tmp_path, monkeypa
     assert first.manifest["files"] == other.manifest["files"]
 
 
+def test_long_texts_are_cut_into_blocks_where_it_changes_no_token(tmp_path, monkeypatch):
+    path = text_file(tmp_path, "".join(f"line {i * i} of the text\n" for i in range(500)))
+    first = prepare(config(path))
+    monkeypatch.setattr(prepare_module, "BLOCK", 200)
+    other = prepare(config(path, prepared=str(tmp_path / "other")))
+    assert first.manifest["files"] == other.manifest["files"]
+
+
 # Made once
 
 
