@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from tqdm import tqdm
 
 from config import Config, config_parser, load_file, parse
@@ -132,8 +133,10 @@ class Trainer:
         compiled, compile_why = resolve_compile(
             config.train.compile, self.device, self._training_flops()
         )
+        self.loss = summed_loss
         if compiled:
             self.module.compile()  # in place: the state dict keeps its names
+            self.loss = torch.compile(summed_loss)
         self.model = world.wrap(self.module)
         self._say_what_runs(dtype_why, compile_why)
 
@@ -267,7 +270,7 @@ class Trainer:
             with self.model.no_sync() if more else nullcontext():
                 with autocast(self.device, self.dtype):
                     logits = self.model(x)
-                loss = F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
+                loss = self.loss(logits, y)
                 # Over the tokens of the whole batch, so that unequal splits weigh every token
                 # alike; the world's size undoes DDP's average over processes.
                 self.scaler.scale(loss * (self.world.size / tokens)).backward()
@@ -380,6 +383,11 @@ class Trainer:
         say(f"next    python generate.py --prompt {shlex.quote(prompt)}")
 
 
+def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross entropy in float32, summed over all targets but those that are -100."""
+    return F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
+
+
 @torch.no_grad()
 def evaluate(
     model: Transformer,
@@ -400,10 +408,7 @@ def evaluate(
         x, y = x.to(device), y.to(device)
         with autocast(device, dtype):
             logits = model.logits(model.features(x))
-        loss = F.cross_entropy(
-            logits.float().flatten(0, 1), y.flatten(), ignore_index=-100, reduction="sum"
-        )
-        nats += loss.item()
+        nats += summed_loss(logits, y).item()
         tokens += int((y != -100).sum())
     model.train(was_training)
     return nats, tokens
