@@ -83,8 +83,13 @@ class Config:
                 "differ: leave model.vocab_size unset"
             )
         extrapolates = POSITIONS[model.position].extrapolates
+        scaling = model.rope_scaling
+        if scaling is not None and scaling.original_positions is None:
+            scaling.original_positions = data.seq_len
         if model.max_positions is None:
             model.max_positions = data.seq_len * (4 if extrapolates else 1)
+            if scaling is not None:
+                model.max_positions = max(model.max_positions, scaling.reach)
         if model.max_positions < data.seq_len:
             raise UserError(
                 f"data.seq_len {data.seq_len} is longer than model.max_positions "
@@ -124,7 +129,7 @@ class _Parser(jsonargparse.ArgumentParser):
     """Errors in one sentence, with the nearest name for a misspelling."""
 
     def error(self, message, ex=None):
-        text = " ".join(str(message).split())
+        text = _first_reason(message)
         unknown = re.search(r"unrecognized arguments: --([\w.]+)", text)
         inside = re.search(r"Group '(.*)' does not accept option '(.*)'", text)
         word = unknown.group(1) if unknown else ".".join(inside.groups()) if inside else None
@@ -187,7 +192,15 @@ def parse(parser: jsonargparse.ArgumentParser, argv: list[str]) -> tuple[Config,
         fields = {f.name: values.pop(f.name) for f in dataclasses.fields(Config)}
         return Config(**fields), values
     except ValueError as error:  # model/ knows no exceptions of ours
-        raise UserError(str(error)) from None
+        raise UserError(_first_reason(error)) from None
+
+
+def _first_reason(message: object) -> str:
+    """In one line, and without the second reason that jsonargparse has against a wrong value of
+    what may be unset: that it is not None."""
+    listed = r"Does not validate against any of the Union subtypes .*? Errors: - (.*?)"
+    text = " ".join(str(message).split())
+    return re.sub(listed + r" - Expected a <class 'NoneType'>.*", r"\1", text)
 
 
 def _split_config(word: str) -> list[str]:

@@ -14,18 +14,19 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 import torch
 from torch import Tensor
 
-from config import load_file
+from config import Config, load_file
 from data.tokenizer import Stream, Tokenizer
 from errors import UserError, exit_in_words
 from hardware import resolve_device
 from model.generation import Sampling, generate
+from model.position import RopeScaling, ScalingType
 from model.transformer import ModelConfig, Transformer
 from rundir import RunDir
 
@@ -80,6 +81,18 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         default="float32",
         help="float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps "
         "8 bits and is up to twice as fast where the hardware has it. Default: float32.",
+    )
+    add(
+        "--rope-scaling",
+        choices=get_args(ScalingType),
+        help="Slow the rotations of a RoPE model down, without training it again, so that it reads "
+        "further than its training rows. Default: as it was trained.",
+    )
+    add(
+        "--rope-factor",
+        type=float,
+        metavar="F",
+        help="How many times the length of the training rows --rope-scaling is for.",
     )
     add = parser.add_argument_group("the prompt").add_argument
     add(
@@ -155,6 +168,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     options = parser.parse_args(argv)
 
+    if (options.rope_scaling is None) != (options.rope_factor is None):
+        raise UserError("--rope-scaling TYPE and --rope-factor F belong together: give both")
     if options.interactive and (options.prompt or options.prompt_file):
         raise UserError(
             "--interactive reads its prompts from stdin: leave out --prompt and --prompt-file"
@@ -178,11 +193,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def in_options() -> Iterator[None]:
     """What `model/` refuses was said on the command line: name the option and not the argument."""
     names = [field.name for field in fields(Sampling)] + ["max_new_tokens", "num_samples"]
+    options = {name: "--" + name.replace("_", "-") for name in names}
+    options |= {
+        "model.rope_scaling.factor": "--rope-factor",
+        "model.rope_scaling": "--rope-scaling",
+    }
     try:
         yield
     except ValueError as error:
-        pattern = rf"\b({'|'.join(names)})\b"
-        message = re.sub(pattern, lambda name: "--" + name[0].replace("_", "-"), str(error))
+        pattern = rf"\b({'|'.join(map(re.escape, options))})\b"
+        message = re.sub(pattern, lambda name: options[name[0]], str(error))
         raise UserError(message) from None
 
 
@@ -230,6 +250,22 @@ def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
         words = " ".join(str(error).split())
         raise UserError(f"the weights do not fit config.yaml: {words}") from None
     return model
+
+
+def scale(config: Config, type: ScalingType, factor: float) -> ModelConfig:
+    """The model of a run, its rotations slowed and its context extended to what that is meant for.
+
+    Raises UserError where the run has none, or was trained with other ones.
+    """
+    if config.model.rope_scaling is not None:
+        raise UserError(
+            f"this run was trained with model.rope_scaling {config.model.rope_scaling.type}: "
+            "--rope-scaling would take it away"
+        )
+    with in_options():
+        scaling = RopeScaling(type, factor, original_positions=config.data.seq_len)
+        reach = max(config.model.max_positions, scaling.reach)
+        return replace(config.model, rope_scaling=scaling, max_positions=reach)
 
 
 class Row:
@@ -294,23 +330,35 @@ class Writer:
                 f"{run.path}/tokenizer.model has {self.tokenizer.vocab_size} pieces and the model "
                 f"{config.model.vocab_size} (model.vocab_size): they do not belong together"
             )
-        self.model = load_model(config.model, run.load_weights(options.checkpoint))
+        model, scaled = config.model, ""
+        if options.rope_scaling:
+            model = scale(config, options.rope_scaling, options.rope_factor)
+            scaled = f" scaled by {options.rope_scaling} {options.rope_factor:g}"
+        self.model = load_model(model, run.load_weights(options.checkpoint))
         self.model.to(device, getattr(torch, options.dtype))
         self.seq_len = config.data.seq_len
         self.options = options
         say(
             f"{run.path}{'' if options.run else ' (the newest run)'}: {options.checkpoint} "
-            f"weights, {config.model.position} positions, {device}, {options.dtype}"
+            f"weights, {model.position} positions{scaled}, {device}, {options.dtype}"
         )
 
     def write(self, prompts: list[str]) -> None:
         """Show every prompt with its continuations: one as it comes, several at the end."""
         options = self.options
         ids = [self.tokenizer.encode(prompt) for prompt in prompts]
+        longest = max(map(len, ids))
         new_tokens = options.max_new_tokens
         if new_tokens is None:
-            room = self.model.config.max_positions - max(map(len, ids))
+            room = self.model.config.max_positions - longest
             new_tokens = max(1, min(NEW_TOKENS, room))  # 1 where there is none: `generate` refuses
+        limit = self.model.position.cache_limit
+        use_cache = longest + new_tokens <= limit
+        if not use_cache:
+            say(
+                f"note: no cache, so every token takes longer: past {limit} tokens this scaling "
+                "turns all keys anew for every length"
+            )
         rows = [
             Row(prompt, self.tokenizer, options.stop)
             for prompt in prompts
@@ -339,6 +387,7 @@ class Writer:
                 eos_id=self.tokenizer.eos_id,
                 num_samples=options.num_samples,
                 seed=options.seed,
+                use_cache=use_cache,
                 on_token=on_token,
             )
         times.append(time.perf_counter())

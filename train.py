@@ -360,6 +360,7 @@ class Trainer:
             max_new_tokens=length,
             eos_id=self.data.tokenizer.eos_id,
             seed=self.config.seed,
+            use_cache=len(self.sample_ids) + length <= self.module.position.cache_limit,
         )
         self.last_sample = self.data.tokenizer.decode(self.sample_ids + new[0])
         self.log.log({**self._axes(), "sample": self.last_sample})

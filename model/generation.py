@@ -194,6 +194,12 @@ def generate(
             f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
         )
 
+    if use_cache and total > model.position.cache_limit:
+        raise ValueError(
+            f"{total} tokens pass {model.position.cache_limit}, beyond which this encoding's "
+            "frequencies change with the length and cached keys are stale: use_cache=False"
+        )
+
     starts = [len(prompt) for prompt in prompts for _ in range(num_samples)]
     lengths = list(starts)
     tokens = torch.zeros(len(starts), total, dtype=torch.long)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.position import INIT_STD, POSITIONS
+from model.position import INIT_STD, POSITIONS, RopeScaling
 
 if TYPE_CHECKING:
     from model.generation import KVCache
@@ -59,14 +59,17 @@ class ModelConfig:
     dropout: float = 0.0
     """Probability of dropping a channel of the embeddings and of what each half block adds."""
     max_positions: int | None = None
-    """How far positions reach (prompt + new tokens). Unset: 4 data.seq_len, or data.seq_len for an
-    encoding that ends where training rows do."""
+    """How far positions reach (prompt + new tokens). Unset: 4 data.seq_len or what rope_scaling is
+    meant for, whichever is more; data.seq_len for an encoding that ends where training rows do."""
     position: Literal["rope", "sinusoidal", "learned", "alibi", "none"] = "rope"
     """Position encoding."""
     theta: float = 10000.0
     """Base of the wavelengths (rope, sinusoidal)."""
     partial: float = 1.0
     """Fraction of the channel pairs that turn, the fastest first (rope): p-RoPE."""
+    rope_scaling: RopeScaling | None = None
+    """Slower rotations for texts longer than the training rows (rope): type and factor, at least.
+    Unset: none."""
     sinusoid: Literal["matched", "vaswani", "naive"] = "matched"
     """How sinusoids meet the embeddings (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
 
@@ -240,21 +243,32 @@ class Transformer(nn.Module):
             drawn = torch.empty(parameter.shape, device="cpu").normal_(0, std, generator=generator)
             parameter.copy_(drawn)
 
-    def features(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
+    def features(self, tokens: Tensor, cache: KVCache | None = None, offset: int = 0) -> Tensor:
         """Tokens (B, T) -> normalised hidden states (B, T, C): all but the output matrix.
 
-        With a cache, the tokens continue what it holds, and it is longer by T afterwards. Raises
-        ValueError where positions would pass `max_positions`.
+        The first token stands at position `offset`, with nothing before it. With a cache, the
+        tokens continue what it holds, and it is longer by T afterwards. Raises ValueError where
+        positions would pass `max_positions`, or the keys in the cache would not be valid.
         """
-        start = 0 if cache is None else cache.length
+        if offset < 0 or (offset and cache is not None):
+            raise ValueError(
+                f"offset {offset}: positions start at 0 or later, and a cache says itself where"
+            )
+        start = offset if cache is None else cache.length
         stop = start + tokens.shape[1]
         if stop > self.config.max_positions:
             raise ValueError(
                 f"position {stop} is past the context of {self.config.max_positions} "
                 "(model.max_positions)"
             )
+        if cache is not None and stop > self.position.cache_limit:
+            raise ValueError(
+                f"position {stop} is past {self.position.cache_limit}, from where on this encoding "
+                "turns all keys anew for every length (model.rope_scaling): keys that were cached "
+                "before would be wrong, so go on without a cache"
+            )
         rows = self.position.at(start, stop)  # sliced once, for every layer
-        mask = self._mask(start, stop, tokens.device)
+        mask = self._mask(start - offset, stop - offset, tokens.device)
 
         def rotate(xq: Tensor, xk: Tensor) -> tuple[Tensor, Tensor]:
             return self.position.rotate(xq, xk, rows)
@@ -271,9 +285,9 @@ class Transformer(nn.Module):
         output = self.tok_embeddings if self.config.tie_embeddings else self.output
         return F.linear(features, output.weight)
 
-    def forward(self, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
+    def forward(self, tokens: Tensor, cache: KVCache | None = None, offset: int = 0) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). See `features`."""
-        return self.logits(self.features(tokens, cache))
+        return self.logits(self.features(tokens, cache, offset))
 
     def _mask(self, start: int, stop: int, device: torch.device) -> Tensor | None:
         """What new tokens at start .. stop-1 may see of the keys 0 .. stop-1.

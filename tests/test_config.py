@@ -77,6 +77,25 @@ def test_a_resolved_config_reloads_to_an_equal_object(tmp_path):
     assert load_file(file) == config
 
 
+@pytest.mark.parametrize("from_file", [True, False])
+def test_rope_scaling_is_one_option_with_options_of_its_own(tmp_path, from_file):
+    file = tmp_path / "my.yaml"
+    text = "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}" if from_file else "{}"
+    file.write_text(text, encoding="utf-8")
+    words = ["--model.rope_scaling.type=yarn", "--model.rope_scaling.beta_fast", "8"]
+    config = load(
+        "--config", str(file), "--data.seq_len", "50", "--model.rope_scaling.factor", "6.5",
+        *([] if from_file else words),
+    )  # fmt: skip
+    scaling = config.model.rope_scaling
+    assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.5, 8)
+    assert scaling.original_positions == 50 and config.model.max_positions == 325
+    file.write_text(config.to_yaml(), encoding="utf-8")
+    assert load_file(file) == config
+    back = load("--config", str(file), "--model.rope_scaling", "null")
+    assert back.model.rope_scaling is None
+
+
 def test_our_configs_are_found_from_any_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_config("small.yaml") == find_config("small") == CONFIGS / "small.yaml"
@@ -102,6 +121,12 @@ def test_our_configs_are_found_from_any_directory(tmp_path, monkeypatch):
         (["--data.seq_len", "99", "--model.max_positions", "98"], "seq_len 99 is longer .* 98"),
         (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
         (["--model.partial", "0.5", "--model.position", "none"], "model.partial has no effect"),
+        (["--model.rope_scaling.type", "ntk"], "rope_scaling.* required: factor$"),
+        (["--model.rope_scaling", "{type: yam, factor: 2}"], "rope_scaling.*llama3.*yam$"),
+        (
+            ["--model.rope_scaling", "{type: ntk, factor: 0.5}"],
+            "^model.rope_scaling.factor must be at least 1, not 0.5$",
+        ),
         (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect"),
         (["--optim.warmup_steps", "2000"], "warmup_steps 2000 is longer than train.steps 1000"),
         (["--train.steps", "0"], "train.steps must be at least 1, not 0"),

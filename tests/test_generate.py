@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ import generate as script
 from config import config_parser, parse
 from data.tokenizer import Tokenizer
 from model.generation import Sampling, generate
+from model.position import RopeScaling, ScalingType
 from model.transformer import Transformer
 from rundir import RunDir
 
@@ -92,16 +94,22 @@ def expected(runs, tokenizer):
     """The continuation of a prompt, with nothing of the script's but its defaults."""
 
     @functools.cache
-    def load(name, checkpoint):
+    def load(name, checkpoint, scaling):
         run = RunDir.open(runs / name)
-        model = Transformer(script.load_file(run.path / "config.yaml").model)
+        config = script.load_file(run.path / "config.yaml").model
+        if scaling:
+            config = dataclasses.replace(config, rope_scaling=RopeScaling(*scaling))
+        model = Transformer(config)
         model.load_state_dict(run.load_weights(checkpoint))
         return model
 
-    def expected(prompt=PROMPT, sampling=None, sample=0, run="rope", checkpoint="best", **options):
+    def expected(
+        prompt=PROMPT, sampling=None, sample=0, run="rope", checkpoint="best", scaling=None,
+        **options,
+    ):  # fmt: skip
         options = {"max_new_tokens": 40, "eos_id": tokenizer.eos_id} | options
         ids, sampling = tokenizer.encode(prompt), sampling or Sampling()
-        model = load(run, checkpoint)
+        model = load(run, checkpoint, scaling)
         return generate(model, [ids], sampling, num_samples=sample + 1, **options)[sample]
 
     return expected
@@ -218,6 +226,51 @@ def test_the_default_length_is_what_the_context_has_room_for(call, expected, tok
     assert out == PROMPT + tokenizer.decode(new) + "\n"
 
 
+# --- past the training length ---
+
+
+@pytest.mark.parametrize("type", get_args(ScalingType))
+def test_rotations_are_scaled_without_training_again(call, expected, tokenizer, type):
+    out, err = call(
+        "--prompt", PROMPT, "--max-new-tokens", "40", "--rope-scaling", type, "--rope-factor", "3",
+    )  # fmt: skip
+    uncached = type == "dynamic"
+    new = expected(scaling=(type, 3.0, 32), use_cache=not uncached)
+    assert out == PROMPT + tokenizer.decode(new) + "\n"
+    assert new != expected()
+    assert f"rope positions scaled by {type} 3, cpu" in err
+    assert ("note: no cache, so every token takes longer: past 32 tokens" in err) == uncached
+
+
+def test_dynamic_scaling_keeps_its_cache_within_the_training_length(call, expected, tokenizer):
+    new_tokens = 32 - len(tokenizer.encode(PROMPT))
+    words = ("--max-new-tokens", str(new_tokens), "--rope-scaling", "dynamic", "--rope-factor", "1")
+    out, err = call("--prompt", PROMPT, *words)
+    assert out == PROMPT + tokenizer.decode(expected(max_new_tokens=new_tokens)) + "\n"
+    assert "no cache" not in err
+
+
+def test_scaling_extends_the_context(call, tmp_path, tokenizer_file, tokenizer):
+    run = make_run(tmp_path, "short", tokenizer_file, max_positions=32)
+    room = 64 - len(tokenizer.encode(PROMPT))
+    words = ("--run", str(run.path), "--prompt", PROMPT, "--max-new-tokens")
+    assert "past the context of 32" in call(*words, str(room), code=2).err
+    scaled = ("--rope-scaling", "yarn", "--rope-factor", "2")
+    assert call(*words, str(room), *scaled).out.startswith(PROMPT)
+    assert "past the context of 64" in call(*words, str(room + 1), *scaled, code=2).err
+
+
+def test_a_run_with_a_scaling_of_its_own_keeps_it(call, tmp_path, tokenizer_file):
+    run = make_run(
+        tmp_path, "trained", tokenizer_file,
+        **{"rope_scaling.type": "linear", "rope_scaling.factor": 4},
+    )  # fmt: skip
+    words = ("--run", str(run.path), "--prompt", "x", "--max-new-tokens", "3")
+    assert call(*words).out.startswith("x")
+    err = call(*words, "--rope-scaling", "ntk", "--rope-factor", "2", code=2).err
+    assert "trained with model.rope_scaling linear: --rope-scaling would take it away" in err
+
+
 # --- stop strings ---------------------------------------------------------------------------------
 
 
@@ -300,6 +353,13 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
          r"1 tokens and 6000 new ones make 6001, past the context of 6000 \(model.max_positions\): "
          "shorten the prompt or lower --max-new-tokens"),
         (["--prompt", "x", "--top-k", "many"], "argument --top-k: invalid int value: 'many'"),
+        (["--prompt", "x", "--rope-scaling", "yarn"], "--rope-scaling TYPE and --rope-factor F be"),
+        (["--prompt", "x", "--rope-factor", "2"], "--rope-scaling TYPE and --rope-factor F belong"),
+        (["--prompt", "x", "--rope-scaling", "yarn", "--rope-factor", "0.5"],
+         "--rope-factor must be at least 1, not 0.5"),
+        (["--prompt", "x", "--rope-scaling", "yam", "--rope-factor", "2"], "choose from .*llama3"),
+        (["--prompt", "x", "--rope-scaling", "yarn", "--rope-factor", "2", "--run", "runs/learned"],
+         "--rope-scaling has no effect with model.position learned: it belongs to rope"),
         (["--promt", "x"], "unrecognized arguments: --promt"),
         (["--prompt", "x", "--run", "runs/none"], "no run folder at runs/none"),
         (["--prompt", "x", "--device", "cuda:99"], "device cuda:99 was asked for"),

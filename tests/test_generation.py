@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from model.generation import KVCache, Sampling, compute_dtype, generate, sample, uniform
-from model.position import POSITIONS
+from model.position import POSITIONS, RopeScaling
 from model.transformer import ModelConfig, Transformer, attend
 
 T, H, D, V, LIMIT = 13, 6, 8, 97, 80
@@ -52,11 +52,20 @@ def splits(total):
 # --- cache ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("n_kv_heads", [1, 2, H])
+SCALED = {
+    type: {"rope_scaling": RopeScaling(type, 4, original_positions=5)}  # 5 of T = 13
+    for type in ("linear", "ntk", "yarn", "llama3")
+}
+
+
+@pytest.mark.parametrize(
+    ("position", "n_kv_heads", "changes"),
+    [(position, heads, {}) for position in POSITIONS for heads in (1, 2, H)]
+    + [pytest.param("rope", 2, changes, id=f"rope-{name}") for name, changes in SCALED.items()],
+)
 @torch.inference_mode()
-def test_cached_logits_equal_uncached_at_every_split(position, n_kv_heads):
-    model = build(position, n_kv_heads)
+def test_cached_logits_equal_uncached_at_every_split(position, n_kv_heads, changes):
+    model = build(position, n_kv_heads, **changes)
     for batch in (1, 3):
         ids = tokens(batch, T)
         whole = model(ids)
@@ -65,6 +74,48 @@ def test_cached_logits_equal_uncached_at_every_split(position, n_kv_heads):
             parts = [model(part, cache) for part in ids.split(chunks, dim=1)]
             assert (torch.cat(parts, 1) - whole).abs().max() <= 1e-5, chunks
             assert cache.length == T
+
+
+@torch.inference_mode()
+def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
+    """Past the trained length the keys in it were turned by other frequencies."""
+    model = build(rope_scaling=RopeScaling("dynamic", 4, original_positions=9))
+    ids = tokens(3, T)
+    whole = model(ids[:, :9])
+    for chunks in splits(9):
+        cache = KVCache(model.config, 3, T)
+        parts = [model(part, cache) for part in ids[:, :9].split(chunks, dim=1)]
+        assert (torch.cat(parts, 1) - whole).abs().max() <= 1e-5, chunks
+    for held, more in ((9, 1), (0, 10), (4, 9)):
+        cache = KVCache(model.config, 3, T)
+        if held:
+            model(ids[:, :held], cache)
+        with pytest.raises(
+            ValueError, match="past 9, from where .* turns all keys anew .* without"
+        ):
+            model(ids[:, held : held + more], cache)
+        assert cache.length == held
+    # What the refusal prevents: with the check off, the logits are others.
+    cache = KVCache(model.config, 3, T)
+    model(ids[:, :9], cache)
+    model.position.table = model.position.at(0, T)
+    model.position.cache_limit = math.inf
+    assert (model(ids[:, 9:], cache)[:, -1] - model(ids)[:, -1]).abs().max() > 0.01
+
+
+@torch.inference_mode()
+def test_dynamic_scaling_generates_without_a_cache():
+    model = build(rope_scaling=RopeScaling("dynamic", 4, original_positions=9))
+    ids = prompt(7)
+    new = generate(model, [ids], GREEDY, max_new_tokens=9, use_cache=False)[0]
+    for i, token in enumerate(new):
+        assert model(torch.tensor([ids + new[:i]]))[0, -1].argmax() == token
+
+
+def test_a_cache_says_itself_where_it_stands():
+    model = build()
+    with pytest.raises(ValueError, match="offset 3: .* a cache says itself where"):
+        model(tokens(1, 4), KVCache(model.config, 1, T), offset=3)
 
 
 @pytest.mark.parametrize("position", POSITIONS)

@@ -1,6 +1,7 @@
 """Golden numbers of the documents gyre grew from, and the properties every encoding must have."""
 
 import copy
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -14,14 +15,18 @@ from model.position import (
     POSITIONS,
     ALiBi,
     RoPE,
+    RopeScaling,
     Sinusoidal,
     alibi_slopes,
     apply_rotary_emb,
     apply_rotary_emb_real,
+    ntk_theta,
     precompute_freqs_cis,
     reshape_for_broadcast,
     rope_frequencies,
+    scaled_frequencies,
     sinusoid,
+    yarn_ramp,
 )
 from model.transformer import ModelConfig, Transformer
 
@@ -248,6 +253,158 @@ def test_position_8191_is_exact_to_float32():
         torch.testing.assert_close(sinusoids[m, 1::2], cos, rtol=2e-7, atol=1e-12)
 
 
+# --- RoPE past its training length ---
+
+VECTORS = json.loads((Path(__file__).parent / "rope_scaling.json").read_text(encoding="utf-8"))
+PER_PAIR = ["linear", "ntk", "yarn", "llama3"]  # frequencies that do not depend on the length
+
+
+@pytest.mark.parametrize(
+    ("scaling", "length", "key"),
+    [
+        (RopeScaling("linear", 4, 128), 512, "linear4"),
+        (RopeScaling("ntk", 4, 128), 512, "ntk4"),
+        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_l=512(paper s=4)"),
+        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_hf factor=1 l=512"),
+        (RopeScaling("dynamic", 4, 128), 512, "dyn_ntk_hf factor=4 l=512"),
+        (RopeScaling("dynamic", 4, 128), 128, "default"),
+        (RopeScaling("dynamic", 4, 128), 5, "default"),
+        (RopeScaling("yarn", 4, 128), 512, "yarn_code"),
+        (RopeScaling("llama3", 4, 128), 512, "llama3 f4"),
+    ],
+)
+def test_scaled_frequencies_are_the_published_ones(scaling, length, key):
+    expected = torch.tensor(VECTORS[key], dtype=torch.float64)
+    scaled = scaled_frequencies(scaling, length, head_dim=16)
+    torch.testing.assert_close(scaled, expected, rtol=0, atol=1e-9)
+
+
+def test_the_other_published_numbers():
+    assert ntk_theta(10000, 4, 16) == pytest.approx(VECTORS["ntk4_base"], rel=1e-12)
+    hf = ntk_theta(10000, 4 * 512 / 128 - 3, 16)
+    assert hf == pytest.approx(VECTORS["dyn_ntk_hf factor=4 l=512 base"], rel=1e-12)
+    magnitude = RopeScaling("yarn", 4).magnitude
+    assert magnitude == pytest.approx(VECTORS["mscale4"], rel=1e-12)
+    assert magnitude**2 == pytest.approx(VECTORS["1/t"], rel=1e-12)
+    # Llama 3.1 8B, where pairs of all three kinds occur.
+    plain = rope_frequencies(128, 5e5)
+    scaled = scaled_frequencies(RopeScaling("llama3", 8, 8192), 0, head_dim=128, theta=5e5)
+    expected = VECTORS["llama3.1_8b d=128 base=5e5 L=8192 f=8: idx0,28,29,30,35,40,63"]
+    assert scaled[[0, 28, 29, 30, 35, 40, 63]].tolist() == pytest.approx(expected, abs=1e-9)
+    kept, divided = (scaled == plain).sum().item(), (scaled == plain / 8).sum().item()
+    assert [kept, 64 - kept - divided, divided] == VECTORS["llama3.1 n(unchanged, medium, divided)"]
+
+
+def test_yarns_ramp_starts_and_ends_at_whole_pairs():
+    """d = 16 and L = 128 above begin at the clamp; Llama 2's sizes begin inside, at 20.94 -> 20."""
+    ramp = yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=10000)
+    for pair, share in enumerate(ramp.tolist()):
+        assert share == pytest.approx(min(max((pair - 20) / (46 - 20), 0), 1)), pair
+    low, high = VECTORS["yarn_code_low_high"]
+    ramp = yarn_ramp(RopeScaling("yarn", 4, 128), head_dim=16, theta=10000)
+    assert ramp[: high + 1].tolist() == pytest.approx([(i - low) / high for i in range(high + 1)])
+
+
+def test_the_ramp_of_yarns_paper_is_another_one():
+    """Both between the same ends; ours is the reference code's, drawn over pairs and not turns."""
+    plain = rope_frequencies(16)
+    kept = ((128 * plain / (2 * math.pi) - 1) / (32 - 1)).clamp(0, 1)
+    paper = torch.lerp(plain / 4, plain, kept)
+    assert paper.tolist() == pytest.approx(VECTORS["yarn_paper"], abs=1e-9)
+    ours = scaled_frequencies(RopeScaling("yarn", 4, 128), 512, head_dim=16)
+    assert (ours - paper)[0] > 0.2 and torch.equal(ours[3:], plain[3:] / 4)
+
+
+@pytest.mark.parametrize("type", [*PER_PAIR, "dynamic"])
+def test_a_scaling_slows_turns_down_and_keeps_what_stands_still(type):
+    """Up to the trained length dynamic scaling does nothing, and at factor 1 none does."""
+    scaling = RopeScaling(type, 4, 16)
+    ratio = scaled_frequencies(scaling, 64, head_dim=16) / rope_frequencies(16)
+    assert (ratio <= 1).all() and (ratio.diff() <= 0).all()  # slow pairs at least as much
+    assert ratio[-1] < 0.3
+    partial = scaled_frequencies(scaling, 64, head_dim=16, partial=0.75)
+    assert (partial[:6] > 0).all() and (partial[6:] == 0).all()
+    one = precompute_freqs_cis(16, 16, scaling=RopeScaling(type, 1, 16))
+    assert torch.equal(one, precompute_freqs_cis(16, 16))
+
+
+@pytest.mark.parametrize("type", [*PER_PAIR, "dynamic"])
+def test_scaled_rotation_keeps_norms_but_for_yarns_factor_and_sees_only_distance(type):
+    d, T = 16, 60
+    scaling = RopeScaling(type, 4, 15)
+    encoding = RoPE(config("rope", head_dim=d, max_positions=T, rope_scaling=scaling))
+    rows = encoding.at(0, T)
+    x = draw(2, T, 6, d)
+    turned, _ = encoding.rotate(x, x, rows)
+    factor = 0.1 * math.log(4) + 1 if type == "yarn" else 1.0
+    torch.testing.assert_close(turned.norm(dim=-1), factor * x.norm(dim=-1), rtol=1e-6, atol=0)
+    q, k = (draw(d, seed=s).expand(1, T, 1, d) for s in (1, 2))
+    xq, xk = encoding.rotate(q, k, rows)
+    scores = xq[0, :, 0] @ xk[0, :, 0].T
+    spread = [(s := scores.diagonal(n)).max() - s.min() for n in range(-T + 1, T)]
+    assert max(spread) <= 2e-5 and scores.std() > 0.1
+    plain, _ = apply_rotary_emb(x, x, precompute_freqs_cis(d, T))
+    assert (turned / factor - plain).abs().max() > 0.1  # and it is on
+
+
+def test_yarns_factor_can_be_set_and_multiplies_the_logits_by_its_square():
+    q, k = draw(1, 7, 6, 8), draw(1, 7, 2, 8, seed=1)
+    tables = [
+        precompute_freqs_cis(8, 7, scaling=RopeScaling("yarn", 4, 64, attention_factor=factor))
+        for factor in (1.0, 1.5)
+    ]
+    (q1, k1), (q2, k2) = (apply_rotary_emb(q, k, table) for table in tables)
+    torch.testing.assert_close(q2[..., :2, :] @ k2.mT, 2.25 * (q1[..., :2, :] @ k1.mT))
+
+
+def test_dynamic_scaling_follows_the_length_of_the_text():
+    plain = Transformer(config("rope"))
+    plain.init_weights(seed=1)
+    c = dataclasses.replace(plain.config, rope_scaling=RopeScaling("dynamic", 1, 16))
+    model = Transformer(c)  # the same weights, on a config that is resolved already
+    model.load_state_dict(plain.state_dict())
+    tokens = torch.arange(48)[None]
+    assert torch.equal(model(tokens[:, :16]), plain(tokens[:, :16]))
+    ntk = Transformer(dataclasses.replace(c, rope_scaling=RopeScaling("ntk", 3, 16)))
+    ntk.load_state_dict(plain.state_dict())
+    torch.testing.assert_close(model(tokens), ntk(tokens), rtol=0, atol=1e-6)
+    assert (model(tokens[:, :32]) - ntk(tokens[:, :32])).abs().max() > 1e-4
+    assert (model(tokens) - plain(tokens)).abs().max() > 1e-4
+    assert torch.equal(model(tokens[:, :16]), plain(tokens[:, :16]))  # nothing is left behind
+    assert torch.equal(model.position.at(24, 48), model.position.at(0, 48)[24:])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
+        ({"factor": 0.5}, "model.rope_scaling.factor must be at least 1, not 0.5"),
+        ({"factor": math.inf}, "factor must be at least 1, not inf"),
+        ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
+        ({"attention_factor": 0.0}, "model.rope_scaling.attention_factor must be above 0, not 0.0"),
+        ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
+        ({"beta_slow": 0.0}, "beta_slow 0.0 must be above 0"),
+        ({"type": "llama3", "high_freq_factor": 0.5}, "low_freq_factor 1.0 must .* 0.5"),
+        ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
+        ({"type": "ntk", "attention_factor": 1.0}, "attention_factor has no effect with type ntk"),
+        ({"high_freq_factor": 8.0}, "high_freq_factor has no effect with type yarn: .* llama3"),
+    ],
+)  # fmt: skip
+def test_a_scaling_without_a_meaning_is_refused_in_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        RopeScaling(**{"type": "yarn", "factor": 4.0, **options})
+
+
+def test_a_scaling_that_does_not_fit_the_model_is_refused_in_words():
+    with pytest.raises(ValueError, match="model.rope_scaling has no effect with .* alibi: .* rope"):
+        config("alibi", rope_scaling=RopeScaling("linear", 4, 16))
+    with pytest.raises(ValueError, match="original_positions must be set"):
+        Transformer(config("rope", rope_scaling=RopeScaling("linear", 4)))
+    for type in ("ntk", "dynamic"):
+        with pytest.raises(ValueError, match="model.head_dim 2 is one pair"):
+            Transformer(config("rope", head_dim=2, rope_scaling=RopeScaling(type, 4, 16)))
+
+
 # --- every encoding ---
 
 CASTS = {
@@ -365,20 +522,28 @@ def test_the_encoding_is_on_and_it_is_the_only_one(position):
     assert change < 1e-5 if position == "none" else change > 1e-4
 
 
-@pytest.mark.parametrize("position", ["rope", "alibi", "none"])
-def test_relative_encodings_do_not_see_where_a_row_starts(position):
-    """Model level: the same tokens at positions 0.. and at 40.. have the same logits."""
+@pytest.mark.parametrize("position", POSITIONS)
+def test_relative_encodings_do_not_see_where_a_row_starts_and_absolute_ones_do(position):
+    """Model level: the same tokens at positions 0.. and at 40.."""
     model = Transformer(config(position))
     model.init_weights(seed=1)
     tokens = torch.arange(14).view(2, 7)
-    reference = model(tokens)
-    if position == "rope":
-        at = model.position.at
-        model.position.at = lambda start, stop: at(start + 40, stop + 40)
-    elif position == "alibi":
-        bias = model.position.bias
-        model.position.bias = lambda q, k: bias(q + 40, k + 40)
-    torch.testing.assert_close(model(tokens), reference, rtol=0, atol=1e-5)
+    change = (model(tokens, offset=40) - model(tokens)).abs().max()
+    assert change > 1e-2 if position in ("sinusoidal", "learned") else change <= 1e-5
+
+
+def test_an_offset_reaches_to_the_end_of_the_context_and_no_further():
+    model = Transformer(config("learned"))
+    model.init_weights(seed=1)
+    tokens = torch.arange(14).view(2, 7)
+    before = model(tokens, offset=57)
+    with torch.no_grad():
+        model.position.weight[:57] = torch.nan  # rows that it must not read
+    assert torch.equal(model(tokens, offset=57), before)
+    with pytest.raises(ValueError, match="position 65 is past the context of 64"):
+        model(tokens, offset=58)
+    with pytest.raises(ValueError, match="offset -1: positions start at 0 or later"):
+        model(tokens, offset=-1)
 
 
 # --- absolute encodings, ALiBi ---
