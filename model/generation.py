@@ -30,9 +30,11 @@ class KVCache:
         device: torch.device | str | None = None,
         dtype: torch.dtype = torch.float32,
     ):
-        shape = (config.n_layers, batch_size, config.n_kv_heads, max_length, config.head_dim)
-        self.keys = torch.empty(shape, device=device, dtype=dtype).unbind()
-        self.values = torch.empty(shape, device=device, dtype=dtype).unbind()
+        shape = (batch_size, config.n_kv_heads, max_length, config.head_dim)
+        self.keys, self.values = (
+            [torch.empty(shape, device=device, dtype=dtype) for _ in range(config.n_layers)]
+            for _ in range(2)
+        )
         self.length = (
             0  # a Python int: nobody has to ask the device. `Transformer.features` moves it
         )

@@ -24,6 +24,7 @@ from model.position import INIT_STD, POSITIONS, RopeScaling
 if TYPE_CHECKING:
     from model.generation import KVCache
 
+PositionName = Literal[tuple(POSITIONS)]  # type: ignore[valid-type]  # a new encoding is one line
 Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -61,7 +62,7 @@ class ModelConfig:
     max_positions: int | None = None
     """How far positions reach (prompt + new tokens). Unset: 4 data.seq_len or what rope_scaling is
     meant for, whichever is more; data.seq_len for an encoding that ends where training rows do."""
-    position: Literal["rope", "sinusoidal", "learned", "alibi", "none"] = "rope"
+    position: PositionName = "rope"
     """Position encoding."""
     theta: float = 10000.0
     """Base of the wavelengths (rope, sinusoidal)."""
