@@ -115,8 +115,7 @@ class RunDir:
                 "git": _git_revision(),
                 "python": platform.python_version(),
                 "torch": torch.__version__,
-                # wandb names its folders by id, and `wandb leet` lists those: say which run it is
-                "wandb_id": f"{name[:50]}-{secrets.token_hex(3)}",
+                "wandb_id": _wandb_id(name),
                 "sha256": {file: _sha256(staging / file) for file in DESCRIPTION},
             }
             (staging / "run.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
@@ -313,6 +312,25 @@ class NullRun:
     save = finish = log
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table for wandb."""
+
+    columns: list[str]
+    rows: list[list[str | float | None]]
+
+
+def log_to_wandb(
+    log: LogConfig, name: str, config: dict[str, Any], values: dict[str, Table | Path]
+) -> None:
+    """A wandb run that has no steps: tables and images (by path) about other runs."""
+    if log.wandb != "disabled":
+        run = _Wandb(log, name, _wandb_id(name), config, kept="the files have everything")
+        run.start()
+        run.log({"step": 0} | values)
+        run.finish(0)
+
+
 class _Wandb(threading.Thread):
     """wandb behind a queue, in a thread of its own.
 
@@ -320,9 +338,17 @@ class _Wandb(threading.Thread):
     not answer, an upload that hangs: each costs one warning, and no step.
     """
 
-    def __init__(self, log: LogConfig, name: str, id: str, config: dict[str, Any]):
+    def __init__(
+        self,
+        log: LogConfig,
+        name: str,
+        id: str,
+        config: dict[str, Any],
+        kept: str = "metrics.jsonl has every point",
+    ):
         super().__init__(name="wandb", daemon=True)
         self.options = log
+        self.kept = kept  # what a user still has without wandb
         self.arguments = dict(
             dir=log.runs,
             project=log.project,
@@ -351,13 +377,10 @@ class _Wandb(threading.Thread):
             # A step that is logged twice after a crash is the same step again (resuming is exact):
             # with `step` given, wandb keeps the one it has.
             while isinstance(item := self.queue.get(), dict):
-                run.log(item, step=item["step"])
+                run.log({k: _media(v) for k, v in item.items()}, step=item["step"])
             run.finish(exit_code=item)
         except Exception as error:
-            _say(
-                f"warning: going on without wandb ({_first_line(error)}); "
-                f"metrics.jsonl has every point"
-            )
+            _say(f"warning: going on without wandb ({_first_line(error)}); {self.kept}")
 
     def _init(self) -> Any:
         import wandb  # slow, and not everybody who opens a run needs it
@@ -393,6 +416,31 @@ class _Wandb(threading.Thread):
         run.define_metric("train/*", step_metric="tokens")
         run.define_metric("val/*", step_metric="tokens", summary="min")
         return run
+
+
+def _media(value: Any) -> Any:
+    import wandb
+
+    match value:
+        case Table(columns, rows):
+            return wandb.Table(columns=columns, data=rows)
+        case Path():
+            return wandb.Image(str(value))
+    return value
+
+
+def _wandb_id(name: str) -> str:
+    """wandb names its folders by id, and `wandb leet` lists those: say which run it is."""
+    return f"{name[:50]}-{secrets.token_hex(3)}"
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """There completely or not at all."""
+    staging = file.with_name(f".{file.name}.tmp")
+    with _writing(file):
+        staging.write_bytes(data)
+        _fsync(staging)
+        os.replace(staging, file)
 
 
 def _newest(runs: Path) -> Path:

@@ -1,0 +1,258 @@
+"""Two tasks that only a position encoding can solve, with an optimum that is known exactly.
+
+P1  noisy lag-k copy. Token t repeats token t-k with probability 1 - rho, else it is any of the V.
+    The content of earlier tokens says nothing, only how far back they stand does. One layer.
+    (Barbero et al. 2024, arXiv:2410.06205, theorem 5.3: one rotary head can look exactly k back;
+    proposition 5.2: one without positions cannot)
+P2  variable-length repeat. A segment without repeats, a separator, the segment again: its second
+    copy can be predicted by whoever looks for the token before and reads on (an induction head).
+    Two layers.
+
+Data are a function of (seed, step). Only the tokens that can be known are learned, by AdamW in
+float32, at the same rate in every arm.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ablation.plan import ARMS
+from hardware import resolve_device
+from model.position import POSITIONS
+from model.transformer import ModelConfig, Transformer, address
+from optim import OptimConfig, Optimizers, lr_factor
+
+LENGTHS = (1, 2, 4)  # P1 is tested at T, 2T and 4T
+SEPARATOR = 0
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The size of a task, and of its model."""
+
+    vocab_size: int
+    layers: int
+    steps: int
+    lr: float
+    lag: int | None = None
+    seq_len: int = 64
+    batch_size: int = 64
+    dim: int = 64
+    heads: int = 1
+    eval_interval: int = 25
+    rho: float = 0.5
+
+
+P1 = Probe(vocab_size=16, layers=1, steps=300, lr=1e-2, lag=7)
+P2 = Probe(vocab_size=65, layers=2, steps=800, lr=5e-3, batch_size=32)
+PROBES = {"P1": P1, "P2": P2}
+
+
+def generator(*parts: object) -> torch.Generator:
+    return torch.Generator().manual_seed(address("probe", *parts))
+
+
+# --- P1: noisy lag-k copy ---
+
+
+def lag_copy(probe: Probe, seed: int, step: int | str, rows: int, length: int) -> Tensor:
+    """Tokens (rows, length); the first k are uniform."""
+    g = generator("P1", seed, step)
+    tokens = torch.randint(probe.vocab_size, (rows, length), generator=g)
+    kept = torch.rand(rows, length, generator=g) >= probe.rho
+    for t in range(probe.lag, length):
+        tokens[:, t] = torch.where(kept[:, t], tokens[:, t - probe.lag], tokens[:, t])
+    return tokens
+
+
+def lag_copy_entropy(probe: Probe) -> float:
+    """Nats per token once t > k, the least that any model can reach.
+
+    H = -p ln p - (V-1) q ln q, with p = 1 - rho + rho/V for the token k back and q = rho/V for
+    every other: 1.9606 for V = 16, rho = 0.5.
+    """
+    q = probe.rho / probe.vocab_size
+    p = 1 - probe.rho + q
+    return -p * math.log(p) - (probe.vocab_size - 1) * q * math.log(q)
+
+
+def lag_copy_excess(probe: Probe, model: Transformer, tokens: Tensor) -> float:
+    """Nats above the entropy, over the last T positions that can be known (t > k).
+
+    The expectation over what each next token could have been is taken exactly, from the
+    probabilities it was drawn with: a mean over the drawn ones would be off by more than the 0.02
+    nats in question.
+    """
+    length = tokens.shape[1]
+    first = max(probe.lag, length - probe.seq_len)  # the first scored target
+    logits = model(tokens[:, :-1])[:, first - 1 :]
+    source = F.one_hot(tokens[:, first - probe.lag : length - probe.lag], probe.vocab_size)
+    truth = (1 - probe.rho) * source.double() + probe.rho / probe.vocab_size
+    loss = -(truth * logits.double().log_softmax(-1)).sum(-1).mean().item()
+    return loss - lag_copy_entropy(probe)
+
+
+# --- P2: variable-length repeat ---
+
+
+def repeats(probe: Probe, seed: int, step: int | str, rows: int) -> tuple[Tensor, Tensor]:
+    """Tokens (rows, T) and where the second copies stand, bool (rows, T).
+
+    Segments have 8 .. T/2 - 1 tokens, all different; what follows the second copy are separators.
+    """
+    g = generator("P2", seed, step)
+    n = torch.randint(8, probe.seq_len // 2, (rows, 1), generator=g)
+    order = torch.rand(rows, probe.vocab_size - 1, generator=g).argsort(-1) + 1
+    at = torch.arange(probe.seq_len).expand(rows, -1)
+    second = (at > n) & (at <= 2 * n)
+    place = torch.where(second, at - n - 1, at).clamp(max=order.shape[1] - 1)
+    tokens = order.gather(1, place)
+    return tokens.masked_fill((at == n) | (at > 2 * n), SEPARATOR), second
+
+
+def repeat_score(model: Transformer, tokens: Tensor, second: Tensor) -> tuple[float, float]:
+    """Mean nats, and share of right predictions, over the second copies."""
+    logits, targets, scored = model(tokens[:, :-1]), tokens[:, 1:], second[:, 1:]
+    nats = F.cross_entropy(logits[scored].double(), targets[scored]).item()
+    return nats, (logits.argmax(-1) == targets)[scored].double().mean().item()
+
+
+# --- training ---
+
+
+def build(probe: Probe, arm: str, device: torch.device) -> Transformer:
+    fields = {key.removeprefix("model."): value for key, value in ARMS[arm].items()}
+    longest = LENGTHS[-1] if POSITIONS[fields["position"]].extrapolates else 1
+    config = ModelConfig(
+        dim=probe.dim,
+        n_layers=probe.layers,
+        n_heads=probe.heads,
+        vocab_size=probe.vocab_size,
+        max_positions=longest * probe.seq_len,
+        **fields,
+    )
+    return Transformer(config).to(device)
+
+
+def train(
+    probe: Probe,
+    model: Transformer,
+    steps: int,
+    batch: Callable[[int], tuple[Tensor, Tensor]],
+    check: Callable[[int], None],
+) -> None:
+    """AdamW on batches of (tokens, which of them are learned); `check` sees the model before
+    training, then every `eval_interval` steps, and at the end."""
+    config = OptimConfig(lr=probe.lr, warmup_steps=min(20, steps))
+    optimizers = Optimizers(model, config)
+    device = model.tok_embeddings.weight.device
+    check(0)
+    for step in range(steps):
+        tokens, learned = (part.to(device) for part in batch(step))
+        logits = model(tokens[:, :-1])
+        loss = F.cross_entropy(logits[learned[:, 1:]], tokens[:, 1:][learned[:, 1:]])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
+        optimizers.set_lr(lr_factor(config, step, steps))
+        for optimizer in optimizers.optimizers:
+            optimizer.step()
+        optimizers.zero_grad()
+        if (step + 1) % probe.eval_interval == 0 or step + 1 == steps:
+            check(step + 1)
+
+
+def run_probe(
+    name: str,
+    arm: str,
+    seed: int,
+    steps: int | None = None,
+    device: str = "auto",
+    probe: Probe | None = None,
+) -> dict[str, Any]:
+    """Train a small model of an arm on "P1" or "P2", and return its record, ready for JSON.
+
+    `curve` holds [step, nats above the floor]; the floor of P2 is 0, on the second copies. `excess`
+    is what is left at T and, for P1, at 2T and 4T, over their last T positions; null where the
+    encoding ends. `steps_to_90` is the first evaluation with 90 % of the second copies right.
+    """
+    probe = probe or PROBES[name]
+    steps = probe.steps if steps is None else steps
+    where = resolve_device(device)
+    model = build(probe, arm, where)
+    model.init_weights(address("probe", seed))
+    task = _lag_copy if name == "P1" else _repeats
+    return {
+        "probe": name,
+        "arm": arm,
+        "seed": seed,
+        "steps": steps,
+        "lag": probe.lag,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        **task(probe, model, seed, steps),
+    }
+
+
+def _lag_copy(probe: Probe, model: Transformer, seed: int, steps: int) -> dict[str, Any]:
+    device = model.tok_embeddings.weight.device
+    tests = {
+        length: lag_copy(probe, seed, f"test {length}T", 128 // length, length * probe.seq_len)
+        for length in LENGTHS
+    }
+    known = torch.arange(probe.seq_len) >= probe.lag  # t > k
+    curve = []
+
+    def batch(step: int) -> tuple[Tensor, Tensor]:
+        tokens = lag_copy(probe, seed, step, probe.batch_size, probe.seq_len)
+        return tokens, known.expand_as(tokens)
+
+    @torch.inference_mode()
+    def excess(length: int) -> float | None:
+        if tests[length].shape[1] > model.config.max_positions:
+            return None
+        return lag_copy_excess(probe, model, tests[length].to(device))
+
+    train(
+        probe,
+        model,
+        steps,
+        batch,
+        lambda step: curve.append([step, excess(1)]),
+    )
+    return {
+        "entropy_floor": lag_copy_entropy(probe),
+        "curve": curve,
+        "excess": {"T": excess(1), "2T": excess(2), "4T": excess(4)},
+        "steps_to_90": None,
+    }
+
+
+def _repeats(probe: Probe, model: Transformer, seed: int, steps: int) -> dict[str, Any]:
+    device = model.tok_embeddings.weight.device
+    test = [part.to(device) for part in repeats(probe, seed, "test", 128)]
+    curve, right = [], []
+
+    @torch.inference_mode()
+    def check(step: int) -> None:
+        nats, accuracy = repeat_score(model, *test)
+        curve.append([step, nats])
+        right.append(accuracy)
+
+    train(
+        probe,
+        model,
+        steps,
+        lambda step: repeats(probe, seed, step, probe.batch_size),
+        check,
+    )
+    reached = (point[0] for point, share in zip(curve, right, strict=True) if share >= 0.9)
+    return {
+        "entropy_floor": 0.0,
+        "curve": curve,
+        "excess": {"T": curve[-1][1], "2T": None, "4T": None},
+        "steps_to_90": next(reached, None),
+    }
