@@ -130,7 +130,7 @@ class _Parser(jsonargparse.ArgumentParser):
 
     def error(self, message, ex=None):
         text = _first_reason(message)
-        unknown = re.search(r"unrecognized arguments: --([\w.]+)", text)
+        unknown = re.search(r"unrecognized arguments: --([\w.-]+)", text)
         inside = re.search(r"Group '(.*)' does not accept option '(.*)'", text)
         word = unknown.group(1) if unknown else ".".join(inside.groups()) if inside else None
         nearest = _nearest(word, self._option_names()) if word else None

@@ -438,7 +438,7 @@ def data_of(manifest: dict[str, Any]) -> dict[str, str]:
     return {
         "text": manifest["text"]["sha256"],
         "tokenizer": files["tokenizer.model"]["sha256"],
-        "split": files["val.bin"]["sha256"],
+        "split": str(manifest["settings"]["val_fraction"]),
     }
 
 

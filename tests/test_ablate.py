@@ -1,0 +1,262 @@
+"""A whole study, smallest size: stopped, continued, measured, reported; and its processes."""
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tqdm import tqdm
+
+import ablate
+import train
+from ablate import Job, Pool, Runner
+from ablation.plan import ARMS
+from errors import UserError
+from rundir import RunDir
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("world")
+    rng = random.Random(0)
+    words = ["".join(rng.choices("abcdeé", k=rng.randint(1, 4))) for _ in range(50)]
+    text = " ".join(rng.choices(words, k=9000))
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    return folder
+
+
+def arguments(world: Path, *extra: str) -> list[str]:
+    return [
+        "--tier", "smoke", "--data.files", str(world / "text.txt"), "--data.vocab_size", "300",
+        "--data.prepared", str(world / "prepared"), "--data.val_fraction", "0.1",
+        "--train.steps", "100", "--train.eval_interval", "50", "--train.device", "cpu",
+        "--log.runs", str(world / "runs"), "--log.wandb", "disabled", *extra,
+    ]  # fmt: skip
+
+
+def run(capsys, *argv: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        ablate.main(list(argv))
+    return caught.value.code, *capsys.readouterr()
+
+
+@pytest.fixture(scope="module")
+def stopped(world) -> tuple[Path, subprocess.CompletedProcess]:
+    """A study that got Ctrl-C while its first run trained."""
+    study = world / "runs" / "ablation-smoke"
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "ablate.py"), *arguments(world, "--jobs", "1")],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=world,
+    )  # fmt: skip
+    metrics = study / "rope-s0" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    return study, subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_ctrl_c_stops_the_runs_which_save_and_says_how_to_go_on(world, stopped):
+    study, process = stopped
+    assert process.returncode == 130, process.stderr
+    assert process.stdout == ""
+    assert f"To go on: python ablate.py {' '.join(arguments(world, '--jobs', '1'))}" in (
+        process.stderr
+    )
+    assert 0 < ablate.steps_saved(study / "rope-s0") < 100
+    plan = json.loads((study / "plan.json").read_text(encoding="utf-8"))
+    assert plan["steps"] == 100 and plan["tokens"] == 100 * 8 * 32 and plan["minutes"] > 0
+
+
+@pytest.fixture(scope="module")
+def finished(world, stopped) -> Path:
+    """The same command again, with another number of processes, which is no other plan."""
+    study, _ = stopped
+    with pytest.raises(SystemExit) as caught:
+        ablate.main(arguments(world, "--jobs", "2"))
+    assert caught.value.code == 0
+    return study
+
+
+def test_a_stopped_study_goes_on_where_it_was(finished):
+    log = (finished / "logs" / "rope-s0.log").read_text(encoding="utf-8")
+    assert "--resume" in log
+    for name in ("rope-s0", "sin-s0"):
+        points = RunDir.open(finished / name).metrics()
+        assert [p["step"] for p in points if "train/loss" in p] == list(range(1, 101))
+    assert sorted(p.name for p in (finished / "results").iterdir()) == [
+        "rope-s0.json", "sin-s0.json",
+    ]  # fmt: skip
+    assert len(list((finished / "probes").iterdir())) == 4
+    assert (finished / "report.html").stat().st_size and (finished / "RESULTS.md").stat().st_size
+
+
+def test_arms_start_from_the_same_weights_and_see_the_same_batches(finished):
+    rope, sin = (
+        json.loads((finished / "results" / f"{arm}-s0.json").read_text(encoding="utf-8"))
+        for arm in ("rope", "sin")
+    )
+    for key in ("init_sha256", "batches_sha256", "data_sha256", "tokenizer_sha256", "tokens"):
+        assert rope[key] == sin[key], key
+    assert (rope["arm"], sin["arm"]) == ("rope", "sin")
+    assert rope["config"]["model"]["position"] != sin["config"]["model"]["position"]
+    assert rope["rope_scaling"] and sin["rope_scaling"] is None
+    assert rope["config"]["log"]["group"] == "smoke/files/rope"
+    assert rope["loss"] == pytest.approx(rope["curve"][-1][1], rel=1e-5)  # of the last weights
+
+
+def test_a_finished_study_is_not_repeated_and_prints_its_report(
+    world, finished, capsys, monkeypatch
+):
+    monkeypatch.setattr(Pool, "_start", lambda *a: pytest.fail("started a process"))
+    code, out, err = run(capsys, *arguments(world))
+    assert code == 0 and out == f"{finished / 'report.html'}\n"
+
+
+def test_a_trained_run_without_a_result_is_only_measured(world, finished, monkeypatch):
+    runner = Runner(arguments(world))
+    runner.plan = json.loads((finished / "plan.json").read_text(encoding="utf-8"))
+    (command,) = runner._train_and_measure("sin-s0", "sin", 0, finished / "x.json")
+    assert "measure_run" in " ".join(command)
+    shutil.copytree(finished / "sin-s0", finished / "sin-s7")
+    for checkpoint in ("last", "previous"):
+        shutil.rmtree(finished / "sin-s7" / checkpoint, ignore_errors=True)
+    train, _ = runner._train_and_measure("sin-s7", "sin", 7, finished / "x.json")
+    assert "--resume" not in train and not (finished / "sin-s7").exists()
+
+
+def test_another_plan_does_not_mix_with_this_one(world, finished, capsys):
+    code, out, err = run(capsys, *arguments(world, "--model.n_layers", "1"))
+    assert code == 2 and err.count("\n") == 1
+    assert "another plan (config)" in err and "--name" in err and str(finished) in err
+
+
+def test_two_at_a_time_in_one_folder_are_refused(world, finished, capsys):
+    with Runner(arguments(world)).locked():
+        code, _, err = run(capsys, *arguments(world))
+    assert code == 2 and "another ablate.py is working on" in err
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--arms", "rope,alibbi"], "did you mean alibi?"),
+        (["--tier", "gpuu"], "did you mean gpu?"),
+        (["--seed", "3"], "seed 3 has no effect"),
+        (["--model.position", "alibi"], "model.position alibi has no effect"),
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
+        (["--modle.dim", "64"], "did you mean model.dim?"),
+        (["--name", "a/b"], "run name 'a/b' must be"),
+    ],
+)
+def test_bad_input_is_one_line_before_any_work(world, capsys, extra, words):
+    code, out, err = run(capsys, *arguments(world, *extra))
+    assert code == 2 and out == "" and err.count("\n") == 1
+    assert err.startswith("error: ") and words in err
+
+
+def test_a_folder_that_is_no_study_is_left_alone(world, capsys):
+    (world / "runs" / "mine").mkdir(parents=True)
+    (world / "runs" / "mine" / "notes.txt").write_text("x", encoding="utf-8")
+    code, _, err = run(capsys, *arguments(world, "--name", "mine"))
+    assert code == 2 and "is not a study" in err
+    assert [p.name for p in (world / "runs" / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_the_tier_gives_way_to_the_command_line(world):
+    config = Runner(arguments(world, "--model.dim", "64")).config
+    assert config.model.dim == 64 and config.model.n_layers == 2
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+def job(name: str, code: str) -> Job:
+    return Job(name, 1, lambda: [[sys.executable, "-c", code]])
+
+
+def test_a_failure_stops_the_others_and_shows_its_last_lines(tmp_path):
+    pool = Pool(2, tmp_path, 1)
+    mark = tmp_path / "stopped"
+    patient = (
+        "import signal, sys, time, pathlib\n"
+        f"def end(*a): pathlib.Path({str(mark)!r}).touch(); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end); print('ready', flush=True); time.sleep(60)"
+    )
+    log = tmp_path / "patient.log"
+    bad = (
+        "import pathlib, sys, time\n"
+        f"while 'ready\\n' not in pathlib.Path({str(log)!r}).read_text(): time.sleep(0.02)\n"
+        "sys.exit('the disk is full')"
+    )
+    never = job("never", f"open({str(tmp_path / 'never')!r}, 'w')")
+    with (
+        tqdm(disable=True) as bar,
+        pytest.raises(UserError, match=r"bad failed \(exit 1\)[\s\S]*the disk is full"),
+    ):
+        pool.run([job("patient", patient), job("bad", bad), never], bar)
+    assert mark.exists() and not (tmp_path / "never").exists()
+
+
+def test_jobs_run_in_order_and_as_many_at_a_time_as_asked(tmp_path):
+    events = tmp_path / "events"
+    code = (
+        "import os, time\n"
+        f"def note(x): os.write(os.open({str(events)!r}, os.O_CREAT | os.O_APPEND | os.O_WRONLY),"
+        " x.encode())\n"
+        "note('+'); time.sleep(0.2); note('-')"
+    )
+    order = []
+    jobs = [job(str(i), code) for i in range(4)]
+    for item in jobs:
+        item.done = lambda name=item.name: order.append(name)
+    with tqdm(total=4, disable=True) as bar:
+        assert Pool(1, tmp_path, 1).run(jobs, bar)
+    assert order == ["0", "1", "2", "3"] and events.read_text(encoding="utf-8") == "+-" * 4
+
+
+def test_a_process_has_one_thread_and_our_modules(tmp_path):
+    (tmp_path / "errors.py").write_text("raise SystemExit(9)", encoding="utf-8")
+    command = ablate.python(ablate.measure_run, "x")
+    command[3] = "import errors, os; print(os.environ['OMP_NUM_THREADS'], errors.__file__)"
+    with tqdm(disable=True) as bar:
+        assert Pool(1, tmp_path, 1).run([Job("a", 1, lambda: [command])], bar)
+    log = (tmp_path / "a.log").read_text(encoding="utf-8")
+    assert f"1 {ROOT / 'errors.py'}" in log
+
+
+def test_the_same_seed_twice_is_the_same_to_the_last_bit(world):
+    base, series = arguments(world)[2:], {}
+    small = {"train.steps": 6, "optim.warmup_steps": 2, "model.dim": 32, "train.sample_tokens": 0}
+    for name, seed in {"bits-a": 0, "bits-b": 0, "bits-c": 1}.items():
+        values = {**ARMS["sin"], **small, "seed": seed, "name": name}
+        with pytest.raises(SystemExit):
+            train.main([*base, *ablate.options(values)])
+        points = RunDir.open(world / "runs" / name).metrics()
+        series[name] = [p.get("train/loss", p.get("val/loss")) for p in points]
+    assert series["bits-a"] == series["bits-b"] != series["bits-c"]
+
+
+def test_help_teaches(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for word in ("--budget-minutes", "--tier smoke", "--arms", "report.html", "rope_b500k"):
+        assert word in out
+
+
+def test_the_speed_is_measured_with_the_real_parallelism(world, monkeypatch):
+    started = []
+    monkeypatch.setattr(Pool, "run", lambda self, jobs, bar: started.extend(jobs) or False)
+    runner = Runner(arguments(world, "--jobs", "3"))
+    with pytest.raises(UserError, match="nothing was kept"):
+        runner._measure_speed()
+    assert len(started) == 3

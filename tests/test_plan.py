@@ -1,0 +1,173 @@
+"""The plan of a study: what arms share, what the budget buys, and when two plans are the same."""
+
+import copy
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ablation.plan import (
+    ARMS,
+    BASELINE,
+    TIERS,
+    TRAINING_SHARE,
+    Speed,
+    best_rate,
+    check_same,
+    choose_tier,
+    fingerprint,
+    headline,
+    run_equivalents,
+    seeds_of,
+    shrink,
+)
+from config import config_parser, parse
+from errors import UserError
+from model.transformer import Transformer
+
+CPU = TIERS["cpu"]
+
+
+def config_of(arm: str, tier: str = "cpu"):
+    values = {**TIERS[tier].overrides, **ARMS[arm]}
+    argv = [part for key, value in values.items() for part in (f"--{key}", str(value))]
+    return parse(config_parser(""), ["--config", "ablation.yaml", *argv])[0]
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_arms_differ_from_rope_in_nothing_but_their_overlay(tier):
+    reference = asdict(config_of("rope", tier))
+    for arm in ARMS:
+        config = asdict(config_of(arm, tier))
+        model = config.pop("model")
+        differing = {f"model.{k}" for k, v in model.items() if v != reference["model"][k]}
+        # How far tables reach follows from the encoding; training rows are equally long.
+        assert differing - {"model.max_positions"} <= set(ARMS[arm])
+        assert config == {k: v for k, v in reference.items() if k != "model"}
+
+
+def test_the_model_is_the_one_of_the_protocol():
+    config = config_of("rope").model
+    assert (config.dim, config.n_layers, config.n_heads, config.head_dim) == (128, 4, 4, 32)
+    assert 0.8e6 < sum(p.numel() for p in Transformer(config).parameters()) < 0.9e6
+
+
+def test_the_cpu_tier_is_thirty_three_runs():
+    assert run_equivalents(CPU, CPU.arms) == 2 * 6 + 4 * 3 + 6 * 3 / 2
+
+
+@pytest.mark.parametrize("tier", TIERS.values())
+def test_every_seed_of_an_arm_has_a_partner_in_the_baseline(tier):
+    for arm in tier.arms:
+        assert set(seeds_of(tier, arm)) <= set(seeds_of(tier, BASELINE))
+
+
+def test_the_headline_ends_with_the_baseline():
+    assert headline(("rope", "sin", "nope")) == ["rope", "sin"]
+    assert headline(("sin", "nope")) == ["nope", "sin"]
+
+
+@given(
+    budget=st.floats(5, 200),
+    rate=st.floats(2e3, 5e5),
+    overhead=st.floats(0, 20),
+    jobs=st.integers(1, 16),
+)
+def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate, overhead, jobs):
+    speed = Speed(rate, overhead, jobs)
+    try:
+        steps, minutes = shrink(CPU, CPU.arms, 512, 2048, 50, budget, speed)
+    except UserError as error:
+        needed = int(str(error).split("give ")[1].split()[0])
+        assert needed >= budget - 1e-9
+        steps, minutes = shrink(CPU, CPU.arms, 512, 2048, 50, needed, speed)
+        assert minutes <= needed and steps >= 102
+        return
+    training = steps * 2048 * 33 / rate / 60
+    assert 102 <= steps <= 512 and training <= TRAINING_SHARE * budget + 1e-9
+    assert minutes <= budget + 1e-9
+    if steps < 512:  # one step more would not have fitted
+        more = 2048 * 33 / rate / 60
+        assert training + more > TRAINING_SHARE * budget or minutes + more > budget
+
+
+def test_unknown_names_are_corrected():
+    with pytest.raises(UserError, match=r"unknown arm 'alibbi' \(did you mean alibi\?\)"):
+        choose_tier("cpu", "sin,alibbi")
+    with pytest.raises(UserError, match=r"unknown tier 'smok' \(did you mean smoke\?\)"):
+        choose_tier("smok", None)
+    for arms in ("rope,alibi", "sin", "sin,sin"):
+        with pytest.raises(UserError, match="must name sin"):
+            choose_tier("cpu", arms)
+    assert choose_tier("cpu", "nope,p_rope,sin")[1] == ("sin", "nope", "p_rope")
+
+
+def test_a_learning_rate_that_diverged_loses():
+    assert best_rate({"0.001": 2.0, "0.002": 1.9, "0.004": None}) == 0.002
+
+
+@pytest.fixture
+def plan() -> dict:
+    plan = {
+        "tier": "cpu",
+        "arms": {"rope": {"overrides": ARMS["rope"], "seeds": [0, 1], "lr": None}},
+        "grid": [1e-3, 2e-3],
+        "tuning_seed": 1000,
+        "probes": {"P1": {"arms": ["rope"], "seeds": [0], "steps": None}},
+        "budget_minutes": 45.0,
+        "config": {"rope": {"model": {"dim": 128}}},
+        "data_sha256": {"train.bin": "a"},
+        "tokens": 2048,
+        "steps": 1,
+        "expected_minutes": 3.0,
+    }
+    return {**plan, "sha256": fingerprint(plan)}
+
+
+def test_another_speed_or_a_tuned_rate_is_the_same_plan(plan, tmp_path):
+    stored, wanted = copy.deepcopy(plan), copy.deepcopy(plan)
+    stored["arms"]["rope"]["lr"] = 2e-3
+    del wanted["tokens"], wanted["steps"], wanted["expected_minutes"]
+    check_same(tmp_path, stored, wanted)
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("tier", lambda p: p.update(tier="gpu")),
+        ("arms", lambda p: p["arms"]["rope"]["seeds"].append(2)),
+        ("arms", lambda p: p["arms"].update(sin={})),
+        ("grid", lambda p: p["grid"].pop()),
+        ("tuning_seed", lambda p: p.update(tuning_seed=1001)),
+        ("probes", lambda p: p["probes"]["P1"].update(steps=10)),
+        ("budget_minutes", lambda p: p.update(budget_minutes=46.0)),
+        ("config", lambda p: p["config"]["rope"]["model"].update(dim=64)),
+        ("data_sha256", lambda p: p["data_sha256"].update({"train.bin": "b"})),
+    ],
+)
+def test_another_plan_is_refused_by_the_part_that_differs(plan, tmp_path, part, change):
+    wanted = copy.deepcopy(plan)
+    change(wanted)
+    with pytest.raises(UserError, match=rf"of another plan \({part}\).*--name"):
+        check_same(tmp_path, plan, wanted)
+    change(plan)  # and where the stored one was edited, its hash tells
+    with pytest.raises(UserError, match=rf"changed by hand \({part}\)"):
+        check_same(tmp_path, plan, wanted)
+
+
+def test_tokens_edited_by_hand_are_noticed(plan, tmp_path):
+    with pytest.raises(UserError, match=r"changed by hand \(tokens\)"):
+        check_same(tmp_path, {**plan, "tokens": 4096}, plan)
+
+
+def test_without_tuning_the_learning_rate_belongs_to_the_plan(plan):
+    plan["grid"] = []
+    other = copy.deepcopy(plan)
+    other["arms"]["rope"]["lr"] = 2e-3
+    assert fingerprint(plan)["arms"] != fingerprint(other)["arms"]
+
+
+def test_fewer_seeds_for_the_headline_than_for_the_others_cannot_be():
+    small = replace(CPU, headline_seeds=1)
+    assert seeds_of(small, "nope") == [0]
