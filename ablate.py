@@ -189,7 +189,10 @@ def measure_run(run: str, arm: str, device: str, result: str) -> None:
     with exit_in_words():
         # `last`: the loss after all tokens, which is the one that has been agreed on beforehand.
         record = evaluate.measure(
-            RunDir.open(run), checkpoint="last", device=device, rope_scaling=arm == "rope"
+            RunDir.open(run),
+            checkpoint="last",
+            device=device,
+            rope_scaling=arm == planning.HEADLINE[0],  # of plain RoPE
         )
         write_json(Path(result), {"arm": arm, **record})
 

@@ -180,7 +180,9 @@ def page(path):
 
 
 def claim(path):
-    return re.search('<p class="claim">(.*)</p>', (path / "report.html").read_text("utf-8"))[1]
+    return re.search(
+        '<p class="claim">(.*)</p>', (path / "report.html").read_text(encoding="utf-8")
+    )[1]
 
 
 def losses(arm, seeds):

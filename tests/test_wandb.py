@@ -128,7 +128,7 @@ def test_wandb_has_every_point_of_the_file(make, capfd):
         if record["type"] == "summary":
             summary |= record["summary"]["update"]
     assert summary["val/loss"] == {"min": 2} and summary["val/bpb"] == {"min": 1 / 12}
-    assert [r["exit"] for r in written if r["type"] == "exit"] == [{"exit_code": 0}]
+    assert [r["exit"]["exit_code"] for r in written if r["type"] == "exit"] == [0]
 
 
 def test_a_resumed_run_continues_its_own_curve(make):
