@@ -1,6 +1,7 @@
 """From plan.json, results/ and probes/ of a study to report.html, RESULTS.md and figures.
 
     python -m ablation.report runs/ablation
+    python -m ablation.report docs/results docs/results.md
 
 The report is built once, as a list of blocks, and written twice. Everything in it is read from the
 study's files, so it can be made again anywhere, after any number of runs.
@@ -9,6 +10,7 @@ study's files, so it can be made again anywhere, after any number of runs.
 import base64
 import html
 import math
+import os
 import re
 import shlex
 import sys
@@ -78,13 +80,17 @@ class Image:
 Block = Heading | Text | Code | Claim | Bullets | Table | Image
 
 
-def write_report(study: Path) -> None:
-    """Raises UserError where the runs cannot be compared; see ablation/study.py."""
+def write_report(study: Path, markdown: Path | None = None) -> None:
+    """`markdown` stands for RESULTS.md where that is to be in another folder than the figures.
+
+    Raises UserError where the runs cannot be compared; see ablation/study.py.
+    """
+    markdown = markdown or study / "RESULTS.md"
     loaded = Study.load(study)
     blocks = compose(loaded, plots.draw(loaded))
     title = f"Position encodings: {loaded.plan.get('name', loaded.path.name)}"
     write_file(loaded.path / "report.html", to_html(title, blocks).encode())
-    write_file(loaded.path / "RESULTS.md", to_markdown(title, blocks).encode())
+    write_file(markdown, to_markdown(title, blocks, markdown.parent).encode())
 
 
 def log_to_wandb(study: Path, log: rundir.LogConfig) -> None:
@@ -513,6 +519,8 @@ def threats(study: Study) -> list[str]:
         "Nothing but the learning rate was tuned per arm, and that on one seed.",
         "The matched sinusoid has one learnable scalar more than the other arms; it is added at "
         "the input only and so is part of the values too.",
+        "The size and the lag of probe P1 were fixed after trial runs of it had been seen, and how "
+        "well it extrapolates swings with them: H8's claim at 4T is not blind.",
     ]
     if turns := full_turns(study):
         done, pairs = turns
@@ -723,11 +731,11 @@ def html_block(block: Block) -> str:
             )
 
 
-def to_markdown(title: str, blocks: list[Block]) -> str:
-    return "\n\n".join([f"# {title}", *map(markdown_block, blocks)]) + "\n"
+def to_markdown(title: str, blocks: list[Block], folder: Path) -> str:
+    return "\n\n".join([f"# {title}", *(markdown_block(b, folder) for b in blocks)]) + "\n"
 
 
-def markdown_block(block: Block) -> str:
+def markdown_block(block: Block, folder: Path) -> str:
     def line(row: list[str]) -> str:
         return "| " + " | ".join(escape(cell) for cell in row) + " |"
 
@@ -750,14 +758,15 @@ def markdown_block(block: Block) -> str:
             table = "\n".join([line(header), rule, *map(line, rows)])
             return f"{table}\n\n{escape(caption)}" if caption else table
         case Image(file, caption):
-            return f"![{file.stem}]({file.name})\n\n{escape(caption)}"
+            link = Path(os.path.relpath(file, folder)).as_posix()
+            return f"![{file.stem}]({link})\n\n{escape(caption)}"
 
 
 def main(argv: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if argv is None else argv
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        raise UserError("usage: python -m ablation.report runs/STUDY")
-    write_report(Path(arguments[0]))
+    if len(arguments) not in (1, 2) or arguments[0].startswith("-"):
+        raise UserError("usage: python -m ablation.report runs/STUDY [RESULTS.md]")
+    write_report(*map(Path, arguments))
     print(Path(arguments[0]) / "report.html")
 
 

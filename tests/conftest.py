@@ -1,4 +1,4 @@
-"""Tests run side by side, one process for each core: so each has one thread, and its children too."""
+"""Tests run side by side, one process a core: each has one thread, and so do its children."""
 
 import os
 
