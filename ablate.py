@@ -38,10 +38,10 @@ from ablation.plan import ARMS, TIERS, Speed, read_json, write_json
 from ablation.study import Study
 from config import Config, config_parser, parse
 from data.prepare import prepare
-from errors import UserError, exit_in_words
+from errors import UserError, exit_in_words, say
 from hardware import resolve_device
 from rundir import RunDir
-from train import StopSignal, say
+from train import StopSignal
 
 ROOT = Path(__file__).parent
 SPEED_STEPS = 20

@@ -30,8 +30,8 @@ class TrainConfig:
     batch_size: int = 16
     """Rows of data.seq_len tokens per optimizer step, over all processes together."""
     micro_batch_size: int | None = None
-    """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
-    the whole share of the process at once."""
+    """Rows per forward pass of one process; fewer need less memory and, without dropout, change
+    nothing else. Unset: the whole share of the process at once."""
     eval_interval: int = 250
     """Steps between validations, checkpoints and samples; the last step always has all three."""
     sample_prompt: str = ""
@@ -196,11 +196,15 @@ def parse(parser: jsonargparse.ArgumentParser, argv: list[str]) -> tuple[Config,
 
 
 def _first_reason(message: object) -> str:
-    """In one line, and without the second reason that jsonargparse has against a wrong value of
-    what may be unset: that it is not None."""
-    listed = r"Does not validate against any of the Union subtypes .*? Errors: - (.*?)"
+    """jsonargparse's message in one line and in a user's words: options instead of parser keys, no
+    Python classes, and no "not None either" about what may be unset."""
     text = " ".join(str(message).split())
-    return re.sub(listed + r" - Expected a <class 'NoneType'>.*", r"\1", text)
+    text = re.sub(r"Does not validate against any of the Union subtypes .*? Errors: - ", "", text)
+    text = re.sub(r" - Expected a <class 'NoneType'>.*", "", text)
+    text = re.sub(r" - Expected a (?=typing)", " or ", text)
+    text = re.sub(r"<class '(\w+)'>", r"\1", text)
+    text = re.sub(r"typing\.Literal\[(.*?)\]", r"value of \1", text)
+    return re.sub(r'Parser key "(.*?)"', r"--\1", text)
 
 
 def _split_config(word: str) -> list[str]:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from errors import UserError
 from hardware import resolve_device
 
 
@@ -23,15 +24,26 @@ class World:
     device: torch.device
 
     @classmethod
-    def join(cls, device: str = "auto") -> World:
-        """Read torchrun's environment and meet the others: nccl between GPUs, gloo otherwise."""
+    def read(cls, device: str = "auto") -> World:
+        """The world that torchrun's environment describes. Nobody is met yet; see `join`."""
         rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        if size > 1 and device.startswith("cuda:"):
+            raise UserError(
+                f"device {device} is one card, and there are {size} processes: use cuda"
+            )
         resolved = resolve_device(device, int(os.environ.get("LOCAL_RANK", 0)))
-        if resolved.type == "cuda":
-            torch.cuda.set_device(resolved)
-        if size > 1:
-            dist.init_process_group("nccl" if resolved.type == "cuda" else "gloo")
+        if size > 1 and resolved.type == "mps":
+            resolved = torch.device(
+                "cpu"
+            )  # there is one MPS, and no backend that joins it to itself
         return cls(rank, size, resolved)
+
+    def join(self) -> None:
+        """Meet the others: nccl between GPUs, gloo otherwise."""
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        if self.size > 1:
+            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
 
     @property
     def is_main(self) -> bool:
@@ -50,14 +62,9 @@ class World:
         """Each value summed over all processes; in float64, so that token counts stay exact."""
         if self.size == 1:
             return list(values)
-        # gloo and nccl both reduce float64; MPS has none, but a world of several has no MPS.
         total: Tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
         return total.tolist()
-
-    def barrier(self) -> None:
-        if self.size > 1:
-            dist.barrier()
 
     def leave(self) -> None:
         if self.size > 1 and dist.is_initialized():

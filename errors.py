@@ -1,8 +1,12 @@
-"""What a user did wrong, said in one sentence."""
+"""What a user is told: on stderr, and what they did wrong in one sentence."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 class UserError(Exception):
@@ -18,5 +22,5 @@ def exit_in_words() -> Iterator[None]:
     try:
         yield
     except (UserError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         sys.exit(2)

@@ -377,7 +377,7 @@ def measure(
     """
     config = load_file(run.path / "config.yaml")
     data = prepare(config.data)
-    ours, theirs = data_of(data.manifest), data_of(manifest_of(run))
+    ours, theirs = data_of(data.manifest), data_of(run.manifest)
     if ours != theirs:
         raise UserError(
             f"the data in {data.folder} is not what {run.path} was trained on: restore the text"
@@ -428,10 +428,6 @@ def measure(
     }
 
 
-def manifest_of(run: RunDir) -> dict[str, Any]:
-    return json.loads((run.path / "manifest.json").read_text(encoding="utf-8"))
-
-
 def data_of(manifest: dict[str, Any]) -> dict[str, str]:
     """What two runs must share for their losses to be about the same tokens."""
     files = manifest["files"]
@@ -466,9 +462,9 @@ def refuse_mixed(runs: list[RunDir]) -> None:
     Bits per byte do compare across tokenizers, on the same text; but no other column does.
     """
     first, *others = runs
-    expected = data_of(manifest_of(first))
+    expected = data_of(first.manifest)
     for run in others:
-        found = data_of(manifest_of(run))
+        found = data_of(run.manifest)
         if found["text"] != expected["text"]:
             raise UserError(
                 f"{first.path} and {run.path} were trained on different texts: no number of one "

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from config import Config, load_file
 from data.tokenizer import Stream, Tokenizer
-from errors import UserError, exit_in_words
+from errors import UserError, exit_in_words, say
 from hardware import resolve_device
 from model.generation import Sampling, generate
 from model.position import RopeScaling, ScalingType
@@ -42,10 +42,6 @@ def main(argv: list[str] | None = None) -> None:
             sys.exit(130)
         except BrokenPipeError:  # the reader has what it wanted (`| head`)
             sys.exit(141)
-
-
-def say(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 # --- what the user asks for -----------------------------------------------------------------------

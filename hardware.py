@@ -21,8 +21,9 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     """
     if device == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", local_rank)
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+            device = "cuda"
+        else:
+            device = "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         resolved = torch.device(device)
     except RuntimeError:
@@ -49,11 +50,9 @@ def has_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
-        # avx512_bf16 and amx_bf16 on x86, bf16 on Arm.
-        flags = torch.cpu.get_capabilities()
-        return any(
-            flags.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16")
-        )
+        # avx512_bf16 and amx_bf16 on x86, bf16 on Arm. Older releases do not tell.
+        flags = getattr(torch.cpu, "get_capabilities", dict)()
+        return any(flags.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return False
 
 

@@ -46,6 +46,9 @@ WANDB_START = 10  # seconds until an unreachable server is given up and the run 
 WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
 DESCRIPTION = ("config.yaml", "tokenizer.model", "manifest.json")  # hashed in run.json
 STAGING = ".saving"
+# wandb's x axes: for each group of metrics, the metric that it is drawn against.
+AXES = {"train": "tokens", "val": "tokens", "position": "tokens_seen", "context": "context_length",
+        "shift": "offset", "probe": "probe_step"}  # fmt: skip
 
 
 @dataclass
@@ -77,6 +80,11 @@ class RunDir:
     def tokenizer_sha256(self) -> str:
         return self.record["sha256"]["tokenizer.model"]
 
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Of the data that the run was started with."""
+        return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+
     @classmethod
     def create(
         cls,
@@ -101,8 +109,8 @@ class RunDir:
             free = shutil.disk_usage(path.parent).free
             if free < need_bytes:
                 raise UserError(
-                    f"{path} needs {need_bytes / 1e9:.2f} GB for its checkpoints and the disk has "
-                    f"{free / 1e9:.2f} GB free; make room or choose another disk with --log.runs"
+                    f"{path} needs {need_bytes / 1e6:,.1f} MB for its checkpoints and the disk has "
+                    f"{free / 1e6:,.1f} MB free; make room or choose another disk with --log.runs"
                 )
             _remove(staging)
             staging.mkdir()
@@ -321,14 +329,21 @@ class Table:
 
 
 def log_to_wandb(
-    log: LogConfig, name: str, config: dict[str, Any], values: dict[str, Table | Path]
-) -> None:
-    """A wandb run that has no steps: tables and images (by path) about other runs."""
-    if log.wandb != "disabled":
-        run = _Wandb(log, name, _wandb_id(name), config, kept="the files have everything")
-        run.start()
-        run.log({"step": 0} | values)
-        run.finish(0)
+    log: LogConfig, name: str, config: dict[str, Any], points: list[dict[str, Any]]
+) -> bool:
+    """A wandb run about runs that are over: its points may hold tables, and images by their path.
+
+    What has an axis of its own (AXES) names its place on it in the same point. Returns whether it
+    is worth trying another.
+    """
+    if log.wandb == "disabled":
+        return False
+    run = _Wandb(log, name, _wandb_id(name), config, kept="the files have everything")
+    run.start()
+    for step, point in enumerate(points):
+        run.log({"step": step} | point)
+    run.finish(0)
+    return not run.failed
 
 
 class _Wandb(threading.Thread):
@@ -349,6 +364,7 @@ class _Wandb(threading.Thread):
         super().__init__(name="wandb", daemon=True)
         self.options = log
         self.kept = kept  # what a user still has without wandb
+        self.failed = False
         self.arguments = dict(
             dir=log.runs,
             project=log.project,
@@ -380,6 +396,7 @@ class _Wandb(threading.Thread):
                 run.log({k: _media(v) for k, v in item.items()}, step=item["step"])
             run.finish(exit_code=item)
         except Exception as error:
+            self.failed = True
             _say(f"warning: going on without wandb ({_first_line(error)}); {self.kept}")
 
     def _init(self) -> Any:
@@ -410,11 +427,12 @@ class _Wandb(threading.Thread):
         run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)
         if run.url:
             _say(f"wandb: {run.url}")
-        for axis in ("step", "tokens", "seconds"):
+        for axis in {"step", "seconds", *AXES.values()}:
             run.define_metric(axis, hidden=True)  # an x-axis, not a panel
         # No two patterns may match the same key: which of them wins is left to chance.
-        run.define_metric("train/*", step_metric="tokens")
-        run.define_metric("val/*", step_metric="tokens", summary="min")
+        for group, axis in AXES.items():
+            summary = "min" if group == "val" else None
+            run.define_metric(f"{group}/*", step_metric=axis, summary=summary)
         return run
 
 

@@ -9,9 +9,9 @@ Values come from the defaults, then from the YAML file, then from the command li
 leaves behind is in runs/NAME.
 """
 
-import argparse
 import dataclasses
 import math
+import os
 import shlex
 import signal
 import sys
@@ -26,13 +26,13 @@ from tqdm import tqdm
 
 from config import Config, config_parser, load_file, parse
 from data.dataset import TokenDataset
-from data.prepare import Prepared, prepare
+from data.prepare import prepare
 from distributed import World
-from errors import UserError, exit_in_words
+from errors import UserError, exit_in_words, say
 from hardware import autocast, resolve_compile, resolve_dtype
 from model.generation import Sampling, generate
 from model.transformer import Transformer, address
-from optim import Optimizers, lr_factor
+from optim import Optimizers, lr_factor, parameter_groups
 from rundir import NullRun, RunDir
 
 MAX_SKIPPED_IN_A_ROW = 3
@@ -40,12 +40,16 @@ MAX_SKIPPED_IN_A_ROW = 3
 
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
-        config, resumed = load(sys.argv[1:] if argv is None else argv)
-        world = World.join(config.train.device)
         try:
-            code = Trainer(config, world, resumed).run()
-        finally:
-            world.leave()
+            config, resumed = load(sys.argv[1:] if argv is None else argv)
+            world = World.read(config.train.device)
+            try:
+                code = Trainer(config, world, resumed).run()
+            finally:
+                world.leave()
+        except KeyboardInterrupt:
+            say("\ninterrupted; what was saved before is kept")
+            code = 130
     sys.exit(code)
 
 
@@ -58,19 +62,16 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
     parser.add_argument(
         "--resume", metavar="RUN", help="Go on with this run, exactly where it was."
     )
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--resume")
-    first.add_argument("--config")
-    known, _ = first.parse_known_args(argv)
-    if known.resume is None:
+    resume = value_of("--resume", argv)
+    if resume is None:
         config, _ = parse(parser, argv)
         if config.name is None:
-            stem = Path(known.config or "gyre").stem
+            stem = Path(value_of("--config", argv) or "gyre").stem
             name = f"{stem}-{config.model.position}-s{config.seed}"
             config.name = RunDir.free_name(config.log.runs, name)
         RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
         return config, None
-    run = RunDir.open(known.resume)
+    run = RunDir.open(resume)
     saved = load_file(run.path / "config.yaml")
     config, _ = parse(parser, ["--config", str(run.path / "config.yaml"), *argv])
     for part in ("name", "seed", "model", "data", "optim"):
@@ -83,9 +84,18 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
     return config, run
 
 
+def value_of(option: str, argv: list[str]) -> str | None:
+    """What `argv` gives for an option that has to be known before the rest can be parsed."""
+    for word, following in zip(argv, [*argv[1:], None], strict=True):
+        if word == option:
+            return following
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None
+
+
 class StopSignal:
-    """Remembers Ctrl-C or SIGTERM so that the loop can finish its step; a second one is not
-    held."""
+    """Remembers Ctrl-C or SIGTERM so that what runs can be finished; a second one is not held."""
 
     def __enter__(self):
         self.number = 0
@@ -97,6 +107,7 @@ class StopSignal:
     def _remember(self, number, frame):
         self.number = number
         signal.signal(number, self._before[number])
+        os.write(2, b"\nstopping after this step; once more to stop at once\n")  # print may be busy
 
     def __exit__(self, *exc):
         for number, handler in self._before.items():
@@ -112,7 +123,8 @@ class Trainer:
                 "processes"
             )
         self.dtype, dtype_why = resolve_dtype(config.train.dtype, self.device)
-        self.data = self._prepare()
+        self.data = prepare(config.data)  # of several processes one does it, and the others wait
+        world.join()
         share = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
         self.train_data = self.data.dataset(
             "train", batch_size=config.train.batch_size, seed=config.seed, **share
@@ -128,6 +140,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.count = {"step": 0, "tokens": 0, "seconds": 0.0, "skipped": 0, "skipped_in_a_row": 0,
                       "best": math.inf}  # fmt: skip
+        self.resume_options: list[str] = []
         self.log: RunDir | NullRun = self._open_run(resumed)
 
         compiled, compile_why = resolve_compile(
@@ -141,15 +154,6 @@ class Trainer:
         self._say_what_runs(dtype_why, compile_why)
 
     # --- setting up ---
-
-    def _prepare(self) -> Prepared:
-        """The main process prepares; the others wait and find it done."""
-        if not self.world.is_main:
-            self.world.barrier()
-        prepared = prepare(self.config.data)
-        if self.world.is_main:
-            self.world.barrier()
-        return prepared
 
     def _sample_ids(self) -> list[int]:
         tokenizer = self.data.tokenizer
@@ -167,19 +171,30 @@ class Trainer:
     def _open_run(self, resumed: RunDir | None) -> "RunDir | NullRun":
         config = self.config
         if resumed is not None:
-            ours, theirs = self.data.tokenizer.sha256, resumed.tokenizer_sha256
-            if ours != theirs:
-                raise UserError(f"the prepared data no longer fits the tokenizer of {resumed.path}")
+            if self.data.manifest["files"] != resumed.manifest["files"]:
+                raise UserError(
+                    f"the text of {resumed.path} has changed since it was started: restore it, or "
+                    "start a new run"
+                )
             weights, state = resumed.load_training()
             self.module.load_state_dict(weights)
             self.optimizers.load_state_dict(state["optimizers"])
-            self.scaler.load_state_dict(state["scaler"])
+            if state["scaler"]:
+                self.scaler.load_state_dict(state["scaler"])
             self.count = state["count"]
             if self.count["step"] >= config.train.steps:
                 raise UserError(
                     f"{resumed.path} has finished its {self.count['step']} steps: "
                     "give --train.steps a larger number to go on"
                 )
+            own_steps = load_file(resumed.path / "config.yaml").train.steps
+            if state["steps"] != config.train.steps == own_steps:
+                raise UserError(
+                    f"{resumed.path} was last resumed with --train.steps {state['steps']}, which "
+                    "decides its learning rates: say so again, or choose another number"
+                )
+            if config.train.steps != own_steps:
+                self.resume_options = ["--train.steps", str(config.train.steps)]
         if not self.world.is_main:
             return NullRun()
         if resumed is not None:
@@ -193,8 +208,11 @@ class Trainer:
         )  # fmt: skip
 
     def _training_flops(self) -> float:
-        matrices = sum(p.numel() for p in self.module.parameters() if p.ndim == 2)
-        return 6.0 * matrices * self._tokens_per_step() * self.config.train.steps
+        """6 per parameter and token; the same for every encoding, so that none compiles alone."""
+        hidden, _ = parameter_groups(self.module)
+        output = self.config.model.vocab_size * self.config.model.dim
+        parameters = sum(p.numel() for p in hidden) + output
+        return 6.0 * parameters * self._tokens_per_step() * self.config.train.steps
 
     def _tokens_per_step(self) -> int:
         return self.config.train.batch_size * self.config.data.seq_len
@@ -217,6 +235,8 @@ class Trainer:
         )
         world = f" x {self.world.size}" if self.world.size > 1 else ""
         say(f"device  {self.device}{world}; {dtype_why}; {compile_why}")
+        if self.loss is not summed_loss:
+            say("        the first step compiles, which takes about half a minute")
 
     # --- the loop ---
 
@@ -237,6 +257,7 @@ class Trainer:
                         self.validate(bar)
                         self.save("last")
                         self.sample(bar)
+                        stopping = self.world.sum(float(stop.number))[0] > 0
                     elif stopping:
                         self.save("last")
                     if stopping and not at_end:
@@ -265,7 +286,7 @@ class Trainer:
         micro_batches = list(zip(x.split(size), y.split(size), strict=True))
         loss_sum = torch.zeros((), device=self.device)
         for i, (x, y) in enumerate(micro_batches):
-            x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+            x, y = x.to(self.device), y.to(self.device)
             more = self.world.size > 1 and i + 1 < len(micro_batches)
             with self.model.no_sync() if more else nullcontext():
                 with autocast(self.device, self.dtype):
@@ -310,14 +331,18 @@ class Trainer:
         """
         count = self.count
         count["skipped"] += not finite
-        diverged = not finite and not (self.scaler.is_enabled() and math.isfinite(loss))
+        searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1
+        diverged = not finite and not (searching and math.isfinite(loss))
         count["skipped_in_a_row"] = count["skipped_in_a_row"] + 1 if diverged else 0
         if count["skipped_in_a_row"] >= MAX_SKIPPED_IN_A_ROW:
+            kept = "There was no checkpoint yet"
+            if count["best"] < math.inf:
+                path = Path(self.config.log.runs) / self.config.name
+                kept = f"The last good checkpoint is kept in {path}"
             raise UserError(
                 f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps in a row, "
                 f"up to step {count['step']}, in {self.dtype}: try a smaller optim.lr (now "
-                f"{self.config.optim.lr}). The last good checkpoint is kept in "
-                f"{self.config.log.runs}/{self.config.name}"
+                f"{self.config.optim.lr}). {kept}"
             )
 
     def _axes(self) -> dict[str, float]:
@@ -344,8 +369,12 @@ class Trainer:
             return
         training = None
         if name == "last":
-            training = {"optimizers": self.optimizers.state_dict(), "count": dict(self.count),
-                        "scaler": self.scaler.state_dict()}  # fmt: skip
+            training = {
+                "optimizers": self.optimizers.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "count": dict(self.count),
+                "steps": self.config.train.steps,
+            }
         self.log.save(name, self.module.state_dict(), training)
 
     def sample(self, bar: tqdm) -> None:
@@ -369,7 +398,8 @@ class Trainer:
     def _say_how_to_resume(self) -> None:
         if self.world.is_main:
             say(f"stopped after step {self.count['step']}, saved. To go on:")
-            say(f"    python train.py --resume {self.log.path}")
+            say("    " + shlex.join(["python", "train.py", "--resume", str(self.log.path),
+                                     *self.resume_options]))  # fmt: skip
 
     def _say_what_next(self) -> None:
         if not self.world.is_main:
@@ -381,7 +411,8 @@ class Trainer:
             f"{minutes} min {seconds} s of training steps; {self.log.path}"
         )
         prompt = self.config.train.sample_prompt or "Once"
-        say(f"next    python generate.py --prompt {shlex.quote(prompt)}")
+        run = [] if self.config.log.runs == "runs" else ["--run", str(self.log.path)]
+        say("next    " + shlex.join(["python", "generate.py", *run, "--prompt", prompt]))
 
 
 def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
@@ -405,7 +436,10 @@ def evaluate(
     was_training = model.training
     model.eval()
     nats, tokens = 0.0, 0
-    for x, y in data.windows(batch_size):
+    batches = math.ceil(data.n_tokens / data.seq_len / data.size / batch_size)
+    for x, y in tqdm(
+        data.windows(batch_size), "validate", batches, leave=False, delay=2, disable=data.rank > 0
+    ):
         x, y = x.to(device), y.to(device)
         with autocast(device, dtype):
             logits = model.logits(model.features(x))
@@ -413,10 +447,6 @@ def evaluate(
         tokens += int((y != -100).sum())
     model.train(was_training)
     return nats, tokens
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -94,38 +94,71 @@ def write_report(study: Path, markdown: Path | None = None) -> None:
 
 
 def log_to_wandb(study: Path, log: rundir.LogConfig) -> None:
-    """One wandb run for the whole study: tables of all runs and of all differences, the figures.
+    """The study beside its training runs: job type eval for each measured run and probe for each
+    probe, in the group of their arm; and one report, with tables of all runs and differences.
 
-    To be called after `write_report`. Whatever wandb does, it costs one warning at most.
+    To be called after `write_report`. Whatever wandb does, it costs one warning a run at most.
     """
     loaded = Study.load(study)
-    runs = [
-        [arm, seed, r["lr"], r.get("parameters"), r["tokens"], r.get("tokens_per_second"),
-         r["loss"], r.get("bpb"), r["init_sha256"], r["batches_sha256"]]
-        for arm in loaded.arms for seed, r in loaded.of(arm).items()
-    ]  # fmt: skip
-    p, differences = p_values(loaded), []
-    for arm in loaded.arms:
-        if arm != loaded.baseline:
-            d = loaded.paired(arm)
+    for arguments in wandb_runs(loaded, log):
+        if not rundir.log_to_wandb(*arguments):
+            break
+
+
+def wandb_runs(study: Study, log: rundir.LogConfig) -> Iterator[tuple]:
+    """For each run the arguments of `rundir.log_to_wandb`: where, name, config, points."""
+    groups = {}
+    for (arm, seed), record in study.records.items():
+        logged = (record.get("config") or {}).get("log") or {}
+        groups[arm] = logged.get("group") or arm
+        known = {key: record.get(key) for key in ("arm", "seed", "lr", "seq_len", "data_sha256")}
+        where = replace(log, group=groups[arm], job_type="eval")
+        yield where, f"{arm}-s{seed}-eval", known, measured_points(record)
+    for (probe, arm, seed), record in study.probes.items():
+        where = replace(log, group=groups.get(arm, arm), job_type="probe")
+        points = [{"probe_step": step, f"probe/{probe}": value} for step, value in record["curve"]]
+        yield where, f"{arm}-s{seed}-{probe}", {"arm": arm, "seed": seed, "probe": probe}, points
+    tables = {"runs": runs_table(study), "differences": differences_table(study)}
+    figures = {file.stem: file for file in sorted(study.path.glob("fig_*.png"))}
+    where = replace(log, group=study.path.name, job_type="report")
+    yield where, f"{study.path.name}-report", study.plan, [tables | figures]
+
+
+def measured_points(record: dict[str, Any]) -> list[dict[str, float]]:
+    """What evaluate.py measured of one run, each series against its own axis (rundir.AXES)."""
+    seen, contexts, shifts = (record.get(k) or {} for k in ("by_position", "context", "shift"))
+    points = [{"eval/loss": record["loss"], "eval/bpb": record.get("bpb")}]
+    points += [
+        {"tokens_seen": position, "position/loss": loss}
+        for position, loss in zip(seen.get("position", []), seen.get("loss", []), strict=True)
+    ]
+    points += [
+        {"context_length": row["context"], f"context/loss_{row['mode']}": row["loss"]}
+        for row in contexts
+    ]
+    points += [{"offset": row["delta"], "shift/dloss": row["dloss"]} for row in shifts]
+    return [{k: v for k, v in point.items() if v is not None} for point in points]
+
+
+def runs_table(study: Study) -> rundir.Table:
+    columns = ["arm", "seed", "lr", "parameters", "tokens", "tokens_per_second", "loss", "bpb",
+               "init_sha256", "batches_sha256"]  # fmt: skip
+    rows = [
+        [arm, seed, *(record.get(column) for column in columns[2:])]
+        for arm in study.arms
+        for seed, record in study.of(arm).items()
+    ]
+    return rundir.Table(columns, rows)
+
+
+def differences_table(study: Study) -> rundir.Table:
+    p, rows = p_values(study), []
+    for arm in study.arms:
+        if arm != study.baseline:
+            d = study.paired(arm)
             ends = [d.interval.low, d.interval.high] if d.interval else [None, None]
-            differences.append([arm, loaded.baseline, d.n, d.mean, d.sd, *ends, p.get(arm)])
-    values = {
-        "runs": rundir.Table(
-            ["arm", "seed", "lr", "parameters", "tokens", "tokens/s", "loss", "bpb",
-             "init_sha256", "batches_sha256"], runs,
-        ),
-        "differences": rundir.Table(
-            ["arm", "baseline", "n", "mean", "sd", "low", "high", "p"], differences
-        ),
-    }  # fmt: skip
-    figures = {file.stem: file for file in sorted(loaded.path.glob("fig_*.png"))}
-    rundir.log_to_wandb(
-        replace(log, group=loaded.path.name, job_type="report"),
-        f"{loaded.path.name}-report",
-        loaded.plan,
-        values | figures,
-    )
+            rows.append([arm, study.baseline, d.n, d.mean, d.sd, *ends, p.get(arm)])
+    return rundir.Table(["arm", "baseline", "n", "mean", "sd", "low", "high", "p"], rows)
 
 
 # --- what is said ---------------------------------------------------------------------------------

@@ -119,8 +119,9 @@ class TokenDataset:
         self.n_windows = self.n_tokens // seq_len
         if self.n_tokens < seq_len + 1:
             raise UserError(
-                f"{path} has {self.n_tokens} tokens, and one row needs {seq_len + 1}: lower "
-                "--data.seq_len or give more text (for val.bin, raise --data.val_fraction)"
+                f"the {path.stem} split has {self.n_tokens} tokens, and one row needs "
+                f"{seq_len + 1}: lower --data.seq_len or give more text (for val, raise "
+                "--data.val_fraction)"
             )
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -32,7 +31,7 @@ from tqdm import tqdm
 from data.dataset import DataConfig, TokenDataset
 from data.sources import documents, fingerprint
 from data.tokenizer import Tokenizer
-from errors import UserError
+from errors import UserError, say
 
 FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
@@ -68,17 +67,31 @@ def prepare(config: DataConfig) -> Prepared:
     }
     name = f"{_readable(config)}-{_sha256_of_json(settings)[:12]}"
     folder = Path(config.prepared) / name
-    temporary = folder.with_name(f".{name}.tmp")
     try:
         return _open(folder, settings)
     except _Unusable:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        pass
+    try:
+        return _make(config, settings, folder)
+    except OSError as error:
+        raise UserError(
+            f"cannot prepare {folder}: {error}; make room or choose another folder with "
+            "--data.prepared"
+        ) from error
+
+
+def _make(config: DataConfig, settings: dict[str, Any], folder: Path) -> Prepared:
+    name = folder.name
+    temporary = folder.with_name(f".{name}.tmp")
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder.with_name(f".{name}.lock"), f"waiting for another process: {folder}"):
         try:
             return _open(folder, settings)  # the other process has made it
         except _Unusable as reason:
             if folder.exists():
-                print(f"{folder} is damaged ({reason}): preparing it again", file=sys.stderr)
+                say(f"{folder} is damaged ({reason}): preparing it again")
+            else:
+                say(f"preparing {folder}: once for this text and these settings")
         shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
         temporary.mkdir()
         try:
@@ -97,7 +110,7 @@ def _lock(path: Path, notice: str) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        print(notice, file=sys.stderr)
+        say(notice)
         lock.acquire()
     try:
         yield

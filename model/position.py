@@ -274,6 +274,10 @@ class PositionEncoding(nn.Module):
     extrapolates = True  # False: no position beyond the training length has a meaning
     cache_limit: float = math.inf  # past this length, keys that were cached before it are wrong
 
+    @classmethod
+    def check(cls, config: ModelConfig) -> None:
+        """Raise ValueError for a model that this encoding cannot serve."""
+
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.table: Tensor | None = None
@@ -316,13 +320,18 @@ class RoPE(PositionEncoding):
 
     options = ("theta", "partial", "rope_scaling")
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
+    @classmethod
+    def check(cls, config: ModelConfig) -> None:
         if config.head_dim % 2:
             raise ValueError(
                 "rope turns pairs of channels, so model.head_dim must be even, not "
                 f"{config.head_dim}"
             )
+        if config.rope_scaling is not None and config.rope_scaling.type in ("ntk", "dynamic"):
+            ntk_theta(config.theta, config.rope_scaling.factor, config.head_dim)
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config)
         scaling = config.rope_scaling
         if scaling is not None and scaling.original_positions is None:
             raise ValueError("model.rope_scaling.original_positions must be set to build a RoPE")

@@ -105,7 +105,10 @@ class ModelConfig:
             raise ValueError(f"model.partial must be in [0, 1], not {self.partial}")
         if self.theta <= 1:
             raise ValueError(f"model.theta must be above 1, not {self.theta}")
+        if not self.norm_eps > 0:
+            raise ValueError(f"model.norm_eps must be above 0, not {self.norm_eps}")
         self._refuse_options_without_effect()
+        POSITIONS[self.position].check(self)
 
     def _refuse_options_without_effect(self):
         readers: dict[str, list[str]] = {}
@@ -293,8 +296,8 @@ class Transformer(nn.Module):
     def _mask(self, start: int, stop: int, device: torch.device) -> Tensor | None:
         """What new tokens at start .. stop-1 may see of the keys 0 .. stop-1.
 
-        None if SDPA needs no mask; bool (T, S), True = visible; or the encoding's bias (H, T, S)
-        with -inf on what is hidden.
+        None if SDPA needs no mask; bool (T, S), True = visible; or the encoding's bias
+        (1, H, T, S) with -inf on what is hidden; of 3 dimensions, SDPA would not fuse it on a CPU.
         """
         keys = torch.arange(stop, device=device)
         queries = keys[start:]
@@ -302,4 +305,4 @@ class Transformer(nn.Module):
         if bias is None and (start == 0 or stop - start == 1):
             return None
         visible = queries[:, None] >= keys[None, :]
-        return visible if bias is None else bias.masked_fill(~visible, -torch.inf)
+        return visible if bias is None else bias.masked_fill(~visible, -torch.inf)[None]

@@ -12,6 +12,7 @@ import yaml
 
 from config import CONFIGS, Config, config_parser, find_config, load_file, parse
 from errors import UserError, exit_in_words
+from model.position import POSITIONS
 
 ROOT = Path(__file__).parent.parent
 
@@ -64,7 +65,8 @@ def test_every_config_of_ours_loads_with_every_encoding_that_it_can(path, tmp_pa
     file = tmp_path / "config.yaml"
     file.write_text(config.to_yaml(), encoding="utf-8")
     assert load_file(file) == config
-    assert load("--config", path.name, "--model.position", "sinusoidal") != config
+    for position in POSITIONS:
+        assert load("--config", path.name, "--model.position", position).model.position == position
 
 
 def test_a_resolved_config_reloads_to_an_equal_object(tmp_path):
@@ -116,6 +118,10 @@ def test_our_configs_are_found_from_any_directory(tmp_path, monkeypatch):
         (["--model.position", "rop"], "model.position.*rope.*sinusoidal.*rop"),
         (["--train.dtype", "half"], "train.dtype.*half"),
         (["--model.n_heads", "3"], "model.dim 256 is not divisible by model.n_heads 3"),
+        (["--model.head_dim", "7"], "model.head_dim must be even, not 7"),
+        (["--model.norm_eps", "0"], "model.norm_eps must be above 0, not 0"),
+        (["--train.compile", "maybe"], r"--train.compile: Expected a bool or value of 'auto'"),
+        (["--seed", "x"], "--seed: Expected a int. Got value: x"),
         (["--model.n_kv_heads", "3"], "model.n_heads 4 is not divisible by model.n_kv_heads 3"),
         (["--model.vocab_size", "99"], "model.vocab_size 99 and data.vocab_size 4096 differ"),
         (["--data.seq_len", "99", "--model.max_positions", "98"], "seq_len 99 is longer .* 98"),

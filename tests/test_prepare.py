@@ -301,6 +301,7 @@ def cut(path):
 )
 def test_damage_is_found_said_and_repaired(corpus, capsys, name, damage):
     first = prepare(config(corpus[0]))
+    assert "once for this text" in capsys.readouterr().err
     damage(first.folder / name)
     assert prepare(config(corpus[0])).manifest == first.manifest
     notice = capsys.readouterr().err.splitlines()
@@ -312,6 +313,7 @@ def test_damage_is_found_said_and_repaired(corpus, capsys, name, damage):
 def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch, capsys):
     first = prepare(config(corpus[0]))
     monkeypatch.setattr(prepare_module, "HASHED", 100)
+    capsys.readouterr()
     flip(first.folder / "train.bin")
     prepare(config(corpus[0]))
     assert capsys.readouterr().err == ""
@@ -366,7 +368,7 @@ def test_a_failure_leaves_nothing_at_all(corpus, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(UserError, match=r"No space left.*--data.prepared"):
             prepare(config(path))
     assert not any(entry.is_dir() for entry in (path.parent / "prepared").iterdir())
 

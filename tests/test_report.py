@@ -437,7 +437,7 @@ def test_tuning_marks_the_choice_and_reproduction_comes_from_the_plan(study):
     [
         (lambda p: shutil.rmtree(p / "results"), "no results"),
         (lambda p: (p / "plan.json").unlink(), "not a study"),
-        (lambda p: (p / "results" / "rope-s0.json").write_text("{", "utf-8"), "damaged"),
+        (lambda p: (p / "results" / "rope-s0.json").write_text("{", encoding="utf-8"), "damaged"),
         (lambda p: write(p / "results" / "rope-s0.json", {"arm": "rope"}), "seed"),
         (lambda p: write(p / "results" / "x.json", record("nope", 0, 0.1)), "arm 'nope'"),
         (lambda p: write(p / "results" / "x.json", record("rope", 0, 0.1)), "second record"),
@@ -489,6 +489,25 @@ def test_wandb_gets_tables_and_figures(study, tmp_path, capfd, nobody_is_logged_
     assert (rope["arm"], rope["n"], rope["p"]) == ("rope", 6, 2 / 64)
     assert rope["mean"] == pytest.approx(d.mean()) and rope["high"] < 0
     assert len(list((media / "images").iterdir())) == len(FIGURES)
+
+
+def test_wandb_gets_every_measurement_and_probe_in_the_group_of_its_arm(study, tmp_path):
+    from ablation.report import wandb_runs
+    from ablation.study import Study
+
+    loaded = Study.load(study)
+    jobs = {name: (log, points) for log, name, _, points in wandb_runs(loaded, LogConfig())}
+    assert len(jobs) == len(loaded.records) + len(loaded.probes) + 1
+    log, points = jobs["rope-s0-eval"]
+    assert log.job_type == "eval" and log.group == "rope"
+    written = loaded.records["rope", 0]
+    series = [(p["offset"], p["shift/dloss"]) for p in points if "shift/dloss" in p]
+    assert series == [(r["delta"], r["dloss"]) for r in written["shift"] if r["dloss"] is not None]
+    assert {p["context_length"] for p in points if "context_length" in p} == {
+        row["context"] for row in written["context"]
+    }
+    log, points = jobs["rope-s0-P1"]
+    assert log.job_type == "probe" and len(points) == len(loaded.probes["P1", "rope", 0]["curve"])
 
 
 def test_a_broken_wandb_costs_one_warning(study, tmp_path, capfd, monkeypatch):

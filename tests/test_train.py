@@ -123,12 +123,8 @@ train.main({arguments(world, *EXACT, "--name", "killed")!r})
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert list(points(path)) == list(range(1, 8))  # two steps past the checkpoint
 
-    def stop_at_11(self, *args, step=Trainer.step):
-        stopping = step(self, *args)
-        return stopping or self.count["step"] == 11
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "step", stop_at_11)
+        patch.setattr(Trainer, "step", stopping_at(11))
         assert run("--resume", str(path)) == 128 + signal.SIGTERM
     assert run("--resume", str(path)) == 0
     equal_runs(straight, path)
@@ -142,7 +138,9 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, straight
                            "--train.eval_interval", "1000")),
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    deadline = time.monotonic() + 60
     while not (path / "metrics.jsonl").exists() and process.poll() is None:
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     time.sleep(0.3)
     process.send_signal(number)
@@ -199,7 +197,7 @@ def test_two_processes_equal_one(world):
     extra = ["--train.micro_batch_size", "5", "--model.position", "sinusoidal"]
     assert run(*arguments(world, *extra, "--name", "one")) == 0
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-                "--master-port", "29517", str(ROOT / "train.py")]  # fmt: skip
+                "--standalone", str(ROOT / "train.py")]  # fmt: skip
     done = subprocess.run(
         [*torchrun, *arguments(world, *extra, "--name", "two")], capture_output=True, text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -307,9 +305,55 @@ def test_resuming_keeps_what_decides_the_numbers(world, straight, capfd):
     ):  # fmt: skip
         assert run("--resume", str(straight), *change) == 2
         assert f"{word} of {straight} cannot change on --resume" in capfd.readouterr().err
+    assert run("--resume") == 2
+    assert "--resume" in capfd.readouterr().err
     assert run("--resume", str(straight)) == 2
     assert "has finished its 12 steps: give --train.steps" in capfd.readouterr().err
     assert run("--resume", str(world / "nowhere")) == 2
+
+
+def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
+    """Also where the tokenizer is the same: one word of the validation part is enough."""
+    text = tmp_path / "text.txt"
+    original = (world / "text.txt").read_text(encoding="utf-8")
+    text.write_text(original, encoding="utf-8")
+    argv = arguments(world, "--data.files", str(text), "--log.runs", str(tmp_path / "runs"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step", stopping_at(6))
+        assert run(*argv, "--name", "changed") == 143
+    text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
+    assert run("--resume", str(tmp_path / "runs" / "changed")) == 2
+    assert "has changed since it was started" in capfd.readouterr().err
+    text.write_text(original, encoding="utf-8")
+    assert run("--resume", str(tmp_path / "runs" / "changed")) == 0
+
+
+def stopping_at(number: int):
+    def step(self, *args, step=Trainer.step):
+        return step(self, *args) or self.count["step"] == number
+
+    return step
+
+
+def test_a_longer_run_says_how_it_goes_on(world, capfd):
+    path = world / "runs" / "longer"
+    assert run(*arguments(world, "--name", "longer")) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step", stopping_at(14))
+        assert run("--resume", str(path), "--train.steps", "17") == 143
+    assert f"python train.py --resume {path} --train.steps 17" in capfd.readouterr().err
+    assert run("--resume", str(path)) == 2
+    assert run("--resume", str(path), "--train.steps", "17") == 0
+    assert list(points(path)) == list(range(1, 18))
+
+
+def test_ctrl_c_before_the_loop_ends_without_a_traceback(world, monkeypatch, capfd):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "prepare", interrupted)
+    assert run(*arguments(world, "--name", "interrupted")) == 130
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_name_that_is_taken_is_refused_and_an_unset_one_found(world, straight, capfd):
@@ -354,6 +398,8 @@ def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monke
             "train.sample_prompt has",
         ),
         (["--data.seq_len", "5000"], "seq_len"),
+        (["--model.head_dim", "7"], "model.head_dim must be even"),
+        (["--data.prepared", "/proc/nowhere"], "--data.prepared"),
         (["--data.files", "nowhere.txt"], "nowhere.txt"),
         (["--train.dtype", "float16"], "float16 needs a CUDA device"),
         (["--train.device", "cuda:7"], "cuda:7"),
