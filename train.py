@@ -391,9 +391,9 @@ class Trainer:
             seed=self.config.seed,
             use_cache=len(self.sample_ids) + length <= self.module.position.cache_limit,
         )
-        self.last_sample = self.data.tokenizer.decode(self.sample_ids + new[0])
-        self.log.log({**self._axes(), "sample": self.last_sample})
-        bar.write(f"--- sample at step {self.count['step']}\n{self.last_sample}\n---", sys.stderr)
+        text = self.data.tokenizer.decode(self.sample_ids + new[0])
+        self.log.log({**self._axes(), "sample": text})
+        bar.write(f"--- sample at step {self.count['step']}\n{text}\n---", sys.stderr)
 
     def _say_how_to_resume(self) -> None:
         if self.world.is_main:
