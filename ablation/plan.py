@@ -234,7 +234,7 @@ def machine() -> dict[str, Any]:
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"system": platform.platform(), "processor": _processor(), "cores": cores(), "gpu": gpu}
+    return {"system": platform.system(), "processor": _processor(), "cores": cores(), "gpu": gpu}
 
 
 def cores() -> int:
