@@ -306,10 +306,9 @@ def scaling(name: str, factor: float, seq_len: int) -> RopeScaling | None:
 
 
 def initial(config: Config) -> dict[str, Any]:
-    """The weights that training started from: hash of the shared ones, and the two rms.
+    """What training started from: the hash of the shared weights, and the scale of the positions.
 
-    Shared are all but those of the position encoding. The rms are of what the encoding adds over
-    T positions and of what it lets through of the embeddings; null where it adds nothing.
+    Shared are all weights but those of the position encoding.
     """
     model = Transformer(config.model)
     model.init_weights(config.seed)
@@ -317,15 +316,19 @@ def initial(config: Config) -> dict[str, Any]:
     for name, value in sorted(model.state_dict().items()):
         if not name.startswith("position."):
             digest.update(name.encode() + value.numpy().tobytes())
-    with torch.no_grad():
-        first, rows = model.position.at(0, 1), model.position.at(0, config.data.seq_len)
-        nothing = torch.zeros(1, config.data.seq_len, config.model.dim)
-        added = model.position.embed(nothing, rows)
-        table = model.tok_embeddings.weight[:, None]  # (V, 1, C)
-        token = model.position.embed(table, first) - model.position.embed(0 * table, first)
+    return {"init_sha256": digest.hexdigest(), **position_scale(model, config.data.seq_len)}
+
+
+@torch.no_grad()
+def position_scale(model: Transformer, seq_len: int) -> dict[str, float | None]:
+    """The rms of what the encoding adds over T positions, and of what it lets through of the
+    embeddings; null where it adds nothing."""
+    first, rows = model.position.at(0, 1), model.position.at(0, seq_len)
+    table = model.tok_embeddings.weight[:, None]  # (V, 1, C)
+    added = model.position.embed(table.new_zeros(1, seq_len, table.shape[-1]), rows)
+    token = model.position.embed(table, first) - model.position.embed(0 * table, first)
     position, embedding = (x.double().square().mean().sqrt().item() for x in (added, token))
     return {
-        "init_sha256": digest.hexdigest(),
         "position_rms": position or None,
         "embedding_rms": embedding,
         "rms_ratio": position / embedding or None,
@@ -418,6 +421,7 @@ def measure(
         "flops_per_token": flops_per_token(config.model, seq_len),
         **progress(run, checkpoint),
         **initial(config),
+        "rms_ratio_trained": position_scale(model, seq_len)["rms_ratio"],
         "batches_sha256": batches_sha256(config, data),
         "data_sha256": ours["text"],
         "tokenizer_sha256": run.tokenizer_sha256,

@@ -289,6 +289,7 @@ def test_the_audit_of_scales_tells_the_fair_sinusoid_from_the_trap(world, record
     assert records["rope"]["position_rms"] is records["rope"]["rms_ratio"] is None
     assert records["rope"]["embedding_rms"] == pytest.approx(0.02, rel=0.05)
     assert 0.5 <= records["sin"]["rms_ratio"] <= 1.5
+    assert records["rope"]["rms_ratio_trained"] is None and records["sin"]["rms_ratio_trained"] > 0
     assert records["learned"]["rms_ratio"] == pytest.approx(1, abs=0.15)
     config = evaluate.load_file(world / "sin" / "config.yaml")
     config.model.sinusoid = "naive"

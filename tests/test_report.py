@@ -491,6 +491,21 @@ def test_wandb_gets_tables_and_figures(study, tmp_path, capfd, nobody_is_logged_
     assert len(list((media / "images").iterdir())) == len(FIGURES)
 
 
+def test_scales_that_were_equal_at_the_start_only_are_said_below_the_claim(study):
+    from ablation.report import scale_that_did_not_last
+    from ablation.study import Study
+
+    loaded = Study.load(study)
+    assert scale_that_did_not_last(loaded) == []  # not measured: nothing is made up
+    for (arm, _), record in loaded.records.items():
+        record["rms_ratio_trained"] = 0.13 if arm == "sin" else 1.0
+    (text,) = scale_that_did_not_last(loaded)
+    assert "begin at 1.00" in text and "end at 0.13" in text
+    for record in loaded.records.values():
+        record["rms_ratio_trained"] = 0.9
+    assert scale_that_did_not_last(loaded) == []
+
+
 def test_wandb_gets_every_measurement_and_probe_in_the_group_of_its_arm(study, tmp_path):
     from ablation.report import wandb_runs
     from ablation.study import Study
