@@ -79,8 +79,8 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     return torch.autocast(device.type, dtype=dtype)
 
 
-# A compilation takes 25 to 40 s on two CPU cores and saves about a third of every later step. Below
-# this much work the run is over before it has paid for itself (docs/benchmarks.md).
+# A compilation takes 10 to 30 s on two CPU cores and saves about a sixth of every later step. Below
+# this much work the run is over before that is paid back (docs/benchmarks.md; cuda: a guess).
 COMPILE_PAYS_FLOPS = {"cpu": 3e13, "cuda": 1e15}
 
 
