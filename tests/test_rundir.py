@@ -119,7 +119,7 @@ def test_a_run_is_there_completely_or_not_at_all(make, monkeypatch, tmp_path):
 
 
 def test_too_little_disk_is_said_with_numbers_before_anything_is_written(make, tmp_path):
-    with pytest.raises(UserError, match=r"1000000000\.00 GB.*\d GB free.*--log\.runs"):
+    with pytest.raises(UserError, match=r"1,000,000,000,000\.0 MB.*\d MB free.*--log\.runs"):
         make(need_bytes=10**18)
     assert list((tmp_path / "runs").iterdir()) == []
 

@@ -119,9 +119,12 @@ def test_wandb_has_every_point_of_the_file(make, capfd):
         "model": {"dim": 48}, "seed": 1, "_wandb": {}
     }  # fmt: skip
     axes = [r["metric"] for r in written if r["type"] == "metric"]
-    assert {m["name"] for m in axes if "name" in m} == {"step", "tokens", "seconds"}
+    assert {m["name"] for m in axes if "name" in m} == {
+        "step", "tokens", "seconds", "tokens_seen", "context_length", "offset", "probe_step"
+    }  # fmt: skip
     assert {m["glob_name"]: m["step_metric"] for m in axes if "glob_name" in m} == {
-        "train/*": "tokens", "val/*": "tokens"
+        "train/*": "tokens", "val/*": "tokens", "position/*": "tokens_seen",
+        "context/*": "context_length", "shift/*": "offset", "probe/*": "probe_step",
     }  # fmt: skip
     summary = {}
     for record in written:
