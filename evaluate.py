@@ -29,7 +29,7 @@ from tqdm import tqdm
 from config import Config, load_file
 from data.prepare import Prepared, prepare
 from errors import UserError, exit_in_words
-from generate import Parser, load_model
+from generate import Parser, add_weights_and_device, load_model
 from hardware import autocast, resolve_device
 from model.position import POSITIONS, RopeScaling
 from model.transformer import ModelConfig, Transformer
@@ -551,12 +551,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="Folder of a run.")
-    add(
-        "--checkpoint",
-        choices=["best", "last"],
-        default="best",
-        help="Weights with the lowest validation loss, or the last ones. Default: best.",
-    )
+    add_weights_and_device(add)
     add(
         "--windows",
         type=int,
@@ -564,11 +559,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         metavar="N",
         help="Measure positions, contexts and shifts on at most N windows of 8T tokens, spread "
         f"over the validation split. The loss is always over the whole of it. Default: {WINDOWS}.",
-    )
-    add(
-        "--device",
-        default="auto",
-        help="auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps. Default: auto.",
     )
     add(
         "--dtype",

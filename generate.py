@@ -12,7 +12,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
@@ -52,14 +52,8 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{message} (see --help)")
 
 
-def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = Parser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument_group("the model").add_argument
-    add("--run", metavar="FOLDER", help="Folder of a run. Default: the newest one in runs/.")
+def add_weights_and_device(add: Callable[..., object]) -> None:
+    """The options that every program about a finished run has."""
     add(
         "--checkpoint",
         choices=["best", "last"],
@@ -71,6 +65,17 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         default="auto",
         help="auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps. Default: auto.",
     )
+
+
+def parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = Parser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument_group("the model").add_argument
+    add("--run", metavar="FOLDER", help="Folder of a run. Default: the newest one in runs/.")
+    add_weights_and_device(add)
     add(
         "--dtype",
         choices=["float32", "bfloat16"],
