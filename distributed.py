@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
+from inspect import signature
 
 import torch
 import torch.distributed as dist
@@ -54,8 +56,11 @@ class World:
         if self.size == 1:
             return model
         ids = [self.device.index] if self.device.type == "cuda" else None
+        # Every process computes the same buffers. The option's name changed in torch 2.13.
+        known = signature(DistributedDataParallel).parameters
+        sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
         return DistributedDataParallel(
-            model, device_ids=ids, broadcast_buffers=False, gradient_as_bucket_view=True
+            model, device_ids=ids, gradient_as_bucket_view=True, **{sync: False}
         )
 
     def sum(self, *values: float) -> list[float]:
@@ -68,4 +73,8 @@ class World:
 
     def leave(self) -> None:
         if self.size > 1 and dist.is_initialized():
+            # gloo's threads, which DDP keeps alive to the end, may still be waiting for Python's
+            # lock to drop their last tensor; a thread that gets it while Python exits aborts the
+            # process. Sleeping hands it over.
+            time.sleep(0.1)
             dist.destroy_process_group()
