@@ -6,6 +6,7 @@ one prompt.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -155,6 +156,15 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     return model.logits(model.features(tokens, cache)[:, -1])
 
 
+@functools.cache
+def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
+    """`next_logits`, compiled once for all lengths of the cache.
+
+    The first two calls for a model compile; none after that does, for as many tokens as follow.
+    """
+    return torch.compile(next_logits, dynamic=True)
+
+
 @torch.inference_mode()
 def generate(
     model: Transformer,
@@ -166,6 +176,7 @@ def generate(
     num_samples: int = 1,
     seed: int = 0,
     use_cache: bool = True,
+    compile: bool = False,
     on_token: Callable[[int, int], bool] | None = None,
 ) -> list[list[int]]:
     """Continue every prompt `num_samples` times; return the new tokens of every row.
@@ -178,7 +189,8 @@ def generate(
     each forward feeds what is known of all unfinished rows, up to the shortest. At first that is
     the prompts' common length (prefill), then one token (decode), which a longer row takes from its
     prompt and a shorter one from what it drew; once the shorter rows are done, it is the rest of
-    the longer prompts. Dropout is off meanwhile.
+    the longer prompts. Dropout is off meanwhile. With `compile`, decoding is compiled, which takes
+    half a minute and makes it four times as fast on a CPU.
 
     Raises ValueError, before any compute, for an empty prompt and for more than the context holds.
     """
@@ -223,7 +235,9 @@ def generate(
             due = [row for row in live if lengths[row] == known]  # the others have prompt left
             fed = tokens[:, 0 if cache is None else cache.length : known].to(device)
             # The token is needed on the CPU, so it is drawn there: alike for every device.
-            logits = next_logits(model, fed, cache).float().cpu()
+            decode = compile and cache is not None and fed.shape[1] == 1
+            forward = compiled_next_logits() if decode else next_logits
+            logits = forward(model, fed, cache).float().cpu()
             uniforms = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
             uniforms = torch.tensor(uniforms, dtype=torch.float64)
             drawn = sample(logits[due], sampling, uniforms, seen[due])

@@ -9,7 +9,16 @@ import math
 import pytest
 import torch
 
-from model.generation import KVCache, Sampling, compute_dtype, generate, sample, uniform
+from model.generation import (
+    KVCache,
+    Sampling,
+    compiled_next_logits,
+    compute_dtype,
+    generate,
+    next_logits,
+    sample,
+    uniform,
+)
 from model.position import POSITIONS, RopeScaling
 from model.transformer import ModelConfig, Transformer, attend
 
@@ -47,6 +56,28 @@ def splits(total):
         yield [first, total - first]
     for size in (1, 3, 7, total):
         yield [min(size, total - start) for start in range(0, total, size)]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_compiled_decoding_equals_eager_and_compiles_twice(rows):
+    """Once for an empty cache and once for all other lengths, however many tokens are drawn."""
+    model = build()
+    compiled = compiled_next_logits()
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    caches = [KVCache(model.config, rows, LIMIT) for _ in range(2)]
+    fed = tokens(rows, 1)
+    with torch.inference_mode():
+        for _ in range(40):
+            expected = next_logits(model, fed, caches[0])
+            got = compiled(model, fed, caches[1])
+            torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)  # logits reach 30
+            fed = expected.argmax(-1, keepdim=True)
+    assert caches[1].length == 40
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
+    prompts = [prompt(5), prompt(3, seed=1), prompt(9, seed=2)][:rows]
+    texts = [generate(model, prompts, GREEDY, max_new_tokens=30, compile=c) for c in (False, True)]
+    assert texts[0] == texts[1]
 
 
 # --- cache ----------------------------------------------------------------------------------------

@@ -9,8 +9,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from model import transformer
 from model.position import INIT_STD, POSITIONS
-from model.transformer import ModelConfig, Transformer, attend
+from model.transformer import (
+    ModelConfig,
+    Transformer,
+    attend,
+    attend_by_products,
+    attend_by_sums,
+    linear,
+)
 
 ROOT = Path(__file__).parent.parent
 SIZES = {
@@ -70,6 +78,72 @@ def test_grouped_heads_equal_repeated_heads(n_kv_heads):
         scores = (q[:, h] @ k[:, h // group].transpose(-1, -2)) / math.sqrt(8)
         expected = scores.masked_fill(~visible, -torch.inf).softmax(-1) @ v[:, h // group]
         torch.testing.assert_close(grouped[:, h], expected, rtol=0, atol=1e-5)
+
+
+def gradients(attention, q, k, v):
+    leaves = [x.clone().requires_grad_() for x in (q, k, v)]
+    out = attention(*leaves)
+    out.backward(draw(*out.shape, seed=9).to(out.dtype))
+    return [out, *(x.grad for x in leaves)]
+
+
+@pytest.mark.parametrize("length", [2, 127, 128, 129, 300])
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
+def test_attention_by_products_equals_the_fused_kernel(length, n_kv_heads):
+    """Lengths around a block of 128 queries, and in three blocks of which the last is not full."""
+    kv = (2, n_kv_heads, length, 8)
+    q, k, v = 2 * draw(2, 6, length, 8), draw(*kv, seed=1), draw(*kv, seed=2)
+    fused = gradients(lambda q, k, v: attend(q, k, v, None), q, k, v)
+    for got, expected in zip(gradients(attend_by_products, q, k, v), fused, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=2e-5)
+
+
+def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
+    shapes = (2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)
+    wide = [draw(*shape, seed=i).bfloat16().float() for i, shape in enumerate(shapes)]
+    exact = gradients(lambda q, k, v: attend(q, k, v, None), *wide)
+    narrow = gradients(attend_by_products, *(x.bfloat16() for x in wide))
+    for got, expected in zip(narrow, exact, strict=True):
+        error = (got.float() - expected).square().mean().sqrt() / expected.square().mean().sqrt()
+        assert error < 0.01  # 8 bits: rounding to nearest errs by up to 0.4 %
+
+
+def test_which_attention_runs(monkeypatch):
+    """By products where it pays: in training, in bfloat16, in rows that stay in the cache."""
+    calls = []
+    monkeypatch.setattr(
+        transformer, "attend_by_products", lambda q, k, v: calls.append(q.shape[2]) or q
+    )
+    q, kv = draw(1, 6, 300, 8).bfloat16(), draw(1, 2, 300, 8).bfloat16()
+
+    def length(n, dtype=torch.bfloat16):
+        attend(*(x[:, :, :n].to(dtype) for x in (q, kv, kv)), None)
+
+    length(256)
+    assert calls == [256]
+    length(257), length(1), length(256, torch.float32)
+    with torch.no_grad():
+        length(256)
+    attend(q, kv, kv, torch.ones(300, 300).tril().bool())  # a mask is the fused kernel's
+    assert calls == [256]
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
+def test_attention_by_sums_equals_the_fused_kernel(n_kv_heads):
+    kv = (2, n_kv_heads, 9, 8)
+    q, k, v = 3 * draw(2, 6, 1, 8), 3 * draw(*kv, seed=1), draw(*kv, seed=2)
+    torch.testing.assert_close(attend_by_sums(q, k, v), attend(q, k, v, None), rtol=1e-5, atol=1e-6)
+
+
+def test_one_token_alone_takes_a_sum_of_products_when_compiled(monkeypatch):
+    x, weight = draw(1, 1, 48), draw(31, 48, seed=1)
+    expected = F.linear(x, weight)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with torch.no_grad():
+        monkeypatch.setattr(transformer.F, "linear", None)
+        got = linear(x, weight)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+    assert got.shape == (1, 1, 31)
 
 
 def test_mask_of_a_later_chunk_is_aligned_at_its_end():
