@@ -193,13 +193,16 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Tensor:
     the flag `is_causal` aligns its triangle top-left, so it must never see T != S.
     """
     gqa = xq.shape[1] != xk.shape[1]
-    if mask is None:
-        if xq.shape[2] == 1 and _decoding_compiled(xq):
+    if mask is None and xq.shape[2] == 1:
+        if _decoding_compiled(xq):
             return attend_by_sums(xq, xk, xv)
+        # A group's query heads as queries of one head: its keys and values are read once.
+        stacked = xq.unflatten(1, (xk.shape[1], -1)).squeeze(3)
+        return F.scaled_dot_product_attention(stacked, xk, xv).flatten(1, 2).unsqueeze(2)
+    if mask is None:
         if _products_pay(xq):
             return attend_by_products(xq, xk, xv)
-        causal = xq.shape[2] > 1
-        return F.scaled_dot_product_attention(xq, xk, xv, is_causal=causal, enable_gqa=gqa)
+        return F.scaled_dot_product_attention(xq, xk, xv, is_causal=True, enable_gqa=gqa)
     if mask.is_floating_point() and xq.dtype != mask.dtype:
         # A bias in bfloat16 could not tell distance 256 from 257.
         with torch.autocast(xq.device.type, enabled=False):
@@ -221,7 +224,6 @@ def _products_pay(xq: Tensor) -> bool:
     return (
         xq.device.type == "cpu"
         and xq.dtype == torch.bfloat16
-        and xq.shape[2] > 1
         and torch.is_grad_enabled()
         and (torch.compiler.is_compiling() or xq.shape[2] <= EAGER_MAX_QUERIES)
     )

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import platform
 import random
 import signal
 import subprocess
@@ -379,6 +380,29 @@ def test_devices_and_dtypes_resolve_or_are_refused_in_words():
     assert resolve_dtype("float32", CPU)[0] == torch.float32
     dtype, why = resolve_dtype("auto", CPU)
     assert dtype in (torch.float32, torch.bfloat16) and "hardware" in why
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is a setting of glibc")
+def test_on_a_cpu_freed_memory_serves_the_next_tensors():
+    program = """
+import resource, sys, torch
+from hardware import resolve_device
+if sys.argv[1] == "kept":
+    resolve_device("cpu")
+for mebibytes in (1, 40):  # below and above what glibc at most takes from its heap
+    for times in (20, 10):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(times):
+            torch.ones(mebibytes * 2**20 // 4).add(1)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+    def page_faults(how):
+        ran = subprocess.check_output([sys.executable, "-c", program, how], cwd=ROOT, text=True)
+        return [int(line) for line in ran.split()]
+
+    assert max(page_faults("kept")) < 1_000  # a block of 40 MiB has 10 240 pages
+    assert page_faults("returned")[1] > 10_000
 
 
 def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monkeypatch):
