@@ -211,16 +211,17 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Tensor:
     return F.scaled_dot_product_attention(xq, xk, xv, mask, enable_gqa=gqa)
 
 
-# Rows of the score matrix that are computed at a time. Larger blocks compute more of what the mask
-# hides, smaller ones make more calls (docs/benchmarks.md).
-QUERY_BLOCK = 128
-EAGER_MAX_QUERIES = 256
+# How many queries' scores are computed at a time. Larger blocks compute more of what the mask
+# hides, more blocks compile longer, by ten seconds each (docs/benchmarks.md).
+MIN_QUERY_BLOCK = 128
+MAX_QUERY_BLOCKS = 4
+EAGER_MAX_QUERIES = 512
 
 
 def _products_pay(xq: Tensor) -> bool:
     """Whether `attend_by_products` beats the CPU's fused kernel: in training in bfloat16, where the
-    kernel's backward runs at a tenth of a matrix product's speed. Eager, the score matrices that
-    are kept for the backward pass leave the cache for longer rows."""
+    kernel's backward runs at a tenth of a matrix product's speed. Eager, the scores that are kept
+    for the backward pass cost more memory than they save time in longer rows."""
     return (
         xq.device.type == "cpu"
         and xq.dtype == torch.bfloat16
@@ -238,9 +239,10 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
     B, H, T, D = xq.shape
     H_kv = xk.shape[1]
     xq = xq * D**-0.5
+    size = max(MIN_QUERY_BLOCK, math.ceil(T / MAX_QUERY_BLOCKS))
     blocks = []
-    for start in range(0, T, QUERY_BLOCK):
-        stop = min(start + QUERY_BLOCK, T)
+    for start in range(0, T, size):
+        stop = min(start + size, T)
         q = xq[:, :, start:stop].reshape(B, H_kv, -1, D)
         scores = (q @ xk[:, :, :stop].transpose(-1, -2)).view(B, H, -1, stop)
         hidden = torch.full((stop - start, stop), -torch.inf, device=q.device).triu(start + 1)

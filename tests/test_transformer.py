@@ -87,10 +87,10 @@ def gradients(attention, q, k, v):
     return [out, *(x.grad for x in leaves)]
 
 
-@pytest.mark.parametrize("length", [2, 127, 128, 129, 300])
+@pytest.mark.parametrize("length", [2, 127, 128, 129, 300, 519])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
 def test_attention_by_products_equals_the_fused_kernel(length, n_kv_heads):
-    """Lengths around a block of 128 queries, and in three blocks of which the last is not full."""
+    """Lengths around a block of 128 queries; several blocks, of which the last is not full."""
     kv = (2, n_kv_heads, length, 8)
     q, k, v = 2 * draw(2, 6, length, 8), draw(*kv, seed=1), draw(*kv, seed=2)
     fused = gradients(lambda q, k, v: attend(q, k, v, None), q, k, v)
@@ -109,30 +109,32 @@ def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
 
 
 def test_which_attention_runs(monkeypatch):
-    """By products where it pays: in training, in bfloat16, in rows that stay in the cache."""
+    """By products where it pays: in training, in bfloat16, in rows that are not too long."""
     calls = []
     monkeypatch.setattr(
         transformer, "attend_by_products", lambda q, k, v: calls.append(q.shape[2]) or q
     )
-    q, kv = draw(1, 6, 300, 8).bfloat16(), draw(1, 2, 300, 8).bfloat16()
+    q, kv = draw(1, 6, 600, 8).bfloat16(), draw(1, 2, 600, 8).bfloat16()
 
     def length(n, dtype=torch.bfloat16):
         attend(*(x[:, :, :n].to(dtype) for x in (q, kv, kv)), None)
 
-    length(256)
-    assert calls == [256]
-    length(257), length(1), length(256, torch.float32)
+    length(512)
+    assert calls == [512]
+    length(513), length(1), length(512, torch.float32)
     with torch.no_grad():
-        length(256)
-    attend(q, kv, kv, torch.ones(300, 300).tril().bool())  # a mask is the fused kernel's
-    assert calls == [256]
+        length(512)
+    attend(q, kv, kv, torch.ones(600, 600).tril().bool())  # a mask is the fused kernel's
+    assert calls == [512]
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
-def test_attention_by_sums_equals_the_fused_kernel(n_kv_heads):
+def test_one_query_attends_like_the_last_of_many(n_kv_heads):
     kv = (2, n_kv_heads, 9, 8)
-    q, k, v = 3 * draw(2, 6, 1, 8), 3 * draw(*kv, seed=1), draw(*kv, seed=2)
-    torch.testing.assert_close(attend_by_sums(q, k, v), attend(q, k, v, None), rtol=1e-5, atol=1e-6)
+    q, k, v = 3 * draw(2, 6, 9, 8), 3 * draw(*kv, seed=1), draw(*kv, seed=2)
+    expected = attend(q, k, v, None)[:, :, -1:]
+    for one in (attend(q[:, :, -1:], k, v, None), attend_by_sums(q[:, :, -1:], k, v)):
+        torch.testing.assert_close(one, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_one_token_alone_takes_a_sum_of_products_when_compiled(monkeypatch):
