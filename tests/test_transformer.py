@@ -197,6 +197,24 @@ def test_every_encoding_starts_from_the_same_shared_weights():
     assert not torch.equal(model.tok_embeddings.weight, reference["tok_embeddings.weight"])
 
 
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
+def test_dropout_drops_every_number_as_often_and_keeps_the_mean(p):
+    n = 400_003  # no multiple of the four numbers that share a draw
+    x = torch.full((n,), 3.0, requires_grad=True)
+    torch.manual_seed(1)
+    out = transformer.Dropout(p)(x)
+    out.sum().backward()
+    dropped = out == 0
+    torch.testing.assert_close(out[~dropped], torch.full_like(out[~dropped], 3 / (1 - p)))
+    torch.testing.assert_close(x.grad, out.detach() / 3)
+    for lane in range(4):
+        share = dropped[lane::4].double().mean().item()
+        assert abs(share - p) < 5 * (p * (1 - p) / (n / 4)) ** 0.5
+    for shift in range(1, 5):  # neighbours are dropped independently
+        both = (dropped[shift:] & dropped[:-shift]).double().mean().item()
+        assert abs(both - p**2) < 5 * p / n**0.5
+
+
 def test_dropout_acts_in_training_only():
     model = build(dropout=0.5)
     tokens = torch.arange(7)[None]
