@@ -2,6 +2,7 @@
 
     python bench.py
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
+    python bench.py --growth growth      # how cost grows with size, context and batch; 15 minutes
 
 The model has random weights, which take as long as trained ones. Where transformers is installed
 (requirements-dev.txt), its LlamaForCausalLM runs the same weights in the same process. All subjects
@@ -10,11 +11,13 @@ of a table take turns, so that what else the machine does meets them alike; figu
 
 import dataclasses
 import json
+import multiprocessing
 import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,12 +25,12 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from config import config_parser, parse
+from config import Config, config_parser, parse
 from data.dataset import DataConfig
 from errors import UserError, exit_in_words, say
 from evaluate import flops_per_token
 from hardware import autocast, resolve_compile, resolve_device, resolve_dtype
-from model.generation import Sampling, generate
+from model.generation import KVCache, Sampling, compiled_next_logits, generate, next_logits
 from model.interop import to_hf
 from model.transformer import ModelConfig, Transformer
 from optim import OptimConfig, Optimizers
@@ -49,13 +52,20 @@ def main(argv: list[str] | None = None) -> None:
         parser.add_argument(
             "--new-tokens", type=int, default=500, help="Tokens to decode after a prompt of one."
         )
+        parser.add_argument(
+            "--growth", metavar="FOLDER", help="Measure how cost grows instead, and draw it there."
+        )
         config, options = parse(parser, argv)
         for name in ("repeats", "new_tokens"):
             if options[name] < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1")
-        bench = Bench(config, options["repeats"], options["new_tokens"])
-        bench.run()
-        line = json.dumps(bench.figures)
+        if options["growth"]:
+            figures = growth(config, Path(options["growth"]), options["repeats"])
+        else:
+            bench = Bench(config, options["repeats"], options["new_tokens"])
+            bench.run()
+            figures = bench.figures
+        line = json.dumps(figures)
         if options["json"]:
             Path(options["json"]).write_text(line + "\n", encoding="utf-8")
         print(line)
@@ -104,6 +114,34 @@ def machine(clock: Clock, dtype: torch.dtype) -> tuple[float, float]:
         clock.seconds(run)
     times = clock.alternate(runs, 8, "the machine")
     return 2 * n**3 / times["product"], 2 * source.nbytes / times["copy"]
+
+
+def training_step(
+    model: nn.Module,
+    optimizers: list[torch.optim.Optimizer],
+    loss_of: Callable[[Tensor, Tensor], Tensor] | None,
+    x: Tensor,
+    y: Tensor,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Run:
+    """One step of training. Without `loss_of`, the model is transformers' and has its own loss."""
+
+    def step() -> float:
+        with autocast(device, dtype):
+            if loss_of is None:
+                loss = model(x, labels=y, shift_labels=y).loss
+            else:
+                logits = model(x)
+        if loss_of is not None:
+            loss = loss_of(logits, y) / y.numel()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.item()
+
+    return step
 
 
 # --- what is measured -----------------------------------------------------------------------------
@@ -183,12 +221,13 @@ class Bench:
         runs = {}
         for name in self._names():
             if name == "transformers, compiled":
-                self.figures["peak_bytes_training"] = self._peak_bytes()  # before the peer is there
+                # before the peer is there
+                self.figures["peak_bytes_training"] = peak_bytes(self.device)
             runs[name] = self._training_step(name, x, y)
             seconds = self.clock.seconds(runs[name])
             self.figures["compile_seconds"][f"training: {name}"] = seconds
             self.clock.seconds(runs[name])
-        self.figures.setdefault("peak_bytes_training", self._peak_bytes())
+        self.figures.setdefault("peak_bytes_training", peak_bytes(self.device))
         times = self.clock.alternate(runs, self.repeats, "training")
         rates = {name: x.numel() / seconds for name, seconds in times.items()}
         limit = self.product_rate / flops_per_token(self.model_config, data.seq_len)
@@ -205,32 +244,16 @@ class Bench:
         return [f"{subject}, {kind}" for subject in subjects for kind in kinds]
 
     def _training_step(self, name: str, x: Tensor, y: Tensor) -> Run:
-        ours, loss_of = name.startswith("gyre"), summed_loss
-        if ours:
-            model = self._model()
+        if name.startswith("gyre"):
+            model, loss_of = self._model(), summed_loss
             optimizers = Optimizers(model, OptimConfig()).optimizers
         else:
-            model = self._peer().train()
+            model, loss_of = self._peer().train(), None
             optimizers = [torch.optim.AdamW(model.parameters(), fused=True)]
         if name.endswith("compiled"):
             model.compile()
-            loss_of = torch.compile(summed_loss)
-
-        def step() -> float:
-            with autocast(self.device, self.dtype):
-                if ours:
-                    logits = model(x)
-                else:  # with its own loss, as it is used
-                    loss = model(x, labels=y, shift_labels=y).loss
-            if ours:
-                loss = loss_of(logits, y) / y.numel()
-            loss.backward()
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad()
-            return loss.item()
-
-        return step
+            loss_of = loss_of and torch.compile(loss_of)
+        return training_step(model, optimizers, loss_of, x, y, self.device, self.dtype)
 
     @torch.inference_mode()
     def prefill(self) -> None:
@@ -275,28 +298,185 @@ class Bench:
                 self.figures["compile_seconds"][f"decoding, batch {batch}"] = seconds
         times = self.clock.alternate(runs, 3, f"decoding, batch {batch}")
         rates = {name: batch * self.new_tokens / seconds for name, seconds in times.items()}
-        limit = batch * self.bandwidth / self._decode_bytes(model, batch)
+        limit = batch * self.bandwidth / decode_bytes(model, batch, self.new_tokens / 2)
         self._table(f"decoding, batch {batch}, {self.new_tokens} new", "tokens/s", rates, limit)
         self.figures[f"decoding_{batch}"] = {"tokens_per_second": rates, "limit": limit}
 
-    def _decode_bytes(self, model: Transformer, batch: int) -> float:
-        """What one decoding step has to read: every weight that is in a product once, and the cache
-        at its mean length."""
-        c = self.model_config
-        read = dict(model.named_parameters())
-        if not c.tie_embeddings:
-            read.pop("tok_embeddings.weight")  # one row of it per token
-        weights = sum(p.numel() * p.element_size() for p in read.values())
-        width = next(iter(read.values())).element_size()
-        per_token = 2 * c.n_layers * c.n_kv_heads * c.head_dim * width
-        return weights + batch * per_token * self.new_tokens / 2
 
-    def _peak_bytes(self) -> int:
-        """Of the GPU's allocator, or of this whole process, libraries included."""
-        if self.device.type == "cuda":
-            return torch.cuda.max_memory_allocated(self.device)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else 1024 * peak
+def peak_bytes(device: torch.device) -> int:
+    """Of the GPU's allocator, or of this whole process, libraries included."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def decode_bytes(model: Transformer, rows: int, length: float) -> float:
+    """What one decoding step has to read: every weight that is in a product once, and a cache of
+    `length` tokens."""
+    c = model.config
+    read = dict(model.named_parameters())
+    if not c.tie_embeddings:
+        read.pop("tok_embeddings.weight")  # one row of it per token
+    weights = sum(p.numel() * p.element_size() for p in read.values())
+    width = next(iter(read.values())).element_size()
+    return weights + rows * length * 2 * c.n_layers * c.n_kv_heads * c.head_dim * width
+
+
+# --- how cost grows -------------------------------------------------------------------------------
+
+# (dim, n_layers) of 1, 3, 10, 30 and 100 million parameters with heads of 32 and 4096 pieces.
+GROWTH_SIZES = [(128, 3), (192, 6), (320, 8), (512, 10), (768, 15)]
+GROWTH_CONTEXTS = [256, 512, 1024, 2048, 4096, 8192]
+GROWTH_ROWS = [1, 4, 16, 64]
+GROWTH_NEW = 64  # tokens decoded, the last of which fills the context
+
+
+def growth(config: Config, folder: Path, repeats: int) -> dict:
+    """Measure one thing growing at a time, and the rest as in `config`; print a table for each and
+    draw them. Every point has a process of its own, whose peak memory is the point's."""
+    if config.data.seq_len <= GROWTH_NEW:
+        raise UserError(f"data.seq_len must be above {GROWTH_NEW}, which is how many are decoded")
+    folder.mkdir(parents=True, exist_ok=True)
+    device = resolve_device(config.train.device)
+    dtype, why = resolve_dtype(config.train.dtype, device)
+    compiles = config.train.compile is not False and resolve_compile(True, device, 0)[0]
+    say(f"{device}; {why}; training eager, decoding {'compiled' if compiles else 'eager'}")
+    base, context = config.model, config.data.seq_len
+    sizes = [
+        dataclasses.replace(base, dim=dim, n_layers=n_layers, n_heads=dim // 32,
+                            n_kv_heads=dim // 64, head_dim=32, hidden_dim=None)
+        for dim, n_layers in GROWTH_SIZES
+    ]  # fmt: skip
+    # A step of all contexts has as many tokens as a row of the longest.
+    points = [
+        *(("model size", size, config.train.batch_size, 1, context) for size in sizes),
+        *(("context", base, max(GROWTH_CONTEXTS) // n, 1, n) for n in GROWTH_CONTEXTS),
+        *(("batch", base, n, n, context) for n in GROWTH_ROWS),
+    ]
+    table: list[dict] = []
+    for axis, model, train_rows, rows, length in tqdm(points, "growth"):
+        model = dataclasses.replace(model, max_positions=length)
+        row = {"axis": axis, "parameters": None, "context": length, "rows": rows,
+               "train_rows": train_rows}  # fmt: skip
+        for measure, n in ((_training_point, train_rows), (_decoding_point, rows)):
+            spawn = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=spawn) as process:
+                call = process.submit(measure, model, n, length, device, dtype, compiles, repeats)
+                row |= call.result()
+        table.append(row)
+    for axis in dict.fromkeys(row["axis"] for row in table):
+        print(f"\n| {axis} | training tokens/s | training MiB | first token ms "
+              "| decoding ms/step | tokens/s | GB/s read | MiB |\n" + "|---" * 8 + "|")  # fmt: skip
+        for row in (row for row in table if row["axis"] == axis):
+            print(
+                f"| {_growing(row):,} | {row['train_tokens_per_second']:,.0f} "
+                f"| {row['train_peak_bytes'] / 2**20:,.0f} "
+                f"| {1e3 * row['first_token_seconds']:,.1f} "
+                f"| {1e3 * row['step_seconds']:,.2f} | {row['rows'] / row['step_seconds']:,.0f} "
+                f"| {row['step_bytes'] / row['step_seconds'] / 1e9:,.1f} "
+                f"| {row['decode_peak_bytes'] / 2**20:,.0f} |"
+            )
+    _draw_growth(table, folder / "growth.png")
+    return {"device": str(device), "dtype": str(dtype), "torch": torch.__version__,
+            "threads": torch.get_num_threads(), "points": table}  # fmt: skip
+
+
+def _growing(row: dict) -> int:
+    return row[{"model size": "parameters", "context": "context", "batch": "rows"}[row["axis"]]]
+
+
+def _training_point(
+    config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
+    compiles: bool, repeats: int,
+) -> dict:  # fmt: skip
+    resolve_device(str(device))
+    model = Transformer(config)
+    model.init_weights(0)
+    model.to(device)
+    tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
+    optimizers = Optimizers(model, OptimConfig()).optimizers
+    step = training_step(model, optimizers, summed_loss, tokens, tokens, device, dtype)
+    clock = Clock(device)
+    clock.seconds(step)
+    seconds = statistics.median(clock.seconds(step) for _ in range(min(repeats, 4)))
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "train_tokens_per_second": rows * length / seconds,
+        "train_peak_bytes": peak_bytes(device),
+    }
+
+
+@torch.inference_mode()
+def _decoding_point(
+    config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
+    compiles: bool, repeats: int,
+) -> dict:  # fmt: skip
+    resolve_device(str(device))
+    model = Transformer(config)
+    model.init_weights(0)
+    model.to(device, dtype).eval()
+    prompt = torch.zeros(rows, length - GROWTH_NEW, dtype=torch.long, device=device)
+    token = prompt[:, :1]
+    clock, decode = Clock(device), compiled_next_logits() if compiles else next_logits
+    firsts, steps = [], []
+    for repeat in range(repeats + 1):
+        cache = KVCache(config, rows, length, device, dtype)
+        first = clock.seconds(lambda cache=cache: next_logits(model, prompt, cache))
+        times = [clock.seconds(lambda cache=cache: decode(model, token, cache))
+                 for _ in range(GROWTH_NEW)]  # fmt: skip
+        if repeat:  # the first one compiles
+            firsts.append(first)
+            steps += times
+    return {
+        "first_token_seconds": statistics.median(firsts),
+        "step_seconds": statistics.median(steps),
+        "step_bytes": decode_bytes(model, rows, length - GROWTH_NEW / 2),
+        "decode_peak_bytes": peak_bytes(device),
+    }
+
+
+def _draw_growth(table: list[dict], file: Path) -> None:
+    from matplotlib.figure import Figure  # half a second, that other benches need not wait
+
+    panels = {
+        "tokens/s": {
+            "training": lambda row: row["train_tokens_per_second"],
+            "decoding": lambda row: row["rows"] / row["step_seconds"],
+        },
+        "milliseconds": {
+            "to the first token": lambda row: 1e3 * row["first_token_seconds"],
+            "per decoding step": lambda row: 1e3 * row["step_seconds"],
+            "step, if like its bytes": None,
+        },
+        "peak MiB": {
+            "training": lambda row: row["train_peak_bytes"] / 2**20,
+            "decoding": lambda row: row["decode_peak_bytes"] / 2**20,
+        },
+    }
+    axes = list(dict.fromkeys(row["axis"] for row in table))
+    figure = Figure((10, 8), layout="constrained")
+    grid = figure.subplots(len(panels), len(axes), sharex="col", sharey="row")
+    styles = (("black", "-", "o"), ("#0072b2", "--", "s"), ("0.6", ":", ""))
+    for ax_row, (unit, lines) in zip(grid, panels.items(), strict=True):
+        for ax, axis in zip(ax_row, axes, strict=True):
+            rows = [row for row in table if row["axis"] == axis]
+            x = [_growing(row) for row in rows]
+            for (name, value), (color, line, marker) in zip(lines.items(), styles, strict=False):
+                if value is None:  # the first step, grown as the bytes that a step reads
+                    one = 1e3 * rows[0]["step_seconds"] / rows[0]["step_bytes"]
+                    y = [one * row["step_bytes"] for row in rows]
+                else:
+                    y = [value(row) for row in rows]
+                ax.loglog(x, y, color=color, linestyle=line, marker=marker, label=name)
+            ax.grid(color="0.9")
+            if ax_row is grid[-1]:
+                ax.set_xlabel({"model size": "parameters", "context": "context, tokens",
+                               "batch": "rows"}[axis])  # fmt: skip
+            if axis == axes[0]:
+                ax.set_ylabel(unit)
+                ax.legend(fontsize=8)
+    figure.savefig(file, dpi=130)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from matplotlib import image
 
 import bench
 from evaluate import flops_per_token
@@ -43,3 +44,24 @@ def test_an_encoding_that_is_not_llamas_runs_without_the_peer(capsys):
     assert set(json.loads(captured.out.splitlines()[-1])["prefill"]["tokens_per_second"]) == {
         "gyre, eager"
     }
+
+
+def test_growth_measures_every_point_and_draws_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "GROWTH_SIZES", [(64, 2)])
+    monkeypatch.setattr(bench, "GROWTH_CONTEXTS", [96])
+    monkeypatch.setattr(bench, "GROWTH_ROWS", [5])
+    with pytest.raises(SystemExit):
+        bench.main([*TINY, "--growth", str(tmp_path)])
+    assert "data.seq_len must be above 64" in capsys.readouterr().err
+    bench.main([*TINY, "--data.seq_len", "80", "--growth", str(tmp_path)])
+    assert image.imread(tmp_path / "growth.png").std() > 0
+    size, context, batch = json.loads(capsys.readouterr().out.splitlines()[-1])["points"]
+    base = 300 * 32 + 3 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 32 * 32
+    assert [p["parameters"] for p in (context, batch)] == [base, base] != size["parameters"]
+    assert [(p["context"], p["rows"], p["train_rows"]) for p in (size, context, batch)] == [
+        (80, 1, 2), (96, 1, 1), (80, 5, 5)
+    ]  # fmt: skip
+    for point in (size, context, batch):
+        assert point["step_seconds"] > 0 and point["train_peak_bytes"] > 2**26
+    caches = batch["step_bytes"] - context["step_bytes"]  # of mean lengths 48 and 64
+    assert caches in [width * 2 * 16 * (5 * 48 - 64) for width in (2, 4)]
