@@ -31,7 +31,7 @@ from errors import UserError, exit_in_words, say
 from evaluate import flops_per_token
 from hardware import autocast, resolve_compile, resolve_device, resolve_dtype
 from model.generation import KVCache, Sampling, compiled_next_logits, generate, next_logits
-from model.interop import to_hf
+from model.interop import refuse_without_counterpart, to_hf, to_hf_config
 from model.transformer import ModelConfig, Transformer
 from optim import OptimConfig, Optimizers
 from train import summed_loss
@@ -160,7 +160,7 @@ class Bench:
         self.compiled = compiles and resolve_compile(True, self.device, 0)[0]
         self.peer = bool(find_spec("transformers"))
         try:
-            to_hf({}, self.model_config)
+            refuse_without_counterpart(self.model_config, "hf")
         except ValueError as error:
             self.peer = False
             say(f"note: without transformers: {error}")
@@ -197,15 +197,9 @@ class Bench:
         from transformers import LlamaConfig, LlamaForCausalLM
 
         c = self.model_config
-        model = LlamaForCausalLM(LlamaConfig(
-            vocab_size=c.vocab_size, hidden_size=c.dim, intermediate_size=c.hidden_dim,
-            num_hidden_layers=c.n_layers, num_attention_heads=c.n_heads,
-            num_key_value_heads=c.n_kv_heads, head_dim=c.head_dim, rms_norm_eps=c.norm_eps,
-            max_position_embeddings=c.max_positions, tie_word_embeddings=c.tie_embeddings,
-            rope_parameters={"rope_type": "default", "rope_theta": c.theta},
-            bos_token_id=None, eos_token_id=None, pad_token_id=None,
-        ))  # fmt: skip
-        weights = to_hf(self._model().state_dict(), c)
+        no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+        model = LlamaForCausalLM(LlamaConfig(**to_hf_config(c), **no_ids))
+        weights = dict(to_hf(self._model().state_dict(), c))
         if c.tie_embeddings:
             weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
         model.load_state_dict(weights)

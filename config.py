@@ -70,6 +70,9 @@ class Config:
     name: str | None = None
     """Name of the run, and of its folder. Unset: the config file's name, the encoding and the
     seed."""
+    init_from: str | None = None
+    """Run whose weights this one starts from. The option --init-from RUN takes its model and its
+    tokenizer too."""
     seed: int = 1
     """Addresses everything random: weights by name, batches and dropout by step, samples."""
 
@@ -77,7 +80,9 @@ class Config:
         model, data = self.model, self.data
         if model.vocab_size is None:
             model.vocab_size = data.vocab_size
-        if model.vocab_size != data.vocab_size:
+        # Imported models often have more embeddings than their tokenizer has pieces.
+        padded = data.tokenizer is not None and model.vocab_size > data.vocab_size
+        if model.vocab_size != data.vocab_size and not padded:
             raise UserError(
                 f"model.vocab_size {model.vocab_size} and data.vocab_size {data.vocab_size} "
                 "differ: leave model.vocab_size unset"

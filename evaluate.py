@@ -310,8 +310,11 @@ def initial(config: Config) -> dict[str, Any]:
 
     Shared are all weights but those of the position encoding.
     """
-    model = Transformer(config.model)
-    model.init_weights(config.seed)
+    if config.init_from is not None:
+        model = load_model(config.model, RunDir.open(config.init_from).load_weights())
+    else:
+        model = Transformer(config.model)
+        model.init_weights(config.seed)
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         if not name.startswith("position."):
@@ -378,6 +381,11 @@ def measure(
     `windows` bounds the windows of 8T tokens by which losses by position, the contexts and the
     shift are measured. `loss` and `bpb` are over the whole validation split, always.
     """
+    if "imported" in run.manifest:
+        raise UserError(
+            f"{run.path} was imported and has no validation text of its own: start a run from it "
+            "with --init-from and evaluate that"
+        )
     config = load_file(run.path / "config.yaml")
     data = prepare(config.data)
     ours, theirs = data_of(data.manifest), data_of(run.manifest)
@@ -437,7 +445,9 @@ def data_of(manifest: dict[str, Any]) -> dict[str, str]:
     files = manifest["files"]
     return {
         "text": manifest["text"]["sha256"],
-        "tokenizer": files["tokenizer.model"]["sha256"],
+        "tokenizer": " ".join(
+            file["sha256"] for name, file in sorted(files.items()) if name.startswith("tokenizer")
+        ),
         "split": str(manifest["settings"]["val_fraction"]),
     }
 

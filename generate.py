@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from config import Config, load_file
-from data.tokenizer import Stream, Tokenizer
+from data.tokenizer import Stream, Tokenizer, open_tokenizer
 from errors import UserError, exit_in_words, say
 from hardware import resolve_compile, resolve_device
 from model.generation import Sampling, generate
@@ -331,11 +331,12 @@ class Writer:
         device = resolve_device(options.device)
         run = RunDir.open(options.run)
         config = load_file(run.path / "config.yaml")
-        self.tokenizer = Tokenizer(run.path / "tokenizer.model")
-        if self.tokenizer.vocab_size != config.model.vocab_size:
+        self.tokenizer = open_tokenizer(run.path)
+        if self.tokenizer.vocab_size != config.data.vocab_size:
             raise UserError(
-                f"{run.path}/tokenizer.model has {self.tokenizer.vocab_size} pieces and the model "
-                f"{config.model.vocab_size} (model.vocab_size): they do not belong together"
+                f"the tokenizer in {run.path} has {self.tokenizer.vocab_size} pieces, and its "
+                f"config.yaml says {config.data.vocab_size} (data.vocab_size): they do not belong "
+                "together"
             )
         model, scaled = config.model, ""
         if options.rope_scaling:
@@ -358,7 +359,8 @@ class Writer:
     def write(self, prompts: list[str]) -> None:
         """Show every prompt with its continuations: one as it comes, several at the end."""
         options = self.options
-        ids = [self.tokenizer.encode(prompt) for prompt in prompts]
+        start = self.tokenizer.prefix_ids
+        ids = [start + self.tokenizer.encode(prompt) for prompt in prompts]
         longest = max(map(len, ids))
         new_tokens = options.max_new_tokens
         if new_tokens is None:

@@ -3,9 +3,9 @@
 runs/
     NAME/
         config.yaml         the resolved configuration
-        tokenizer.model
-        manifest.json       of the prepared data
-        run.json            when, by which command, from which revision; hashes of the three above
+        tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
+        manifest.json       of the prepared data, or of the import
+        run.json            when, by which command, from which revision; hashes of all the above
         metrics.jsonl       one point per line: the truth, which wandb mirrors
         last/               model.safetensors + training.pt: what --resume continues from
         previous/           the `last` before it, should that one turn out damaged
@@ -44,7 +44,6 @@ from errors import UserError
 
 WANDB_START = 10  # seconds until an unreachable server is given up and the run goes on offline
 WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
-DESCRIPTION = ("config.yaml", "tokenizer.model", "manifest.json")  # hashed in run.json
 STAGING = ".saving"
 # wandb's x axes: for each group of metrics, the metric that it is drawn against.
 AXES = {"train": "tokens", "val": "tokens", "position": "tokens_seen", "context": "context_length",
@@ -78,7 +77,9 @@ class RunDir:
 
     @property
     def tokenizer_sha256(self) -> str:
-        return self.record["sha256"]["tokenizer.model"]
+        """Of the file that its ids come from."""
+        hashes = self.record["sha256"]
+        return hashes.get("tokenizer.json") or hashes["tokenizer.model"]
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -93,18 +94,20 @@ class RunDir:
         *,
         config_yaml: str,
         config: dict[str, Any],
-        tokenizer: Path,
+        tokenizer: list[Path],
         manifest: dict[str, Any],
         need_bytes: int = 0,
+        write_best: Callable[[Path], None] | None = None,
     ) -> "RunDir":
         """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
 
+        `tokenizer` are the files that make it up. `write_best` writes the weights of a run that has
+        some from the start into the file it is given.
         `need_bytes` is what the run is going to write; a disk without that much room is an error
         now and not at the first checkpoint.
         """
         path = cls.new_path(log.runs, name)
-        staging = path.with_name(f".{name}.tmp")
-        with _writing(path, "choose another folder with --log.runs"):
+        with writing(path, "choose another folder with --log.runs"):
             path.parent.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(path.parent).free
             if free < need_bytes:
@@ -112,24 +115,27 @@ class RunDir:
                     f"{path} needs {need_bytes / 1e6:,.1f} MB for its checkpoints and the disk has "
                     f"{free / 1e6:,.1f} MB free; make room or choose another disk with --log.runs"
                 )
-            _remove(staging)
-            staging.mkdir()
-            (staging / "config.yaml").write_text(config_yaml, encoding="utf-8")
-            shutil.copyfile(tokenizer, staging / "tokenizer.model")
-            (staging / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
-            record = {
-                "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-                "command": shlex.join(sys.argv),
-                "git": _git_revision(),
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "wandb_id": _wandb_id(name),
-                "sha256": {file: _sha256(staging / file) for file in DESCRIPTION},
-            }
-            (staging / "run.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
-            _fsync(*staging.iterdir(), staging)
-            os.rename(staging, path)
-            _fsync(path.parent)
+            with aside(path) as staging:
+                staging.mkdir()
+                (staging / "config.yaml").write_text(config_yaml, encoding="utf-8")
+                for file in tokenizer:
+                    shutil.copyfile(file, staging / file.name)
+                (staging / "manifest.json").write_text(
+                    json.dumps(manifest, indent=2), encoding="utf-8"
+                )
+                record = {
+                    "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+                    "command": shlex.join(sys.argv),
+                    "git": _git_revision(),
+                    "python": platform.python_version(),
+                    "torch": torch.__version__,
+                    "wandb_id": _wandb_id(name),
+                    "sha256": {file.name: _sha256(file) for file in sorted(staging.iterdir())},
+                }
+                (staging / "run.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+                if write_best is not None:
+                    (staging / "best").mkdir()
+                    write_best(staging / "best" / "model.safetensors")
         run = cls(path, record)
         run._start_wandb(log, config)
         return run
@@ -145,16 +151,15 @@ class RunDir:
             raise UserError(f"no run folder at {path}")
         try:
             record = _read_record(path)
-            hashes = record["sha256"]
-            for file in DESCRIPTION:
+            for file, digest in record["sha256"].items():
                 if not (path / file).is_file():
                     raise UserError(f"{path / file} is missing: restore it, or choose another run")
-                if _sha256(path / file) != hashes[file]:
+                if _sha256(path / file) != digest:
                     raise UserError(
                         f"{path / file} is not the file this run was made with (its sha256 differs "
                         f"from the one in run.json): restore it, or choose another run"
                     )
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise UserError(
                 f"{path / 'run.json'} is missing or damaged: {path} is not a run folder, "
                 f"or no longer a whole one; choose another run"
@@ -191,7 +196,7 @@ class RunDir:
         points = [point for point in self.metrics() if point["step"] <= step]
         file = self.path / "metrics.jsonl"
         staging = file.with_suffix(".tmp")
-        with _writing(file):
+        with writing(file):
             _remove(self.path / STAGING)
             staging.write_text("".join(json.dumps(p) + "\n" for p in points), encoding="utf-8")
             _fsync(staging)
@@ -209,7 +214,7 @@ class RunDir:
             for key, value in point.items()
         }
         file = self.path / "metrics.jsonl"
-        with _writing(file), file.open("a", encoding="utf-8") as lines:
+        with writing(file), file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(finite, allow_nan=False) + "\n")
         if self._wandb:
             self._wandb.log(point)
@@ -247,7 +252,7 @@ class RunDir:
             assert not key.startswith(("_orig_mod.", "module.")), f"{key}: save the bare module"
         last, previous, target = self.path / "last", self.path / "previous", self.path / name
         staging = self.path / STAGING
-        with _writing(target, "the checkpoint before it is kept; make room and --resume"):
+        with writing(target, "the checkpoint before it is kept; make room and --resume"):
             _remove(staging)
             staging.mkdir()
             file = staging / "model.safetensors"
@@ -454,11 +459,25 @@ def _wandb_id(name: str) -> str:
 
 def write_file(file: Path, data: bytes) -> None:
     """There completely or not at all."""
-    staging = file.with_name(f".{file.name}.tmp")
-    with _writing(file):
+    with writing(file), aside(file) as staging:
         staging.write_bytes(data)
-        _fsync(staging)
-        os.replace(staging, file)
+
+
+@contextmanager
+def aside(target: Path) -> Iterator[Path]:
+    """Where to write a file or folder that then becomes `target`, completely or not at all.
+
+    It stands beside `target`, is on the disk before it is renamed, and is gone after any error.
+    """
+    staging = target.with_name(f".{target.name}.tmp")
+    _remove(staging)
+    try:
+        yield staging
+        _fsync(staging, *staging.rglob("*"))
+        os.replace(staging, target)
+        _fsync(target.parent)
+    finally:
+        _remove(staging)
 
 
 def _newest(runs: Path) -> Path:
@@ -518,13 +537,15 @@ def _fsync(*paths: Path) -> None:
             os.close(descriptor)
 
 
-def _remove(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _writing(target: Path, advice: str = "make room or check the permissions") -> Iterator[None]:
+def writing(target: Path, advice: str = "make room or check the permissions") -> Iterator[None]:
     """Turn what the disk refuses into words. `torch.save` hides it behind a RuntimeError."""
     try:
         yield

@@ -3,6 +3,7 @@
     python train.py --config small.yaml
     python train.py --config small.yaml --model.position sinusoidal --train.steps 500
     python train.py --resume runs/small-rope-s1
+    python train.py --init-from runs/small-rope-s1 --config small.yaml
     torchrun --nproc-per-node 2 train.py --config small.yaml
 
 Values come from the defaults, then from the YAML file, then from the command line. What the run
@@ -10,6 +11,7 @@ leaves behind is in runs/NAME.
 """
 
 import dataclasses
+import json
 import math
 import os
 import shlex
@@ -27,8 +29,10 @@ from tqdm import tqdm
 from config import Config, config_parser, load_file, parse
 from data.dataset import TokenDataset
 from data.prepare import prepare
+from data.tokenizer import open_tokenizer, tokenizer_files
 from distributed import World
 from errors import UserError, exit_in_words, say
+from generate import load_model
 from hardware import autocast, resolve_compile, resolve_dtype
 from model.generation import Sampling, generate
 from model.transformer import Transformer, address
@@ -62,19 +66,38 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
     parser.add_argument(
         "--resume", metavar="RUN", help="Go on with this run, exactly where it was."
     )
-    resume = value_of("--resume", argv)
+    parser.add_argument(
+        "--init-from",
+        dest="start",
+        metavar="RUN",
+        help="Start from the weights of this run, with its model and its tokenizer.",
+    )
+    resume, start = value_of("--resume", argv), value_of("--init-from", argv)
     if resume is None:
+        if start is not None:
+            argv = from_run(RunDir.open(start), argv)
         config, _ = parse(parser, argv)
+        if start is None and config.init_from is not None:
+            raise UserError(
+                f"init_from {config.init_from} stands in a configuration: say --init-from "
+                f"{config.init_from}, which takes the model and the tokenizer too"
+            )
         if config.name is None:
             stem = Path(value_of("--config", argv) or "gyre").stem
             name = f"{stem}-{config.model.position}-s{config.seed}"
             config.name = RunDir.free_name(config.log.runs, name)
         RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
         return config, None
+    if start is not None:
+        raise UserError(
+            f"--resume {resume} goes on with its own weights: leave out --init-from {start}"
+        )
     run = RunDir.open(resume)
+    if "imported" in run.manifest:
+        raise UserError(f"{resume} was imported, not trained: start from it with --init-from")
     saved = load_file(run.path / "config.yaml")
     config, _ = parse(parser, ["--config", str(run.path / "config.yaml"), *argv])
-    for part in ("name", "seed", "model", "data", "optim"):
+    for part in ("name", "seed", "init_from", "model", "data", "optim"):
         if getattr(config, part) != getattr(saved, part):
             raise UserError(
                 f"{part} of {run.path} cannot change on --resume: start a new run for that"
@@ -82,6 +105,39 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
     if config.train.batch_size != saved.train.batch_size:
         raise UserError(f"train.batch_size of {run.path} cannot change on --resume")
     return config, run
+
+
+# What the weights of a run pin down.
+SHAPE = ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim", "vocab_size",
+         "tie_embeddings", "position")  # fmt: skip
+
+
+def from_run(run: RunDir, argv: list[str]) -> list[str]:
+    """`argv` with the model and the tokenizer of `run`, which stand above a --config and below what
+    is said on the command line."""
+    saved, tokenizer = load_file(run.path / "config.yaml").model, open_tokenizer(run.path)
+    words = [f"--init_from={run.path}", f"--data.tokenizer={run.path}"]
+    words.append(f"--data.vocab_size={tokenizer.vocab_size}")
+    for name, value in dataclasses.asdict(saved).items():
+        words.append(f"--model.{name}={value if isinstance(value, str) else json.dumps(value)}")
+    named = {word.partition("=")[0] for word in argv}
+    for option in [f"--model.{name}" for name in SHAPE] + ["--data.tokenizer", "--data.vocab_size"]:
+        if option in named:
+            raise UserError(f"{option} cannot be given with --init-from: it is that of {run.path}")
+    file = value_of("--config", argv)
+    return [*(() if file is None else ("--config", file)), *words, *without("--config", argv)]
+
+
+def without(option: str, argv: list[str]) -> list[str]:
+    """`argv` without an option and its value."""
+    rest = iter(argv)
+    kept = []
+    for word in rest:
+        if word == option:
+            next(rest, None)
+        elif not word.startswith(f"{option}="):
+            kept.append(word)
+    return kept
 
 
 def value_of(option: str, argv: list[str]) -> str | None:
@@ -132,8 +188,11 @@ class Trainer:
         self.val_data = self.data.dataset("val", **share)
         self.sample_ids = self._sample_ids()
 
-        self.module = Transformer(config.model)
-        self.module.init_weights(config.seed)
+        if config.init_from is not None and resumed is None:
+            self.module = load_model(config.model, RunDir.open(config.init_from).load_weights())
+        else:
+            self.module = Transformer(config.model)
+            self.module.init_weights(config.seed)
         self.module.to(self.device)
         self.optimizers = Optimizers(self.module, config.optim)
         # Loss scaling for float16 only; disabled, it hands everything through.
@@ -161,7 +220,9 @@ class Trainer:
     def _sample_ids(self) -> list[int]:
         tokenizer = self.data.tokenizer
         prompt = self.config.train.sample_prompt
-        ids = tokenizer.encode(prompt) if prompt else [tokenizer.eos_id]
+        ids = [*tokenizer.prefix_ids, *tokenizer.encode(prompt)]
+        if not prompt:
+            ids.insert(0, tokenizer.eos_id)
         room = self.config.model.max_positions - len(ids)
         if room < self.config.train.sample_tokens:
             raise UserError(
@@ -203,9 +264,15 @@ class Trainer:
         if resumed is not None:
             resumed.resume(self.count["step"], config.log, dataclasses.asdict(config))
             return resumed
+        own = config
+        if config.data.tokenizer is not None:  # from now on its copy, wherever it came from
+            folder = str(RunDir.new_path(config.log.runs, config.name))
+            own = dataclasses.replace(
+                config, data=dataclasses.replace(config.data, tokenizer=folder)
+            )
         return RunDir.create(
-            config.log, config.name, config_yaml=config.to_yaml(),
-            config=dataclasses.asdict(config), tokenizer=self.data.folder / "tokenizer.model",
+            config.log, config.name, config_yaml=own.to_yaml(),
+            config=dataclasses.asdict(config), tokenizer=tokenizer_files(self.data.folder),
             manifest=self.data.manifest,
             need_bytes=40 * sum(p.numel() for p in self.module.parameters()),
         )  # fmt: skip

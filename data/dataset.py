@@ -36,8 +36,11 @@ class DataConfig:
     """Branch, tag or commit of the Hub data set; a commit is the only one that cannot change."""
     column: str = "text"
     """Column of a .jsonl, .parquet or Hub row that holds the text. Each row is one document."""
+    tokenizer: str | None = None
+    """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
+    training split."""
     vocab_size: int = 4096
-    """Pieces of the tokenizer, which is trained on the training split."""
+    """Pieces of the tokenizer."""
     seq_len: int = 256
     """Tokens of a training row."""
     val_fraction: float = 0.1

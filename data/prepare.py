@@ -1,4 +1,4 @@
-"""Text -> tokenizer.model, train.bin, val.bin, manifest.json: once for each setting.
+"""Text -> tokenizer, train.bin, val.bin, manifest.json: once for each setting.
 
 One pass copies the text into a temporary file, hashing each document; the copy is then sampled for
 the tokenizer, encoded, and deleted. So a source is read once, whatever its kind, and the text is
@@ -6,7 +6,7 @@ never in memory as a whole.
 
 The ids of a split are one flat stream with EOS *before* every document, the first included: each
 document's first token then has a predecessor, and a pass over the validation split scores every
-byte of its text.
+byte of its text. What an imported tokenizer begins texts with (Llama's BOS) comes after the EOS.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from data.dataset import DataConfig, TokenDataset
 from data.sources import documents, fingerprint
-from data.tokenizer import Tokenizer
+from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
 
 FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
@@ -60,11 +60,19 @@ def prepare(config: DataConfig) -> Prepared:
     the same one, the second waits. `seq_len` is not among the settings: the files do not depend on
     it. Raises UserError where the text or the settings do not do.
     """
-    settings = {
-        "format": FORMAT,
-        **{k: v for k, v in asdict(config).items() if k not in ("files", "seq_len", "prepared")},
-        "text": fingerprint(config),
-    }
+    own = asdict(config)
+    for field in ("files", "seq_len", "prepared", "tokenizer"):
+        del own[field]
+    settings = {"format": FORMAT, **own, "text": fingerprint(config)}
+    if config.tokenizer is not None:
+        given = open_tokenizer(config.tokenizer)
+        if given.vocab_size != config.vocab_size:
+            raise UserError(
+                f"data.vocab_size {config.vocab_size} is not the {given.vocab_size} of the "
+                f"tokenizer in {config.tokenizer} (data.tokenizer)"
+            )
+        files = tokenizer_files(Path(config.tokenizer))
+        settings["tokenizer"] = {file.name: _sha256_of_file(file) for file in files}
     name = f"{_readable(config)}-{_sha256_of_json(settings)[:12]}"
     folder = Path(config.prepared) / name
     try:
@@ -150,7 +158,7 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
             raise _Unusable(f"{name} is missing or not {file['size']} bytes long")
         if file["size"] <= HASHED and _sha256_of_file(path) != file["sha256"]:
             raise _Unusable(f"{name} was changed")
-    return Prepared(folder, manifest, Tokenizer(folder / "tokenizer.model"))
+    return Prepared(folder, manifest, open_tokenizer(folder))
 
 
 def _sha256_of_json(value: Any) -> str:
@@ -185,10 +193,15 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     with TemporaryFile(dir=folder) as file:
         text = _copy(documents(config), file)
         ends, sides = _split(text, config.val_fraction)
-        training = (
-            block for side, _, block in _blocks(file, ends, sides) if SPLITS[side] == "train"
-        )
-        tokenizer = Tokenizer.train(training, config.vocab_size, folder / "tokenizer.model")
+        if config.tokenizer is None:
+            training = (
+                block for side, _, block in _blocks(file, ends, sides) if SPLITS[side] == "train"
+            )
+            tokenizer = Tokenizer.train(training, config.vocab_size, folder / "tokenizer.model")
+        else:
+            for given in tokenizer_files(Path(config.tokenizer)):
+                shutil.copyfile(given, folder / given.name)
+            tokenizer = open_tokenizer(folder)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         bar = tqdm(desc="encoding", total=text.bytes, unit="B", unit_scale=True, delay=2)
         with bar:
@@ -318,7 +331,7 @@ def _encode(
             for (side, first, text), row in zip(batch, encoded, strict=True):
                 count = counts[SPLITS[side]]
                 if first:
-                    ids[side].append(tokenizer.eos_id)
+                    ids[side] += [tokenizer.eos_id, *tokenizer.prefix_ids]
                     count["documents"] += 1
                     count["eos"] += 1
                 ids[side] += row

@@ -60,7 +60,7 @@ def make_run(folder, name, tokenizer_file, **model):
     config, _ = parse(config_parser(""), words)
     run = RunDir.create(
         dataclasses.replace(config.log, wandb="disabled"), name, config_yaml=config.to_yaml(),
-        config={}, tokenizer=tokenizer_file, manifest={},
+        config={}, tokenizer=[tokenizer_file], manifest={},
     )  # fmt: skip
     for seed, checkpoint in enumerate(("last", "best")):
         model = Transformer(config.model)
@@ -389,11 +389,11 @@ def test_no_run_yet(call, monkeypatch, tmp_path):
 
 
 def test_a_tokenizer_or_weights_of_another_model_are_refused(call, tmp_path, tokenizer_file):
-    other = tmp_path / "other.model"
+    other = tmp_path / "tokenizer.model"
     Tokenizer.train([TEXT] * 5, VOCAB - 7, other)
     run = make_run(tmp_path, "tokenizer", other)
     err = call("--run", str(run.path), "--prompt", "x", code=2).err
-    assert f"has {VOCAB - 7} pieces and the model {VOCAB} (model.vocab_size)" in err
+    assert f"has {VOCAB - 7} pieces, and its config.yaml says {VOCAB} (data.vocab_size)" in err
 
     run = make_run(tmp_path, "weights", tokenizer_file)
     weights = run.load_weights("best")

@@ -30,7 +30,7 @@ def test_its_training_commands_are_understood(tmp_path):
     assert len(found) >= 4
     parser = config_parser("")
     for argv in found:
-        if "--resume" in argv:
+        if {"--resume", "--init-from"} & set(argv):
             continue
         assert parse(parser, argv)[0]
 
@@ -42,6 +42,14 @@ def test_its_generation_commands_are_understood():
     assert found
     for argv in found:
         assert parse_generate(argv)
+
+
+def test_its_export_commands_are_understood():
+    from export import parse as parse_export
+
+    lines = [line for _, text in BLOCKS for line in text.splitlines()]
+    found = [shlex.split(x)[2:] for x in lines if x.startswith("python export.py ")]
+    assert {parse_export(argv).to for argv in found} == {"hf", "gguf", "run"}
 
 
 def test_ci_runs_its_test_command_and_every_requirement_is_pinned():

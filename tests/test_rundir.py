@@ -34,10 +34,10 @@ def log(tmp_path):
 @pytest.fixture
 def make(tmp_path, log):
     def make(name="a", **kwargs):
-        tokenizer = tmp_path / "source.model"
+        tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(bytes(range(256)) * 9)
         kwargs = {"config_yaml": "model:\n  dim: 48\n", "config": {}, "manifest": {"n": 7}} | kwargs
-        return RunDir.create(log, name, tokenizer=tokenizer, **kwargs)
+        return RunDir.create(log, name, tokenizer=[tokenizer], **kwargs)
 
     return make
 
@@ -68,7 +68,9 @@ def test_a_run_describes_itself(make, tmp_path):
         "config.yaml", "manifest.json", "run.json", "tokenizer.model"
     ]  # fmt: skip
     assert (run.path / "config.yaml").read_text(encoding="utf-8") == "model:\n  dim: 48\n"
-    assert (run.path / "tokenizer.model").read_bytes() == (tmp_path / "source.model").read_bytes()
+    assert (run.path / "tokenizer.model").read_bytes() == (
+        tmp_path / "tokenizer.model"
+    ).read_bytes()
     assert json.loads((run.path / "manifest.json").read_text(encoding="utf-8")) == {"text": "é"}
     record = RunDir.open(run.path).record
     assert record == run.record
@@ -418,7 +420,7 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(make, monkeypatch, name, bef
         RunDir.open(run.path).save(name, *arguments(name, 9))
         assert load(RunDir.open(run.path), name) == 9
         left = {p.name for p in run.path.iterdir()}
-        assert left <= {"last", "previous", "best", "run.json", *rundir.DESCRIPTION}
+        assert left <= {"last", "previous", "best", "run.json", *run.record["sha256"]}
         if len(calls) <= k:
             break
     assert not failed and k >= 7

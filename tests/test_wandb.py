@@ -37,7 +37,7 @@ def nobody_is_logged_in(monkeypatch, tmp_path):
 @pytest.fixture
 def make(tmp_path):
     def make(name="a", wandb="auto", config=None, **options):
-        tokenizer = tmp_path / "source.model"
+        tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(b"pieces")
         log = LogConfig(runs=str(tmp_path / "runs"), wandb=wandb, **options)
         return RunDir.create(
@@ -45,7 +45,7 @@ def make(tmp_path):
             name,
             config_yaml="seed: 1\n",
             config=config or {},
-            tokenizer=tokenizer,
+            tokenizer=[tokenizer],
             manifest={},
         )
 

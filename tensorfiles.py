@@ -1,0 +1,155 @@
+"""Files of tensors, read and written one tensor at a time: safetensors, and Meta's .pth.
+
+What stands in a file is known before any of it is read, and reading brings in one tensor.
+"""
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from errors import UserError
+
+ST_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+DTYPES = {name: dtype for dtype, name in ST_NAMES.items()}
+
+
+@dataclass
+class Stored:
+    """A tensor of somebody else's, still on the disk."""
+
+    file: Path
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    read: Callable[[], Tensor]
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{file} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{file} is not a table of fields")
+    return content
+
+
+def write_safetensors(
+    file: Path, shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]], tensors: Iterable[Tensor]
+) -> None:
+    """A safetensors file from tensors that come one at a time, in the order of `shapes`.
+
+    The package's own writer wants all of them at once, and copies them. Eight bytes that say how
+    long the table is, the table in JSON, the data without gaps. (safetensors, "Format")
+    """
+    table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name, (dtype, shape) in shapes.items():
+        start, end = end, end + math.prod(shape) * dtype.itemsize
+        table[name] = {"dtype": ST_NAMES[dtype], "shape": shape, "data_offsets": [start, end]}
+    header = json.dumps(table).encode()
+    header += b" " * (-len(header) % 8)  # the data starts at a multiple of 8
+    with file.open("wb") as stream:
+        stream.write(struct.pack("<Q", len(header)) + header)
+        for tensor in tensors:
+            stream.write(tensor.contiguous().view(torch.uint8).numpy())
+
+
+def stored_safetensors(folder: Path) -> dict[str, Stored]:
+    """Every tensor of a folder by its name there. UserError on a shard that is missing or cut."""
+    index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    weight_map = {}
+    if index.is_file():
+        weight_map = read_json(index).get("weight_map")
+        if not isinstance(weight_map, dict) or not weight_map:
+            raise UserError(f"{index} is damaged: it has no weight_map")
+        for name, file in weight_map.items():
+            if not isinstance(file, str) or Path(file).name != file:
+                raise UserError(f"{index} says that {name} is in {file!r}, outside of {folder}")
+            if not (folder / file).is_file():
+                raise UserError(f"{folder / file} is missing: {index} says it holds {name}")
+    elif not single.is_file():
+        pickles = "; its .bin files can run code when they are read: save it as safetensors"
+        has_pickles = any(folder.glob("pytorch_model*.bin"))
+        raise UserError(f"{single} is missing{pickles if has_pickles else ''}")
+    stored: dict[str, Stored] = {}
+    for file in sorted({folder / name for name in weight_map.values()}) or [single]:
+        try:
+            tensors = safe_open(file, "pt")
+        except SafetensorError as error:
+            raise UserError(f"{file} is damaged or cut short: {error}") from error
+        for name in tensors.keys():  # noqa: SIM118  # not a dict
+            part = tensors.get_slice(name)
+            if part.get_dtype() not in DTYPES:
+                raise UserError(
+                    f"{name} in {file} is of type {part.get_dtype()}: we read {', '.join(DTYPES)}"
+                )
+            if name in stored:
+                raise UserError(f"{name} is both in {stored[name].file} and in {file}")
+            dtype, shape = DTYPES[part.get_dtype()], tuple(part.get_shape())
+            stored[name] = Stored(file, dtype, shape, lambda t=tensors, n=name: t.get_tensor(n))
+    for name, file in weight_map.items():
+        if name not in stored or stored[name].file.name != file:
+            raise UserError(f"{folder / file} lacks {name}, which {index} says it holds")
+    return stored
+
+
+def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
+    """Every tensor of a folder of Meta's by its name, over one file for each of the processes that
+    trained it. `dim` is the width of the model. UserError where they are not parts of one model."""
+    files = sorted(folder.glob("consolidated.*.pth"))
+    for n, file in enumerate(files or [folder / "consolidated.00.pth"]):
+        if file.name != f"consolidated.{n:02}.pth" or not file.is_file():
+            raise UserError(f"{folder / f'consolidated.{n:02}.pth'} is missing")
+    parts = [_load_pickle(file) for file in files]
+    for file, part in zip(files, parts, strict=True):
+        if other := sorted(part.keys() ^ parts[0].keys()):
+            raise UserError(f"{file} and {files[0]} do not both hold {other[0]}")
+    return {name: _join(name, files, [part[name] for part in parts], dim) for name in parts[0]}
+
+
+def _load_pickle(file: Path) -> dict[str, Tensor]:
+    """The tensors of a .pth, mapped and not read. `weights_only` runs nothing that is in it."""
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # torch.load has no exception of its own for a damaged file
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"{file} is damaged, or holds other things than tensors, which could run code: {reason}"
+        ) from error
+    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
+        raise UserError(f"{file} is not a table of tensors")
+    return content
+
+
+def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) -> Stored:
+    """A tensor that model parallelism has cut: rows of what reads the residual stream, columns of
+    what writes into it. Llama 1 and 2 cut embeddings by columns, Llama 3 by rows; norms are whole
+    everywhere."""
+    first = parts[0]
+    if first.dtype not in ST_NAMES:
+        raise UserError(f"{name} in {files[0]} is of type {first.dtype}, which we do not read")
+    if first.ndim == 1:
+        for file, part in zip(files, parts, strict=True):
+            if not torch.equal(part, first):
+                raise UserError(f"{name} in {file} is not the one in {files[0]}")
+        return Stored(files[0], first.dtype, tuple(first.shape), lambda: first)
+    columns = name.endswith(("wo.weight", "w2.weight")) or (
+        name == "tok_embeddings.weight" and first.shape[1] != dim
+    )
+    for file, part in zip(files, parts, strict=True):
+        if part.shape != first.shape or part.dtype != first.dtype:
+            raise UserError(
+                f"{name} in {file} is {tuple(part.shape)} {part.dtype}, and in {files[0]} "
+                f"{tuple(first.shape)} {first.dtype}"
+            )
+    shape = list(first.shape)
+    shape[columns] *= len(parts)
+    return Stored(files[0], first.dtype, tuple(shape), lambda: torch.cat(parts, dim=int(columns)))
