@@ -172,7 +172,7 @@ class RunDir:
         if not re.fullmatch(r"\w[\w.=+-]*", name) or name == "wandb":
             raise UserError(
                 f"run name {name!r} must be letters, digits and _ . = + - (and not 'wandb', "
-                f"which holds wandb's files); choose another with --name"
+                "which holds wandb's files): choose another name"
             )
         path = Path(runs) / name
         if path.exists():
