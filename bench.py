@@ -5,13 +5,17 @@
     python bench.py --growth growth      # how cost grows with size, context and batch; 15 minutes
 
 The model has random weights, which take as long as trained ones. Where transformers is installed
-(requirements-dev.txt), its LlamaForCausalLM runs the same weights in the same process. All subjects
-of a table take turns, so that what else the machine does meets them alike; figures are medians.
+(requirements-dev.txt), its LlamaForCausalLM runs the same weights in the same process. Both train
+with AdamW and without dropout, whatever the configuration says. All subjects of a table take turns,
+so that what else the machine does meets them alike; figures are medians. Compilation starts with an
+empty cache on the disk.
 """
 
 import dataclasses
 import json
 import multiprocessing
+import os
+import re
 import resource
 import statistics
 import sys
@@ -20,6 +24,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor, nn
@@ -50,20 +55,27 @@ def main(argv: list[str] | None = None) -> None:
             "--repeats", type=int, default=8, help="Measurements of every training subject."
         )
         parser.add_argument(
-            "--new-tokens", type=int, default=500, help="Tokens to decode after a prompt of one."
+            "--new-tokens", type=int, help="Tokens to decode after a prompt of one. Default: 500."
         )
         parser.add_argument(
             "--growth", metavar="FOLDER", help="Measure how cost grows instead, and draw it there."
         )
         config, options = parse(parser, argv)
         for name in ("repeats", "new_tokens"):
-            if options[name] < 1:
+            if options[name] is not None and options[name] < 1:
                 raise UserError(f"--{name.replace('_', '-')} must be at least 1")
+        if config.train.micro_batch_size is not None:
+            raise UserError("train.micro_batch_size is not measured: set train.batch_size to it")
+        config.model.dropout = 0.0
         if options["growth"]:
+            if options["new_tokens"] is not None:
+                raise UserError(f"--new-tokens has no effect with --growth: they are {GROWTH_NEW}")
             figures = growth(config, Path(options["growth"]), options["repeats"])
         else:
-            bench = Bench(config, options["repeats"], options["new_tokens"])
-            bench.run()
+            bench = Bench(config, options["repeats"], options["new_tokens"] or 500)
+            with TemporaryDirectory() as cache:
+                os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+                bench.run()
             figures = bench.figures
         line = json.dumps(figures)
         if options["json"]:
@@ -212,25 +224,31 @@ class Bench:
         shape = (batch, data.seq_len + 1)
         tokens = torch.randint(self.model_config.vocab_size, shape, generator=generator)
         x, y = (t.contiguous().to(self.device) for t in (tokens[:, :-1], tokens[:, 1:]))
-        runs = {}
+        runs, firsts = {}, {}
         for name in self._names():
-            if name == "transformers, compiled":
-                # before the peer is there
-                self.figures["peak_bytes_training"] = peak_bytes(self.device)
             runs[name] = self._training_step(name, x, y)
-            seconds = self.clock.seconds(runs[name])
-            self.figures["compile_seconds"][f"training: {name}"] = seconds
+            firsts[name] = self.clock.seconds(runs[name])
             self.clock.seconds(runs[name])
-        self.figures.setdefault("peak_bytes_training", peak_bytes(self.device))
         times = self.clock.alternate(runs, self.repeats, "training")
         rates = {name: x.numel() / seconds for name, seconds in times.items()}
         limit = self.product_rate / flops_per_token(self.model_config, data.seq_len)
         self._table(f"training, {batch} x {data.seq_len}", "tokens/s", rates, limit)
-        print(f"  peak memory {self.figures['peak_bytes_training'] / 2**20:,.0f} MiB (ours)")
-        for name, seconds in self.figures["compile_seconds"].items():
-            if name.startswith("training") and name.endswith("compiled"):
-                print(f"  first step of {name.removeprefix('training: ')}: {seconds:.1f} s")
+        for name, seconds in firsts.items():
+            if name.endswith("compiled"):
+                self._compilation(f"training: {name}", seconds - times[name])
+        for kind in ["eager", "compiled"] if self.compiled else ["eager"]:
+            point = alone(
+                training_point, self.model_config, batch, data.seq_len, self.device, self.dtype,
+                kind == "compiled", 1,
+            )  # fmt: skip
+            self.figures[f"peak_bytes_training_{kind}"] = point["train_peak_bytes"]
+            peak = point["train_peak_bytes"] / 2**20
+            print(f"  peak memory of gyre, {kind}, alone: {peak:,.0f} MiB")
         self.figures["training"] = {"tokens_per_second": rates, "limit": limit}
+
+    def _compilation(self, what: str, seconds: float) -> None:
+        self.figures["compile_seconds"][what] = seconds
+        print(f"  compiling {what}: {seconds:.1f} s", flush=True)
 
     def _names(self) -> list[str]:
         subjects = ["gyre", "transformers"] if self.peer else ["gyre"]
@@ -254,7 +272,14 @@ class Bench:
         length = self.config.data.seq_len
         prompt = torch.zeros(1, length, dtype=torch.long, device=self.device)
         model = self._model(self.dtype).eval()
-        runs = {"gyre, eager": lambda: model.logits(model.features(prompt)[:, -1])}
+        reach = self.model_config.max_positions
+
+        def ours() -> Tensor:
+            return next_logits(
+                model, prompt, KVCache(self.model_config, 1, reach, self.device, self.dtype)
+            )
+
+        runs = {"gyre, eager": ours}
         if self.peer:
             peer = self._peer(self.dtype).eval()
             runs["transformers"] = lambda: peer(prompt, logits_to_keep=1).logits
@@ -262,7 +287,10 @@ class Bench:
             self.clock.seconds(run)
         times = self.clock.alternate(runs, 3 * self.repeats, "prefill")
         rates = {name: length / seconds for name, seconds in times.items()}
-        limit = self.product_rate / (flops_per_token(self.model_config, length) / 3)
+        flops = flops_per_token(self.model_config, length) / 3 * length
+        # The logits of the last position alone.
+        flops -= (length - 1) * 2 * self.model_config.vocab_size * self.model_config.dim
+        limit = length * self.product_rate / flops
         self._table(f"prefill, one prompt of {length}", "tokens/s", rates, limit)
         self.figures["prefill"] = {"tokens_per_second": rates, "limit": limit}
 
@@ -286,14 +314,14 @@ class Bench:
                 prompt, attention_mask=torch.ones_like(prompt), do_sample=False, use_cache=True,
                 min_new_tokens=self.new_tokens, max_new_tokens=self.new_tokens, pad_token_id=0,
             )  # fmt: skip
-        for name, run in runs.items():
-            seconds = self.clock.seconds(run)  # the first call compiles
-            if name.endswith("compiled"):
-                self.figures["compile_seconds"][f"decoding, batch {batch}"] = seconds
+        firsts = {name: self.clock.seconds(run) for name, run in runs.items()}
         times = self.clock.alternate(runs, 3, f"decoding, batch {batch}")
         rates = {name: batch * self.new_tokens / seconds for name, seconds in times.items()}
         limit = batch * self.bandwidth / decode_bytes(model, batch, self.new_tokens / 2)
         self._table(f"decoding, batch {batch}, {self.new_tokens} new", "tokens/s", rates, limit)
+        if self.compiled:
+            seconds = firsts["gyre, compiled"] - times["gyre, compiled"]
+            self._compilation(f"decoding, batch {batch}", seconds)
         self.figures[f"decoding_{batch}"] = {"tokens_per_second": rates, "limit": limit}
 
 
@@ -301,6 +329,9 @@ def peak_bytes(device: torch.device) -> int:
     """Of the GPU's allocator, or of this whole process, libraries included."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "linux":  # whose getrusage tells a process its parent's peak
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return 1024 * int(re.search(r"VmHWM:\s*(\d+) kB", status)[1])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
@@ -353,11 +384,8 @@ def growth(config: Config, folder: Path, repeats: int) -> dict:
         model = dataclasses.replace(model, max_positions=length)
         row = {"axis": axis, "parameters": None, "context": length, "rows": rows,
                "train_rows": train_rows}  # fmt: skip
-        for measure, n in ((_training_point, train_rows), (_decoding_point, rows)):
-            spawn = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, mp_context=spawn) as process:
-                call = process.submit(measure, model, n, length, device, dtype, compiles, repeats)
-                row |= call.result()
+        row |= alone(training_point, model, train_rows, length, device, dtype, False, repeats)
+        row |= alone(decoding_point, model, rows, length, device, dtype, compiles, repeats)
         table.append(row)
     for axis in dict.fromkeys(row["axis"] for row in table):
         print(f"\n| {axis} | training tokens/s | training MiB | first token ms "
@@ -376,11 +404,17 @@ def growth(config: Config, folder: Path, repeats: int) -> dict:
             "threads": torch.get_num_threads(), "points": table}  # fmt: skip
 
 
+def alone(measure: Callable[..., dict], *arguments: object) -> dict:
+    """What `measure` returns from a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        return process.submit(measure, *arguments).result()
+
+
 def _growing(row: dict) -> int:
     return row[{"model size": "parameters", "context": "context", "batch": "rows"}[row["axis"]]]
 
 
-def _training_point(
+def training_point(
     config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
     compiles: bool, repeats: int,
 ) -> dict:  # fmt: skip
@@ -390,10 +424,14 @@ def _training_point(
     model.to(device)
     tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
     optimizers = Optimizers(model, OptimConfig()).optimizers
-    step = training_step(model, optimizers, summed_loss, tokens, tokens, device, dtype)
+    loss_of = summed_loss
+    if compiles:
+        model.compile()
+        loss_of = torch.compile(summed_loss)
+    step = training_step(model, optimizers, loss_of, tokens, tokens, device, dtype)
     clock = Clock(device)
     clock.seconds(step)
-    seconds = statistics.median(clock.seconds(step) for _ in range(min(repeats, 4)))
+    seconds = statistics.median(clock.seconds(step) for _ in range(repeats))
     return {
         "parameters": sum(p.numel() for p in model.parameters()),
         "train_tokens_per_second": rows * length / seconds,
@@ -402,7 +440,7 @@ def _training_point(
 
 
 @torch.inference_mode()
-def _decoding_point(
+def decoding_point(
     config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
     compiles: bool, repeats: int,
 ) -> dict:  # fmt: skip

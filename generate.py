@@ -372,6 +372,7 @@ class Writer:
             say(
                 f"note: no cache, so every token takes longer: past {limit} tokens this scaling "
                 "turns all keys anew for every length"
+                + (", and decoding is not compiled" if self.compiled else "")
             )
         rows = [
             Row(prompt, self.tokenizer, options.stop)
@@ -402,7 +403,7 @@ class Writer:
                 num_samples=options.num_samples,
                 seed=options.seed,
                 use_cache=use_cache,
-                compile=self.compiled,
+                compile=self.compiled and use_cache,
                 on_token=on_token,
             )
         times.append(time.perf_counter())
@@ -425,9 +426,9 @@ class Writer:
         fed = common * len(prompts)
         speeds = f"prefill: {fed} tokens in {prefill:.3f} s ({fed / prefill:.0f} tokens/s)"
         if decoded:
-            speeds += (
-                f"; decode: {decoded} tokens in {decode:.3f} s ({decoded / decode:.0f} tokens/s)"
-            )
+            rate = f"{decoded / decode:.0f} tokens/s"
+            compiling = ", compilation included" if self.compiled else ""
+            speeds += f"; decode: {decoded} tokens in {decode:.3f} s ({rate}{compiling})"
         say(speeds)
         longest = max(n + len(row) for n, row in zip(prompts, new, strict=True))
         if longest > self.seq_len:

@@ -160,7 +160,9 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     """`next_logits`, compiled once for all lengths of the cache.
 
-    The first two calls for a model compile; none after that does, for as many tokens as follow.
+    The first two calls compile, for one row, for several, and for every shape and dtype of model;
+    none after that does, for as many tokens as follow. PyTorch gives up and runs eagerly, with a
+    warning, after eight in a process.
     """
     return torch.compile(next_logits, dynamic=True)
 
@@ -192,12 +194,15 @@ def generate(
     the longer prompts. Dropout is off meanwhile. With `compile`, decoding is compiled, which takes
     half a minute and makes it four times as fast on a CPU.
 
-    Raises ValueError, before any compute, for an empty prompt and for more than the context holds.
+    Raises ValueError, before any compute, for an empty prompt, for more than the context holds, and
+    for `compile` without the cache.
     """
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
     if num_samples < 1:
         raise ValueError(f"num_samples must be at least 1, not {num_samples}")
+    if compile and not use_cache:
+        raise ValueError("compiled decoding needs the cache: use_cache=True")
     if not prompts or not all(prompts):
         raise ValueError("the prompt is empty: there is nothing to continue")
     longest = max(map(len, prompts))
@@ -233,9 +238,10 @@ def generate(
         while live:
             known = min(lengths[row] for row in live)
             due = [row for row in live if lengths[row] == known]  # the others have prompt left
-            fed = tokens[:, 0 if cache is None else cache.length : known].to(device)
+            # Cloned: a slice's place in `tokens` would be a reason to compile again.
+            fed = tokens[:, 0 if cache is None else cache.length : known].clone().to(device)
             # The token is needed on the CPU, so it is drawn there: alike for every device.
-            decode = compile and cache is not None and fed.shape[1] == 1
+            decode = compile and fed.shape[1] == 1
             forward = compiled_next_logits() if decode else next_logits
             logits = forward(model, fed, cache).float().cpu()
             uniforms = [uniform(seed, row % num_samples, known - starts[row]) for row in due]

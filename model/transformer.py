@@ -154,7 +154,8 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     One token alone, compiled for a CPU, is a sum of products instead: the compiler makes one loop
     of it and what surrounds it, three times as fast as the library's matrix product.
     """
-    if x[..., 0].numel() == 1 and _decoding_compiled(x):
+    autocast = torch.is_autocast_enabled(x.device.type)  # converts F.linear's operands, not these
+    if x[..., 0].numel() == 1 and _decoding_compiled(x) and not autocast:
         return (x.float().unsqueeze(-2) * weight).sum(-1).type_as(x)
     return F.linear(x, weight)
 
@@ -234,11 +235,11 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
     """Causal `attend` for T == S, as matrix products: blocks of queries times the keys up to them.
 
     A group's query heads are stacked, so that each key/value head is one product and is never
-    repeated. Scores are rounded to the inputs' dtype; the softmax is computed in float32.
+    repeated. Scores are rounded to the inputs' dtype, which the fused kernel does not do: in
+    bfloat16, large ones cost some more of its digits. The softmax is computed in float32.
     """
     B, H, T, D = xq.shape
     H_kv = xk.shape[1]
-    xq = xq * D**-0.5
     size = max(MIN_QUERY_BLOCK, math.ceil(T / MAX_QUERY_BLOCKS))
     blocks = []
     for start in range(0, T, size):
@@ -246,7 +247,8 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
         q = xq[:, :, start:stop].reshape(B, H_kv, -1, D)
         scores = (q @ xk[:, :, :stop].transpose(-1, -2)).view(B, H, -1, stop)
         hidden = torch.full((stop - start, stop), -torch.inf, device=q.device).triu(start + 1)
-        weights = torch.softmax(scores + hidden, -1, dtype=torch.float32).to(xv.dtype)
+        scores = torch.add(hidden, scores, alpha=D**-0.5)  # in float32, like `hidden`
+        weights = torch.softmax(scores, -1).to(xv.dtype)
         blocks.append((weights.view(B, H_kv, -1, stop) @ xv[:, :, :stop]).view(B, H, -1, D))
     return torch.cat(blocks, dim=2)
 
@@ -279,7 +281,8 @@ class Dropout(nn.Dropout):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0 or x.device.type != "cpu":
             return super().forward(x)
-        words = torch.randint(-(2**63), 2**63 - 1, (math.ceil(x.numel() / 4),))
+        count = math.ceil(x.numel() / 4)
+        words = torch.randint(-(2**63), 2**63 - 1, (count,), device=x.device)
         draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in -2**15 .. 2**15 - 1
         return torch.where(draws >= round(self.p * 2**16) - 2**15, x / (1 - self.p), 0)
 

@@ -50,10 +50,16 @@ def test_growth_measures_every_point_and_draws_it(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(bench, "GROWTH_SIZES", [(64, 2)])
     monkeypatch.setattr(bench, "GROWTH_CONTEXTS", [96])
     monkeypatch.setattr(bench, "GROWTH_ROWS", [5])
-    with pytest.raises(SystemExit):
-        bench.main([*TINY, "--growth", str(tmp_path)])
-    assert "data.seq_len must be above 64" in capsys.readouterr().err
-    bench.main([*TINY, "--data.seq_len", "80", "--growth", str(tmp_path)])
+    tiny = [*TINY[:-2], "--growth", str(tmp_path)]
+    for option, words in (
+        ([], "data.seq_len must be above 64"),
+        (["--new-tokens", "3"], "--new-tokens has no effect"),
+        (["--train.micro_batch_size", "1"], "micro_batch_size"),
+    ):
+        with pytest.raises(SystemExit):
+            bench.main([*tiny, *option])
+        assert words in capsys.readouterr().err
+    bench.main([*tiny, "--data.seq_len", "80"])
     assert image.imread(tmp_path / "growth.png").std() > 0
     size, context, batch = json.loads(capsys.readouterr().out.splitlines()[-1])["points"]
     base = 300 * 32 + 3 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 32 * 32
@@ -62,6 +68,7 @@ def test_growth_measures_every_point_and_draws_it(tmp_path, monkeypatch, capsys)
         (80, 1, 2), (96, 1, 1), (80, 5, 5)
     ]  # fmt: skip
     for point in (size, context, batch):
-        assert point["step_seconds"] > 0 and point["train_peak_bytes"] > 2**26
+        assert point["step_seconds"] > 0
+        assert 2**26 < point["decode_peak_bytes"] < point["train_peak_bytes"]
     caches = batch["step_bytes"] - context["step_bytes"]  # of mean lengths 48 and 64
     assert caches in [width * 2 * 16 * (5 * 48 - 64) for width in (2, 4)]

@@ -58,26 +58,48 @@ def splits(total):
         yield [min(size, total - start) for start in range(0, total, size)]
 
 
+def graphs():
+    """How many were compiled since this was last asked."""
+    count = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    torch._dynamo.utils.counters.clear()
+    return count
+
+
 @pytest.mark.parametrize("rows", [1, 3])
-def test_compiled_decoding_equals_eager_and_compiles_twice(rows):
+@pytest.mark.parametrize("narrow", [False, True], ids=["float32", "autocast"])
+def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
     """Once for an empty cache and once for all other lengths, however many tokens are drawn."""
     model = build()
     compiled = compiled_next_logits()
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    caches = [KVCache(model.config, rows, LIMIT) for _ in range(2)]
-    fed = tokens(rows, 1)
-    with torch.inference_mode():
+    torch._dynamo.reset(), graphs()
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+        caches = [KVCache(model.config, rows, LIMIT, dtype=compute_dtype(model)) for _ in "ab"]
+        fed = tokens(rows, 1)
         for _ in range(40):
             expected = next_logits(model, fed, caches[0])
             got = compiled(model, fed, caches[1])
-            torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)  # logits reach 30
+            # logits reach 30
+            torch.testing.assert_close(got, expected, rtol=0, atol=2 if narrow else 1e-4)
             fed = expected.argmax(-1, keepdim=True)
     assert caches[1].length == 40
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
-    prompts = [prompt(5), prompt(3, seed=1), prompt(9, seed=2)][:rows]
-    texts = [generate(model, prompts, GREEDY, max_new_tokens=30, compile=c) for c in (False, True)]
-    assert texts[0] == texts[1]
+    assert graphs() == 2
+
+
+def test_generation_compiles_once_whatever_is_asked_of_it():
+    """Rows that start, and go on, at other places than those before them are no new case."""
+    model = build()
+    torch._dynamo.reset(), graphs()
+    counts = []
+    for prompts in ([5], [2], [5, 5, 5, 5, 5], [3, 9, 6]):
+        prompts = [prompt(length, seed) for seed, length in enumerate(prompts)]
+        eager, compiled = (
+            generate(model, prompts, GREEDY, max_new_tokens=30, compile=c) for c in (False, True)
+        )
+        assert eager == compiled
+        counts.append(graphs())
+    assert counts == [1, 0, 1, 0]
+    with pytest.raises(ValueError, match="needs the cache"):
+        generate(model, [[1]], GREEDY, max_new_tokens=1, compile=True, use_cache=False)
 
 
 # --- cache ----------------------------------------------------------------------------------------
