@@ -469,7 +469,9 @@ def decoding_point(
 
 
 def _draw_growth(table: list[dict], file: Path) -> None:
-    from matplotlib.figure import Figure  # half a second, that other benches need not wait
+    # Half a second, that other benches need not wait.
+    from matplotlib import ticker
+    from matplotlib.figure import Figure
 
     panels = {
         "tokens/s": {
@@ -502,7 +504,12 @@ def _draw_growth(table: list[dict], file: Path) -> None:
                     y = [value(row) for row in rows]
                 ax.loglog(x, y, color=color, linestyle=line, marker=marker, label=name)
             ax.grid(color="0.9")
-            if ax_row is grid[-1]:
+            ax.set_xticks(x, [ticker.EngFormatter(places=0, sep="")(value) for value in x])
+            ax.yaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,g}"))
+            for each in (ax.xaxis, ax.yaxis):
+                each.set_minor_formatter(ticker.NullFormatter())
+            if unit == "peak MiB":
+                ax.set_yticks([500, 1000, 2000, 4000, 8000])
                 ax.set_xlabel({"model size": "parameters", "context": "context, tokens",
                                "batch": "rows"}[axis])  # fmt: skip
             if axis == axes[0]:
