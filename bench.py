@@ -201,9 +201,7 @@ class Bench:
         print(f"  {'limit':<18} {limit:>9,.0f}", flush=True)
 
     def _model(self, dtype: torch.dtype = torch.float32) -> Transformer:
-        model = Transformer(self.model_config)
-        model.init_weights(0)
-        return model.to(self.device, dtype)
+        return new_model(self.model_config, self.device, dtype)
 
     def _peer(self, dtype: torch.dtype = torch.float32) -> nn.Module:
         from transformers import LlamaConfig, LlamaForCausalLM
@@ -325,6 +323,15 @@ class Bench:
         self.figures[f"decoding_{batch}"] = {"tokens_per_second": rates, "limit": limit}
 
 
+def new_model(
+    config: ModelConfig, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Transformer:
+    resolve_device(str(device))  # what that sets, a new process has not set yet
+    model = Transformer(config)
+    model.init_weights(0)
+    return model.to(device, dtype)
+
+
 def peak_bytes(device: torch.device) -> int:
     """Of the GPU's allocator, or of this whole process, libraries included."""
     if device.type == "cuda":
@@ -418,10 +425,7 @@ def training_point(
     config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
     compiles: bool, repeats: int,
 ) -> dict:  # fmt: skip
-    resolve_device(str(device))
-    model = Transformer(config)
-    model.init_weights(0)
-    model.to(device)
+    model = new_model(config, device)
     tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
     optimizers = Optimizers(model, OptimConfig()).optimizers
     loss_of = summed_loss
@@ -444,10 +448,7 @@ def decoding_point(
     config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
     compiles: bool, repeats: int,
 ) -> dict:  # fmt: skip
-    resolve_device(str(device))
-    model = Transformer(config)
-    model.init_weights(0)
-    model.to(device, dtype).eval()
+    model = new_model(config, device, dtype).eval()
     prompt = torch.zeros(rows, length - GROWTH_NEW, dtype=torch.long, device=device)
     token = prompt[:, :1]
     clock, decode = Clock(device), compiled_next_logits() if compiles else next_logits

@@ -98,7 +98,7 @@ def test_an_existing_run_is_never_overwritten(make):
 
 @pytest.mark.parametrize("name", ["", "../a", "a/b", ".hidden", "wandb", "a b", "/tmp/a"])
 def test_a_name_that_cannot_be_a_run_is_refused(make, name, tmp_path):
-    with pytest.raises(UserError, match="--name"):
+    with pytest.raises(UserError, match="choose another name"):
         make(name)
     assert not (tmp_path / "runs").exists()
 
