@@ -381,14 +381,10 @@ def measure(
     `windows` bounds the windows of 8T tokens by which losses by position, the contexts and the
     shift are measured. `loss` and `bpb` are over the whole validation split, always.
     """
-    if "imported" in run.manifest:
-        raise UserError(
-            f"{run.path} was imported and has no validation text of its own: start a run from it "
-            "with --init-from and evaluate that"
-        )
+    theirs = data_of(run)
     config = load_file(run.path / "config.yaml")
     data = prepare(config.data)
-    ours, theirs = data_of(data.manifest), data_of(run.manifest)
+    ours = _data_of(data.manifest)
     if ours != theirs:
         raise UserError(
             f"the data in {data.folder} is not what {run.path} was trained on: restore the text"
@@ -440,8 +436,18 @@ def measure(
     }
 
 
-def data_of(manifest: dict[str, Any]) -> dict[str, str]:
-    """What two runs must share for their losses to be about the same tokens."""
+def data_of(run: RunDir) -> dict[str, str]:
+    """What two runs must share for their losses to be about the same tokens. UserError for a run
+    without a text."""
+    if "imported" in run.manifest:
+        raise UserError(
+            f"{run.path} was imported and has no validation text of its own: start a run from it "
+            "with --init-from and evaluate that"
+        )
+    return _data_of(run.manifest)
+
+
+def _data_of(manifest: dict[str, Any]) -> dict[str, str]:
     files = manifest["files"]
     return {
         "text": manifest["text"]["sha256"],
@@ -476,9 +482,9 @@ def refuse_mixed(runs: list[RunDir]) -> None:
     Bits per byte do compare across tokenizers, on the same text; but no other column does.
     """
     first, *others = runs
-    expected = data_of(first.manifest)
+    expected = data_of(first)
     for run in others:
-        found = data_of(run.manifest)
+        found = data_of(run)
         if found["text"] != expected["text"]:
             raise UserError(
                 f"{first.path} and {run.path} were trained on different texts: no number of one "

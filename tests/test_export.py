@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -30,7 +31,6 @@ from config import config_parser, parse
 from config import load_file as load_config
 from data.prepare import prepare
 from data.tokenizer import Tokenizer, open_tokenizer
-from errors import UserError
 from model import interop
 from model.generation import Sampling, generate
 from model.position import RopeScaling
@@ -763,6 +763,23 @@ def test_pieces_whose_scores_are_not_those_of_merges_are_refused(
         refused(run.path, to, tmp_path / "out", *words, "other ids")
 
 
+def test_likelihoods_that_all_differ_are_no_merges_either(make_run, tmp_path, refused):
+    """A unigram model whose scores could number merges, and do not."""
+    rng = random.Random(300)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(1, 5))) for _ in range(60)]
+    often = [1 / n for n in range(1, 61)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([" ".join(rng.choices(words, often, k=9)) for _ in range(2000)]),
+        model_prefix=str(tmp_path / "tokenizer"), model_type="unigram", vocab_size=VOCAB,
+        hard_vocab_limit=False, byte_fallback=True, minloglevel=3, add_dummy_prefix=False,
+        normalization_rule_name="identity", remove_extra_whitespaces=False,
+    )  # fmt: skip
+    run = make_run(tokenizer=tmp_path / "tokenizer.model")
+    assert Tokenizer(run.path / "tokenizer.model").pieces()  # not refused for its scores
+    for to in ("hf", "gguf"):
+        refused(run.path, to, tmp_path / "out", "is it not a list of byte pairs?")
+
+
 def test_two_files_that_differ_in_one_piece_do_not_agree(make_run, tmp_path):
     run, out = make_run(), tmp_path / "hf"
     export.main([str(run.path), "--to", "hf", str(out)])
@@ -918,8 +935,10 @@ def test_an_imported_run_is_neither_resumed_nor_evaluated(their_folder, tmp_path
     with pytest.raises(SystemExit):
         train.main(["--resume", str(tmp_path / "ours")])
     assert "start from it with --init-from" in capsys.readouterr().err
-    with pytest.raises(UserError, match="imported and has no validation text"):
-        evaluate.measure(RunDir.open(tmp_path / "ours"))
+    with pytest.raises(SystemExit) as exit:
+        evaluate.main([str(tmp_path / "ours")])
+    assert exit.value.code == 2
+    assert "imported and has no validation text" in capsys.readouterr().err
 
 
 def test_tensors_pass_through_memory_one_by_one(tmp_path):
