@@ -153,8 +153,8 @@ def need(target: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size:
         raise UserError(
-            f"{target} needs {size / 1e6:,.1f} MB and its disk has {free / 1e6:,.1f} MB free: "
-            "make room, or choose another place"
+            f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
+            f"{free / 1e6:,.1f} MB free: make room, or choose another place"
         )
 
 
@@ -336,6 +336,8 @@ def gguf_vocabulary(exported: Exported) -> dict[str, Any]:
             "splits at is code in llama.cpp: export with --to hf, and let its "
             "convert_hf_to_gguf.py recognise it"
         )
+    with TemporaryDirectory() as spare:
+        write_hf_tokenizer(exported, Path(spare))  # refuses what are no byte pairs
     tokenizer = Tokenizer(run.path / MODEL)
     if not tokenizer.agrees_with(exported.tokenizer):
         raise UserError(
