@@ -2,13 +2,13 @@
 
     python bench.py
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
-    python bench.py --growth growth      # how cost grows with size, context and batch; 15 minutes
+    python bench.py --growth growth      # how cost grows with size, context and batch; 20 minutes
 
 The model has random weights, which take as long as trained ones. Where transformers is installed
-(requirements-dev.txt), its LlamaForCausalLM runs the same weights in the same process. Both train
-with AdamW and without dropout, whatever the configuration says. All subjects of a table take turns,
-so that what else the machine does meets them alike; figures are medians. Compilation starts with an
-empty cache on the disk.
+(requirements-dev.txt), its LlamaForCausalLM runs the same weights. Both train with AdamW and
+without dropout, whatever the configuration says. Every subject has a process of its own, and all
+take turns, so that what else the machine does meets them alike; figures are medians. Compilation
+starts with an empty cache on the disk.
 """
 
 import dataclasses
@@ -22,16 +22,16 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from tqdm import tqdm
 
 from config import Config, config_parser, parse
-from data.dataset import DataConfig
 from errors import UserError, exit_in_words, say
 from evaluate import flops_per_token
 from hardware import autocast, resolve_compile, resolve_device, resolve_dtype
@@ -72,11 +72,7 @@ def main(argv: list[str] | None = None) -> None:
                 raise UserError(f"--new-tokens has no effect with --growth: they are {GROWTH_NEW}")
             figures = growth(config, Path(options["growth"]), options["repeats"])
         else:
-            bench = Bench(config, options["repeats"], options["new_tokens"] or 500)
-            with TemporaryDirectory() as cache:
-                os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-                bench.run()
-            figures = bench.figures
+            figures = Bench(config, options["repeats"], options["new_tokens"] or 500).run()
         line = json.dumps(figures)
         if options["json"]:
             Path(options["json"]).write_text(line + "\n", encoding="utf-8")
@@ -99,19 +95,20 @@ class Clock:
         self._wait()
         return time.perf_counter() - started
 
-    def alternate(self, runs: dict[str, Run], repeats: int, what: str) -> dict[str, float]:
-        """Median seconds of each, one after the other in every round."""
-        times: dict[str, list[float]] = {name: [] for name in runs}
-        for _ in tqdm(range(repeats), what, leave=False, delay=2):
-            for name, run in runs.items():
-                times[name].append(self.seconds(run))
-        return {name: statistics.median(values) for name, values in times.items()}
-
     def _wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
             torch.mps.synchronize()
+
+
+def alternate(clocks: dict[str, Callable[[], float]], repeats: int, what: str) -> dict[str, float]:
+    """Median seconds of each, one after the other in every round."""
+    times: dict[str, list[float]] = {name: [] for name in clocks}
+    for _ in tqdm(range(repeats), what, leave=False, delay=2):
+        for name, seconds in clocks.items():
+            times[name].append(seconds())
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def machine(clock: Clock, dtype: torch.dtype) -> tuple[float, float]:
@@ -121,32 +118,122 @@ def machine(clock: Clock, dtype: torch.dtype) -> tuple[float, float]:
     a, b = (torch.randn(n, n, device=clock.device).to(dtype) for _ in range(2))
     source = torch.ones(2**30 if gpu else 2**27, dtype=torch.uint8, device=clock.device)
     target = torch.empty_like(source)
-    runs = {"product": lambda: a @ b, "copy": lambda: target.copy_(source)}
-    for run in runs.values():
-        clock.seconds(run)
-    times = clock.alternate(runs, 8, "the machine")
+    clocks = {
+        "product": lambda: clock.seconds(lambda: a @ b),
+        "copy": lambda: clock.seconds(lambda: target.copy_(source)),
+    }
+    for seconds in clocks.values():
+        seconds()
+    times = alternate(clocks, 8, "the machine")
     return 2 * n**3 / times["product"], 2 * source.nbytes / times["copy"]
 
 
+def alone(measure: Callable[..., dict], *arguments: object) -> dict:
+    """What `measure` returns from a process of its own."""
+    with _process() as process:
+        return process.submit(measure, *arguments).result()
+
+
+def _process() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+class Subject:
+    """A process that measures one subject after the other's turn.
+
+    What a subject sets for its process, as ours does for the memory that tensors free, is not lent
+    to the others; and the process's peak memory is the subject's.
+    """
+
+    def __init__(self, device: torch.device, cache: str):
+        self.process = _process()
+        self.process.submit(_begin, device, cache).result()
+
+    def build(self, build: Callable[..., Run], *arguments: object) -> None:
+        """Measure from now on the call that `build` returns."""
+        self.process.submit(_build, build, arguments).result()
+
+    def seconds(self) -> float:
+        return self.process.submit(_seconds).result()
+
+    def peak_bytes(self) -> int:
+        return self.process.submit(_peak_bytes).result()
+
+
+# What a Subject's process keeps between its calls.
+_clock: Clock
+_run: Run
+
+
+def _begin(device: torch.device, cache: str) -> None:
+    global _clock
+    _clock = Clock(device)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+
+
+def _build(build: Callable[..., Run], arguments: tuple) -> None:
+    global _run
+    _run = lambda: None  # noqa: E731  frees the one before
+    _run = build(*arguments)
+
+
+def _seconds() -> float:
+    seconds = _clock.seconds(_run)
+    time.sleep(0.02)  # OpenMP's threads spin for some milliseconds before they sleep
+    return seconds
+
+
+def _peak_bytes() -> int:
+    return peak_bytes(_clock.device)
+
+
+# --- the subjects ---------------------------------------------------------------------------------
+
+
+def ours(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Transformer:
+    resolve_device(str(device))  # what that sets, this process has not set yet
+    model = Transformer(config)
+    model.init_weights(0)
+    return model.to(device, dtype)
+
+
+def theirs(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """transformers' model with the same weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    model = LlamaForCausalLM(LlamaConfig(**to_hf_config(config), **no_ids))
+    source = Transformer(config)
+    source.init_weights(0)
+    weights = dict(to_hf(source.state_dict(), config))
+    if config.tie_embeddings:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    model.load_state_dict(weights)
+    return model.to(device, dtype)
+
+
 def training_step(
-    model: nn.Module,
-    optimizers: list[torch.optim.Optimizer],
-    loss_of: Callable[[Tensor, Tensor], Tensor] | None,
-    x: Tensor,
-    y: Tensor,
-    device: torch.device,
-    dtype: torch.dtype,
+    name: str, config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype
 ) -> Run:
-    """One step of training. Without `loss_of`, the model is transformers' and has its own loss."""
+    """One step of training; transformers computes its own loss."""
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(config.vocab_size, (rows, length + 1), generator=generator)
+    x, y = (t.contiguous().to(device) for t in (tokens[:, :-1], tokens[:, 1:]))
+    peer, compiled = name.startswith("transformers"), name.endswith("compiled")
+    if peer:
+        model = theirs(config, device, torch.float32).train()
+        optimizers = [torch.optim.AdamW(model.parameters(), fused=True)]
+    else:
+        model = ours(config, device, torch.float32)
+        optimizers = Optimizers(model, OptimConfig()).optimizers
+    loss_of = torch.compile(summed_loss) if compiled else summed_loss
+    if compiled:
+        model.compile()
 
     def step() -> float:
         with autocast(device, dtype):
-            if loss_of is None:
-                loss = model(x, labels=y, shift_labels=y).loss
-            else:
-                logits = model(x)
-        if loss_of is not None:
-            loss = loss_of(logits, y) / y.numel()
+            out = model(x, labels=y, shift_labels=y) if peer else model(x)
+        loss = out.loss if peer else loss_of(out, y) / y.numel()
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -156,180 +243,143 @@ def training_step(
     return step
 
 
-# --- what is measured -----------------------------------------------------------------------------
+def prefill(
+    name: str, config: ModelConfig, length: int, device: torch.device, dtype: torch.dtype
+) -> Run:
+    prompt = torch.zeros(1, length, dtype=torch.long, device=device)
+    if name.startswith("transformers"):
+        peer = theirs(config, device, dtype).eval()
+        return torch.inference_mode()(lambda: peer(prompt, logits_to_keep=1).logits)
+    model = ours(config, device, dtype).eval()
+    return torch.inference_mode()(
+        lambda: next_logits(model, prompt, KVCache(config, 1, config.max_positions, device, dtype))
+    )
+
+
+def decoding(
+    name: str, config: ModelConfig, rows: int, new: int, device: torch.device, dtype: torch.dtype
+) -> Run:
+    """`new` tokens after a prompt of one, for every row."""
+    if name.startswith("transformers"):
+        peer = theirs(config, device, dtype).eval()
+        prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
+        return lambda: peer.generate(
+            prompt, attention_mask=torch.ones_like(prompt), do_sample=False, use_cache=True,
+            min_new_tokens=new, max_new_tokens=new, pad_token_id=0,
+        )  # fmt: skip
+    model = ours(config, device, dtype).eval()
+    return lambda: generate(
+        model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows,
+        compile=name.endswith("compiled"),
+    )  # fmt: skip
+
+
+# --- the table ------------------------------------------------------------------------------------
 
 
 class Bench:
-    def __init__(self, config, repeats: int, new_tokens: int):
+    def __init__(self, config: Config, repeats: int, new_tokens: int):
         self.config, self.repeats, self.new_tokens = config, repeats, new_tokens
         self.device = resolve_device(config.train.device)
         self.dtype, why = resolve_dtype(config.train.dtype, self.device)
         # Decoding may be longer than the rows are.
         reach = max(config.model.max_positions or 0, config.data.seq_len, new_tokens + 1)
-        self.model_config: ModelConfig = dataclasses.replace(config.model, max_positions=reach)
+        self.model: ModelConfig = dataclasses.replace(config.model, max_positions=reach)
         self.clock = Clock(self.device)
         compiles = config.train.compile is not False
-        self.compiled = compiles and resolve_compile(True, self.device, 0)[0]
-        self.peer = bool(find_spec("transformers"))
-        try:
-            refuse_without_counterpart(self.model_config, "hf")
-        except ValueError as error:
-            self.peer = False
-            say(f"note: without transformers: {error}")
+        self.kinds = ["eager"]
+        if compiles and resolve_compile(True, self.device, 0)[0]:
+            self.kinds.insert(0, "compiled")
+        names = ["gyre"]
+        if find_spec("transformers"):
+            try:
+                refuse_without_counterpart(self.model, "hf")
+                names.append("transformers")
+            except ValueError as error:
+                say(f"note: without transformers: {error}")
+        self.names = [f"{name}, {kind}" for name in names for kind in self.kinds]
         self.figures: dict = {
             "device": str(self.device), "dtype": str(self.dtype), "torch": torch.__version__,
-            "threads": torch.get_num_threads(), "model": dataclasses.asdict(self.model_config),
+            "threads": torch.get_num_threads(), "model": dataclasses.asdict(self.model),
             "compile_seconds": {},
         }  # fmt: skip
         say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
 
-    def run(self) -> None:
+    def run(self) -> dict:
         self.product_rate, self.bandwidth = machine(self.clock, self.dtype)
         self.figures["matmul_flops_per_second"] = self.product_rate
         self.figures["copy_bytes_per_second"] = self.bandwidth
         print(f"machine: {self.product_rate / 1e9:,.0f} GFLOP/s in matrix products, "
               f"{self.bandwidth / 1e9:.1f} GB/s in copies")  # fmt: skip
-        self.training()
-        self.prefill()
-        for batch in (1, 8, 32):
-            self.decoding(batch)
+        with ExitStack() as stack:
+            self.subjects = {}
+            for name in self.names:
+                cache = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+                self.subjects[name] = Subject(self.device, cache)
+                stack.enter_context(self.subjects[name].process)
+            self.training()
+            self.prefill()
+            for rows in (1, 8, 32):
+                self.decoding(rows)
+        return self.figures
 
-    def _table(self, title: str, unit: str, rates: dict[str, float], limit: float) -> None:
-        print(f"\n{title}\n  {unit:>28} {'of the limit':>14}")
+    def _measure(
+        self, title: str, names: list[str], tokens: int, limit: float, repeats: int,
+        build: Callable[..., Run], *arguments: object,
+    ) -> dict:  # fmt: skip
+        """Print and return tokens/s of these subjects beside the machine's limit, and apart from
+        that what the first call took longer where it compiles."""
+        firsts = {}
+        for name in tqdm(names, f"{title}: first calls", leave=False, delay=2):
+            self.subjects[name].build(build, name, *arguments, self.device, self.dtype)
+            firsts[name] = self.subjects[name].seconds()
+        clocks = {name: self.subjects[name].seconds for name in names}
+        alternate(clocks, 1, title)
+        times = alternate(clocks, repeats, title)
+        rates = {name: tokens / seconds for name, seconds in times.items()}
+        print(f"\n{title}\n  {'tokens/s':>31} {'of the limit':>14}")
         for name, rate in rates.items():
-            print(f"  {name:<18} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
-        print(f"  {'limit':<18} {limit:>9,.0f}", flush=True)
-
-    def _model(self, dtype: torch.dtype = torch.float32) -> Transformer:
-        return new_model(self.model_config, self.device, dtype)
-
-    def _peer(self, dtype: torch.dtype = torch.float32) -> nn.Module:
-        from transformers import LlamaConfig, LlamaForCausalLM
-
-        c = self.model_config
-        no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-        model = LlamaForCausalLM(LlamaConfig(**to_hf_config(c), **no_ids))
-        weights = dict(to_hf(self._model().state_dict(), c))
-        if c.tie_embeddings:
-            weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-        model.load_state_dict(weights)
-        return model.to(self.device, dtype)
+            print(f"  {name:<21} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
+        print(f"  {'limit':<21} {limit:>9,.0f}")
+        for name in names:
+            if name.endswith("compiled"):
+                seconds = firsts[name] - times[name]
+                self.figures["compile_seconds"][f"{title}: {name}"] = seconds
+                print(f"  compiling {name}: {seconds:.1f} s")
+        sys.stdout.flush()
+        return {"tokens_per_second": rates, "limit": limit}
 
     def training(self) -> None:
-        data: DataConfig = self.config.data
-        batch = self.config.train.batch_size
-        generator = torch.Generator().manual_seed(0)
-        shape = (batch, data.seq_len + 1)
-        tokens = torch.randint(self.model_config.vocab_size, shape, generator=generator)
-        x, y = (t.contiguous().to(self.device) for t in (tokens[:, :-1], tokens[:, 1:]))
-        runs, firsts = {}, {}
-        for name in self._names():
-            runs[name] = self._training_step(name, x, y)
-            firsts[name] = self.clock.seconds(runs[name])
-            self.clock.seconds(runs[name])
-        times = self.clock.alternate(runs, self.repeats, "training")
-        rates = {name: x.numel() / seconds for name, seconds in times.items()}
-        limit = self.product_rate / flops_per_token(self.model_config, data.seq_len)
-        self._table(f"training, {batch} x {data.seq_len}", "tokens/s", rates, limit)
-        for name, seconds in firsts.items():
-            if name.endswith("compiled"):
-                self._compilation(f"training: {name}", seconds - times[name])
-        for kind in ["eager", "compiled"] if self.compiled else ["eager"]:
-            point = alone(
-                training_point, self.model_config, batch, data.seq_len, self.device, self.dtype,
-                kind == "compiled", 1,
-            )  # fmt: skip
-            self.figures[f"peak_bytes_training_{kind}"] = point["train_peak_bytes"]
-            peak = point["train_peak_bytes"] / 2**20
-            print(f"  peak memory of gyre, {kind}, alone: {peak:,.0f} MiB")
-        self.figures["training"] = {"tokens_per_second": rates, "limit": limit}
+        rows, length = self.config.train.batch_size, self.config.data.seq_len
+        limit = self.product_rate / flops_per_token(self.model, length)
+        figures = self._measure(
+            f"training, {rows} x {length}", self.names, rows * length, limit, self.repeats,
+            training_step, self.model, rows, length,
+        )  # fmt: skip
+        figures["peak_bytes"] = {name: s.peak_bytes() for name, s in self.subjects.items()}
+        for name, peak in figures["peak_bytes"].items():
+            print(f"  peak memory of {name}: {peak / 2**20:,.0f} MiB", flush=True)
+        self.figures["training"] = figures
 
-    def _compilation(self, what: str, seconds: float) -> None:
-        self.figures["compile_seconds"][what] = seconds
-        print(f"  compiling {what}: {seconds:.1f} s", flush=True)
-
-    def _names(self) -> list[str]:
-        subjects = ["gyre", "transformers"] if self.peer else ["gyre"]
-        kinds = ["compiled", "eager"] if self.compiled else ["eager"]
-        return [f"{subject}, {kind}" for subject in subjects for kind in kinds]
-
-    def _training_step(self, name: str, x: Tensor, y: Tensor) -> Run:
-        if name.startswith("gyre"):
-            model, loss_of = self._model(), summed_loss
-            optimizers = Optimizers(model, OptimConfig()).optimizers
-        else:
-            model, loss_of = self._peer().train(), None
-            optimizers = [torch.optim.AdamW(model.parameters(), fused=True)]
-        if name.endswith("compiled"):
-            model.compile()
-            loss_of = loss_of and torch.compile(loss_of)
-        return training_step(model, optimizers, loss_of, x, y, self.device, self.dtype)
-
-    @torch.inference_mode()
     def prefill(self) -> None:
         length = self.config.data.seq_len
-        prompt = torch.zeros(1, length, dtype=torch.long, device=self.device)
-        model = self._model(self.dtype).eval()
-        reach = self.model_config.max_positions
-
-        def ours() -> Tensor:
-            return next_logits(
-                model, prompt, KVCache(self.model_config, 1, reach, self.device, self.dtype)
-            )
-
-        runs = {"gyre, eager": ours}
-        if self.peer:
-            peer = self._peer(self.dtype).eval()
-            runs["transformers"] = lambda: peer(prompt, logits_to_keep=1).logits
-        for run in runs.values():
-            self.clock.seconds(run)
-        times = self.clock.alternate(runs, 3 * self.repeats, "prefill")
-        rates = {name: length / seconds for name, seconds in times.items()}
-        flops = flops_per_token(self.model_config, length) / 3 * length
+        flops = flops_per_token(self.model, length) / 3 * length
         # The logits of the last position alone.
-        flops -= (length - 1) * 2 * self.model_config.vocab_size * self.model_config.dim
-        limit = length * self.product_rate / flops
-        self._table(f"prefill, one prompt of {length}", "tokens/s", rates, limit)
-        self.figures["prefill"] = {"tokens_per_second": rates, "limit": limit}
+        flops -= (length - 1) * 2 * self.model.vocab_size * self.model.dim
+        self.figures["prefill"] = self._measure(
+            f"prefill, one prompt of {length}", [n for n in self.names if n.endswith("eager")],
+            length, length * self.product_rate / flops, 3 * self.repeats,
+            prefill, self.model, length,
+        )  # fmt: skip
 
-    @torch.inference_mode()
-    def decoding(self, batch: int) -> None:
-        model = self._model(self.dtype).eval()
-        greedy = Sampling(temperature=0)
-
-        def ours(compile: bool) -> Run:
-            return lambda: generate(
-                model, [[1]], greedy, max_new_tokens=self.new_tokens, num_samples=batch,
-                compile=compile,
-            )  # fmt: skip
-
-        runs = {"gyre, compiled": ours(True)} if self.compiled else {}
-        runs["gyre, eager"] = ours(False)
-        if self.peer:
-            peer = self._peer(self.dtype).eval()
-            prompt = torch.ones(batch, 1, dtype=torch.long, device=self.device)
-            runs["transformers"] = lambda: peer.generate(
-                prompt, attention_mask=torch.ones_like(prompt), do_sample=False, use_cache=True,
-                min_new_tokens=self.new_tokens, max_new_tokens=self.new_tokens, pad_token_id=0,
-            )  # fmt: skip
-        firsts = {name: self.clock.seconds(run) for name, run in runs.items()}
-        times = self.clock.alternate(runs, 3, f"decoding, batch {batch}")
-        rates = {name: batch * self.new_tokens / seconds for name, seconds in times.items()}
-        limit = batch * self.bandwidth / decode_bytes(model, batch, self.new_tokens / 2)
-        self._table(f"decoding, batch {batch}, {self.new_tokens} new", "tokens/s", rates, limit)
-        if self.compiled:
-            seconds = firsts["gyre, compiled"] - times["gyre, compiled"]
-            self._compilation(f"decoding, batch {batch}", seconds)
-        self.figures[f"decoding_{batch}"] = {"tokens_per_second": rates, "limit": limit}
-
-
-def new_model(
-    config: ModelConfig, device: torch.device, dtype: torch.dtype = torch.float32
-) -> Transformer:
-    resolve_device(str(device))  # what that sets, a new process has not set yet
-    model = Transformer(config)
-    model.init_weights(0)
-    return model.to(device, dtype)
+    def decoding(self, rows: int) -> None:
+        names = [name for name in self.names if name != "transformers, compiled"]
+        read = decode_bytes(self.model, rows, self.new_tokens / 2, self.dtype)
+        self.figures[f"decoding_{rows}"] = self._measure(
+            f"decoding, batch {rows}, {self.new_tokens} new", names, rows * self.new_tokens,
+            rows * self.bandwidth / read, 3,
+            decoding, self.model, rows, self.new_tokens,
+        )  # fmt: skip
 
 
 def peak_bytes(device: torch.device) -> int:
@@ -343,16 +393,16 @@ def peak_bytes(device: torch.device) -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def decode_bytes(model: Transformer, rows: int, length: float) -> float:
+def decode_bytes(config: ModelConfig, rows: int, length: float, dtype: torch.dtype) -> float:
     """What one decoding step has to read: every weight that is in a product once, and a cache of
     `length` tokens."""
-    c = model.config
-    read = dict(model.named_parameters())
-    if not c.tie_embeddings:
+    with torch.device("meta"):
+        read = dict(Transformer(config).named_parameters())
+    if not config.tie_embeddings:
         read.pop("tok_embeddings.weight")  # one row of it per token
-    weights = sum(p.numel() * p.element_size() for p in read.values())
-    width = next(iter(read.values())).element_size()
-    return weights + rows * length * 2 * c.n_layers * c.n_kv_heads * c.head_dim * width
+    weights = sum(p.numel() for p in read.values())
+    cache = rows * length * 2 * config.n_layers * config.n_kv_heads * config.head_dim
+    return dtype.itemsize * (weights + cache)
 
 
 # --- how cost grows -------------------------------------------------------------------------------
@@ -391,7 +441,7 @@ def growth(config: Config, folder: Path, repeats: int) -> dict:
         model = dataclasses.replace(model, max_positions=length)
         row = {"axis": axis, "parameters": None, "context": length, "rows": rows,
                "train_rows": train_rows}  # fmt: skip
-        row |= alone(training_point, model, train_rows, length, device, dtype, False, repeats)
+        row |= alone(training_point, model, train_rows, length, device, dtype, repeats)
         row |= alone(decoding_point, model, rows, length, device, dtype, compiles, repeats)
         table.append(row)
     for axis in dict.fromkeys(row["axis"] for row in table):
@@ -411,33 +461,18 @@ def growth(config: Config, folder: Path, repeats: int) -> dict:
             "threads": torch.get_num_threads(), "points": table}  # fmt: skip
 
 
-def alone(measure: Callable[..., dict], *arguments: object) -> dict:
-    """What `measure` returns from a process of its own."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
-        return process.submit(measure, *arguments).result()
-
-
 def _growing(row: dict) -> int:
     return row[{"model size": "parameters", "context": "context", "batch": "rows"}[row["axis"]]]
 
 
 def training_point(
     config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
-    compiles: bool, repeats: int,
+    repeats: int,
 ) -> dict:  # fmt: skip
-    model = new_model(config, device)
-    tokens = torch.zeros(rows, length, dtype=torch.long, device=device)
-    optimizers = Optimizers(model, OptimConfig()).optimizers
-    loss_of = summed_loss
-    if compiles:
-        model.compile()
-        loss_of = torch.compile(summed_loss)
-    step = training_step(model, optimizers, loss_of, tokens, tokens, device, dtype)
-    clock = Clock(device)
+    step, clock = training_step("gyre, eager", config, rows, length, device, dtype), Clock(device)
     clock.seconds(step)
     seconds = statistics.median(clock.seconds(step) for _ in range(repeats))
     return {
-        "parameters": sum(p.numel() for p in model.parameters()),
         "train_tokens_per_second": rows * length / seconds,
         "train_peak_bytes": peak_bytes(device),
     }
@@ -448,7 +483,7 @@ def decoding_point(
     config: ModelConfig, rows: int, length: int, device: torch.device, dtype: torch.dtype,
     compiles: bool, repeats: int,
 ) -> dict:  # fmt: skip
-    model = new_model(config, device, dtype).eval()
+    model = ours(config, device, dtype).eval()
     prompt = torch.zeros(rows, length - GROWTH_NEW, dtype=torch.long, device=device)
     token = prompt[:, :1]
     clock, decode = Clock(device), compiled_next_logits() if compiles else next_logits
@@ -462,9 +497,10 @@ def decoding_point(
             firsts.append(first)
             steps += times
     return {
+        "parameters": sum(p.numel() for p in model.parameters()),
         "first_token_seconds": statistics.median(firsts),
         "step_seconds": statistics.median(steps),
-        "step_bytes": decode_bytes(model, rows, length - GROWTH_NEW / 2),
+        "step_bytes": decode_bytes(config, rows, length - GROWTH_NEW / 2, dtype),
         "decode_peak_bytes": peak_bytes(device),
     }
 

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 from errors import UserError
 from model.position import POSITIONS
 from model.transformer import ModelConfig, Transformer
-from optim import OptimConfig, Optimizers, lr_factor, parameter_groups
+from optim import Muon, OptimConfig, Optimizers, lr_factor, parameter_groups
 
 
 def build(position: str = "rope", **changes) -> Transformer:
@@ -33,12 +34,7 @@ def test_groups_cover_every_parameter_once_and_decay_hidden_matrices_only(positi
     hidden, rest = parameter_groups(model)
     assert len(hidden) == 3 * 7 and all(p.ndim == 2 for p in hidden)
     if optimizer == "muon":
-        muon = [
-            p
-            for o in optimizers
-            if isinstance(o, torch.optim.Muon)
-            for p in o.param_groups[0]["params"]
-        ]
+        muon = [p for o in optimizers if isinstance(o, Muon) for p in o.param_groups[0]["params"]]
         assert {id(p) for p in muon} == {id(p) for p in hidden}
 
 
@@ -97,6 +93,31 @@ def test_a_muon_step_is_orthogonal_and_has_the_size_of_an_adamw_step():
     singular = torch.linalg.svdvals(update)
     assert singular.max() / singular.min() < 2  # a random matrix of this shape: about 4
     assert 0.1 < update.square().mean().sqrt().item() / 0.1 < 0.3  # 0.2: AdamW's typical rms
+
+
+def test_muon_takes_the_steps_of_pytorchs():
+    """Every kind of shape, several of each, and one that had no gradient."""
+    shapes = [(24, 24), (24, 56), (56, 24), (40, 24), (24, 24), (56, 24), (24, 56)]
+    generator = torch.Generator().manual_seed(0)
+    start = [torch.randn(shape, generator=generator) for shape in shapes]
+    ours, theirs = ([nn.Parameter(t.clone()) for t in start] for _ in range(2))
+    stacked = Muon(ours, lr=0.1, weight_decay=0.3)
+    single = torch.optim.Muon(theirs, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
+    for number in range(4):
+        for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            has_none = number == 1 and index == 4
+            a.grad = None if has_none else torch.randn(a.shape, generator=generator)
+            b.grad = None if has_none else a.grad.clone()
+        before = [p.detach().clone() for p in ours]
+        stacked.step()
+        single.step()
+        for a, b, was in zip(ours, theirs, before, strict=True):
+            moved = (a - was).norm()
+            assert (a - b).norm() <= 0.02 * moved, (number, a.shape)  # bfloat16 inside
+            with torch.no_grad():
+                b.copy_(a)
+    # A state of PyTorch's goes on here.
+    stacked.load_state_dict(single.state_dict())
 
 
 def test_state_survives_a_round_trip():
