@@ -2,7 +2,7 @@
 
     python bench.py
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
-    python bench.py --growth growth      # how cost grows with size, context and batch; 20 minutes
+    python bench.py --growth growth --repeats 2     # how cost grows with size, context and batch
 
 The model has random weights, which take as long as trained ones. Where transformers is installed
 (requirements-dev.txt), its LlamaForCausalLM runs the same weights. Both train with AdamW and

@@ -54,7 +54,7 @@ def keep_freed_memory() -> None:
     """Let freed memory serve the next tensors, rather than go back to the system at once.
 
     By default glibc maps every large block anew and unmaps it when it is freed. A training step
-    frees and allocates all its activations, and the page faults were over a quarter of its time
+    frees and allocates all its activations, and the page faults are a good part of its time
     (docs/benchmarks.md). GPU allocators keep what is freed in the same way. No effect where the C
     library is another one.
     """

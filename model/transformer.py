@@ -213,7 +213,7 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Tensor:
 
 
 # How many queries' scores are computed at a time. Larger blocks compute more of what the mask
-# hides, more blocks compile longer, by ten seconds each (docs/benchmarks.md).
+# hides, more blocks take longer to compile.
 MIN_QUERY_BLOCK = 128
 MAX_QUERY_BLOCKS = 4
 EAGER_MAX_QUERIES = 512
@@ -276,7 +276,7 @@ class FeedForward(nn.Module):
 
 class Dropout(nn.Dropout):
     """As PyTorch's. On a CPU, of 16 random bits per number instead of the 64 that PyTorch draws
-    there one at a time, which takes a seventh of a step; so `p` is met within 2**-17."""
+    there one at a time, which training notices; so `p` is met within 2**-17."""
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0 or x.device.type != "cpu":
