@@ -343,7 +343,7 @@ class Bench:
         print(f"  {'limit':<21} {limit:>9,.0f}")
         for name in names:
             if name.endswith("compiled"):
-                seconds = firsts[name] - times[name]
+                seconds = max(0.0, firsts[name] - times[name])  # none where an earlier one serves
                 self.figures["compile_seconds"][f"{title}: {name}"] = seconds
                 print(f"  compiling {name}: {seconds:.1f} s")
         sys.stdout.flush()
