@@ -12,11 +12,13 @@ starts with an empty cache on the disk.
 """
 
 import dataclasses
+import gc
 import json
 import multiprocessing
 import os
 import re
 import resource
+import signal
 import statistics
 import sys
 import time
@@ -26,6 +28,7 @@ from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -42,9 +45,18 @@ from optim import OptimConfig, Optimizers
 from train import summed_loss
 
 Run = Callable[[], object]
+T = TypeVar("T")
 
 
 def main(argv: list[str] | None = None) -> None:
+    try:
+        _main(argv)
+    except KeyboardInterrupt:
+        say("interrupted: nothing was written")
+        sys.exit(130)
+
+
+def _main(argv: list[str] | None) -> None:
     with exit_in_words():
         argv = sys.argv[1:] if argv is None else argv
         if not any(word.startswith("--config") for word in argv):
@@ -111,12 +123,12 @@ def alternate(clocks: dict[str, Callable[[], float]], repeats: int, what: str) -
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def machine(clock: Clock, dtype: torch.dtype) -> tuple[float, float]:
+def machine(device: torch.device, dtype: torch.dtype) -> tuple[float, float]:
     """(FLOP/s of a large matrix product, bytes/s of reading and writing in a large copy)."""
-    gpu = clock.device.type == "cuda"
+    clock, gpu = Clock(device), device.type == "cuda"
     n = 8192 if gpu else 2048
-    a, b = (torch.randn(n, n, device=clock.device).to(dtype) for _ in range(2))
-    source = torch.ones(2**30 if gpu else 2**27, dtype=torch.uint8, device=clock.device)
+    a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+    source = torch.ones(2**30 if gpu else 2**27, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     clocks = {
         "product": lambda: clock.seconds(lambda: a @ b),
@@ -128,14 +140,17 @@ def machine(clock: Clock, dtype: torch.dtype) -> tuple[float, float]:
     return 2 * n**3 / times["product"], 2 * source.nbytes / times["copy"]
 
 
-def alone(measure: Callable[..., dict], *arguments: object) -> dict:
+def alone(measure: Callable[..., T], *arguments: object) -> T:
     """What `measure` returns from a process of its own."""
     with _process() as process:
         return process.submit(measure, *arguments).result()
 
 
 def _process() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(
+        1, mp_context=multiprocessing.get_context("spawn"), initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_DFL),  # Ctrl-C ends it at once, without a traceback
+    )  # fmt: skip
 
 
 class Subject:
@@ -145,13 +160,16 @@ class Subject:
     to the others; and the process's peak memory is the subject's.
     """
 
-    def __init__(self, device: torch.device, cache: str):
-        self.process = _process()
+    def __init__(self, process: ProcessPoolExecutor, device: torch.device, cache: str):
+        self.process = process
         self.process.submit(_begin, device, cache).result()
 
     def build(self, build: Callable[..., Run], *arguments: object) -> None:
         """Measure from now on the call that `build` returns."""
         self.process.submit(_build, build, arguments).result()
+
+    def release(self) -> None:
+        self.process.submit(_release).result()
 
     def seconds(self) -> float:
         return self.process.submit(_seconds).result()
@@ -162,7 +180,7 @@ class Subject:
 
 # What a Subject's process keeps between its calls.
 _clock: Clock
-_run: Run
+_run: Run | None
 
 
 def _begin(device: torch.device, cache: str) -> None:
@@ -173,13 +191,20 @@ def _begin(device: torch.device, cache: str) -> None:
 
 def _build(build: Callable[..., Run], arguments: tuple) -> None:
     global _run
-    _run = lambda: None  # noqa: E731  frees the one before
     _run = build(*arguments)
+
+
+def _release() -> None:
+    global _run
+    _run = None
+    gc.collect()  # a compiled model is part of a cycle
+    if _clock.device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _seconds() -> float:
     seconds = _clock.seconds(_run)
-    time.sleep(0.02)  # OpenMP's threads spin for some milliseconds before they sleep
+    time.sleep(0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
     return seconds
 
 
@@ -232,7 +257,8 @@ def training_step(
 
     def step() -> float:
         with autocast(device, dtype):
-            out = model(x, labels=y, shift_labels=y) if peer else model(x)
+            # Without the cache, as transformers' own trainer does it.
+            out = model(x, labels=y, shift_labels=y, use_cache=False) if peer else model(x)
         loss = out.loss if peer else loss_of(out, y) / y.numel()
         loss.backward()
         for optimizer in optimizers:
@@ -263,10 +289,10 @@ def decoding(
     if name.startswith("transformers"):
         peer = theirs(config, device, dtype).eval()
         prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
-        return lambda: peer.generate(
+        return torch.inference_mode()(lambda: peer.generate(
             prompt, attention_mask=torch.ones_like(prompt), do_sample=False, use_cache=True,
             min_new_tokens=new, max_new_tokens=new, pad_token_id=0,
-        )  # fmt: skip
+        ))  # fmt: skip
     model = ours(config, device, dtype).eval()
     return lambda: generate(
         model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows,
@@ -285,7 +311,6 @@ class Bench:
         # Decoding may be longer than the rows are.
         reach = max(config.model.max_positions or 0, config.data.seq_len, new_tokens + 1)
         self.model: ModelConfig = dataclasses.replace(config.model, max_positions=reach)
-        self.clock = Clock(self.device)
         compiles = config.train.compile is not False
         self.kinds = ["eager"]
         if compiles and resolve_compile(True, self.device, 0)[0]:
@@ -306,7 +331,7 @@ class Bench:
         say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
 
     def run(self) -> dict:
-        self.product_rate, self.bandwidth = machine(self.clock, self.dtype)
+        self.product_rate, self.bandwidth = alone(machine, self.device, self.dtype)
         self.figures["matmul_flops_per_second"] = self.product_rate
         self.figures["copy_bytes_per_second"] = self.bandwidth
         print(f"machine: {self.product_rate / 1e9:,.0f} GFLOP/s in matrix products, "
@@ -315,8 +340,8 @@ class Bench:
             self.subjects = {}
             for name in self.names:
                 cache = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
-                self.subjects[name] = Subject(self.device, cache)
-                stack.enter_context(self.subjects[name].process)
+                process = stack.enter_context(_process())
+                self.subjects[name] = Subject(process, self.device, cache)
             self.training()
             self.prefill()
             for rows in (1, 8, 32):
@@ -336,6 +361,8 @@ class Bench:
         clocks = {name: self.subjects[name].seconds for name in names}
         alternate(clocks, 1, title)
         times = alternate(clocks, repeats, title)
+        for name in names:
+            self.subjects[name].release()
         rates = {name: tokens / seconds for name, seconds in times.items()}
         print(f"\n{title}\n  {'tokens/s':>31} {'of the limit':>14}")
         for name, rate in rates.items():

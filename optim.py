@@ -108,7 +108,8 @@ class Muon(torch.optim.Optimizer):
             mean = state["momentum_buffer"].lerp_(parameter.grad, 1 - momentum)
             move = parameter.grad.lerp(mean, momentum).bfloat16()  # Nesterov's look ahead
             moves.append(move if move.size(0) <= move.size(1) else move.T)
-        moves = orthogonalize(torch.stack(moves))
+        moves = torch.stack(moves)
+        moves = orthogonalize(moves)
         for parameter, move in zip(parameters, moves, strict=True):
             parameter.mul_(1 - lr * weight_decay)
             move = move if move.shape == parameter.shape else move.T

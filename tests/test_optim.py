@@ -1,5 +1,7 @@
 """Groups, schedule, and both optimizers' agreement with what they claim."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -117,7 +119,13 @@ def test_muon_takes_the_steps_of_pytorchs():
             with torch.no_grad():
                 b.copy_(a)
     # A state of PyTorch's goes on here.
-    stacked.load_state_dict(single.state_dict())
+    resumed = Muon(ours, lr=0.1, weight_decay=0.3)
+    resumed.load_state_dict(copy.deepcopy(single.state_dict()))  # else they share buffers
+    before = [p.detach().clone() for p in ours]
+    resumed.step()
+    single.step()
+    for a, b, was in zip(ours, theirs, before, strict=True):
+        assert (a - was).norm() > 0 and (a - b).norm() <= 0.02 * (a - was).norm()
 
 
 def test_state_survives_a_round_trip():
