@@ -86,7 +86,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add(
         "--compile",
         action="store_true",
-        help="Compile decoding: up to half a minute first, then several times as many tokens a "
+        help="Compile decoding: up to a minute first, then several times as many tokens a "
         "second. It pays from some ten thousand tokens on.",
     )
     add(

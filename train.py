@@ -306,7 +306,7 @@ class Trainer:
         world = f" x {self.world.size}" if self.world.size > 1 else ""
         say(f"device  {self.device}{world}; {dtype_why}; {compile_why}")
         if self.loss is not summed_loss:
-            say("        the first step compiles, which takes up to half a minute")
+            say("        the first step compiles, which takes up to a minute")
 
     # --- the loop ---
 
