@@ -99,9 +99,9 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     return torch.autocast(device.type, dtype=dtype)
 
 
-# A first compilation takes some 30 s on two CPU cores, a cached one seconds, and saves about a fifth
-# of every later step. Below this much work even the latter pays little (docs/benchmarks.md; cuda: a
-# guess).
+# A first compilation takes some 30 s on two CPU cores, a cached one seconds; all later steps are
+# then a fifth shorter. Below this much work even a cached one pays little (docs/benchmarks.md;
+# cuda: a guess).
 COMPILE_PAYS_FLOPS = {"cpu": 3e13, "cuda": 1e15}
 
 
