@@ -164,7 +164,9 @@ def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     none after that does, for as many tokens as follow. PyTorch gives up and runs eagerly, with a
     warning, after eight in a process.
     """
-    return torch.compile(next_logits, dynamic=True)
+    # Else dynamic=True makes a tensor of every norm's eps at every step.
+    torch._dynamo.config.specialize_float = True
+    return torch.compile(next_logits, dynamic=True, options={"size_asserts": False})
 
 
 @torch.inference_mode()

@@ -1,7 +1,6 @@
 """What bench.py prints: a table for people, one line of JSON last, and figures that agree."""
 
 import json
-import os
 
 import pytest
 import torch
@@ -52,7 +51,6 @@ def test_a_compiled_subject_compiles_into_its_own_cache(tmp_path):
         assert any(tmp_path.rglob("*.so"))
         assert subject.peak_bytes() > 2**26
         subject.release()
-    assert str(tmp_path) != os.environ.get("TORCHINDUCTOR_CACHE_DIR")
 
 
 def test_an_encoding_that_is_not_llamas_runs_without_the_peer(capsys):
