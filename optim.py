@@ -108,7 +108,7 @@ class Muon(torch.optim.Optimizer):
             mean = state["momentum_buffer"].lerp_(parameter.grad, 1 - momentum)
             move = parameter.grad.lerp(mean, momentum).bfloat16()  # Nesterov's look ahead
             moves.append(move if move.size(0) <= move.size(1) else move.T)
-        moves = torch.stack(moves)
+        moves = torch.stack(moves)  # on a line of its own, so that the single ones are freed
         moves = orthogonalize(moves)
         for parameter, move in zip(parameters, moves, strict=True):
             parameter.mul_(1 - lr * weight_decay)

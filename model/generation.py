@@ -164,7 +164,8 @@ def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     none after that does, for as many tokens as follow. PyTorch gives up and runs eagerly, with a
     warning, after eight in a process.
     """
-    # Else dynamic=True makes a tensor of every norm's eps at every step.
+    # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
+    # buffers have the sizes the compiler gave them, would be a good part of one row's step.
     torch._dynamo.config.specialize_float = True
     return torch.compile(next_logits, dynamic=True, options={"size_asserts": False})
 
