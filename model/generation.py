@@ -160,9 +160,10 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     """`next_logits`, compiled once for all lengths of the cache.
 
-    The first two calls compile, for one row, for several, and for every shape and dtype of model;
-    none after that does, for as many tokens as follow. PyTorch gives up and runs eagerly, with a
-    warning, after eight in a process.
+    The first two calls compile, for one row, for several, and for every shape and dtype of model,
+    and so does the first beyond LONGEST_SUM keys, where `attend_by_sums` is another; no other call
+    does, for as many tokens as follow. PyTorch gives up and runs eagerly, with a warning, after
+    eight in a process.
     """
     # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
     # buffers have the sizes the compiler gave them, would be a good part of one row's step.

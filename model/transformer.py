@@ -253,12 +253,26 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
     return torch.cat(blocks, dim=2)
 
 
+# The compiler adds up to 4096 numbers in one loop, and more in chunks, which takes twice as long.
+LONGEST_SUM = 4096
+PARTS = 16
+
+
 def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
     """`attend` for one query that sees all keys (T == 1), for the compiler to fuse; in float32."""
     B, H, _, D = xq.shape
+    S = xk.shape[2]
     q = xq.float().view(B, xk.shape[1], -1, 1, D) * D**-0.5  # (B, H_kv, H / H_kv, 1, D)
     weights = (q * xk[:, :, None]).sum(-1).softmax(-1)  # (B, H_kv, H / H_kv, S)
-    return (weights[..., None] * xv[:, :, None]).sum(-2).view(B, H, 1, D).type_as(xq)
+    # In a long text all but the last part are summed side by side. The last is as long as they are,
+    # and what was left over, never empty, which would be another case to compile.
+    cut = S // PARTS * (PARTS - 1) if S > LONGEST_SUM else 0
+    out = (weights[..., cut:, None] * xv[:, :, None, cut:]).sum(-2)
+    if cut:
+        w = weights[..., :cut].unflatten(-1, (PARTS - 1, -1))
+        v = xv[:, :, None, :cut].unflatten(3, (PARTS - 1, -1))
+        out = out + (w[..., None] * v).sum(-2).sum(-2)
+    return out.view(B, H, 1, D).type_as(xq)
 
 
 class FeedForward(nn.Module):

@@ -20,16 +20,16 @@ from model.generation import (
     uniform,
 )
 from model.position import POSITIONS, RopeScaling
-from model.transformer import ModelConfig, Transformer, attend
+from model.transformer import LONGEST_SUM, PARTS, ModelConfig, Transformer, attend
 
 T, H, D, V, LIMIT = 13, 6, 8, 97, 80
 GREEDY = Sampling(temperature=0)
 
 
-def build(position="rope", n_kv_heads=2, **changes):
+def build(position="rope", n_kv_heads=2, limit=LIMIT, **changes):
     config = ModelConfig(
         dim=40, n_layers=3, n_heads=H, n_kv_heads=n_kv_heads, head_dim=D, hidden_dim=56,
-        vocab_size=V, max_positions=LIMIT, position=position, tie_embeddings=False, **changes,
+        vocab_size=V, max_positions=limit, position=position, tie_embeddings=False, **changes,
     )  # fmt: skip
     model = Transformer(config).eval()
     model.init_weights(seed=4)
@@ -83,6 +83,27 @@ def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
             fed = expected.argmax(-1, keepdim=True)
     assert caches[1].length == 40
     assert graphs() == 2
+
+
+def test_compiled_decoding_equals_eager_in_long_texts_and_compiles_once_more():
+    """Beyond LONGEST_SUM keys it is another sum. A cache that is full, which `generate` never
+    feeds a token to, is a case of its own and as right."""
+    long = LONGEST_SUM + 3 * PARTS
+    model = build(limit=long + 1)
+    compiled = compiled_next_logits()
+    torch._dynamo.reset(), graphs()
+    counts = []
+    with torch.inference_mode():
+        caches = [KVCache(model.config, 1, long) for _ in "ab"]
+        for cache in caches:
+            next_logits(model, tokens(1, LONGEST_SUM - 5), cache)
+        while caches[1].length < long:
+            fed = tokens(1, 1, seed=caches[1].length)
+            expected = next_logits(model, fed, caches[0])
+            got = compiled(model, fed, caches[1])
+            torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
+            counts.append(graphs())
+    assert sum(counts) - counts[-1] == 2
 
 
 def test_generation_compiles_once_whatever_is_asked_of_it():

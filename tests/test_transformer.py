@@ -131,9 +131,13 @@ def test_which_attention_runs(monkeypatch):
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
-def test_one_query_attends_like_the_last_of_many(n_kv_heads):
-    kv = (2, n_kv_heads, 9, 8)
-    q, k, v = 3 * draw(2, 6, 9, 8), 3 * draw(*kv, seed=1), draw(*kv, seed=2)
+@pytest.mark.parametrize("longest", [4096, 8, 31])
+def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, monkeypatch):
+    """And so it does where its sum is cut into parts, with some keys left over and with none."""
+    monkeypatch.setattr(transformer, "LONGEST_SUM", longest)
+    length = 9 if longest > 31 else 32 + longest % 16
+    kv = (2, n_kv_heads, length, 8)
+    q, k, v = 3 * draw(2, 6, length, 8), 3 * draw(*kv, seed=1), draw(*kv, seed=2)
     expected = attend(q, k, v, None)[:, :, -1:]
     for one in (attend(q[:, :, -1:], k, v, None), attend_by_sums(q[:, :, -1:], k, v)):
         torch.testing.assert_close(one, expected, rtol=1e-5, atol=1e-6)
