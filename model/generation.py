@@ -109,13 +109,14 @@ def uniform(seed: int, sample: int, number: int) -> float:
     return (address(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
 
-def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> Tensor:
+def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor | None, seen: Tensor) -> Tensor:
     """Draw one token per row: logits (B, V) and a uniform number each, float64 (B,) -> ids (B,).
 
-    `seen`, bool (B, V), marks the tokens that the repetition penalty applies to. The candidates
-    stay in the order of their ids: sorted by score, two close ones would swap places, and with them
-    the token drawn, over an error in the last digit. Computed in float64, with the largest score at
-    0 so that no temperature overflows. Raises ValueError for logits that are not finite.
+    Temperature 0 needs no `uniforms`. `seen`, bool (B, V), marks the tokens that the repetition
+    penalty applies to. The candidates stay in the order of their ids: sorted by score, two close
+    ones would swap places, and with them the token drawn, over an error in the last digit. Computed
+    in float64, with the largest score at 0 so that no temperature overflows. Raises ValueError for
+    logits that are not finite.
     """
     scores = logits.double()
     if sampling.repetition_penalty != 1:
@@ -248,11 +249,15 @@ def generate(
             decode = compile and fed.shape[1] == 1
             forward = compiled_next_logits() if decode else next_logits
             logits = forward(model, fed, cache).float().cpu()
-            uniforms = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
-            uniforms = torch.tensor(uniforms, dtype=torch.float64)
-            drawn = sample(logits[due], sampling, uniforms, seen[due])
-            tokens[due, known] = drawn
-            seen[due, drawn] = True
+            rows = slice(None) if len(due) == len(starts) else due  # all of them need no copy
+            uniforms = None
+            if sampling.temperature > 0:
+                uniforms = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
+                uniforms = torch.tensor(uniforms, dtype=torch.float64)
+            drawn = sample(logits[rows], sampling, uniforms, seen[rows])
+            tokens[rows, known] = drawn
+            if sampling.repetition_penalty != 1:
+                seen[due, drawn] = True
             for row, token in zip(due, drawn.tolist(), strict=True):
                 if token == eos_id:
                     live.remove(row)
