@@ -293,6 +293,7 @@ class Trainer:
         config, manifest = self.config, self.data.manifest
         parameters = sum(p.numel() for p in self.module.parameters())
         tokens = self._tokens_per_step() * config.train.steps
+        epochs = tokens / self.train_data.n_tokens * manifest.get("passes", 1)
         say(f"run     {self.log.path}")
         say(
             f"data    {self.data.folder}: {self.train_data.n_tokens:,} training and "
@@ -301,7 +302,7 @@ class Trainer:
         say(
             f"model   {parameters:,} parameters, positions: {config.model.position}; "
             f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
-            f"({tokens / self.train_data.n_tokens:.1f} epochs)"
+            f"({epochs:.1f} epochs)"
         )
         world = f" x {self.world.size}" if self.world.size > 1 else ""
         say(f"device  {self.device}{world}; {dtype_why}; {compile_why}")

@@ -41,6 +41,9 @@ class DataConfig:
     training split."""
     vocab_size: int = 4096
     """Pieces of the tokenizer."""
+    bpe_dropout: float = 0.0
+    """Probability of leaving a merge out where training text is encoded, a dozen times and each
+    time in other pieces: against overfitting, where a small text is read over and over."""
     seq_len: int = 256
     """Tokens of a training row."""
     val_fraction: float = 0.1
@@ -76,6 +79,13 @@ class DataConfig:
             )
         if self.seq_len < 1:
             raise UserError(f"data.seq_len {self.seq_len} must be at least 1")
+        if not 0 <= self.bpe_dropout < 1:
+            raise UserError(f"data.bpe_dropout {self.bpe_dropout} must be in [0, 1)")
+        if self.bpe_dropout and self.tokenizer is not None:
+            raise UserError(
+                "data.bpe_dropout is for a tokenizer trained on the text, not one from "
+                f"data.tokenizer {self.tokenizer}"
+            )
         if not 0 < self.val_fraction < 1:
             raise UserError(f"data.val_fraction {self.val_fraction} must lie between 0 and 1")
         if not self.prepared:

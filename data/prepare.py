@@ -7,6 +7,7 @@ never in memory as a whole.
 The ids of a split are one flat stream with EOS *before* every document, the first included: each
 document's first token then has a predecessor, and a pass over the validation split scores every
 byte of its text. What an imported tokenizer begins texts with (Llama's BOS) comes after the EOS.
+With dropout in the encoding the stream of the training split goes through its text several times.
 """
 
 import hashlib
@@ -16,10 +17,12 @@ import platform
 import re
 import shutil
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import version
+from itertools import chain, count
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -37,6 +40,7 @@ FORMAT = 1  # raised when what is written changes, so that old folders are not t
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 1 << 21  # characters of text that are encoded at a time, on all cores
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
+PASSES = 12  # how often training text is encoded with dropout, each time in another way
 SPLITS = ("train", "val")
 
 
@@ -63,6 +67,8 @@ def prepare(config: DataConfig) -> Prepared:
     own = asdict(config)
     for field in ("files", "seq_len", "prepared", "tokenizer"):
         del own[field]
+    if not config.bpe_dropout:
+        del own["bpe_dropout"]  # so that what was prepared before there was one is found
     settings = {"format": FORMAT, **own, "text": fingerprint(config)}
     if config.tokenizer is not None:
         given = open_tokenizer(config.tokenizer)
@@ -193,19 +199,27 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     with TemporaryFile(dir=folder) as file:
         text = _copy(documents(config), file)
         ends, sides = _split(text, config.val_fraction)
+        training, validation = (partial(_blocks, file, ends, sides, split) for split in SPLITS)
         if config.tokenizer is None:
-            training = (
-                block for side, _, block in _blocks(file, ends, sides) if SPLITS[side] == "train"
-            )
-            tokenizer = Tokenizer.train(training, config.vocab_size, folder / "tokenizer.model")
+            blocks = (block for _, block in training())
+            tokenizer = Tokenizer.train(blocks, config.vocab_size, folder / "tokenizer.model")
         else:
             for given in tokenizer_files(Path(config.tokenizer)):
                 shutil.copyfile(given, folder / given.name)
             tokenizer = open_tokenizer(folder)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        bar = tqdm(desc="encoding", total=text.bytes, unit="B", unit_scale=True, delay=2)
+        encode, passes, total = tokenizer.encode_batch, 1, text.bytes
+        if config.bpe_dropout:
+            encode, passes, total = _with_dropout(tokenizer, config.bpe_dropout), PASSES, None
+        bar = tqdm(desc="encoding", total=total, unit="B", unit_scale=True, delay=2)
         with bar:
-            splits = _encode(_blocks(file, ends, sides), tokenizer, dtype, folder, bar)
+            blocks = chain.from_iterable(training() for _ in range(passes))
+            splits = {
+                "train": _encode(blocks, tokenizer, encode, folder / "train.bin", dtype, bar),
+                "val": _encode(
+                    validation(), tokenizer, tokenizer.encode_batch, folder / "val.bin", dtype, bar
+                ),
+            }
     manifest = {
         "settings": settings,
         "versions": {
@@ -221,6 +235,7 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
         },
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
+        "passes": passes,
         **splits,
         "files": {
             path.name: {"size": path.stat().st_size, "sha256": _sha256_of_file(path)}
@@ -285,20 +300,24 @@ def _split(text: _Text, val_fraction: float) -> tuple[array, bytearray]:
 def _byte_offset(text: _Text, characters: int) -> int:
     """How many bytes the first `characters` characters have."""
     offset = 0
-    for _, _, block in _blocks(text.file, text.ends, bytes(1)):
+    for _, block in _blocks(text.file, text.ends, bytes(1), "train"):
         taken = block[:characters]
         offset += len(taken.encode())
         characters -= len(taken)
     return offset
 
 
-def _blocks(file: BinaryIO, ends: array, sides: Sequence[int]) -> Iterator[tuple[int, bool, str]]:
-    """The text again, in order: (side, whether a stretch begins here, at most BLOCK bytes of it).
+def _blocks(
+    file: BinaryIO, ends: array, sides: Sequence[int], split: str
+) -> Iterator[tuple[bool, str]]:
+    """A side of the text again, in order: (whether a stretch begins here, at most BLOCK bytes).
 
     Blocks end after a line where they can: a cut in the middle of a word costs a token.
     """
     start = 0
     for end, side in zip(ends, sides, strict=True):
+        if SPLITS[side] != split:
+            start = end
         first = True
         while start < end:
             file.seek(start)
@@ -306,50 +325,50 @@ def _blocks(file: BinaryIO, ends: array, sides: Sequence[int]) -> Iterator[tuple
             if start + len(data) < end:
                 data = data[: data.rfind(b"\n") + 1] or data
             block = data.decode(errors="ignore")  # half a character at the end: for the next block
-            yield side, first, block
+            yield first, block
             start += len(block.encode())
             first = False
 
 
+def _with_dropout(tokenizer: Tokenizer, p: float) -> Callable[[list[str]], list[list[int]]]:
+    """Encodes every text that it is given by a stream of random numbers of its own."""
+    seeds = count()
+    return lambda texts: [tokenizer.encode_with_dropout(text, p, next(seeds)) for text in texts]
+
+
 def _encode(
-    blocks: Iterable[tuple[int, bool, str]],
+    blocks: Iterable[tuple[bool, str]],
     tokenizer: Tokenizer,
+    encode: Callable[[list[str]], list[list[int]]],
+    path: Path,
     dtype: str,
-    folder: Path,
     bar: tqdm,
-) -> dict[str, dict[str, int]]:
-    """Write train.bin and val.bin; returns what is in them."""
-    counts = {
-        split: {"documents": 0, "bytes": 0, "characters": 0, "tokens": 0, "eos": 0}
-        for split in SPLITS
-    }
-    with ExitStack() as stack:
-        files = [stack.enter_context(open(folder / f"{split}.bin", "wb")) for split in SPLITS]
+) -> dict[str, int]:
+    """Write the ids of a split; returns what is in them."""
+    found = {"documents": 0, "bytes": 0, "characters": 0, "tokens": 0, "eos": 0}
+    with open(path, "wb") as file:
         for batch in _batches(blocks):
-            ids: list[list[int]] = [[] for _ in SPLITS]
-            encoded = tokenizer.encode_batch([text for _, _, text in batch])
-            for (side, first, text), row in zip(batch, encoded, strict=True):
-                count = counts[SPLITS[side]]
+            ids: list[int] = []
+            for (first, text), row in zip(batch, encode([text for _, text in batch]), strict=True):
                 if first:
-                    ids[side] += [tokenizer.eos_id, *tokenizer.prefix_ids]
-                    count["documents"] += 1
-                    count["eos"] += 1
-                ids[side] += row
+                    ids += [tokenizer.eos_id, *tokenizer.prefix_ids]
+                    found["documents"] += 1
+                    found["eos"] += 1
+                ids += row
                 size = len(text.encode())
-                count["bytes"] += size
-                count["characters"] += len(text)
+                found["bytes"] += size
+                found["characters"] += len(text)
                 bar.update(size)
-            for count, file, row in zip(counts.values(), files, ids, strict=True):
-                count["tokens"] += len(row)
-                np.array(row, dtype=dtype).tofile(file)
-    return counts
+            found["tokens"] += len(ids)
+            np.array(ids, dtype=dtype).tofile(file)
+    return found
 
 
-def _batches(blocks: Iterable[tuple[int, bool, str]]) -> Iterator[list[tuple[int, bool, str]]]:
+def _batches(blocks: Iterable[tuple[bool, str]]) -> Iterator[list[tuple[bool, str]]]:
     batch, size = [], 0
     for block in blocks:
         batch.append(block)
-        size += len(block[2])
+        size += len(block[1])
         if size >= BATCH:
             yield batch
             batch, size = [], 0

@@ -1,6 +1,7 @@
 """Prepared data is true, split without leaks, made once, and never half there."""
 
 import hashlib
+import itertools
 import json
 import os
 import random
@@ -14,7 +15,7 @@ import pytest
 
 from data import prepare as prepare_module
 from data.dataset import DataConfig
-from data.prepare import prepare
+from data.prepare import PASSES, prepare
 from errors import UserError
 
 ROOT = Path(__file__).parents[1]
@@ -235,6 +236,24 @@ def test_long_texts_are_cut_into_blocks_where_it_changes_no_token(tmp_path, monk
     monkeypatch.setattr(prepare_module, "BLOCK", 200)
     other = prepare(config(path, prepared=str(tmp_path / "other")))
     assert first.manifest["files"] == other.manifest["files"]
+
+
+@pytest.mark.parametrize("of_many", [True, False], ids=["documents", "one text"])
+def test_dropout_spells_the_training_text_anew_in_every_pass(corpus, tmp_path, of_many):
+    path = corpus[0] if of_many else text_file(tmp_path, words(1, 3000))
+    plain, varied = prepare(config(path)), prepare(config(path, bpe_dropout=0.2))
+    assert varied.folder != plain.folder and varied.manifest["passes"] == PASSES
+    for name in ("tokenizer.model", "val.bin"):
+        assert varied.manifest["files"][name] == plain.manifest["files"][name]
+    assert texts(varied, "train") == PASSES * texts(plain, "train")
+    written, count = ids(varied, "train"), plain.manifest["train"]
+    assert varied.manifest["train"]["bytes"] == PASSES * count["bytes"]
+    assert varied.manifest["train"]["tokens"] == len(written) > 1.1 * PASSES * count["tokens"]
+    starts = [i for i, id in enumerate(written) if id == varied.tokenizer.eos_id]
+    spelt = {tuple(written[a:b]) for a, b in itertools.pairwise([*starts, len(written)])}
+    assert len(spelt) == PASSES * count["documents"]  # no two of them alike
+    again = prepare(config(path, bpe_dropout=0.2, prepared=str(tmp_path / "other")))
+    assert again.manifest == varied.manifest
 
 
 # Made once

@@ -64,6 +64,23 @@ def test_odd_strings_survive(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
+@given(text=any_text, p=st.sampled_from([0.1, 0.9]), seed=st.integers(0, 3))
+@settings(max_examples=300, deadline=None)
+def test_dropout_leaves_the_text_as_it_is(tokenizer, text, p, seed):
+    ids = tokenizer.encode_with_dropout(text, p, seed)
+    assert tokenizer.decode(ids) == text
+    assert {tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id}.isdisjoint(ids)
+
+
+def test_dropout_is_addressed_by_its_seed_and_gives_the_more_pieces_the_larger_it_is(tokenizer):
+    def spelt(p, seed):
+        return tokenizer.encode_with_dropout(TEXT, p, seed)
+
+    assert spelt(0.1, 1) == spelt(0.1, 1) != spelt(0.1, 2)
+    assert spelt(0, 1) == tokenizer.encode(TEXT)
+    assert len(tokenizer.encode(TEXT)) < len(spelt(0.1, 1)) < len(spelt(0.5, 1)) < len(TEXT)
+
+
 def test_a_batch_is_its_rows(tokenizer):
     assert tokenizer.encode_batch(ODD) == [tokenizer.encode(text) for text in ODD]
 
