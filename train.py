@@ -293,11 +293,13 @@ class Trainer:
         config, manifest = self.config, self.data.manifest
         parameters = sum(p.numel() for p in self.module.parameters())
         tokens = self._tokens_per_step() * config.train.steps
-        epochs = tokens / self.train_data.n_tokens * manifest.get("passes", 1)
+        passes = self.data.passes
+        epochs = tokens / self.train_data.n_tokens * passes
         say(f"run     {self.log.path}")
         say(
-            f"data    {self.data.folder}: {self.train_data.n_tokens:,} training and "
-            f"{self.val_data.n_tokens:,} validation tokens, vocabulary {manifest['vocab_size']}"
+            f"data    {self.data.folder}: {self.train_data.n_tokens:,} training tokens"
+            f"{f' in {passes} passes' if passes > 1 else ''} and {self.val_data.n_tokens:,} for "
+            f"validation, vocabulary {manifest['vocab_size']}"
         )
         say(
             f"model   {parameters:,} parameters, positions: {config.model.position}; "

@@ -42,8 +42,9 @@ class DataConfig:
     vocab_size: int = 4096
     """Pieces of the tokenizer."""
     bpe_dropout: float = 0.0
-    """Probability of leaving a merge out where training text is encoded, a dozen times and each
-    time in other pieces: against overfitting, where a small text is read over and over."""
+    """Probability of leaving out a merge of the tokenizer's: training text is then encoded a dozen
+    times, each time in other pieces, against overfitting where a small text is read over and over.
+    Validation is without, so its loss can be below that of training."""
     seq_len: int = 256
     """Tokens of a training row."""
     val_fraction: float = 0.1
@@ -83,8 +84,9 @@ class DataConfig:
             raise UserError(f"data.bpe_dropout {self.bpe_dropout} must be in [0, 1)")
         if self.bpe_dropout and self.tokenizer is not None:
             raise UserError(
-                "data.bpe_dropout is for a tokenizer trained on the text, not one from "
-                f"data.tokenizer {self.tokenizer}"
+                "data.bpe_dropout is for a tokenizer that is trained on this text, and not for "
+                f"{self.tokenizer} (data.tokenizer, which --init-from sets): leave it out or say "
+                "--data.bpe_dropout 0"
             )
         if not 0 < self.val_fraction < 1:
             raise UserError(f"data.val_fraction {self.val_fraction} must lie between 0 and 1")
@@ -103,7 +105,9 @@ class TokenDataset:
     followed by its first EOS), and epoch e cuts it into N // seq_len windows that start at a phase
     in [0, seq_len) drawn for (seed, e), visited in an order drawn likewise. So every epoch has the
     same number of windows, each window comes once, and no cut stays forever between the same two
-    tokens; the price is that up to seq_len - 1 tokens, others in each epoch, are left out.
+    tokens; the price is that up to seq_len - 1 tokens, others in each epoch, are left out. Of a
+    stream that goes through its text several times (`passes`), epoch e takes the windows of pass
+    e % passes; passes are taken for equally long.
 
     Evaluation rows (`windows`) cover the file once, in order, from its first token.
     """
@@ -118,6 +122,7 @@ class TokenDataset:
         seed: int = 0,
         rank: int = 0,
         size: int = 1,
+        passes: int = 1,
     ) -> None:
         """`batch_size` counts the rows of all processes. Raises UserError where no row fits."""
         self.seq_len = seq_len
@@ -125,12 +130,13 @@ class TokenDataset:
         self.seed = seed
         self.rank = rank
         self.size = size
+        self.passes = passes
         self.dtype = np.dtype(dtype)
         # Held open, so that a file replaced under the same name does not change a running training.
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
-        self.n_windows = self.n_tokens // seq_len
-        if self.n_tokens < seq_len + 1:
+        self.n_windows = self.n_tokens // passes // seq_len
+        if self.n_tokens // passes < seq_len + 1:
             raise UserError(
                 f"the {path.stem} split has {self.n_tokens} tokens, and one row needs "
                 f"{seq_len + 1}: lower --data.seq_len or give more text (for val, raise "
@@ -173,7 +179,8 @@ class TokenDataset:
         """Where the window of a row of the whole training begins."""
         epoch, index = divmod(row, self.n_windows)
         phase, order = _epoch(self.seed, epoch, self.n_windows, self.seq_len)
-        return phase + int(order[index]) * self.seq_len
+        start = self.n_tokens * (epoch % self.passes) // self.passes
+        return start + phase + int(order[index]) * self.seq_len
 
     def _ids(self) -> np.ndarray:
         """The file, mapped anew each time: a lasting map would grow by every page ever touched."""

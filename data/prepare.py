@@ -7,7 +7,8 @@ never in memory as a whole.
 The ids of a split are one flat stream with EOS *before* every document, the first included: each
 document's first token then has a predecessor, and a pass over the validation split scores every
 byte of its text. What an imported tokenizer begins texts with (Llama's BOS) comes after the EOS.
-With dropout in the encoding the stream of the training split goes through its text several times.
+With dropout in the encoding the training stream goes through its text several times, and what the
+manifest counts of it is that of all passes.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import chain, count
+from itertools import chain, count, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -43,6 +44,8 @@ HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
 PASSES = 12  # how often training text is encoded with dropout, each time in another way
 SPLITS = ("train", "val")
 
+Encode = Callable[[list[str]], list[list[int]]]
+
 
 @dataclass
 class Prepared:
@@ -54,7 +57,14 @@ class Prepared:
 
     def dataset(self, split: str, **options: int) -> TokenDataset:
         """The token ids of "train" or "val"; the options are those of TokenDataset."""
-        return TokenDataset(self.folder / f"{split}.bin", dtype=self.manifest["dtype"], **options)
+        passes = self.passes if split == "train" else 1
+        path, dtype = self.folder / f"{split}.bin", self.manifest["dtype"]
+        return TokenDataset(path, dtype=dtype, passes=passes, **options)
+
+    @property
+    def passes(self) -> int:
+        """How often the training stream goes through its text."""
+        return self.manifest["settings"].get("passes", 1)
 
 
 def prepare(config: DataConfig) -> Prepared:
@@ -67,7 +77,9 @@ def prepare(config: DataConfig) -> Prepared:
     own = asdict(config)
     for field in ("files", "seq_len", "prepared", "tokenizer"):
         del own[field]
-    if not config.bpe_dropout:
+    if config.bpe_dropout:
+        own["passes"] = PASSES
+    else:
         del own["bpe_dropout"]  # so that what was prepared before there was one is found
     settings = {"format": FORMAT, **own, "text": fingerprint(config)}
     if config.tokenizer is not None:
@@ -201,24 +213,27 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
         ends, sides = _split(text, config.val_fraction)
         training, validation = (partial(_blocks, file, ends, sides, split) for split in SPLITS)
         if config.tokenizer is None:
-            blocks = (block for _, block in training())
-            tokenizer = Tokenizer.train(blocks, config.vocab_size, folder / "tokenizer.model")
+            sample = (block for _, block in training())
+            tokenizer = Tokenizer.train(sample, config.vocab_size, folder / "tokenizer.model")
         else:
             for given in tokenizer_files(Path(config.tokenizer)):
                 shutil.copyfile(given, folder / given.name)
             tokenizer = open_tokenizer(folder)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        encode, passes, total = tokenizer.encode_batch, 1, text.bytes
         if config.bpe_dropout:
-            encode, passes, total = _with_dropout(tokenizer, config.bpe_dropout), PASSES, None
-        bar = tqdm(desc="encoding", total=total, unit="B", unit_scale=True, delay=2)
-        with bar:
-            blocks = chain.from_iterable(training() for _ in range(passes))
+            passes, encode = PASSES, _with_dropout(tokenizer, config.bpe_dropout)
+        else:
+            passes, encode = 1, tokenizer.encode_batch
+        again = chain.from_iterable(training() for _ in range(passes))
+        sizes = [0, 0]
+        for (start, end), side in zip(pairwise(chain([0], ends)), sides, strict=True):
+            sizes[side] += end - start
+        total = passes * sizes[0] + sizes[1]
+        with tqdm(desc="encoding", total=total, unit="B", unit_scale=True, delay=2) as bar:
+            write = partial(_write, tokenizer=tokenizer, dtype=dtype, bar=bar)
             splits = {
-                "train": _encode(blocks, tokenizer, encode, folder / "train.bin", dtype, bar),
-                "val": _encode(
-                    validation(), tokenizer, tokenizer.encode_batch, folder / "val.bin", dtype, bar
-                ),
+                "train": write(again, encode, folder / "train.bin"),
+                "val": write(validation(), tokenizer.encode_batch, folder / "val.bin"),
             }
     manifest = {
         "settings": settings,
@@ -235,7 +250,6 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
         },
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
-        "passes": passes,
         **splits,
         "files": {
             path.name: {"size": path.stat().st_size, "sha256": _sha256_of_file(path)}
@@ -330,17 +344,18 @@ def _blocks(
             first = False
 
 
-def _with_dropout(tokenizer: Tokenizer, p: float) -> Callable[[list[str]], list[list[int]]]:
-    """Encodes every text that it is given by a stream of random numbers of its own."""
+def _with_dropout(tokenizer: Tokenizer, p: float) -> Encode:
+    """Encodes the blocks of the training stream in order, block n with the random numbers of n."""
     seeds = count()
     return lambda texts: [tokenizer.encode_with_dropout(text, p, next(seeds)) for text in texts]
 
 
-def _encode(
+def _write(
     blocks: Iterable[tuple[bool, str]],
-    tokenizer: Tokenizer,
-    encode: Callable[[list[str]], list[list[int]]],
+    encode: Encode,
     path: Path,
+    *,
+    tokenizer: Tokenizer,
     dtype: str,
     bar: tqdm,
 ) -> dict[str, int]:
