@@ -565,6 +565,8 @@ def decisive(config: Config) -> dict[str, Any]:
     values = asdict(config)
     del values["log"], values["name"], values["seed"]
     del values["data"]["prepared"], values["train"]["device"]
+    if not config.data.bpe_dropout:
+        del values["data"]["bpe_dropout"]  # studies from before there was one go on
     return values
 
 

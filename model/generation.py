@@ -161,10 +161,10 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     """`next_logits`, compiled once for all lengths of the cache.
 
-    The first two calls compile, for one row, for several, and for every shape and dtype of model,
-    and so does the first beyond LONGEST_SUM keys, where `attend_by_sums` is another; no other call
-    does, for as many tokens as follow. PyTorch gives up and runs eagerly, with a warning, after
-    eight in a process.
+    The first two calls compile, for one row, for several, and for every shape and dtype of model.
+    So does the first beyond LONGEST_SUM keys, and one that fills the cache or `max_positions`,
+    which `generate` never does; up to 16 times LONGEST_SUM no other does, for as many tokens as
+    follow. PyTorch gives up and runs eagerly, with a warning, after eight in a process.
     """
     # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
     # buffers have the sizes the compiler gave them, would be a good part of one row's step.
@@ -257,7 +257,7 @@ def generate(
             drawn = sample(logits[rows], sampling, uniforms, seen[rows])
             tokens[rows, known] = drawn
             if sampling.repetition_penalty != 1:
-                seen[due, drawn] = True
+                seen[due, drawn] = True  # pairs: a slice for `due` would take every token drawn
             for row, token in zip(due, drawn.tolist(), strict=True):
                 if token == eos_id:
                     live.remove(row)

@@ -86,8 +86,8 @@ def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
 
 
 def test_compiled_decoding_equals_eager_in_long_texts_and_compiles_once_more():
-    """Beyond LONGEST_SUM keys it is another sum. A cache that is full, which `generate` never
-    feeds a token to, is a case of its own and as right."""
+    """Beyond LONGEST_SUM keys it is another sum. The call that fills the cache, which `generate`
+    never makes, compiles too, and is right."""
     long = LONGEST_SUM + 3 * PARTS
     model = build(limit=long + 1)
     compiled = compiled_next_logits()
@@ -103,7 +103,14 @@ def test_compiled_decoding_equals_eager_in_long_texts_and_compiles_once_more():
             got = compiled(model, fed, caches[1])
             torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
             counts.append(graphs())
-    assert sum(counts) - counts[-1] == 2
+    assert [i for i, n in enumerate(counts[:-1]) if n] == [0, 5]
+
+
+def test_the_likeliest_token_needs_no_random_number(monkeypatch):
+    model = build()
+    expected = generate(model, [prompt(3)], GREEDY, max_new_tokens=5)
+    monkeypatch.setattr("model.generation.uniform", None)
+    assert generate(model, [prompt(3)], GREEDY, max_new_tokens=5) == expected
 
 
 def test_generation_compiles_once_whatever_is_asked_of_it():
