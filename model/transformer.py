@@ -254,8 +254,8 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
 
 
 # Of more float32 numbers than this the compiler makes a sum of sums, at half the speed, and guards
-# on their number (CppKernel.need_use_acc_helper of torch 2.13). Of 16 parts each stays below that up
-# to 65,000 keys.
+# on their number (CppKernel.need_use_acc_helper of torch 2.13). Each of 16 parts stays below that
+# up to 65,000 keys.
 LONGEST_SUM = 4096
 PARTS = 16
 
