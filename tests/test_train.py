@@ -40,7 +40,7 @@ def world(tmp_path_factory) -> Path:
 
 
 def arguments(world: Path, *extra: str) -> list[str]:
-    """A model of no two equal sizes, in float32: 12 steps are 1.6 epochs."""
+    """A model of no two equal sizes, in float32: 12 steps are 2.6 epochs."""
     return [
         "--data.files", str(world / "text.txt"), "--data.prepared", str(world / "prepared"),
         "--data.vocab_size", "300", "--data.seq_len", "20", "--model.dim", "48",
@@ -104,6 +104,16 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
     assert list(points(straight, "sample")) == [5, 10, 12]
     assert points(straight)[12] < points(straight)[1] - 0.1
     assert all(p["tokens"] == p["step"] * 27 * 20 for p in RunDir.open(straight).metrics())
+
+
+def test_a_run_with_bpe_dropout_counts_passes_over_the_text_and_resumes(world, capfd):
+    assert run(*arguments(world), "--data.bpe_dropout", "0.1", "--name", "varied") == 0
+    said = "".join(capfd.readouterr())
+    assert " training tokens in 12 passes and " in said
+    path = world / "runs" / "varied"
+    one_pass = RunDir.open(path).manifest["train"]["tokens"] / 12
+    assert f"({12 * 27 * 20 / one_pass:.1f} epochs)" in said
+    assert run("--resume", str(path), "--train.steps", "13") == 0
 
 
 def test_killed_and_resumed_twice_equals_never_stopped(world, straight):
