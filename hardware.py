@@ -100,8 +100,8 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 
 
 # A first compilation takes 30 to 45 s on two CPU cores, a cached one seconds; all later steps are
-# then a fifth shorter. Below this much work even a cached one pays little (docs/benchmarks.md;
-# cuda: a guess).
+# then a fifth or a quarter shorter. Below this much work even a cached one pays little
+# (docs/benchmarks.md; cuda: a guess).
 COMPILE_PAYS_FLOPS = {"cpu": 3e13, "cuda": 1e15}
 
 
