@@ -136,9 +136,9 @@ class TokenDataset:
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
         self.n_windows = self.n_tokens // passes // seq_len
-        if self.n_tokens // passes < seq_len + 1:
+        if (tokens := self.n_tokens // passes) < seq_len + 1:
             raise UserError(
-                f"the {path.stem} split has {self.n_tokens} tokens, and one row needs "
+                f"the {path.stem} split has {tokens} tokens, and one row needs "
                 f"{seq_len + 1}: lower --data.seq_len or give more text (for val, raise "
                 "--data.val_fraction)"
             )

@@ -16,10 +16,17 @@ import ablate
 import train
 from ablate import Job, Pool, Runner
 from ablation.plan import ARMS
+from config import config_parser, parse
 from errors import UserError
 from rundir import RunDir
 
 ROOT = Path(__file__).parent.parent
+
+
+def test_an_option_that_is_off_leaves_the_plan_of_older_studies_as_it_was():
+    off, on = (parse(config_parser(""), ["--data.bpe_dropout", value])[0] for value in ("0", "0.1"))
+    assert "bpe_dropout" not in ablate.decisive(off)["data"]
+    assert ablate.decisive(on)["data"]["bpe_dropout"] == 0.1
 
 
 @pytest.fixture(scope="module")

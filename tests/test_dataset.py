@@ -73,7 +73,7 @@ def test_an_epoch_is_one_pass_of_several(path):
         assert len(seen.unique()) == len(seen) == stretch // SEQ_LEN * SEQ_LEN
         first = N * (epoch % 3) // 3
         assert first <= seen.min() and seen.max() < first + stretch + SEQ_LEN
-    with pytest.raises(UserError, match="one row needs"):
+    with pytest.raises(UserError, match="has 7 tokens, and one row needs 8"):
         dataset(path, passes=N // SEQ_LEN)
 
 
