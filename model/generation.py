@@ -134,16 +134,36 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor | None, seen: Te
         kept = scores.topk(sampling.top_k)
         scores = torch.full_like(scores, -math.inf).scatter(-1, kept.indices, kept.values)
     if sampling.top_p is not None and sampling.top_p < 1:
-        mass, order = scores.softmax(-1).sort(descending=True, stable=True)
-        before = mass.cumsum(-1) - mass  # 0 for the likeliest, which therefore always stays
-        dropped = torch.empty_like(mass, dtype=torch.bool)
-        scores = scores.masked_fill(dropped.scatter(-1, order, before >= sampling.top_p), -math.inf)
+        scores = scores.masked_fill(~nucleus(scores.softmax(-1), sampling.top_p), -math.inf)
     if sampling.min_p:
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
     # The first token whose cdf is above the target; a token without mass never is the first.
     target = uniforms[:, None] * cdf[:, -1:]
     return torch.searchsorted(cdf, target, right=True).squeeze(-1)
+
+
+FIRST_CANDIDATES = 512
+
+
+def nucleus(masses: Tensor, p: float) -> Tensor:
+    """The smallest set of the largest masses (B, V) that reaches p, of equal ones the first: bool
+    (B, V). (Holtzman et al. 2020, arXiv:1904.09751)
+
+    Only as many as needed are sorted: all of a vocabulary would take longer than a small model.
+    """
+    vocabulary = masses.shape[-1]
+    candidates = min(FIRST_CANDIDATES, vocabulary)
+    while True:
+        largest = masses.topk(candidates).values
+        before = largest.cumsum(-1) - largest  # 0 for the largest, which therefore always stays
+        kept = (before < p).sum(-1, keepdim=True)
+        if candidates == vocabulary or (kept < candidates).all():
+            break
+        candidates = min(8 * candidates, vocabulary)
+    least = largest.gather(-1, kept - 1)
+    above, ties = masses > least, masses == least
+    return above | (ties & (ties.cumsum(-1) <= kept - above.sum(-1, keepdim=True)))
 
 
 # --- many tokens ---
@@ -161,15 +181,19 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     """`next_logits`, compiled once for all lengths of the cache.
 
-    The first two calls compile, for one row, for several, and for every shape and dtype of model.
-    So does the first beyond LONGEST_SUM keys, and one that fills the cache or `max_positions`,
-    which `generate` never does; up to 16 times LONGEST_SUM no other does, for as many tokens as
-    follow. PyTorch gives up and runs eagerly, with a warning, after eight in a process.
+    The first two calls compile, for each number of rows up to MAX_SUMMED_TOKENS, for all larger
+    ones together, and for every shape and dtype of model. So does the first beyond LONGEST_SUM
+    keys, and one that fills the cache or `max_positions`, which `generate` never does; up to 16
+    times LONGEST_SUM no other does, for as many tokens as follow. PyTorch gives up and runs
+    eagerly, with a warning, after eight in a process.
     """
     # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
     # buffers have the sizes the compiler gave them, would be a good part of one row's step.
     torch._dynamo.config.specialize_float = True
-    return torch.compile(next_logits, dynamic=True, options={"size_asserts": False})
+    # What is read again and again, such as a normalised input by a matrix's rows, is computed once
+    # if it takes more than one number to compute; by default only if it takes more than four.
+    options = {"size_asserts": False, "realize_reads_threshold": 1}
+    return torch.compile(next_logits, dynamic=True, options=options)
 
 
 @torch.inference_mode()

@@ -10,17 +10,26 @@ import pytest
 import torch
 
 from model.generation import (
+    FIRST_CANDIDATES,
     KVCache,
     Sampling,
     compiled_next_logits,
     compute_dtype,
     generate,
     next_logits,
+    nucleus,
     sample,
     uniform,
 )
 from model.position import POSITIONS, RopeScaling
-from model.transformer import LONGEST_SUM, PARTS, ModelConfig, Transformer, attend
+from model.transformer import (
+    LONGEST_SUM,
+    MAX_SUMMED_TOKENS,
+    PARTS,
+    ModelConfig,
+    Transformer,
+    attend,
+)
 
 T, H, D, V, LIMIT = 13, 6, 8, 97, 80
 GREEDY = Sampling(temperature=0)
@@ -65,7 +74,7 @@ def graphs():
     return count
 
 
-@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("rows", [1, 3, MAX_SUMMED_TOKENS + 1])
 @pytest.mark.parametrize("narrow", [False, True], ids=["float32", "autocast"])
 def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
     """Once for an empty cache and once for all other lengths, however many tokens are drawn."""
@@ -114,18 +123,20 @@ def test_the_likeliest_token_needs_no_random_number(monkeypatch):
 
 
 def test_generation_compiles_once_whatever_is_asked_of_it():
-    """Rows that start, and go on, at other places than those before them are no new case."""
+    """Rows that start, and go on, at other places than those before them are no new case, nor is
+    their number, once it is past what sums are made for."""
     model = build()
     torch._dynamo.reset(), graphs()
     counts = []
-    for prompts in ([5], [2], [5, 5, 5, 5, 5], [3, 9, 6]):
+    many = [5] * (MAX_SUMMED_TOKENS + 1)
+    for prompts in ([5], [2], [5, 5, 5], [3, 9, 6], many, [*many, 6]):
         prompts = [prompt(length, seed) for seed, length in enumerate(prompts)]
         eager, compiled = (
             generate(model, prompts, GREEDY, max_new_tokens=30, compile=c) for c in (False, True)
         )
         assert eager == compiled
         counts.append(graphs())
-    assert counts == [1, 0, 1, 0]
+    assert counts == [1, 0, 1, 0, 1, 0]
     with pytest.raises(ValueError, match="needs the cache"):
         generate(model, [[1]], GREEDY, max_new_tokens=1, compile=True, use_cache=False)
 
@@ -357,6 +368,20 @@ def test_ties_do_not_add_candidates():
     # Four tokens of about 0.24: two of them do not reach a half, three do.
     assert (drawn_mass(logits, Sampling(1.0, top_p=0.5)) > 0).sum() == 3
     assert (drawn_mass(torch.zeros(4), Sampling(1.0, top_p=0.5)) > 0).sum() == 2
+
+
+@pytest.mark.parametrize("p", [1e-300, 0.3, 0.9, 0.999, 1 - 1e-9])
+def test_nucleus_is_the_head_of_a_stable_sort(p):
+    """Sharp rows and flat ones, with ties within and across the candidates that are looked at."""
+    size = 5 * FIRST_CANDIDATES
+    draw = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 2000]), 0)
+    rows = [9 * draw, draw, draw.round(), torch.zeros(size), few]
+    masses = torch.stack([row.double().softmax(-1) for row in rows])
+    for some in (masses, masses[:1], masses[-1:]):  # with rows that need more candidates and not
+        ranked, order = some.sort(descending=True, stable=True)
+        head = ranked.cumsum(-1) - ranked < p
+        assert torch.equal(nucleus(some, p), torch.empty_like(head).scatter(-1, order, head))
 
 
 @pytest.mark.parametrize(

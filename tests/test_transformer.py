@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from model import transformer
 from model.position import INIT_STD, POSITIONS
 from model.transformer import (
+    MAX_SUMMED_TOKENS,
     ModelConfig,
     Transformer,
     attend,
@@ -142,15 +143,26 @@ def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, length, mo
         torch.testing.assert_close(one, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_one_token_alone_takes_a_sum_of_products_when_compiled(monkeypatch):
-    x, weight = draw(1, 1, 48), draw(31, 48, seed=1)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (MAX_SUMMED_TOKENS, 1), (2, 3), (4,)])
+def test_a_few_tokens_take_sums_of_products_when_compiled(shape, monkeypatch):
+    x, weight = draw(*shape, 48), draw(31, 48, seed=1)
     expected = F.linear(x, weight)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with torch.no_grad():
         monkeypatch.setattr(transformer.F, "linear", None)
         got = linear(x, weight)
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
-    assert got.shape == (1, 1, 31)
+
+
+def test_more_tokens_and_training_keep_the_matrix_product(monkeypatch):
+    x, weight = draw(MAX_SUMMED_TOKENS + 1, 1, 48), draw(31, 48, seed=1)
+    monkeypatch.setattr(transformer.F, "linear", lambda *_: "product")
+    assert linear(x[:1], weight) == "product"
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert linear(x[:1], weight) == "product"
+    with torch.no_grad():
+        assert linear(x, weight) == "product"
+        assert linear(x[:1], weight) != "product"
 
 
 def test_mask_of_a_later_chunk_is_aligned_at_its_end():
