@@ -521,7 +521,7 @@ def decoding_point(
     model = ours(config, device, dtype).eval()
     prompt = torch.zeros(rows, length - GROWTH_NEW, dtype=torch.long, device=device)
     token = prompt[:, :1]
-    clock, decode = Clock(device), compiled_next_logits() if compiles else next_logits
+    clock, decode = Clock(device), compiled_next_logits(device.type) if compiles else next_logits
     firsts, steps = [], []
     for repeat in range(repeats + 1):
         cache = KVCache(config, rows, length, device, dtype)

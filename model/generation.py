@@ -178,8 +178,8 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 
 
 @functools.cache
-def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
-    """`next_logits`, compiled once for all lengths of the cache.
+def compiled_next_logits(device_type: str) -> Callable[[Transformer, Tensor, KVCache], Tensor]:
+    """`next_logits` for a kind of device ("cpu"), compiled once for all lengths of the cache.
 
     The first two calls compile, for each number of rows up to MAX_SUMMED_TOKENS, for all larger
     ones together, and for every shape and dtype of model. So does the first beyond LONGEST_SUM
@@ -190,9 +190,13 @@ def compiled_next_logits() -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
     # buffers have the sizes the compiler gave them, would be a good part of one row's step.
     torch._dynamo.config.specialize_float = True
-    # What is read again and again, such as a normalised input by a matrix's rows, is computed once
-    # if it takes more than one number to compute; by default only if it takes more than four.
-    options = {"size_asserts": False, "realize_reads_threshold": 1}
+    options = {"size_asserts": False}
+    if device_type == "cpu":
+        # What loops read again and again, such as a normalised input by every row of a matrix, is
+        # computed once if it takes more than one number to compute; by default, only if more than
+        # four. That a loop reads it again torch 2.13 counts in its deterministic mode alone, which
+        # does nothing else on a CPU.
+        options |= {"realize_reads_threshold": 1, "deterministic": True}
     return torch.compile(next_logits, dynamic=True, options=options)
 
 
@@ -271,7 +275,7 @@ def generate(
             fed = tokens[:, 0 if cache is None else cache.length : known].clone().to(device)
             # The token is needed on the CPU, so it is drawn there: alike for every device.
             decode = compile and fed.shape[1] == 1
-            forward = compiled_next_logits() if decode else next_logits
+            forward = compiled_next_logits(device.type) if decode else next_logits
             logits = forward(model, fed, cache).float().cpu()
             rows = slice(None) if len(due) == len(starts) else due  # all of them need no copy
             uniforms = None

@@ -79,7 +79,7 @@ def graphs():
 def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
     """Once for an empty cache and once for all other lengths, however many tokens are drawn."""
     model = build()
-    compiled = compiled_next_logits()
+    compiled = compiled_next_logits("cpu")
     torch._dynamo.reset(), graphs()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):
         caches = [KVCache(model.config, rows, LIMIT, dtype=compute_dtype(model)) for _ in "ab"]
@@ -99,7 +99,7 @@ def test_compiled_decoding_equals_eager_in_long_texts_and_compiles_once_more():
     never makes, compiles too, and is right."""
     long = LONGEST_SUM + 3 * PARTS
     model = build(limit=long + 1)
-    compiled = compiled_next_logits()
+    compiled = compiled_next_logits("cpu")
     torch._dynamo.reset(), graphs()
     counts = []
     with torch.inference_mode():
