@@ -150,7 +150,8 @@ def nucleus(masses: Tensor, p: float) -> Tensor:
     """The smallest set of the largest masses (B, V) that reaches p, of equal ones the first: bool
     (B, V). (Holtzman et al. 2020, arXiv:1904.09751)
 
-    Only as many as needed are sorted: all of a vocabulary would take longer than a small model.
+    512 are sorted, and more only where they do not reach p: all of a vocabulary would take longer
+    than a small model.
     """
     vocabulary = masses.shape[-1]
     candidates = min(FIRST_CANDIDATES, vocabulary)
@@ -177,6 +178,9 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     return model.logits(model.features(tokens, cache)[:, -1])
 
 
+MAX_GRAPHS = 32  # PyTorch's own limit, 8, is not enough for one of each number of rows
+
+
 @functools.cache
 def compiled_next_logits(device_type: str) -> Callable[[Transformer, Tensor, KVCache], Tensor]:
     """`next_logits` for a kind of device ("cpu"), compiled once for all lengths of the cache.
@@ -185,11 +189,12 @@ def compiled_next_logits(device_type: str) -> Callable[[Transformer, Tensor, KVC
     ones together, and for every shape and dtype of model. So does the first beyond LONGEST_SUM
     keys, and one that fills the cache or `max_positions`, which `generate` never does; up to 16
     times LONGEST_SUM no other does, for as many tokens as follow. PyTorch gives up and runs
-    eagerly, with a warning, after eight in a process.
+    eagerly, with a warning, after MAX_GRAPHS in a process.
     """
     # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
     # buffers have the sizes the compiler gave them, would be a good part of one row's step.
     torch._dynamo.config.specialize_float = True
+    torch._dynamo.config.recompile_limit = MAX_GRAPHS
     options = {"size_asserts": False}
     if device_type == "cpu":
         # What loops read again and again, such as a normalised input by every row of a matrix, is

@@ -162,7 +162,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     autocast = torch.is_autocast_enabled(x.device.type)  # converts F.linear's operands, not these
     if not _decoding_compiled(x) or autocast or x[..., 0].numel() > MAX_SUMMED_TOKENS:
         return F.linear(x, weight)
-    sums = [(token.float() * weight).sum(-1) for token in x.flatten(0, -2)]
+    sums = [(token.float() * weight).sum(-1) for token in x.reshape(-1, x.shape[-1])]
     return torch.stack(sums).view(*x.shape[:-1], -1).type_as(x)
 
 

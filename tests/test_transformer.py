@@ -143,7 +143,7 @@ def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, length, mo
         torch.testing.assert_close(one, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (MAX_SUMMED_TOKENS, 1), (2, 3), (4,)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (MAX_SUMMED_TOKENS, 1), (2, 3), (4,), ()])
 def test_a_few_tokens_take_sums_of_products_when_compiled(shape, monkeypatch):
     x, weight = draw(*shape, 48), draw(31, 48, seed=1)
     expected = F.linear(x, weight)
