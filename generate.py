@@ -86,8 +86,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add(
         "--compile",
         action="store_true",
-        help="Compile decoding: up to a minute first, then several times as many tokens a "
-        "second. It pays from some ten thousand tokens on.",
+        help="Compile decoding: up to a minute the first time, then, on a CPU, several times as many "
+        "tokens a second for one sample, fewer times for more. That minute pays from some ten "
+        "thousand tokens on for one sample, from some hundred thousand for eight and more.",
     )
     add(
         "--rope-scaling",
