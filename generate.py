@@ -86,8 +86,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     add(
         "--compile",
         action="store_true",
-        help="Compile decoding: up to a minute the first time, then, on a CPU, several times as many "
-        "tokens a second for one sample, fewer times for more. That minute pays from some ten "
+        help="Compile decoding: up to a minute the first time, then, on a CPU, several times as "
+        "many tokens a second for one sample, fewer times for more. That minute pays from some ten "
         "thousand tokens on for one sample, from some hundred thousand for eight and more.",
     )
     add(
