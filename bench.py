@@ -34,15 +34,19 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
-from config import Config, config_parser, parse
 from errors import UserError, exit_in_words, say
-from evaluate import flops_per_token
-from hardware import autocast, resolve_compile, resolve_device, resolve_dtype
-from model.generation import KVCache, Sampling, compiled_next_logits, generate, next_logits
-from model.interop import refuse_without_counterpart, to_hf, to_hf_config
-from model.transformer import ModelConfig, Transformer
-from optim import OptimConfig, Optimizers
-from train import summed_loss
+from formats.names import refuse_without_counterpart, to_hf, to_hf_config
+from gyre.cli import config_parser, parse
+from gyre.config import Config
+from gyre.device import autocast, resolve_compile, resolve_device, resolve_dtype
+from gyre.loss import summed_loss
+from gyre.measure import flops_per_token
+from gyre.optim import OptimConfig, Optimizers
+from model.cache import KVCache
+from model.config import ModelConfig
+from model.generation import compiled_next_logits, generate, next_logits
+from model.sampling import Sampling
+from model.transformer import Transformer
 
 Run = Callable[[], object]
 T = TypeVar("T")

@@ -27,17 +27,19 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from config import Config, TrainConfig, load_file
 from data.dataset import DataConfig
 from data.tokenizer import JSON, MODEL, SETTINGS, Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, exit_in_words, say
-from generate import Parser
-from model import interop
-from model.position import rope_frequencies
-from model.transformer import ModelConfig
-from optim import OptimConfig
-from rundir import LogConfig, RunDir, aside, writing
-from tensorfiles import Stored, read_json, stored_pickles, stored_safetensors, write_safetensors
+from files import atomic_path, require_space, writing
+from formats import names as interop
+from formats.tensors import Stored, read_json, stored_pickles, stored_safetensors, write_safetensors
+from gyre.cli import Parser, load_file
+from gyre.config import Config, TrainConfig
+from gyre.optim import OptimConfig
+from gyre.rundir import RunDir
+from gyre.wandb_log import LogConfig
+from model.config import ModelConfig
+from model.rope import rope_frequencies
 
 SHARD = 5 * 10**9  # bytes; what Hugging Face splits at
 GGUF_TYPES = ("f32", "f16", "bf16", "q8_0")
@@ -83,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
         import_folder(source, target)
         return
     exported = open_run(source, options.to)
-    with writing(target, "choose another place"), aside(target) as staging:
+    with writing(target, "choose another place"), atomic_path(target) as staging:
         if options.to == "hf":
             write_hf(exported, staging)
         else:
@@ -147,17 +149,6 @@ def check(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]) -> Non
             raise UserError(f"{name} is in none of {', '.join(files)}: a part is missing")
 
 
-def need(target: Path, size: int) -> None:
-    """UserError, before anything is written, where the disk has no room for `size` bytes."""
-    folder = next(folder for folder in target.absolute().parents if folder.exists())
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise UserError(
-            f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
-            f"{free / 1e6:,.1f} MB free: make room, or choose another place"
-        )
-
-
 # --- out: Hugging Face ----------------------------------------------------------------------------
 
 
@@ -165,7 +156,7 @@ def write_hf(exported: Exported, folder: Path) -> None:
     """A folder that stock transformers loads, without code of ours."""
     weights, names = exported.weights, interop.names(exported.config.model, "hf")
     size = sum(weight.nbytes for weight in weights.values())
-    need(folder, size)
+    require_space(folder, size)
     folder.mkdir(parents=True)
     tokenizer, model = exported.tokenizer, exported.config.model
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
@@ -300,7 +291,7 @@ def write_gguf(exported: Exported, file: Path, dtype: str | None) -> None:
         **gguf_vocabulary(exported),
     }
     factors = interop.gguf_rope_factors(config)
-    need(file, sum(sizes.values()))
+    require_space(file, sum(sizes.values()))
     file.parent.mkdir(parents=True, exist_ok=True)
 
     writer = gguf.GGUFWriter(file, "llama")
@@ -380,7 +371,9 @@ def import_folder(folder: Path, target: Path) -> None:
     )
     names = interop.names(model, "hf")
     shapes = {name: (stored[name].dtype, stored[name].shape) for name in names}
-    need(target, sum(math.prod(shape) * dtype.itemsize for dtype, shape in shapes.values()))
+    require_space(
+        target, sum(math.prod(shape) * dtype.itemsize for dtype, shape in shapes.values())
+    )
 
     def write_best(file: Path) -> None:
         with tqdm(names, "importing", unit="tensor", delay=2) as bar:

@@ -12,23 +12,25 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 import torch
-from torch import Tensor
 
-from config import Config, load_file
 from data.tokenizer import Stream, Tokenizer, open_tokenizer
 from errors import UserError, exit_in_words, say
-from hardware import resolve_compile, resolve_device
-from model.generation import Sampling, generate
-from model.position import RopeScaling, ScalingType
-from model.transformer import ModelConfig, Transformer
-from rundir import RunDir
+from gyre.cli import Parser, add_weights_and_device, load_file
+from gyre.config import Config
+from gyre.device import resolve_compile, resolve_device
+from gyre.rundir import RunDir
+from gyre.trained import load_model
+from model.config import ModelConfig
+from model.generation import generate
+from model.rope import RopeScaling, ScalingType
+from model.sampling import Sampling
 
 NEW_TOKENS = 200  # unless the user asks for a number, or the context has less room
 
@@ -45,26 +47,6 @@ def main(argv: list[str] | None = None) -> None:
 
 
 # --- what the user asks for -----------------------------------------------------------------------
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
-
-
-def add_weights_and_device(add: Callable[..., object]) -> None:
-    """The options that every program about a finished run has."""
-    add(
-        "--checkpoint",
-        choices=["best", "last"],
-        default="best",
-        help="Weights with the lowest validation loss, or the last ones. Default: best.",
-    )
-    add(
-        "--device",
-        default="auto",
-        help="auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps. Default: auto.",
-    )
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -244,20 +226,6 @@ def read_lines() -> Iterator[str]:
 
 
 # --- the model ------------------------------------------------------------------------------------
-
-
-def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
-    """The model that `weights` belong to.
-
-    Raises UserError that names missing, unexpected and misshapen tensors.
-    """
-    model = Transformer(config)
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        words = " ".join(str(error).split())
-        raise UserError(f"the weights do not fit config.yaml: {words}") from None
-    return model
 
 
 def scale(config: Config, type: ScalingType, factor: float) -> ModelConfig:

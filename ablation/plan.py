@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from errors import UserError
-from rundir import write_file
 
 ARMS: dict[str, dict[str, str | float]] = {
     "rope": {"model.position": "rope"},
@@ -253,17 +252,3 @@ def _processor() -> str:
 def versions() -> dict[str, str]:
     packages = ("torch", "numpy", "scipy", "sentencepiece")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}
-
-
-def write_json(path: Path, value: Any) -> None:
-    """There completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
-
-
-def read_json(path: Path) -> Any:
-    """Raises UserError where the file is damaged."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is damaged: remove it, and its part is made again") from error

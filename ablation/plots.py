@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ablation import stats
 from ablation.study import Study, curve, distinct, in_lengths, shifted
-from rundir import write_file
+from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
 STYLES = [

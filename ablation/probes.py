@@ -22,10 +22,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ablation.plan import ARMS
-from hardware import resolve_device
+from gyre.device import resolve_device
+from gyre.optim import OptimConfig, Optimizers, lr_factor
+from model.config import ModelConfig
 from model.position import POSITIONS
-from model.transformer import ModelConfig, Transformer, address
-from optim import OptimConfig, Optimizers, lr_factor
+from model.seeds import derive_seed
+from model.transformer import Transformer
 
 LENGTHS = (1, 2, 4)  # P1 is tested at T, 2T and 4T
 SEPARATOR = 0
@@ -54,7 +56,7 @@ PROBES = {"P1": P1, "P2": P2}
 
 
 def generator(*parts: object) -> torch.Generator:
-    return torch.Generator().manual_seed(address("probe", *parts))
+    return torch.Generator().manual_seed(derive_seed("probe", *parts))
 
 
 # --- P1: noisy lag-k copy ---
@@ -184,7 +186,7 @@ def run_probe(
     steps = probe.steps if steps is None else steps
     where = resolve_device(device)
     model = build(probe, arm, where)
-    model.init_weights(address("probe", seed))
+    model.init_weights(derive_seed("probe", seed))
     task = _lag_copy if name == "P1" else _repeats
     return {
         "probe": name,

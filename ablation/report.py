@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import rundir
 from ablation import plots, stats
 from ablation.predictions import PREDICTIONS, raw_degradation
 from ablation.study import (
@@ -33,7 +32,8 @@ from ablation.study import (
     with_context,
 )
 from errors import UserError, exit_in_words
-from rundir import write_file
+from files import write_file
+from gyre import rundir
 
 UNDEFINED = "–"
 LARGE_GAP = 0.3  # nats; a fair comparison of this kind has not shown more, a broken one has

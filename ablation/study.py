@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ablation import stats
-from ablation.plan import read_json
 from errors import UserError
+from files import read_json
 
 Record = dict[str, Any]
 

@@ -14,11 +14,11 @@ from tqdm import tqdm
 
 import ablate
 import train
-from ablate import Job, Pool, Runner
 from ablation.plan import ARMS
-from config import config_parser, parse
+from ablation.runner import Job, Pool, Runner
 from errors import UserError
-from rundir import RunDir
+from gyre.cli import config_parser, parse
+from gyre.rundir import RunDir
 
 ROOT = Path(__file__).parent.parent
 

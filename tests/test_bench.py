@@ -7,8 +7,8 @@ import torch
 from matplotlib import image
 
 import bench
-from evaluate import flops_per_token
-from model.transformer import ModelConfig
+from gyre.measure import flops_per_token
+from model.config import ModelConfig
 
 TINY = ["--model.dim", "32", "--model.n_layers", "1", "--model.n_heads", "2",
         "--model.n_kv_heads", "1", "--model.hidden_dim", "32", "--data.vocab_size", "300",

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from config import CONFIGS, Config, config_parser, find_config, load_file, parse
 from errors import UserError, exit_in_words
+from gyre.cli import config_parser, load_file, parse
+from gyre.config import CONFIGS, Config, find_config
 from model.position import POSITIONS
 
 ROOT = Path(__file__).parent.parent

@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import evaluate
 import train
 from errors import UserError
-from evaluate import Subject, blocks, cut, measure, slide
+from gyre import measure as evaluate
+from gyre.measure import Subject, blocks, cut, measure, slide
+from gyre.rundir import RunDir
+from model.config import ModelConfig
 from model.position import POSITIONS
-from model.transformer import ModelConfig, Transformer
-from rundir import RunDir
+from model.transformer import Transformer
 
 ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")

@@ -16,6 +16,7 @@ from pathlib import Path
 import gguf
 import pytest
 import sentencepiece
+import tensorfiles
 import tokenizers
 import torch
 import transformers
@@ -25,17 +26,17 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 import evaluate
 import export
 import generate as generate_script
-import tensorfiles
 import train
-from config import config_parser, parse
-from config import load_file as load_config
 from data.prepare import prepare
 from data.tokenizer import Tokenizer, open_tokenizer
-from model import interop
-from model.generation import Sampling, generate
-from model.position import RopeScaling
+from formats import names as interop
+from gyre.cli import config_parser, parse
+from gyre.cli import load_file as load_config
+from gyre.rundir import RunDir
+from model.generation import generate
+from model.rope import RopeScaling
+from model.sampling import Sampling
 from model.transformer import Transformer
-from rundir import RunDir
 
 ROOT = Path(__file__).parent.parent
 TEXT = "def f(x):\n    return x + 1  # naïve café, 中文, 🙂\n\n\nclass A:\n\tpass\n"

@@ -11,7 +11,7 @@ import pytest
 import torch
 from matplotlib.image import imread
 
-from ablation import figures
+from docs import draw_figures as figures
 from model import position, transformer
 
 ROOT = Path(__file__).resolve().parent.parent

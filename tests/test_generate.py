@@ -18,12 +18,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import generate as script
-from config import config_parser, parse
 from data.tokenizer import Tokenizer
-from model.generation import Sampling, generate
-from model.position import RopeScaling, ScalingType
+from gyre.cli import config_parser, parse
+from gyre.rundir import RunDir
+from model.generation import generate
+from model.rope import RopeScaling, ScalingType
+from model.sampling import Sampling
 from model.transformer import Transformer
-from rundir import RunDir
 
 ROOT = Path(__file__).parent.parent
 TEXT = "def f(x):\n    return x + 1  # naïve café, 中文, 🙂\n\n\nclass A:\n\tpass\n"

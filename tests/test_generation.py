@@ -9,27 +9,14 @@ import math
 import pytest
 import torch
 
-from model.generation import (
-    FIRST_CANDIDATES,
-    KVCache,
-    Sampling,
-    compiled_next_logits,
-    compute_dtype,
-    generate,
-    next_logits,
-    nucleus,
-    sample,
-    uniform,
-)
-from model.position import POSITIONS, RopeScaling
-from model.transformer import (
-    LONGEST_SUM,
-    MAX_SUMMED_TOKENS,
-    PARTS,
-    ModelConfig,
-    Transformer,
-    attend,
-)
+from model.cache import KVCache
+from model.config import ModelConfig
+from model.generation import compiled_next_logits, compute_dtype, generate, next_logits
+from model.kernels import LONGEST_SUM, MAX_SUMMED_TOKENS, PARTS, attend
+from model.position import POSITIONS
+from model.rope import RopeScaling
+from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
+from model.transformer import Transformer
 
 T, H, D, V, LIMIT = 13, 6, 8, 97, 80
 GREEDY = Sampling(temperature=0)

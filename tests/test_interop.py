@@ -6,9 +6,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from model import interop
-from model.position import POSITIONS, RopeScaling
-from model.transformer import ModelConfig, Transformer
+from formats import names as interop
+from model.config import ModelConfig
+from model.position import POSITIONS
+from model.rope import RopeScaling
+from model.transformer import Transformer
 
 SIZES = dict(
     dim=48, n_layers=3, n_heads=6, n_kv_heads=2, hidden_dim=80, vocab_size=97, max_positions=64

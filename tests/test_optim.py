@@ -7,9 +7,10 @@ import torch
 from torch import nn
 
 from errors import UserError
+from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor, parameter_groups
+from model.config import ModelConfig
 from model.position import POSITIONS
-from model.transformer import ModelConfig, Transformer
-from optim import Muon, OptimConfig, Optimizers, lr_factor, parameter_groups
+from model.transformer import Transformer
 
 
 def build(position: str = "rope", **changes) -> Transformer:

@@ -22,8 +22,8 @@ from ablation.plan import (
     seeds_of,
     shrink,
 )
-from config import config_parser, parse
 from errors import UserError
+from gyre.cli import config_parser, parse
 from model.transformer import Transformer
 
 CPU = TIERS["cpu"]

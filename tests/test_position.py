@@ -10,14 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.position import (
-    INIT_STD,
-    POSITIONS,
-    ALiBi,
-    RoPE,
+from model.config import INIT_STD, ModelConfig
+from model.position import POSITIONS, ALiBi, RoPE, Sinusoidal, alibi_slopes, sinusoid
+from model.rope import (
     RopeScaling,
-    Sinusoidal,
-    alibi_slopes,
     apply_rotary_emb,
     apply_rotary_emb_real,
     ntk_theta,
@@ -25,10 +21,9 @@ from model.position import (
     reshape_for_broadcast,
     rope_frequencies,
     scaled_frequencies,
-    sinusoid,
     yarn_ramp,
 )
-from model.transformer import ModelConfig, Transformer
+from model.transformer import Transformer
 
 SIZES = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "vocab_size": 97}
 
@@ -582,7 +577,7 @@ def test_alibi_slopes_are_the_published_ones():
 
 
 def test_alibi_attention_equals_a_loop():
-    from model.transformer import attend
+    from model.kernels import attend
 
     c = config("alibi")
     model = Transformer(c)

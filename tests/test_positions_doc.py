@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.position import apply_rotary_emb, precompute_freqs_cis, rope_frequencies, sinusoid
+from model.position import sinusoid
+from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from config import config_parser, parse
+from gyre.cli import config_parser, parse
 from model import position, transformer
-from model.generation import KVCache
+from model.cache import KVCache
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from ablation.predictions import PREDICTIONS
 from ablation.report import log_to_wandb, write_report
 from ablation.study import Study, past_the_end
 from errors import UserError
-from rundir import LogConfig
+from gyre.wandb_log import LogConfig
 
 T = 32
 TOKENS = 200_000

@@ -19,9 +19,10 @@ import pytest
 import torch
 from safetensors import safe_open
 
-import rundir
 from errors import UserError
-from rundir import LogConfig, NullRun, RunDir
+from gyre import rundir
+from gyre.rundir import NullRun, RunDir
+from gyre.wandb_log import LogConfig
 
 ROOT = Path(rundir.__file__).parent
 
@@ -501,7 +502,7 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(make):
         f"""
         import sys
         sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
-        from rundir import RunDir
+        from gyre.rundir import RunDir
         from test_rundir import checkpoint, step_of
         run = RunDir.open({str(run.path)!r})
         step = int(step_of(*run.load_training()))

@@ -17,12 +17,14 @@ import torch.nn.functional as F
 
 import train
 from data.prepare import prepare
-from distributed import World
 from errors import UserError
-from hardware import resolve_compile, resolve_device, resolve_dtype
+from gyre.device import resolve_compile, resolve_device, resolve_dtype
+from gyre.loss import evaluate
+from gyre.parallel import World
+from gyre.rundir import RunDir
+from gyre.trainer import Trainer
 from model.position import POSITIONS
-from rundir import RunDir
-from train import Trainer, evaluate, load
+from train import load
 
 ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")
@@ -396,7 +398,7 @@ def test_devices_and_dtypes_resolve_or_are_refused_in_words():
 def test_on_a_cpu_freed_memory_serves_the_next_tensors():
     program = """
 import resource, sys, torch
-from hardware import resolve_device
+from gyre.device import resolve_device
 if sys.argv[1] == "kept":
     resolve_device("cpu")
 for mebibytes in (1, 40):  # below and above what glibc at most takes from its heap

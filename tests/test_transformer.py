@@ -10,16 +10,10 @@ import torch
 import torch.nn.functional as F
 
 from model import transformer
-from model.position import INIT_STD, POSITIONS
-from model.transformer import (
-    MAX_SUMMED_TOKENS,
-    ModelConfig,
-    Transformer,
-    attend,
-    attend_by_products,
-    attend_by_sums,
-    linear,
-)
+from model.config import INIT_STD, ModelConfig
+from model.kernels import MAX_SUMMED_TOKENS, attend, attend_by_products, attend_by_sums, linear
+from model.position import POSITIONS
+from model.transformer import Transformer
 
 ROOT = Path(__file__).parent.parent
 SIZES = {

@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import rundir
-from rundir import LogConfig, RunDir
+from gyre import rundir
+from gyre.rundir import RunDir
+from gyre.wandb_log import LogConfig
 
 
 @pytest.fixture(autouse=True)

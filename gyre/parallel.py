@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from errors import UserError
-from hardware import resolve_device
+from gyre.device import resolve_device
 
 
 @dataclass(frozen=True)

@@ -13,57 +13,31 @@ runs/
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
 """
 
-import hashlib
 import itertools
 import json
 import math
 import os
 import platform
-import queue
 import re
-import secrets
 import shlex
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
-from tqdm import tqdm
 
 from errors import UserError
+from files import atomic_path, fsync, remove, sha256, writing
+from gyre.checkpoint import read_checkpoint, read_weights
+from gyre.wandb_log import LogConfig, WandbThread, say_above, wandb_id
 
-WANDB_START = 10  # seconds until an unreachable server is given up and the run goes on offline
-WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
 STAGING = ".saving"
-# wandb's x axes: for each group of metrics, the metric that it is drawn against.
-AXES = {"train": "tokens", "val": "tokens", "position": "tokens_seen", "context": "context_length",
-        "shift": "offset", "probe": "probe_step"}  # fmt: skip
-
-
-@dataclass
-class LogConfig:
-    runs: str = "runs"
-    """Folder of all runs."""
-    wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
-    """auto: WANDB_MODE if set, else online when logged in, else offline without asking."""
-    project: str = "gyre"
-    """wandb project."""
-    group: str | None = None
-    """wandb group: the runs that one average is taken over, such as the seeds of an arm."""
-    job_type: str = "train"
-    """wandb job type."""
-    tags: list[str] = field(default_factory=list)
-    """wandb tags."""
 
 
 class RunDir:
@@ -72,7 +46,7 @@ class RunDir:
     def __init__(self, path: Path, record: dict[str, Any]):
         self.path = path
         self.record = record  # run.json
-        self._wandb: _Wandb | None = None
+        self._wandb: WandbThread | None = None
         self._last_is_good = True
 
     @property
@@ -115,7 +89,7 @@ class RunDir:
                     f"{path} needs {need_bytes / 1e6:,.1f} MB for its checkpoints and the disk has "
                     f"{free / 1e6:,.1f} MB free; make room or choose another disk with --log.runs"
                 )
-            with aside(path) as staging:
+            with atomic_path(path) as staging:
                 staging.mkdir()
                 (staging / "config.yaml").write_text(config_yaml, encoding="utf-8")
                 for file in tokenizer:
@@ -129,8 +103,8 @@ class RunDir:
                     "git": _git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
-                    "wandb_id": _wandb_id(name),
-                    "sha256": {file.name: _sha256(file) for file in sorted(staging.iterdir())},
+                    "wandb_id": wandb_id(name),
+                    "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 (staging / "run.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
                 if write_best is not None:
@@ -154,7 +128,7 @@ class RunDir:
             for file, digest in record["sha256"].items():
                 if not (path / file).is_file():
                     raise UserError(f"{path / file} is missing: restore it, or choose another run")
-                if _sha256(path / file) != digest:
+                if sha256(path / file) != digest:
                     raise UserError(
                         f"{path / file} is not the file this run was made with (its sha256 differs "
                         f"from the one in run.json): restore it, or choose another run"
@@ -197,11 +171,11 @@ class RunDir:
         file = self.path / "metrics.jsonl"
         staging = file.with_suffix(".tmp")
         with writing(file):
-            _remove(self.path / STAGING)
+            remove(self.path / STAGING)
             staging.write_text("".join(json.dumps(p) + "\n" for p in points), encoding="utf-8")
-            _fsync(staging)
+            fsync(staging)
             os.replace(staging, file)
-            _fsync(self.path)
+            fsync(self.path)
         self._start_wandb(log, config)
 
     def log(self, point: dict[str, float | int | str]) -> None:
@@ -253,43 +227,43 @@ class RunDir:
         last, previous, target = self.path / "last", self.path / "previous", self.path / name
         staging = self.path / STAGING
         with writing(target, "the checkpoint before it is kept; make room and --resume"):
-            _remove(staging)
+            remove(staging)
             staging.mkdir()
             file = staging / "model.safetensors"
             save_file({k: v.detach().contiguous() for k, v in weights.items()}, file, metadata)
             if training is not None:
-                state = {"training": training, "weights_sha256": _sha256(file)}
+                state = {"training": training, "weights_sha256": sha256(file)}
                 with (staging / "training.pt").open("wb") as stream:
                     torch.save(state, stream)
-            _fsync(*staging.iterdir(), staging)
+            fsync(*staging.iterdir(), staging)
             if name == "best":
                 target.mkdir(exist_ok=True)
                 os.replace(file, target / file.name)
-                _fsync(target)
+                fsync(target)
                 staging.rmdir()
             else:
                 if self._last_is_good and last.exists():
-                    _remove(previous)
+                    remove(previous)
                     os.rename(last, previous)
                 else:  # `previous` is the only good one: it stays
-                    _remove(last)
+                    remove(last)
                 os.rename(staging, last)
                 self._last_is_good = True
-            _fsync(self.path)
+            fsync(self.path)
 
     def load_weights(self, name: Literal["last", "best"] = "best") -> dict[str, Tensor]:
         """The weights on the CPU; `last` where no `best` was ever written."""
         file = self.path / "best" / "model.safetensors"
         if name == "best" and file.exists():
             try:
-                return _read_weights(file)
+                return read_weights(file)
             except UserError as error:
                 raise UserError(f"{error}: restore it, or remove it to use `last`") from error
-        return self._newest_checkpoint(lambda folder: _read_weights(folder / "model.safetensors"))
+        return self._newest_checkpoint(lambda folder: read_weights(folder / "model.safetensors"))
 
     def load_training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The weights and the training state of `last`, or of `previous` where that is damaged."""
-        return self._newest_checkpoint(_read_checkpoint)
+        return self._newest_checkpoint(read_checkpoint)
 
     def finish(self, exit_code: int = 0) -> None:
         """Wait for wandb to write or upload the rest, within limits."""
@@ -307,12 +281,12 @@ class RunDir:
             if not previous.exists():
                 raise UserError(f"{error}: restore it, or choose another run") from error
             self._last_is_good = False
-            _say(f"warning: {error}; taking the checkpoint before it, {previous}")
+            say_above(f"warning: {error}; taking the checkpoint before it, {previous}")
             return read(previous)
 
     def _start_wandb(self, log: LogConfig, config: dict[str, Any]) -> None:
         if log.wandb != "disabled":
-            self._wandb = _Wandb(log, self.path.name, self.record["wandb_id"], config)
+            self._wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
             self._wandb.start()
 
 
@@ -323,161 +297,6 @@ class NullRun:
         pass
 
     save = finish = log
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table for wandb."""
-
-    columns: list[str]
-    rows: list[list[str | float | None]]
-
-
-def log_to_wandb(
-    log: LogConfig, name: str, config: dict[str, Any], points: list[dict[str, Any]]
-) -> bool:
-    """A wandb run about runs that are over: its points may hold tables, and images by their path.
-
-    What has an axis of its own (AXES) names its place on it in the same point. Returns whether it
-    is worth trying another.
-    """
-    if log.wandb == "disabled":
-        return False
-    run = _Wandb(log, name, _wandb_id(name), config, kept="the files have everything")
-    run.start()
-    for step, point in enumerate(points):
-        run.log({"step": step} | point)
-    run.finish(0)
-    return not run.failed
-
-
-class _Wandb(threading.Thread):
-    """wandb behind a queue, in a thread of its own.
-
-    Training only ever puts a point into the queue. A package that is missing, a server that does
-    not answer, an upload that hangs: each costs one warning, and no step.
-    """
-
-    def __init__(
-        self,
-        log: LogConfig,
-        name: str,
-        id: str,
-        config: dict[str, Any],
-        kept: str = "metrics.jsonl has every point",
-    ):
-        super().__init__(name="wandb", daemon=True)
-        self.options = log
-        self.kept = kept  # what a user still has without wandb
-        self.failed = False
-        self.arguments = dict(
-            dir=log.runs,
-            project=log.project,
-            group=log.group,
-            job_type=log.job_type,
-            tags=log.tags,
-            name=name,
-            id=id,
-            config=config,
-        )
-        self.queue: queue.SimpleQueue[dict[str, Any] | int] = queue.SimpleQueue()
-
-    def log(self, point: dict[str, Any]) -> None:
-        if self.is_alive():
-            self.queue.put(dict(point))
-
-    def finish(self, exit_code: int) -> None:
-        self.queue.put(exit_code)
-        self.join(2 * WANDB_START + WANDB_FINISH)
-        if self.is_alive():
-            _say("warning: wandb does not finish; upload the run later with `wandb sync`")
-
-    def run(self) -> None:
-        try:
-            run = self._init()
-            # A step that is logged twice after a crash is the same step again (resuming is exact):
-            # with `step` given, wandb keeps the one it has.
-            while isinstance(item := self.queue.get(), dict):
-                run.log({k: _media(v) for k, v in item.items()}, step=item["step"])
-            run.finish(exit_code=item)
-        except Exception as error:
-            self.failed = True
-            _say(f"warning: going on without wandb ({_first_line(error)}); {self.kept}")
-
-    def _init(self) -> Any:
-        import wandb  # slow, and not everybody who opens a run needs it
-
-        options = self.options
-        chosen = {} if options.wandb == "auto" else {"mode": options.wandb}
-        settings = wandb.Settings(
-            silent=True,  # the terminal belongs to the progress bar
-            console="off",
-            disable_git=True,
-            disable_code=True,
-            init_timeout=WANDB_START,
-            finish_timeout=WANDB_FINISH,
-            finish_timeout_raises=True,
-            **chosen,
-        )
-        mode = wandb.setup(settings).settings.mode  # knows WANDB_MODE and `wandb offline`
-        if mode not in ("offline", "dryrun", "disabled"):
-            try:
-                if not wandb.login(prompt=False):  # asks the server only where there is a key
-                    mode = "offline"
-                    if options.wandb == "online":
-                        _say("warning: not logged in to wandb (`wandb login`); logging offline")
-            except wandb.Error as error:
-                mode = "offline"
-                _say(f"warning: wandb is not reachable ({_first_line(error)}); logging offline")
-        run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)
-        if run.url:
-            _say(f"wandb: {run.url}")
-        for axis in {"step", "seconds", *AXES.values()}:
-            run.define_metric(axis, hidden=True)  # an x-axis, not a panel
-        # No two patterns may match the same key: which of them wins is left to chance.
-        for group, axis in AXES.items():
-            summary = "min" if group == "val" else None
-            run.define_metric(f"{group}/*", step_metric=axis, summary=summary)
-        return run
-
-
-def _media(value: Any) -> Any:
-    import wandb
-
-    match value:
-        case Table(columns, rows):
-            return wandb.Table(columns=columns, data=rows)
-        case Path():
-            return wandb.Image(str(value))
-    return value
-
-
-def _wandb_id(name: str) -> str:
-    """wandb names its folders by id, and `wandb leet` lists those: say which run it is."""
-    return f"{name[:50]}-{secrets.token_hex(3)}"
-
-
-def write_file(file: Path, data: bytes) -> None:
-    """There completely or not at all."""
-    with writing(file), aside(file) as staging:
-        staging.write_bytes(data)
-
-
-@contextmanager
-def aside(target: Path) -> Iterator[Path]:
-    """Where to write a file or folder that then becomes `target`, completely or not at all.
-
-    It stands beside `target`, is on the disk before it is renamed, and is gone after any error.
-    """
-    staging = target.with_name(f".{target.name}.tmp")
-    _remove(staging)
-    try:
-        yield staging
-        _fsync(staging, *staging.rglob("*"))
-        os.replace(staging, target)
-        _fsync(target.parent)
-    finally:
-        _remove(staging)
 
 
 def _newest(runs: Path) -> Path:
@@ -498,64 +317,6 @@ def _read_record(path: Path) -> dict[str, Any]:
     return json.loads((path / "run.json").read_text(encoding="utf-8"))
 
 
-def _read_weights(file: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise _damaged(file, error) from error
-
-
-def _read_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    weights_file, file = folder / "model.safetensors", folder / "training.pt"
-    weights = _read_weights(weights_file)
-    try:
-        state = torch.load(file, map_location="cpu", weights_only=True)
-        training, digest = state["training"], state["weights_sha256"]
-    except Exception as error:  # torch.load has no exception of its own for a damaged file
-        raise _damaged(file, error) from error
-    if _sha256(weights_file) != digest:
-        raise UserError(f"{weights_file} is damaged or not the file {file} was saved with")
-    return weights, training
-
-
-def _damaged(file: Path, error: Exception) -> UserError:
-    state = f"damaged ({_first_line(error)})" if file.exists() else "missing"
-    return UserError(f"{file} is {state}")
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _fsync(*paths: Path) -> None:
-    for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def writing(target: Path, advice: str = "make room or check the permissions") -> Iterator[None]:
-    """Turn what the disk refuses into words. `torch.save` hides it behind a RuntimeError."""
-    try:
-        yield
-    except (OSError, RuntimeError, SafetensorError) as error:
-        cause = error.__context__ if isinstance(error, RuntimeError) else error
-        if not isinstance(cause, OSError | SafetensorError):
-            raise
-        raise UserError(f"cannot write {target}: {_first_line(cause)}; {advice}") from error
-
-
 def _git_revision() -> dict[str, Any] | None:
     """The revision of this code, and whether tracked files differ from it; None outside git."""
 
@@ -572,11 +333,3 @@ def _git_revision() -> dict[str, Any] | None:
         }
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
-
-
-def _say(message: str) -> None:
-    tqdm.write(message, file=sys.stderr)  # above the progress bar, not through it

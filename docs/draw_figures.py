@@ -18,18 +18,15 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from model.position import (
-    INIT_STD,
-    ALiBi,
+from model.config import INIT_STD, ModelConfig
+from model.position import ALiBi, Sinusoidal, sinusoid
+from model.rope import (
     RopeScaling,
-    Sinusoidal,
     apply_rotary_emb,
     precompute_freqs_cis,
     rope_frequencies,
     scaled_frequencies,
-    sinusoid,
 )
-from model.transformer import ModelConfig
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "figures"
 WIDTH = 128  # model width C of the ablation on CPU,

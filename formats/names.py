@@ -15,8 +15,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from model.position import RopeScaling, ntk_theta, rope_frequencies, scaled_frequencies
-from model.transformer import ModelConfig, Transformer
+from model.config import ModelConfig
+from model.rope import RopeScaling, ntk_theta, rope_frequencies, scaled_frequencies
+from model.transformer import Transformer
 
 # --- tensors ---
 

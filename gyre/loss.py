@@ -1,0 +1,46 @@
+"""The loss, in training and over a whole split."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm import tqdm
+
+from data.dataset import TokenDataset
+from gyre.device import autocast
+from model.transformer import Transformer
+
+
+def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross entropy in float32, summed over all targets but those that are -100."""
+    return F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
+
+
+@torch.no_grad()
+def evaluate(
+    model: Transformer,
+    data: TokenDataset,
+    batch_size: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> tuple[float, int]:
+    """(total nats, tokens) of this process's share of the windows. Leaves mode and randomness
+    alone.
+
+    Runs the module uncompiled: its shapes and grad mode would cost a second compilation.
+    """
+    was_training = model.training
+    model.eval()
+    nats, tokens = 0.0, 0
+    batches = math.ceil(data.n_tokens / data.seq_len / data.size / batch_size)
+    for x, y in tqdm(
+        data.windows(batch_size), "validate", batches, leave=False, delay=2, disable=data.rank > 0
+    ):
+        x, y = x.to(device), y.to(device)
+        with autocast(device, dtype):
+            logits = model.logits(model.hidden_states(x))
+        nats += summed_loss(logits, y).item()
+        tokens += int((y != -100).sum())
+    model.train(was_training)
+    return nats, tokens

@@ -1,0 +1,457 @@
+"""What can be measured of a trained run: loss by position and by length, shift invariance, and more.
+
+T is the length of the rows that a run was trained on (data.seq_len). All losses are mean nats per
+token, in float64 sums of float32 losses, and null where they have no meaning: a learned position
+past the end of its table. Nothing here draws a random number.
+"""
+
+import dataclasses
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from tqdm import tqdm
+
+from data.prepare import Prepared, prepare
+from errors import UserError
+from gyre.cli import load_file
+from gyre.config import Config
+from gyre.device import autocast, resolve_device
+from gyre.loss import evaluate
+from gyre.rundir import RunDir
+from gyre.trained import load_model
+from model.config import ModelConfig
+from model.position import POSITIONS
+from model.rope import RopeScaling
+from model.transformer import Transformer
+
+CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next two
+SHIFTS = (0, 0.25, 0.5, 1, 2, 4, 16)
+SCALED_CONTEXTS = (2, 4, 8)
+SCALINGS = ("raw", "linear", "ntk", "dynamic", "yarn", "llama3")
+SPAN = 8  # length of the windows by which losses by position are measured, in units of T
+WINDOWS = 32
+THIN = 2  # one in so many is used for contexts, where a target takes 72 T tokens of forwards per T
+FORWARD = 2048  # tokens in one forward: what it computes stays in the processor's cache
+# Batches of windows: (starts, tokens in a window, how many of its last targets are scored).
+Windows = Iterator[tuple[Tensor, int, int]]
+
+
+class Subject:
+    """A trained model that can be rebuilt for any length, and the stream it is measured on."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: dict[str, Tensor],
+        stream: Tensor,
+        seq_len: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+    ):
+        """`stream` holds int64 ids, in order, on the CPU. Raises UserError where it is too short
+        or T cannot be cut into halves and quarters."""
+        if seq_len % 4:
+            raise UserError(
+                f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into contexts of "
+                "half of it and strides of a quarter"
+            )
+        needed = 2 * SPAN * seq_len + 1
+        if len(stream) < needed:
+            raise UserError(
+                f"the validation split has {len(stream)} tokens, and contexts of {SPAN} times "
+                f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give more text"
+            )
+        self.config, self.weights, self.stream = config, weights, stream
+        self.seq_len, self.device, self.dtype = seq_len, device, dtype
+
+    def model(self, positions: int, scaling: RopeScaling | None = None) -> Transformer | None:
+        """The model with tables for so many positions; None where the encoding has no such."""
+        config = self.config
+        if positions > config.max_positions:
+            if not POSITIONS[config.position].extrapolates:
+                return None
+            config = dataclasses.replace(config, max_positions=positions)
+        if scaling is not None:
+            config = dataclasses.replace(config, rope_scaling=scaling)
+        return load_model(config, self.weights).to(self.device).eval()
+
+    def spans(self, windows: int) -> Tensor:
+        """Starts of at most `windows` disjoint spans of 8T targets, spread evenly over the stream.
+
+        A span that starts at s has the targets s+1 .. s+8T, each with 8T predecessors or more.
+        """
+        span = SPAN * self.seq_len
+        room = len(self.stream) - 1 - 2 * span  # of the last start, behind the first possible one
+        count = min(windows, room // span + 1)
+        return span + torch.arange(count) * room // max(1, count - 1)
+
+    @torch.inference_mode()
+    def logits(
+        self, model: Transformer, starts: Tensor, context: int, scored: int, offset: int = 0
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits (B, scored, V) and targets (B, scored) of the last targets of the windows of
+        `context` tokens at `starts`, a batch at a time."""
+        for at in starts.split(max(1, FORWARD // context)):
+            rows = self.stream[at[:, None] + torch.arange(context + 1)].to(self.device)
+            with autocast(self.device, self.dtype):
+                features = model.hidden_states(rows[:, :-1], offset=offset)[:, -scored:]
+                yield model.logits(features).float(), rows[:, -scored:]
+
+    def nats(self, model: Transformer, starts: Tensor, context: int, scored: int) -> Tensor:
+        """Losses (windows, scored) in float64; see `logits`."""
+        batches = self.logits(model, starts, context, scored)
+        return torch.cat([cross_entropy(logits, targets) for logits, targets in batches])
+
+    def loss(self, model: Transformer, windows: Windows) -> float:
+        """Mean over all that the windows score."""
+        nats = [self.nats(model, *batch).flatten() for batch in windows if len(batch[0])]
+        return torch.cat(nats).mean().item()
+
+
+def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Nats of every target: logits (B, T, V), ids (B, T) -> float64 (B, T) on the CPU."""
+    nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    return nats.view(targets.shape).cpu().double()
+
+
+def blocks(spans: Tensor, seq_len: int) -> Iterator[tuple[int, Tensor]]:
+    """The targets that all contexts share: a block of T out of the 8T of each span.
+
+    From the i-th span the (i mod 8)-th, so that places all over the stream and all positions in
+    windows of 8T take part alike. Yields the distance from the span's start and the starts of the
+    spans; a block at distance d has the targets start + d + 1 .. start + d + T.
+    """
+    for i in range(SPAN):
+        yield i * seq_len, spans[i::SPAN]
+
+
+def cut(spans: Tensor, seq_len: int, context: int) -> Windows:
+    """Spans cut into windows of `context` tokens end to end, each up to the block it holds.
+
+    A target sees from 1 to `context` tokens, as its position in the window has it. What follows the
+    block cannot change its losses, and is left out.
+    """
+    scored = min(context, seq_len)
+    for distance, starts in blocks(spans, seq_len):
+        for first in range(distance, distance + seq_len, scored):
+            inside = first % context
+            yield starts + first - inside, inside + scored, scored
+
+
+def slide(spans: Tensor, seq_len: int, context: int, stride: int) -> Windows:
+    """Windows of `context` tokens that move on by `stride`, of which the last targets are scored.
+
+    A target sees more than `context` - `stride` tokens.
+    """
+    for distance, starts in blocks(spans, seq_len):
+        ends = distance + torch.arange(stride, seq_len + 1, stride)
+        yield (starts[:, None] + ends - context).flatten(), context, stride
+
+
+def bucket_edges(length: int, seq_len: int) -> list[int]:
+    """Edges of ranges of positions 0 .. length-1, two to an octave, one of them at T."""
+    edges = {round(seq_len * 2 ** (k / 2)) for k in range(-40, 41)}
+    return sorted({0, length} | {edge for edge in edges if edge < length})
+
+
+def loss_by_position(subject: Subject, spans: Tensor) -> dict[str, list]:
+    """Mean loss against what a prediction sees, in windows of 8T tokens.
+
+    `position` is the number of tokens the first target of each bucket is predicted from: 1 for the
+    first of a window, T + 1 for the first that training rows never had.
+    """
+    length = reach = SPAN * subject.seq_len
+    edges = bucket_edges(length, subject.seq_len)
+    model = subject.model(length)
+    if model is None:
+        reach = subject.config.max_positions
+        model = subject.model(reach)
+    nats = subject.nats(model, spans, reach, reach).mean(0)
+    losses = [
+        nats[start:stop].mean().item() if stop <= reach else None
+        for start, stop in zip(edges, edges[1:], strict=False)
+    ]
+    return {"position": [edge + 1 for edge in edges[:-1]], "loss": losses}
+
+
+def loss_by_context(subject: Subject, spans: Tensor) -> list[dict[str, Any]]:
+    """The same targets, predicted from windows of T/2 .. 8T tokens.
+
+    Non-overlapping: the stream is cut into windows, so a target sees from 1 to C tokens. Sliding:
+    windows move on by T/4, so every target sees more than C - T/4.
+    """
+    seq_len, found = subject.seq_len, []
+    for context in (int(multiple * seq_len) for multiple in CONTEXTS):
+        model = subject.model(context)
+        for mode, windows in (
+            ("nonoverlapping", cut(spans, seq_len, context)),
+            ("sliding", slide(spans, seq_len, context, seq_len // 4)),
+        ):
+            loss = None if model is None else subject.loss(model, windows)
+            found.append({"context": context, "mode": mode, "loss": loss})
+    return found
+
+
+def shift(subject: Subject, spans: Tensor) -> list[dict[str, Any]]:
+    """What changes when the same windows of T tokens stand delta positions further on.
+
+    Loss and largest change of any logit against delta 0: exactly nothing, up to rounding, where the
+    encoding is relative.
+    """
+    seq_len = subject.seq_len
+    deltas = [int(multiple * seq_len) for multiple in SHIFTS]
+    models = [subject.model(seq_len + delta) for delta in deltas]
+    change, largest = [0.0] * len(deltas), [0.0] * len(deltas)
+    for starts in spans.split(max(1, FORWARD // seq_len)):
+        ((still, targets),) = subject.logits(models[0], starts, seq_len, seq_len)
+        before = cross_entropy(still, targets).sum().item()
+        for i, (model, delta) in enumerate(zip(models, deltas, strict=True)):
+            if model is not None:
+                ((moved, _),) = subject.logits(model, starts, seq_len, seq_len, offset=delta)
+                change[i] += cross_entropy(moved, targets).sum().item() - before
+                largest[i] = max(largest[i], (moved - still).abs().max().item())
+    scored = len(spans) * seq_len
+    return [
+        {"delta": delta, "dloss": None, "dlogit_max": None}
+        if model is None
+        else {"delta": delta, "dloss": change[i] / scored, "dlogit_max": largest[i]}
+        for i, (model, delta) in enumerate(zip(models, deltas, strict=True))
+    ]
+
+
+@torch.inference_mode()
+def attention_distance(subject: Subject, spans: Tensor) -> list[list[float]]:
+    """Mean over queries m of sum_n a_mn (m - n), in tokens, for each head of each layer.
+
+    In windows of T tokens, with the scores written out: fused kernels do not return them.
+    """
+    seq_len = subject.seq_len
+    model = subject.model(seq_len)
+    positions = torch.arange(seq_len, device=subject.device)
+    distance = positions[:, None] - positions[None, :]  # (T, S)
+    rows, bias = model.position.at(0, seq_len), model.position.bias(positions, positions)
+    total = torch.zeros(subject.config.n_layers, subject.config.n_heads, dtype=torch.float64)
+
+    def rotate(xq: Tensor, xk: Tensor) -> tuple[Tensor, Tensor]:
+        return model.position.rotate(xq, xk, rows)
+
+    mask = torch.zeros((), device=subject.device) if bias is None else bias
+    mask = mask.masked_fill(distance < 0, -torch.inf)  # (T, S) or (H, T, S)
+    for at in spans.split(max(1, FORWARD // seq_len)):
+        tokens = subject.stream[at[:, None] + torch.arange(seq_len)].to(subject.device)
+        h = model.position.embed(model.tok_embeddings(tokens), rows)
+        for i, layer in enumerate(model.layers):
+            attention = layer.attention
+            x = layer.attention_norm(h)
+            xq, xk = (
+                w(x).unflatten(-1, (-1, attention.head_dim)) for w in (attention.wq, attention.wk)
+            )
+            xq, xk = rotate(xq, xk)
+            xk = xk.repeat_interleave(xq.shape[2] // xk.shape[2], dim=2)
+            scores = torch.einsum("bthd,bshd->bhts", xq, xk) * attention.head_dim**-0.5
+            weights = (scores + mask).softmax(-1)
+            total[i] += (weights * distance).sum(-1).double().mean(-1).sum(0).cpu()
+            h = layer(h, rotate, mask, None)
+    return (total / len(spans)).tolist()
+
+
+def loss_by_scaling(subject: Subject, spans: Tensor) -> list[dict[str, Any]] | None:
+    """RoPE past its training length, without further training; None where nothing turns.
+
+    Windows of C = 2T, 4T, 8T tokens that slide by T, so that every target stands past T. Raw is the
+    model as it is; the others are scaled by C / T.
+    """
+    if "rope_scaling" not in POSITIONS[subject.config.position].options:
+        return None
+    seq_len, found = subject.seq_len, []
+    for name in SCALINGS:
+        for context in (multiple * seq_len for multiple in SCALED_CONTEXTS):
+            model = subject.model(context, scaling(name, context / seq_len, seq_len))
+            loss = subject.loss(model, slide(spans, seq_len, context, stride=seq_len))
+            found.append({"scaling": name, "context": context, "loss": loss})
+    return found
+
+
+def scaling(name: str, factor: float, seq_len: int) -> RopeScaling | None:
+    """The scaling of this name for a context of `factor` T; None is raw.
+
+    YaRN's beta_fast of 32 turns is meant for thousands of positions; within a short T hardly a pair
+    turns so often, and T / 16 takes its place. Dynamic NTK takes its factor from the length of the
+    text, so it equals ntk here, where ntk is told that length.
+    """
+    if name == "raw":
+        return None
+    extra = {"beta_fast": min(32.0, max(2.0, seq_len / 16))} if name == "yarn" else {}
+    factor = 1.0 if name == "dynamic" else factor
+    return RopeScaling(type=name, factor=factor, original_positions=seq_len, **extra)
+
+
+def initial(config: Config) -> dict[str, Any]:
+    """What training started from: the hash of the shared weights, and the scale of the positions.
+
+    Shared are all weights but those of the position encoding.
+    """
+    if config.init_from is not None:
+        model = load_model(config.model, RunDir.open(config.init_from).load_weights())
+    else:
+        model = Transformer(config.model)
+        model.init_weights(config.seed)
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        if not name.startswith("position."):
+            digest.update(name.encode() + value.numpy().tobytes())
+    return {"init_sha256": digest.hexdigest(), **position_scale(model, config.data.seq_len)}
+
+
+@torch.no_grad()
+def position_scale(model: Transformer, seq_len: int) -> dict[str, float | None]:
+    """The rms of what the encoding adds over T positions, and of what it lets through of the
+    embeddings; null where it adds nothing."""
+    first, rows = model.position.at(0, 1), model.position.at(0, seq_len)
+    table = model.tok_embeddings.weight[:, None]  # (V, 1, C)
+    added = model.position.embed(table.new_zeros(1, seq_len, table.shape[-1]), rows)
+    token = model.position.embed(table, first) - model.position.embed(0 * table, first)
+    position, embedding = (x.double().square().mean().sqrt().item() for x in (added, token))
+    return {
+        "position_rms": position or None,
+        "embedding_rms": embedding,
+        "rms_ratio": position / embedding or None,
+    }
+
+
+def batches_sha256(config: Config, data: Prepared) -> str:
+    """Over every training batch, in order."""
+    dataset = data.dataset("train", seq_len=config.data.seq_len, seed=config.seed,
+                           batch_size=config.train.batch_size)  # fmt: skip
+    digest = hashlib.sha256()
+    for step in range(config.train.steps):
+        for part in dataset.batch(step):
+            digest.update(part.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def flops_per_token(config: ModelConfig, seq_len: int) -> int:
+    """Of one training step, forward and backward, per token of a row of T.
+
+    6 for every weight in a matrix product, the output matrix included and a look-up not, and
+    12 T n_layers n_heads head_dim for the scores and the values (Chowdhery et al. 2022,
+    arXiv:2204.02311, appendix B, which does not halve them for the causal mask).
+    """
+    with torch.device("meta"):
+        layers = Transformer(config).layers
+    matrices = sum(p.numel() for p in layers.parameters() if p.ndim == 2)
+    matrices += config.vocab_size * config.dim
+    return 6 * matrices + 12 * seq_len * config.n_layers * config.n_heads * config.head_dim
+
+
+@torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
+def measure(
+    run: RunDir,
+    *,
+    checkpoint: str = "best",
+    windows: int = WINDOWS,
+    device: str = "auto",
+    dtype: str = "float32",
+    rope_scaling: bool = False,
+) -> dict[str, Any]:
+    """All that can be said about a run from its folder and its prepared data, ready for JSON.
+
+    `windows` bounds the windows of 8T tokens by which losses by position, the contexts and the
+    shift are measured. `loss` and `bpb` are over the whole validation split, always.
+    """
+    theirs = data_of(run)
+    config = load_file(run.path / "config.yaml")
+    data = prepare(config.data)
+    ours = _data_of(data.manifest)
+    if ours != theirs:
+        raise UserError(
+            f"the data in {data.folder} is not what {run.path} was trained on: restore the text"
+        )
+    seq_len, where = config.data.seq_len, resolve_device(device)
+    validation = data.dataset("val", seq_len=seq_len)
+    ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
+    subject = Subject(
+        config.model, run.load_weights(checkpoint), torch.from_numpy(ids), seq_len, where,
+        getattr(torch, dtype),
+    )  # fmt: skip
+    spans = subject.spans(windows)
+    model = subject.model(seq_len)
+
+    def whole_split() -> dict[str, float]:
+        nats, tokens = evaluate(model, validation, max(1, FORWARD // seq_len), where, subject.dtype)
+        return {"loss": nats / tokens, "bpb": nats / math.log(2) / data.manifest["val"]["bytes"]}
+
+    parts: dict[str, Callable[[], Any]] = {
+        "loss": whole_split,
+        "by_position": lambda: loss_by_position(subject, spans),
+        "context": lambda: loss_by_context(subject, spans[::THIN]),
+        "shift": lambda: shift(subject, spans),
+        "attention_distance": lambda: attention_distance(subject, spans),
+        "rope_scaling": lambda: loss_by_scaling(subject, spans[::THIN]) if rope_scaling else None,
+    }
+    found = {}
+    with tqdm(parts, desc=run.path.name, unit="part", dynamic_ncols=True, leave=False) as bar:
+        for name in bar:
+            bar.set_postfix_str(name)
+            found[name] = parts[name]()
+    return {
+        "run": str(run.path),
+        "seed": config.seed,
+        "lr": config.optim.lr,
+        "checkpoint": checkpoint,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "flops_per_token": flops_per_token(config.model, seq_len),
+        **progress(run, checkpoint),
+        **initial(config),
+        "rms_ratio_trained": position_scale(model, seq_len)["rms_ratio"],
+        "batches_sha256": batches_sha256(config, data),
+        "data_sha256": ours["text"],
+        "tokenizer_sha256": run.tokenizer_sha256,
+        "seq_len": seq_len,
+        "config": dataclasses.asdict(config),
+        **found.pop("loss"),
+        **found,
+    }
+
+
+def data_of(run: RunDir) -> dict[str, str]:
+    """What two runs must share for their losses to be about the same tokens. UserError for a run
+    without a text."""
+    if "imported" in run.manifest:
+        raise UserError(
+            f"{run.path} was imported and has no validation text of its own: start a run from it "
+            "with --init-from and evaluate that"
+        )
+    return _data_of(run.manifest)
+
+
+def _data_of(manifest: dict[str, Any]) -> dict[str, str]:
+    files = manifest["files"]
+    return {
+        "text": manifest["text"]["sha256"],
+        "tokenizer": " ".join(
+            file["sha256"] for name, file in sorted(files.items()) if name.startswith("tokenizer")
+        ),
+        "split": str(manifest["settings"]["val_fraction"]),
+    }
+
+
+def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
+    """How far the checkpoint was trained, in how long, and the validation losses on the way."""
+    points = run.metrics()
+    validated = [point for point in points if point.get("val/loss") is not None]
+    at = points[-1]
+    if checkpoint == "best" and validated:
+        at = min(validated, key=lambda point: point["val/loss"])
+    return {
+        "tokens": at["tokens"],
+        "tokens_per_second": at["tokens"] / at["seconds"],
+        "train_seconds": at["seconds"],
+        "curve": [[point["tokens"], point["val/loss"]] for point in validated],
+    }
