@@ -1,4 +1,4 @@
-"""RunDir: what a run looks like on disk and in wandb. Nothing else touches `runs/` or wandb.
+"""RunDir: what a run looks like on disk.
 
 runs/
     NAME/
@@ -11,12 +11,13 @@ runs/
         previous/           the `last` before it, should that one turn out damaged
         best/               model.safetensors
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
+
+Only this module and checkpoint.py, which has the last three folders, touch `runs/`.
 """
 
 import itertools
 import json
 import math
-import os
 import platform
 import re
 import shlex
@@ -24,20 +25,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from errors import UserError
-from files import atomic_path, fsync, remove, sha256, writing
-from gyre.checkpoint import read_checkpoint, read_weights
-from gyre.wandb_log import LogConfig, WandbThread, say_above, wandb_id
-
-STAGING = ".saving"
+from files import atomic_path, read_json, require_space, sha256, write_file, writing
+from gyre.checkpoint import WEIGHTS, Checkpoints
+from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
 
 class RunDir:
@@ -46,8 +45,9 @@ class RunDir:
     def __init__(self, path: Path, record: dict[str, Any]):
         self.path = path
         self.record = record  # run.json
+        self.checkpoints = Checkpoints(path)
+        self._metrics_file = path / "metrics.jsonl"
         self._wandb: WandbThread | None = None
-        self._last_is_good = True
 
     @property
     def tokenizer_sha256(self) -> str:
@@ -58,7 +58,9 @@ class RunDir:
     @property
     def manifest(self) -> dict[str, Any]:
         """Of the data that the run was started with."""
-        return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
+        return read_json(self.path / "manifest.json")
+
+    # --- creating and opening ---
 
     @classmethod
     def create(
@@ -75,28 +77,23 @@ class RunDir:
     ) -> "RunDir":
         """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
 
+        `config_yaml` is the configuration for config.yaml and `config` the one for wandb;
         `tokenizer` are the files that make it up. `write_best` writes the weights of a run that has
-        some from the start into the file it is given.
-        `need_bytes` is what the run is going to write; a disk without that much room is an error
-        now and not at the first checkpoint.
+        some from the start into the file it is given. `need_bytes` is what the run is going to
+        write: a disk without that much room is an error now and not at the first checkpoint.
+
+        Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
         path = cls.new_path(log.runs, name)
+        require_space(path, need_bytes, "make room or choose another disk with --log.runs")
         with writing(path, "choose another folder with --log.runs"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            free = shutil.disk_usage(path.parent).free
-            if free < need_bytes:
-                raise UserError(
-                    f"{path} needs {need_bytes / 1e6:,.1f} MB for its checkpoints and the disk has "
-                    f"{free / 1e6:,.1f} MB free; make room or choose another disk with --log.runs"
-                )
             with atomic_path(path) as staging:
                 staging.mkdir()
                 (staging / "config.yaml").write_text(config_yaml, encoding="utf-8")
                 for file in tokenizer:
                     shutil.copyfile(file, staging / file.name)
-                (staging / "manifest.json").write_text(
-                    json.dumps(manifest, indent=2), encoding="utf-8"
-                )
+                _write_json(staging / "manifest.json", manifest)
                 record = {
                     "created": datetime.now(UTC).isoformat(timespec="microseconds"),
                     "command": shlex.join(sys.argv),
@@ -106,10 +103,10 @@ class RunDir:
                     "wandb_id": wandb_id(name),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
-                (staging / "run.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
+                _write_json(staging / "run.json", record)
                 if write_best is not None:
                     (staging / "best").mkdir()
-                    write_best(staging / "best" / "model.safetensors")
+                    write_best(staging / "best" / WEIGHTS)
         run = cls(path, record)
         run._start_wandb(log, config)
         return run
@@ -118,26 +115,28 @@ class RunDir:
     def open(cls, path: str | Path | None = None, runs: str | Path = "runs") -> "RunDir":
         """An existing run, by default the newest under `runs`, to read or to `resume`.
 
-        Leaves the stray files of a crashed save alone: the run may be training right now.
+        Raises UserError where its files are not those it was made with. What a save that crashed
+        has left is not touched: the run may be training right now.
         """
         path = _newest(Path(runs)) if path is None else Path(path)
         if not path.is_dir():
             raise UserError(f"no run folder at {path}")
         try:
-            record = _read_record(path)
-            for file, digest in record["sha256"].items():
-                if not (path / file).is_file():
-                    raise UserError(f"{path / file} is missing: restore it, or choose another run")
-                if sha256(path / file) != digest:
-                    raise UserError(
-                        f"{path / file} is not the file this run was made with (its sha256 differs "
-                        f"from the one in run.json): restore it, or choose another run"
-                    )
-        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+            record = read_json(path / "run.json", "restore it, or choose another run")
+            hashes = dict(record["sha256"])
+        except (OSError, KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{path / 'run.json'} is missing or damaged: {path} is not a run folder, "
                 f"or no longer a whole one; choose another run"
             ) from error
+        for name, digest in hashes.items():
+            if not (path / name).is_file():
+                raise UserError(f"{path / name} is missing: restore it, or choose another run")
+            if sha256(path / name) != digest:
+                raise UserError(
+                    f"{path / name} is not the file this run was made with (its sha256 differs "
+                    f"from the one in run.json): restore it, or choose another run"
+                )
         return cls(path, record)
 
     @staticmethod
@@ -165,18 +164,13 @@ class RunDir:
     def resume(self, step: int, log: LogConfig, config: dict[str, Any]) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
-        The points that a crash left behind the checkpoint go, as those steps are taken again.
+        Points of later steps, which a crash left behind, go: those steps are taken again.
         """
-        points = [point for point in self.metrics() if point["step"] <= step]
-        file = self.path / "metrics.jsonl"
-        staging = file.with_suffix(".tmp")
-        with writing(file):
-            remove(self.path / STAGING)
-            staging.write_text("".join(json.dumps(p) + "\n" for p in points), encoding="utf-8")
-            fsync(staging)
-            os.replace(staging, file)
-            fsync(self.path)
+        lines = [json.dumps(point) + "\n" for point in self.metrics() if point["step"] <= step]
+        write_file(self._metrics_file, "".join(lines).encode())
         self._start_wandb(log, config)
+
+    # --- points ---
 
     def log(self, point: dict[str, float | int | str]) -> None:
         """One line in metrics.jsonl and one wandb point; `step` must be in it.
@@ -187,15 +181,18 @@ class RunDir:
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in point.items()
         }
-        file = self.path / "metrics.jsonl"
+        file = self._metrics_file
         with writing(file), file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(finite, allow_nan=False) + "\n")
         if self._wandb:
             self._wandb.log(point)
 
-    def metrics(self) -> list[dict[str, float | int | str | None]]:
-        """The points of metrics.jsonl, without a last line that a crash cut short."""
-        file = self.path / "metrics.jsonl"
+    def metrics(self) -> list[dict[str, Any]]:
+        """The points of metrics.jsonl, without a last line that a crash cut short.
+
+        Values are numbers, text or None. UserError where any other line is damaged.
+        """
+        file = self._metrics_file
         if not file.exists():
             return []
         *lines, _cut = file.read_text(encoding="utf-8").split("\n")
@@ -207,63 +204,31 @@ class RunDir:
                 raise UserError(f"{file} is damaged in line {number}: remove that line") from None
         return points
 
+    # --- checkpoints ---
+
     def save(
         self,
         name: Literal["last", "best"],
         weights: dict[str, Tensor],
         training: dict[str, Any] | None = None,
-        metadata: dict[str, str] | None = None,
     ) -> None:
-        """Write a checkpoint: `last` with the training state, `best` without.
-
-        Everything is written and fsynced in a folder aside and moved into place by renames, so
-        that at every instant a whole checkpoint stands in `last` or, between two renames, in
-        `previous`; and `best` is replaced in one. `training` holds dicts, lists, numbers, text and
-        tensors: what `torch.load(weights_only=True)` accepts.
-        """
-        assert (training is not None) == (name == "last"), "training state goes with `last` only"
-        for key in weights:
-            assert not key.startswith(("_orig_mod.", "module.")), f"{key}: save the bare module"
-        last, previous, target = self.path / "last", self.path / "previous", self.path / name
-        staging = self.path / STAGING
-        with writing(target, "the checkpoint before it is kept; make room and --resume"):
-            remove(staging)
-            staging.mkdir()
-            file = staging / "model.safetensors"
-            save_file({k: v.detach().contiguous() for k, v in weights.items()}, file, metadata)
-            if training is not None:
-                state = {"training": training, "weights_sha256": sha256(file)}
-                with (staging / "training.pt").open("wb") as stream:
-                    torch.save(state, stream)
-            fsync(*staging.iterdir(), staging)
-            if name == "best":
-                target.mkdir(exist_ok=True)
-                os.replace(file, target / file.name)
-                fsync(target)
-                staging.rmdir()
-            else:
-                if self._last_is_good and last.exists():
-                    remove(previous)
-                    os.rename(last, previous)
-                else:  # `previous` is the only good one: it stays
-                    remove(last)
-                os.rename(staging, last)
-                self._last_is_good = True
-            fsync(self.path)
+        """See `Checkpoints.save`."""
+        self.checkpoints.save(name, weights, training)
 
     def load_weights(self, name: Literal["last", "best"] = "best") -> dict[str, Tensor]:
-        """The weights on the CPU; `last` where no `best` was ever written."""
-        file = self.path / "best" / "model.safetensors"
-        if name == "best" and file.exists():
-            try:
-                return read_weights(file)
-            except UserError as error:
-                raise UserError(f"{error}: restore it, or remove it to use `last`") from error
-        return self._newest_checkpoint(lambda folder: read_weights(folder / "model.safetensors"))
+        """See `Checkpoints.load_weights`."""
+        return self.checkpoints.load_weights(name)
 
     def load_training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The weights and the training state of `last`, or of `previous` where that is damaged."""
-        return self._newest_checkpoint(read_checkpoint)
+        """See `Checkpoints.load_training`."""
+        return self.checkpoints.load_training()
+
+    # --- wandb ---
+
+    def _start_wandb(self, log: LogConfig, config: dict[str, Any]) -> None:
+        if log.wandb != "disabled":
+            self._wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
+            self._wandb.start()
 
     def finish(self, exit_code: int = 0) -> None:
         """Wait for wandb to write or upload the rest, within limits."""
@@ -271,41 +236,21 @@ class RunDir:
             self._wandb.finish(exit_code)
             self._wandb = None
 
-    def _newest_checkpoint(self, read: Callable[[Path], Any]) -> Any:
-        last, previous = self.path / "last", self.path / "previous"
-        if not last.exists() and not previous.exists():
-            raise UserError(f"{self.path} has no checkpoint yet; choose another run or train again")
-        try:
-            return read(last)
-        except UserError as error:
-            if not previous.exists():
-                raise UserError(f"{error}: restore it, or choose another run") from error
-            self._last_is_good = False
-            say_above(f"warning: {error}; taking the checkpoint before it, {previous}")
-            return read(previous)
-
-    def _start_wandb(self, log: LogConfig, config: dict[str, Any]) -> None:
-        if log.wandb != "disabled":
-            self._wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
-            self._wandb.start()
-
 
 class NullRun:
     """The run of every rank but the first: takes what RunDir takes and keeps nothing."""
 
     def log(self, *args: Any, **kwargs: Any) -> None:
-        pass
+        """Do nothing, as do `save` and `finish`."""
 
     save = finish = log
 
 
 def _newest(runs: Path) -> Path:
     created = {}
-    for path in runs.glob("[!.]*/run.json"):
-        try:
-            created[_read_record(path.parent)["created"], path.name] = path.parent
-        except (ValueError, KeyError, TypeError, OSError):
-            continue  # not ours
+    for file in runs.glob("[!.]*/run.json"):
+        with suppress(UserError, KeyError, OSError):  # a folder that is not ours
+            created[read_json(file)["created"], file.parent.name] = file.parent
     if not created:
         raise UserError(
             f"no run in {runs}/ yet: make one with `python train.py --config small.yaml`"
@@ -313,8 +258,9 @@ def _newest(runs: Path) -> Path:
     return created[max(created)]
 
 
-def _read_record(path: Path) -> dict[str, Any]:
-    return json.loads((path / "run.json").read_text(encoding="utf-8"))
+def _write_json(file: Path, value: dict[str, Any]) -> None:
+    """A file in a folder that is still being made, hence without the care of `write_json`."""
+    file.write_text(json.dumps(value, indent=2), encoding="utf-8")
 
 
 def _git_revision() -> dict[str, Any] | None:
@@ -322,9 +268,8 @@ def _git_revision() -> dict[str, Any] | None:
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.run(
-            command, check=True, capture_output=True, text=True, timeout=10
-        ).stdout.strip()
+        answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+        return answer.stdout.strip()
 
     try:
         return {

@@ -2,25 +2,25 @@
 
 import queue
 import secrets
-import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tqdm import tqdm
-
+from errors import say
 from files import first_line
 
 WANDB_START = 10  # seconds until an unreachable server is given up and the run goes on offline
 WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
 # wandb's x axes: for each group of metrics, the metric that it is drawn against.
 AXES = {"train": "tokens", "val": "tokens", "position": "tokens_seen", "context": "context_length",
-        "shift": "offset", "probe": "probe_step"}  # fmt: skip
+        "shift": "offset", "probe": "probe_step"}
 
 
 @dataclass
 class LogConfig:
+    """Where a run is written, and how wandb files it."""
+
     runs: str = "runs"
     """Folder of all runs."""
     wandb: Literal["auto", "online", "offline", "disabled"] = "auto"
@@ -37,7 +37,7 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class Table:
-    """A table for wandb."""
+    """A table, as the value of a point: wandb draws it."""
 
     columns: list[str]
     rows: list[list[str | float | None]]
@@ -46,10 +46,10 @@ class Table:
 def log_to_wandb(
     log: LogConfig, name: str, config: dict[str, Any], points: list[dict[str, Any]]
 ) -> bool:
-    """A wandb run about runs that are over: its points may hold tables, and images by their path.
+    """Make a wandb run of what is over: its points may hold a `Table`, or the Path of an image.
 
-    What has an axis of its own (AXES) names its place on it in the same point. Returns whether it
-    is worth trying another.
+    A point of a group with an x axis of its own (AXES) holds its place on that axis too. Returns
+    whether wandb took it: if not, another one is not worth trying.
     """
     if log.wandb == "disabled":
         return False
@@ -62,47 +62,41 @@ def log_to_wandb(
 
 
 class WandbThread(threading.Thread):
-    """wandb behind a queue, in a thread of its own.
+    """One wandb run behind a queue, in a thread of its own.
 
     Training only ever puts a point into the queue. A package that is missing, a server that does
     not answer, an upload that hangs: each costs one warning, and no step.
     """
 
     def __init__(
-        self,
-        log: LogConfig,
-        name: str,
-        id: str,
-        config: dict[str, Any],
+        self, log: LogConfig, name: str, id: str, config: dict[str, Any],
         kept: str = "metrics.jsonl has every point",
     ):
+        """`id` continues the wandb run that has it; `kept` is what a user has without wandb."""
         super().__init__(name="wandb", daemon=True)
-        self.options = log
-        self.kept = kept  # what a user still has without wandb
+        self.mode = log.wandb
+        self.kept = kept
         self.failed = False
         self.arguments = dict(
-            dir=log.runs,
-            project=log.project,
-            group=log.group,
-            job_type=log.job_type,
-            tags=log.tags,
-            name=name,
-            id=id,
-            config=config,
+            dir=log.runs, project=log.project, group=log.group, job_type=log.job_type,
+            tags=log.tags, name=name, id=id, config=config,
         )
         self.queue: queue.SimpleQueue[dict[str, Any] | int] = queue.SimpleQueue()
 
     def log(self, point: dict[str, Any]) -> None:
+        """Hand over a point; `step` must be in it."""
         if self.is_alive():
             self.queue.put(dict(point))
 
     def finish(self, exit_code: int) -> None:
+        """Wait until all points are written, or uploaded, within limits."""
         self.queue.put(exit_code)
         self.join(2 * WANDB_START + WANDB_FINISH)
         if self.is_alive():
-            say_above("warning: wandb does not finish; upload the run later with `wandb sync`")
+            say("warning: wandb does not finish; upload the run later with `wandb sync`")
 
     def run(self) -> None:
+        """The thread: take points from the queue until the exit code comes."""
         try:
             run = self._init()
             # A step that is logged twice after a crash is the same step again (resuming is exact):
@@ -112,13 +106,12 @@ class WandbThread(threading.Thread):
             run.finish(exit_code=item)
         except Exception as error:
             self.failed = True
-            say_above(f"warning: going on without wandb ({first_line(error)}); {self.kept}")
+            say(f"warning: going on without wandb ({first_line(error)}); {self.kept}")
 
     def _init(self) -> Any:
+        """The wandb run, with its axes declared."""
         import wandb  # slow, and not everybody who opens a run needs it
 
-        options = self.options
-        chosen = {} if options.wandb == "auto" else {"mode": options.wandb}
         settings = wandb.Settings(
             silent=True,  # the terminal belongs to the progress bar
             console="off",
@@ -127,23 +120,21 @@ class WandbThread(threading.Thread):
             init_timeout=WANDB_START,
             finish_timeout=WANDB_FINISH,
             finish_timeout_raises=True,
-            **chosen,
+            **({} if self.mode == "auto" else {"mode": self.mode}),
         )
         mode = wandb.setup(settings).settings.mode  # knows WANDB_MODE and `wandb offline`
         if mode not in ("offline", "dryrun", "disabled"):
             try:
                 if not wandb.login(prompt=False):  # asks the server only where there is a key
                     mode = "offline"
-                    if options.wandb == "online":
-                        say_above(
-                            "warning: not logged in to wandb (`wandb login`); logging offline"
-                        )
+                    if self.mode == "online":
+                        say("warning: not logged in to wandb (`wandb login`); logging offline")
             except wandb.Error as error:
                 mode = "offline"
-                say_above(f"warning: wandb is not reachable ({first_line(error)}); logging offline")
+                say(f"warning: wandb is not reachable ({first_line(error)}); logging offline")
         run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)
         if run.url:
-            say_above(f"wandb: {run.url}")
+            say(f"wandb: {run.url}")
         for axis in {"step", "seconds", *AXES.values()}:
             run.define_metric(axis, hidden=True)  # an x-axis, not a panel
         # No two patterns may match the same key: which of them wins is left to chance.
@@ -165,9 +156,6 @@ def _media(value: Any) -> Any:
 
 
 def wandb_id(name: str) -> str:
-    """wandb names its folders by id, and `wandb leet` lists those: say which run it is."""
+    """A new id that says which run it is: wandb names its folders by id, and `wandb leet` lists
+    those."""
     return f"{name[:50]}-{secrets.token_hex(3)}"
-
-
-def say_above(message: str) -> None:
-    tqdm.write(message, file=sys.stderr)  # above the progress bar, not through it
