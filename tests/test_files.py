@@ -1,0 +1,242 @@
+"""Files are whole or not there, whatever fails; locks hold between real processes."""
+
+import errno
+import itertools
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from errors import UserError
+from files import (
+    atomic_path,
+    locked,
+    read_json,
+    remove,
+    require_space,
+    sha256,
+    write_file,
+    write_json,
+    writing,
+)
+
+ROOT = Path(__file__).parents[1]
+OPERATIONS = [(os, name) for name in ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")]
+
+
+def fail_at(patch, k, more=()):
+    """Let the k-th operation on the filesystem fail. Returns the list of all that are called.
+
+    `more` are functions that write a file, (owner, name): they fail when it is half written.
+    """
+    calls = []
+
+    def wrap(owner, name, writes):
+        original = getattr(owner, name)
+
+        def call(*args, **kwargs):
+            calls.append(name)
+            if len(calls) != k + 1:
+                return original(*args, **kwargs)
+            if writes:
+                original(*args, **kwargs)
+                path = args[1]
+                if not isinstance(path, Path):
+                    path.flush()
+                    path = path.name
+                os.truncate(path, os.path.getsize(path) // 2)
+            raise OSError(errno.ENOSPC, f"No space left on device, said {name}")
+
+        patch.setattr(owner, name, call)
+
+    for owner, name in OPERATIONS:
+        wrap(owner, name, writes=False)
+    for owner, name in more:
+        wrap(owner, name, writes=True)
+    return calls
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- atomic_path ----------------------------------------------------------------------------------
+
+
+def write_folder(staging):
+    (staging / "deep").mkdir(parents=True)
+    (staging / "deep" / "a").write_bytes(b"new")
+
+
+def write_one(staging):
+    staging.write_bytes(b"new")
+
+
+@pytest.mark.parametrize("write", [write_one, write_folder])
+def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, monkeypatch, write):
+    target = tmp_path / "target"
+    for k in itertools.count():
+        remove(target)
+        if write is write_one:
+            target.write_bytes(b"old")
+        with monkeypatch.context() as patch:
+            calls = fail_at(patch, k)
+            try:
+                with atomic_path(target) as staging:
+                    write(staging)
+                failed = False
+            except OSError:
+                failed = True
+        assert names(tmp_path) in ([], ["target"])
+        if write is write_one:
+            assert target.read_bytes() == b"new" or failed and target.read_bytes() == b"old"
+        elif target.exists() or not failed:
+            assert (target / "deep" / "a").read_bytes() == b"new"
+        if len(calls) <= k:
+            break
+    assert not failed and k >= 3
+
+
+def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        calls = fail_at(patch, -1)
+        with atomic_path(tmp_path / "target") as staging:
+            write_folder(staging)
+    # Both folders and the file; the name; the folder that the name is in.
+    assert [call for call in calls if call in ("fsync", "replace", "rename")] == [
+        "fsync", "fsync", "fsync", "replace", "fsync"
+    ]
+
+
+def test_what_a_killed_process_left_is_no_part_of_the_next(tmp_path):
+    write_folder(tmp_path / ".target.tmp")
+    write_file(tmp_path / "target", b"a")
+    assert names(tmp_path) == ["target"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_error_in_the_middle_leaves_nothing(tmp_path, error):
+    with pytest.raises(error), atomic_path(tmp_path / "target") as staging:
+        write_folder(staging)
+        raise error
+    assert names(tmp_path) == []
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def save_torch(path):
+    with path.open("wb", buffering=0) as stream:
+        torch.save({"a": torch.ones(3)}, stream)
+
+
+@pytest.mark.parametrize(
+    ("write", "path"),
+    [
+        (lambda path: path.write_bytes(b"a"), "/dev/full"),
+        (save_torch, "/dev/full"),
+        (lambda path: save_file({"a": torch.ones(3)}, path), "/none/a"),
+    ],
+    ids=["plain", "torch", "safetensors"],
+)
+def test_what_the_disk_refuses_is_said_in_words(write, path):
+    words = rf"^cannot write {path}: [^\n]+; choose another$"
+    with pytest.raises(UserError, match=words), writing(Path(path), "choose another"):
+        write(Path(path))
+
+
+def test_other_errors_stay_what_they_are(tmp_path):
+    with pytest.raises(RuntimeError, match="a bug"), writing(tmp_path):
+        raise RuntimeError("a bug")
+
+
+def test_too_little_room_is_said_with_numbers(tmp_path):
+    require_space(tmp_path / "a", 1)
+    with pytest.raises(UserError, match=rf"1,000,000,000,000\.0 MB .* {tmp_path} has .*\d MB free"):
+        require_space(tmp_path / "not" / "yet" / "there", 10**18)
+    with pytest.raises(UserError, match="free: use --here$"):
+        require_space(tmp_path / "a", 10**18, "use --here")
+
+
+# --- contents -------------------------------------------------------------------------------------
+
+
+def test_json_is_written_as_asked_and_read_back(tmp_path):
+    path, value = tmp_path / "new" / "a.json", {"é": [1, 0.1], "none": None}
+    write_json(path, value)
+    assert path.read_bytes() == (json.dumps(value, indent=1) + "\n").encode()
+    assert read_json(path) == value
+    write_json(path, value, indent=2, ensure_ascii=False)
+    assert path.read_bytes() == (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(path, {"loss": math.nan})
+    assert read_json(path) == value
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"3", b'{"a": "\xff"}'])
+def test_damaged_json_is_named_with_what_to_do(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"^{path} is damaged \([^\n]+\): make it again$"):
+        read_json(path, "make it again")
+
+
+def test_sha256_is_of_the_content(tmp_path):
+    (tmp_path / "a").write_bytes(b"abc")
+    assert sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
+
+
+def test_files_does_not_import_torch():
+    code = "import sys, files; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+
+
+# --- the lock -------------------------------------------------------------------------------------
+
+
+def holder(path):
+    """A process that has the lock until a line comes in, or until it is killed."""
+    code = f"""
+from pathlib import Path
+from files import locked
+with locked(Path({str(path)!r}), "busy"):
+    print("mine", flush=True)
+    input()
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == "mine\n"
+    return process
+
+
+def test_one_process_at_a_time_and_death_frees_the_lock(tmp_path, capsys):
+    path = tmp_path / "new" / "target"
+    other = holder(path)
+    with pytest.raises(UserError, match="^it is busy$"), locked(path, "it is busy", wait=False):
+        pass
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    with locked(path, "it is busy", wait=False):
+        pass
+    assert capsys.readouterr().err == "" and names(path.parent) in ([], [".target.lock"])
+
+
+def test_who_waits_says_so_and_goes_on_afterwards(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "target"
+    other = holder(path)
+
+    def release(text):
+        print(text)
+        other.communicate("\n")
+
+    monkeypatch.setattr("files.say", release)
+    with locked(path, "it is busy"):
+        assert other.returncode == 0
+    assert capsys.readouterr().out == "it is busy\n"
