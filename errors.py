@@ -43,11 +43,11 @@ def check_ranges(part: str, values: object, **ranges: str) -> None:
         value = getattr(values, name)
         if value is None:
             continue
-        low, high = (float(end) for end in interval[1:-1].split(","))
-        above = value >= low if interval[0] == "[" else value > low
-        below = value <= high if interval[-1] == "]" else value < high
+        low, high = interval[1:-1].split(", ")
+        above = value >= float(low) if interval[0] == "[" else value > float(low)
+        below = value <= float(high) if interval[-1] == "]" else value < float(high)
         if not (above and below):
             words = f"in {interval}"
-            if high == math.inf and math.isfinite(value):
-                words = f"{'at least' if interval[0] == '[' else 'above'} {low:g}"
+            if high == "inf" and math.isfinite(value):
+                words = f"{'at least' if interval[0] == '[' else 'above'} {low}"
             raise UserError(f"{part}.{name} must be {words}, not {value}")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from errors import UserError
+from errors import UserError, check_ranges
 
 SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 
@@ -40,7 +40,7 @@ class DataConfig:
     """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
     training split."""
     vocab_size: int = 4096
-    """Pieces of the tokenizer."""
+    """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them."""
     bpe_dropout: float = 0.0
     """Probability of leaving out a merge of the tokenizer's: training text is then encoded a dozen
     times, each time in other pieces, against overfitting where a small text is read over and over.
@@ -53,48 +53,40 @@ class DataConfig:
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
     def __post_init__(self) -> None:
+        """Let `files` replace any other source. Raises UserError for what cannot be."""
         if self.files is not None:
             # A local copy stands in for a download: --data.files needs no other change.
             self.files = [self.files] if isinstance(self.files, str) else list(self.files)
             self.source = "files"
-            self.url = self.hub = self.hub_config = self.hub_revision = None
-            self.hub_split = "train"
+            for name in ("url", "hub", "hub_config", "hub_split", "hub_revision"):
+                setattr(self, name, getattr(DataConfig, name))
         needed = {"stdlib": True, "files": self.files, "url": self.url, "hub": self.hub}
         if self.source not in needed:
             raise UserError(f"data.source {self.source!r} is none of {', '.join(needed)}")
         if not needed[self.source]:
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
-        if self.url is not None and self.source != "url":
-            raise UserError(f"data.url has no effect with data.source {self.source}")
+        for name, sources in _SOURCES_OF.items():
+            if getattr(self, name) != getattr(DataConfig, name) and self.source not in sources:
+                raise UserError(f"data.{name} has no effect with data.source {self.source}")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             raise UserError(f"data.url {self.url} must start with http:// or https://")
-        for name, default in _HUB_DEFAULTS.items():
-            if getattr(self, name) != default and self.source != "hub":
-                raise UserError(f"data.{name} has no effect with data.source {self.source}")
-        if self.column != "text" and self.source == "stdlib":
-            raise UserError("data.column has no effect with data.source stdlib")
-        if self.vocab_size < SMALLEST_VOCABULARY:
-            raise UserError(
-                f"data.vocab_size {self.vocab_size} is below {SMALLEST_VOCABULARY}: three control "
-                "ids, the 256 bytes and the space"
-            )
-        if self.seq_len < 1:
-            raise UserError(f"data.seq_len {self.seq_len} must be at least 1")
-        if not 0 <= self.bpe_dropout < 1:
-            raise UserError(f"data.bpe_dropout {self.bpe_dropout} must be in [0, 1)")
+        check_ranges(
+            "data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, inf)", seq_len="[1, inf)",
+            bpe_dropout="[0, 1)", val_fraction="(0, 1)",
+        )
         if self.bpe_dropout and self.tokenizer is not None:
             raise UserError(
                 "data.bpe_dropout is for a tokenizer that is trained on this text, and not for "
                 f"{self.tokenizer} (data.tokenizer, which --init-from sets): leave it out or say "
                 "--data.bpe_dropout 0"
             )
-        if not 0 < self.val_fraction < 1:
-            raise UserError(f"data.val_fraction {self.val_fraction} must lie between 0 and 1")
         if not self.prepared:
             raise UserError("data.prepared is empty: name a folder")
 
 
-_HUB_DEFAULTS = {"hub": None, "hub_config": None, "hub_split": "train", "hub_revision": None}
+# The options that are for some sources only, and for which.
+_SOURCES_OF = {"url": ["url"], "hub": ["hub"], "hub_config": ["hub"], "hub_split": ["hub"],
+               "hub_revision": ["hub"], "column": ["files", "url", "hub"]}
 
 
 class TokenDataset:
@@ -113,59 +105,51 @@ class TokenDataset:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        *,
-        dtype: str,
-        seq_len: int,
-        batch_size: int = 1,
-        seed: int = 0,
-        rank: int = 0,
-        size: int = 1,
-        passes: int = 1,
-    ) -> None:
-        """`batch_size` counts the rows of all processes. Raises UserError where no row fits."""
+        self, path: Path, *, dtype: str, seq_len: int, batch_size: int = 1, seed: int = 0,
+        rank: int = 0, size: int = 1, passes: int = 1,
+    ):
+        """`batch_size` counts the rows of all `size` processes, of which this one is `rank`.
+
+        Raises UserError where no row fits.
+        """
         self.seq_len = seq_len
         self.batch_size = batch_size
         self.seed = seed
-        self.rank = rank
-        self.size = size
+        self.rank, self.size = rank, size
         self.passes = passes
         self.dtype = np.dtype(dtype)
         # Held open, so that a file replaced under the same name does not change a running training.
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
-        self.n_windows = self.n_tokens // passes // seq_len
-        if (tokens := self.n_tokens // passes) < seq_len + 1:
+        tokens = self.n_tokens // passes
+        self.n_windows = tokens // seq_len
+        if tokens < seq_len + 1:
             raise UserError(
-                f"the {path.stem} split has {tokens} tokens, and one row needs "
-                f"{seq_len + 1}: lower --data.seq_len or give more text (for val, raise "
-                "--data.val_fraction)"
+                f"the {path.stem} split has {tokens} tokens, and one row needs {seq_len + 1}: "
+                "lower --data.seq_len or give more text (for val, raise --data.val_fraction)"
             )
 
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """This rank's rows of a global batch: x and y, int64 of (rows, seq_len), y one token on.
+    def _share(self, n: int) -> range:
+        """This rank's part of n rows: contiguous, and as large as the others' but for one row."""
+        return range(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
-        Ranks get contiguous slices whose sizes differ by at most one row.
-        """
-        first = step * self.batch_size + self.batch_size * self.rank // self.size
-        last = step * self.batch_size + self.batch_size * (self.rank + 1) // self.size
-        starts = [self._start(row) for row in range(first, last)]
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """This rank's rows of a global batch: x and y, int64 of (rows, seq_len), y one token on."""
+        first = step * self.batch_size
+        starts = [self._start(first + row) for row in self._share(self.batch_size)]
         index = np.array(starts, dtype=np.int64)[:, None] + np.arange(self.seq_len + 1)
         rows = torch.from_numpy(self._ids()[index % self.n_tokens].astype(np.int64))
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     def windows(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's share of all windows in order, `batch_size` rows at a time.
+        """This rank's share of all windows in order, at most `batch_size` rows at a time: x and y.
 
         Over all ranks every token but the very first is a target exactly once. The short last
         window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y.
         """
-        n_windows = -(-(self.n_tokens - 1) // self.seq_len)
-        first = n_windows * self.rank // self.size
-        last = n_windows * (self.rank + 1) // self.size
-        for start in range(first, last, batch_size):
-            count = min(batch_size, last - start)
+        share = self._share(-(-(self.n_tokens - 1) // self.seq_len))
+        for start in range(share.start, share.stop, batch_size):
+            count = min(batch_size, share.stop - start)
             at = start * self.seq_len
             ids = self._ids()[at : at + count * self.seq_len + 1].astype(np.int64)
             x = np.zeros(count * self.seq_len, dtype=np.int64)
@@ -176,7 +160,7 @@ class TokenDataset:
             yield torch.from_numpy(x.reshape(shape)), torch.from_numpy(y.reshape(shape))
 
     def _start(self, row: int) -> int:
-        """Where the window of a row of the whole training begins."""
+        """The index in the stream of ids at which a row of the whole training begins."""
         epoch, index = divmod(row, self.n_windows)
         phase, order = _epoch(self.seed, epoch, self.n_windows, self.seq_len)
         start = self.n_tokens * (epoch % self.passes) // self.passes

@@ -13,36 +13,34 @@ manifest counts of it is that of all passes.
 
 import hashlib
 import json
-import os
 import platform
 import re
 import shutil
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import chain, count, pairwise
+from itertools import chain, compress, count, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
 import numpy as np
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from data.dataset import DataConfig, TokenDataset
 from data.sources import documents, fingerprint
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
+from files import atomic_path, locked, read_json, remove, sha256
 
 FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 1 << 21  # characters of text that are encoded at a time, on all cores
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
 PASSES = 12  # how often training text is encoded with dropout, each time in another way
-SPLITS = ("train", "val")
 
 Encode = Callable[[list[str]], list[list[int]]]
 
@@ -74,6 +72,33 @@ def prepare(config: DataConfig) -> Prepared:
     the same one, the second waits. `seq_len` is not among the settings: the files do not depend on
     it. Raises UserError where the text or the settings do not do.
     """
+    settings = _settings(config)
+    folder = Path(config.prepared) / f"{_readable(config)}-{_sha256_of_json(settings)[:12]}"
+    with suppress(_Unusable):
+        return _open(folder, settings)
+    try:
+        with locked(folder, f"waiting for another process: {folder}"):
+            try:
+                return _open(folder, settings)  # the other process has made it
+            except _Unusable as reason:
+                if folder.exists():
+                    say(f"{folder} is damaged ({reason}): preparing it again")
+                else:
+                    say(f"preparing {folder}: once for this text and these settings")
+            with atomic_path(folder) as staging:
+                staging.mkdir()
+                _build(config, settings, staging)
+                remove(folder)
+            return _open(folder, settings)
+    except OSError as error:
+        raise UserError(
+            f"cannot prepare {folder}: {error}; make room or choose another folder with "
+            "--data.prepared"
+        ) from error
+
+
+def _settings(config: DataConfig) -> dict[str, Any]:
+    """All that decides what the files hold; its hash is part of the folder's name."""
     own = asdict(config)
     for field in ("files", "seq_len", "prepared", "tokenizer"):
         del own[field]
@@ -90,68 +115,21 @@ def prepare(config: DataConfig) -> Prepared:
                 f"tokenizer in {config.tokenizer} (data.tokenizer)"
             )
         files = tokenizer_files(Path(config.tokenizer))
-        settings["tokenizer"] = {file.name: _sha256_of_file(file) for file in files}
-    name = f"{_readable(config)}-{_sha256_of_json(settings)[:12]}"
-    folder = Path(config.prepared) / name
-    try:
-        return _open(folder, settings)
-    except _Unusable:
-        pass
-    try:
-        return _make(config, settings, folder)
-    except OSError as error:
-        raise UserError(
-            f"cannot prepare {folder}: {error}; make room or choose another folder with "
-            "--data.prepared"
-        ) from error
-
-
-def _make(config: DataConfig, settings: dict[str, Any], folder: Path) -> Prepared:
-    name = folder.name
-    temporary = folder.with_name(f".{name}.tmp")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _lock(folder.with_name(f".{name}.lock"), f"waiting for another process: {folder}"):
-        try:
-            return _open(folder, settings)  # the other process has made it
-        except _Unusable as reason:
-            if folder.exists():
-                say(f"{folder} is damaged ({reason}): preparing it again")
-            else:
-                say(f"preparing {folder}: once for this text and these settings")
-        shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
-        temporary.mkdir()
-        try:
-            _build(config, settings, temporary)
-            shutil.rmtree(folder, ignore_errors=True)
-            os.replace(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return _open(folder, settings)
-
-
-@contextmanager
-def _lock(path: Path, notice: str) -> Iterator[None]:
-    """One process at a time. The system takes the lock from a process that dies."""
-    lock = FileLock(path)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        say(notice)
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        settings["tokenizer"] = {file.name: sha256(file) for file in files}
+    return settings
 
 
 def _readable(config: DataConfig) -> str:
     """The part of the folder's name that is for people."""
-    if config.source == "stdlib":
-        name = f"stdlib-{platform.python_version()}"
-    elif config.source == "files":
-        name = Path(config.files[0]).stem
-    else:
-        name = config.hub or Path(config.url).stem
+    match config:
+        case DataConfig(files=[first, *_]):
+            name = Path(first).stem
+        case DataConfig(url=str(url)):
+            name = Path(url).stem
+        case DataConfig(hub=str(name)):
+            pass
+        case _:
+            name = f"stdlib-{platform.python_version()}"
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:40] or config.source
 
 
@@ -163,10 +141,11 @@ class _Unusable(Exception):
 
 
 def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
+    """The folder, checked: the manifest by its own hash, each file by its size and hash in it."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = read_json(folder / "manifest.json")
         claimed = manifest.pop("sha256")
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    except (OSError, UserError, KeyError) as error:
         raise _Unusable("manifest.json cannot be read") from error
     if claimed != _sha256_of_json(manifest) or manifest["settings"] != settings:
         raise _Unusable("manifest.json was changed")
@@ -174,18 +153,13 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
         path = folder / name
         if not path.is_file() or path.stat().st_size != file["size"]:
             raise _Unusable(f"{name} is missing or not {file['size']} bytes long")
-        if file["size"] <= HASHED and _sha256_of_file(path) != file["sha256"]:
+        if file["size"] <= HASHED and sha256(path) != file["sha256"]:
             raise _Unusable(f"{name} was changed")
     return Prepared(folder, manifest, open_tokenizer(folder))
 
 
 def _sha256_of_json(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256_of_file(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # Making
@@ -198,8 +172,8 @@ class _Text:
     file: BinaryIO
     ends: array  # where each document ends, in bytes
     hashes: array  # 64 bits of each document's sha256
-    characters: int
-    sha256: str  # of the whole file
+    characters: int = 0
+    sha256: str = ""  # of the whole file
 
     @property
     def bytes(self) -> int:
@@ -210,38 +184,30 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     """Fill an empty folder; the manifest comes last."""
     with TemporaryFile(dir=folder) as file:
         text = _copy(documents(config), file)
-        ends, sides = _split(text, config.val_fraction)
-        training, validation = (partial(_blocks, file, ends, sides, split) for split in SPLITS)
+        train, val = _split(text, config.val_fraction)
         if config.tokenizer is None:
-            sample = (block for _, block in training())
+            sample = (block for _, block in train.blocks())
             tokenizer = Tokenizer.train(sample, config.vocab_size, folder / "tokenizer.model")
         else:
             for given in tokenizer_files(Path(config.tokenizer)):
                 shutil.copyfile(given, folder / given.name)
             tokenizer = open_tokenizer(folder)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
+        passes, encode = 1, tokenizer.encode_batch
         if config.bpe_dropout:
             passes, encode = PASSES, _with_dropout(tokenizer, config.bpe_dropout)
-        else:
-            passes, encode = 1, tokenizer.encode_batch
-        again = chain.from_iterable(training() for _ in range(passes))
-        sizes = [0, 0]
-        for (start, end), side in zip(pairwise(chain([0], ends)), sides, strict=True):
-            sizes[side] += end - start
-        total = passes * sizes[0] + sizes[1]
+        total = passes * train.bytes + val.bytes
         with tqdm(desc="encoding", total=total, unit="B", unit_scale=True, delay=2) as bar:
             write = partial(_write, tokenizer=tokenizer, dtype=dtype, bar=bar)
+            again = chain.from_iterable(train.blocks() for _ in range(passes))
             splits = {
                 "train": write(again, encode, folder / "train.bin"),
-                "val": write(validation(), tokenizer.encode_batch, folder / "val.bin"),
+                "val": write(val.blocks(), tokenizer.encode_batch, folder / "val.bin"),
             }
+    versions = {name: version(name) for name in ("sentencepiece", "datasets")}
     manifest = {
         "settings": settings,
-        "versions": {
-            "python": platform.python_version(),
-            "sentencepiece": version("sentencepiece"),
-            "datasets": version("datasets"),
-        },
+        "versions": {"python": platform.python_version(), **versions},
         "text": {
             "sha256": text.sha256,
             "documents": len(text.hashes),
@@ -252,43 +218,73 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
         "dtype": dtype,
         **splits,
         "files": {
-            path.name: {"size": path.stat().st_size, "sha256": _sha256_of_file(path)}
+            path.name: {"size": path.stat().st_size, "sha256": sha256(path)}
             for path in sorted(folder.iterdir())
         },
     }
     manifest["sha256"] = _sha256_of_json(manifest)
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    for path in folder.iterdir():
-        with open(path, "rb+") as file:
-            os.fsync(file.fileno())
+    text_of_manifest = json.dumps(manifest, indent=2) + "\n"
+    (folder / "manifest.json").write_text(text_of_manifest, encoding="utf-8")
 
 
 def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
     """Write all documents to `file`; empty ones are none."""
-    text = _Text(file, array("Q"), array("Q"), 0, "")
+    text = _Text(file, array("Q"), array("Q"))
     whole = hashlib.sha256()
     with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in source:
-            sha256 = hashlib.sha256()
+            digest = hashlib.sha256()
             for piece in document:
                 data = piece.encode()
-                sha256.update(data)
+                digest.update(data)
                 whole.update(data)
                 text.characters += len(piece)
                 file.write(data)
                 bar.update(len(data))
             if file.tell() > (text.ends[-1] if text.ends else 0):
                 text.ends.append(file.tell())
-                text.hashes.append(int.from_bytes(sha256.digest()[:8]))
+                text.hashes.append(int.from_bytes(digest.digest()[:8]))
     if not text.ends:
         raise UserError("there is no text to prepare: every document is empty")
     text.sha256 = whole.hexdigest()
     return text
 
 
-def _split(text: _Text, val_fraction: float) -> tuple[array, bytearray]:
-    """Where each stretch of the text ends, and on which side it is (an index of SPLITS).
+@dataclass
+class _Side:
+    """The part of the text that one split has: the stretches whose entry in `mine` is true."""
+
+    file: BinaryIO
+    ends: array  # where each stretch of the text ends, in bytes
+    mine: bytes
+
+    def _stretches(self) -> Iterator[tuple[int, int]]:
+        """Where each stretch of this side starts and ends, in order."""
+        return compress(pairwise(chain([0], self.ends)), self.mine)
+
+    @property
+    def bytes(self) -> int:
+        return sum(end - start for start, end in self._stretches())
+
+    def blocks(self) -> Iterator[tuple[bool, str]]:
+        """The text in order: (whether a stretch begins here, at most BLOCK bytes).
+
+        Blocks end after a line where they can: a cut in the middle of a word costs a token.
+        """
+        for begin, end in self._stretches():
+            start = begin
+            while start < end:
+                self.file.seek(start)
+                data = self.file.read(min(BLOCK, end - start))
+                if start + len(data) < end:
+                    data = data[: data.rfind(b"\n") + 1] or data
+                block = data.decode(errors="ignore")  # half a character: for the next block
+                yield start == begin, block
+                start += len(block.encode())
+
+
+def _split(text: _Text, val_fraction: float) -> tuple[_Side, _Side]:
+    """The sides for training and validation.
 
     A single document gives its end to validation, the convention for tiny Shakespeare. Of several,
     the hash of each decides: it stays on its side whatever is added, and equal documents are on the
@@ -301,47 +297,27 @@ def _split(text: _Text, val_fraction: float) -> tuple[array, bytearray]:
                 f"a text of {text.characters} characters cannot be split with "
                 f"--data.val_fraction {val_fraction}"
             )
-        return array("Q", [cut, text.bytes]), bytearray([0, 1])
-    lowest, highest = min(text.hashes), max(text.hashes)
-    if lowest == highest:
-        raise UserError(
-            f"all {len(text.hashes)} documents are equal: none can be held out for validation"
-        )
-    threshold = min(max(int(val_fraction * 2**64), lowest), highest - 1)
-    return text.ends, bytearray(value <= threshold for value in text.hashes)
+        ends, val = array("Q", [cut, text.bytes]), bytes([0, 1])
+    else:
+        lowest, highest = min(text.hashes), max(text.hashes)
+        if lowest == highest:
+            raise UserError(
+                f"all {len(text.hashes)} documents are equal: none can be held out for validation"
+            )
+        threshold = min(max(int(val_fraction * 2**64), lowest), highest - 1)
+        ends, val = text.ends, bytes(value <= threshold for value in text.hashes)
+    train = bytes(not held_out for held_out in val)
+    return _Side(text.file, ends, train), _Side(text.file, ends, val)
 
 
 def _byte_offset(text: _Text, characters: int) -> int:
     """How many bytes the first `characters` characters have."""
     offset = 0
-    for _, block in _blocks(text.file, text.ends, bytes(1), "train"):
+    for _, block in _Side(text.file, text.ends, bytes([1])).blocks():
         taken = block[:characters]
         offset += len(taken.encode())
         characters -= len(taken)
     return offset
-
-
-def _blocks(
-    file: BinaryIO, ends: array, sides: Sequence[int], split: str
-) -> Iterator[tuple[bool, str]]:
-    """A side of the text again, in order: (whether a stretch begins here, at most BLOCK bytes).
-
-    Blocks end after a line where they can: a cut in the middle of a word costs a token.
-    """
-    start = 0
-    for end, side in zip(ends, sides, strict=True):
-        if SPLITS[side] != split:
-            start = end
-        first = True
-        while start < end:
-            file.seek(start)
-            data = file.read(min(BLOCK, end - start))
-            if start + len(data) < end:
-                data = data[: data.rfind(b"\n") + 1] or data
-            block = data.decode(errors="ignore")  # half a character at the end: for the next block
-            yield first, block
-            start += len(block.encode())
-            first = False
 
 
 def _with_dropout(tokenizer: Tokenizer, p: float) -> Encode:
@@ -351,13 +327,8 @@ def _with_dropout(tokenizer: Tokenizer, p: float) -> Encode:
 
 
 def _write(
-    blocks: Iterable[tuple[bool, str]],
-    encode: Encode,
-    path: Path,
-    *,
-    tokenizer: Tokenizer,
-    dtype: str,
-    bar: tqdm,
+    blocks: Iterable[tuple[bool, str]], encode: Encode, path: Path, *, tokenizer: Tokenizer,
+    dtype: str, bar: tqdm,
 ) -> dict[str, int]:
     """Write the ids of a split; returns what is in them."""
     found = {"documents": 0, "bytes": 0, "characters": 0, "tokens": 0, "eos": 0}

@@ -26,10 +26,12 @@ from tqdm import tqdm
 
 from data.dataset import DataConfig
 from errors import UserError
+from files import atomic_path, locked
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
 TABLES = {".jsonl": "json", ".parquet": "parquet"}  # suffix -> loader; other files are plain text
+OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 
 # Not text that anybody would read: test suites, what others installed, a megabyte of generated
@@ -44,13 +46,14 @@ def documents(config: DataConfig) -> Iterator[Iterable[str]]:
     Finish one document before asking for the next: they share one stream. Raises UserError where
     the source is missing, empty, not UTF-8, or does not answer.
     """
-    if config.source == "stdlib":
-        return _stdlib_documents()
-    if config.source == "files":
-        return _file_documents(_matches(config.files), config.column)
-    if config.source == "url":
-        return _file_documents([_download(config.url)], config.column, config.url)
-    return _hub_documents(config)
+    match config:  # of the three, the configuration has the one that its source needs
+        case DataConfig(files=list(patterns)):
+            return _file_documents(_matches(patterns), config.column)
+        case DataConfig(url=str(url)):
+            return _file_documents([_download(url)], config.column, url)
+        case DataConfig(hub=str(name)):
+            return _hub_documents(name, config)
+    return _stdlib_documents()
 
 
 def fingerprint(config: DataConfig) -> str | None:
@@ -59,14 +62,16 @@ def fingerprint(config: DataConfig) -> str | None:
     From names, sizes and times. None for what has to be fetched: it may change at any moment, and
     is fetched once (`hub_revision` can pin it).
     """
-    if config.source == "stdlib":
-        files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
-        identity: list[Any] = [platform.python_version(), files]
-    elif config.source == "files":
-        stats = [(Path(name).resolve(), os.stat(name)) for name in _matches(config.files)]
-        identity = [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-    else:
-        return None
+    identity: list[Any]
+    match config:
+        case DataConfig(source="stdlib"):
+            files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
+            identity = [platform.python_version(), files]
+        case DataConfig(files=list(patterns)):
+            stats = [(Path(name).resolve(), os.stat(name)) for name in _matches(patterns)]
+            identity = [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+        case _:
+            return None
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
 
@@ -74,6 +79,7 @@ def fingerprint(config: DataConfig) -> str | None:
 
 
 def _stdlib_files() -> list[tuple[str, Path]]:
+    """(name, path) of each module, by name."""
     root = sysconfig.get_paths()["stdlib"]
     files = []
     for folder, subfolders, names in os.walk(root):
@@ -126,31 +132,30 @@ def _matches(patterns: list[str]) -> list[str]:
         pattern = os.path.expanduser(pattern)
         found = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
         files = [path for path in found if not os.path.isdir(path)]
-        if not files and found:
-            raise UserError(
-                f"--data.files {pattern} is a folder: name its files, as in '{pattern}/*'"
-            )
-        if not files and glob.has_magic(pattern):
-            raise UserError(f"--data.files {pattern} matches no file")
         if not files:
-            raise UserError(f"--data.files {pattern} does not exist")
+            wrong = "does not exist"
+            if found:
+                wrong = f"is a folder: name its files, as in '{pattern}/*'"
+            elif glob.has_magic(pattern):
+                wrong = "matches no file"
+            raise UserError(f"--data.files {pattern} {wrong}")
         paths.update(dict.fromkeys(files))
     return list(paths)
-
-
-def _loader(name: str) -> str:
-    return TABLES.get(PurePosixPath(name).suffix.lower(), "text")
 
 
 def _file_documents(
     paths: list[str], column: str, url: str | None = None
 ) -> Iterator[Iterable[str]]:
     """`url` is where a single file came from: its path in a cache says nothing."""
-    name = urlsplit(url).path if url else None
+
+    def loader_of(path: str) -> str:
+        name = urlsplit(url).path if url else path
+        return TABLES.get(PurePosixPath(name).suffix.lower(), "text")
+
     for path in paths:
         if os.path.getsize(path) == 0:
             raise UserError(f"{url or path} is empty")
-    for loader, group in itertools.groupby(paths, key=lambda path: _loader(name or path)):
+    for loader, group in itertools.groupby(paths, key=loader_of):
         if loader == "text":
             # Not load_dataset("text"): it opens files in text mode, which turns "\r\n" into "\n".
             arguments = {"paths": tuple(group), "url": url}
@@ -178,9 +183,8 @@ def _text_rows(paths: tuple[str, ...], url: str | None) -> Iterator[dict[str, An
 def _table_documents(loader: str, path: str, column: str, name: str) -> Iterator[list[str]]:
     empty = True
     try:
-        rows = _datasets().load_dataset(
-            loader, data_files=glob.escape(path), split="train", streaming=True
-        )
+        files = glob.escape(path)
+        rows = _datasets().load_dataset(loader, data_files=files, split="train", streaming=True)
         for text in _column(rows, column, name):
             empty = False
             yield [text]
@@ -213,40 +217,37 @@ def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[
 
 
 def _download(url: str) -> str:
-    """Fetch a file once, into the cache of `datasets`; the copy serves ever after, also offline.
-
-    Over the Hub's connection (proxies, certificates, HF_HUB_OFFLINE): `datasets` leaves other
-    addresses to fsspec, which cannot do http as it is installed.
-    """
-    from huggingface_hub import get_session
-
+    """Fetch a file once, into the cache of `datasets`; the copy serves ever after, also offline."""
     folder = Path(_datasets().config.DOWNLOADED_DATASETS_PATH)
     path = folder / hashlib.sha256(url.encode()).hexdigest()
-    if path.exists():
-        return str(path)
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    if not path.exists():
+        with locked(path, f"waiting for another process: {url}"):
+            if not path.exists():  # the other process has fetched it
+                _fetch(url, path)
+    return str(path)
+
+
+def _fetch(url: str, path: Path) -> None:
+    """Over the Hub's connection (proxies, certificates, HF_HUB_OFFLINE): `datasets` leaves other
+    addresses to fsspec, which cannot do http as it is installed."""
+    from huggingface_hub import get_session
+
     try:
         with (
+            atomic_path(path) as staging,
+            staging.open("wb") as file,
             get_session().stream("GET", url, timeout=PATIENCE) as answer,
-            open(temporary, "wb") as file,
             tqdm(desc=url, unit="B", unit_scale=True, delay=2) as bar,
         ):
             answer.raise_for_status()
             for block in answer.iter_bytes():
                 file.write(block)
                 bar.update(len(block))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
     except Exception as error:
-        raise UserError(f"{url} cannot be fetched ({_cause(error)}). {_OFFLINE}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return str(path)
+        raise UserError(f"{url} cannot be fetched ({_cause(error)}). {OFFLINE}") from error
 
 
-def _hub_documents(config: DataConfig) -> Iterator[list[str]]:
+def _hub_documents(name: str, config: DataConfig) -> Iterator[list[str]]:
     """A data set of the Hub, from the cache of `datasets` where the Hub does not answer.
 
     Asked first and briefly, because `datasets` itself tries for minutes.
@@ -254,38 +255,34 @@ def _hub_documents(config: DataConfig) -> Iterator[list[str]]:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-    datasets = _datasets()
-    silence = None
+    datasets, revision = _datasets(), config.hub_revision
+    silence: Exception | None = None
     try:
-        HfApi(endpoint=datasets.config.HF_ENDPOINT).dataset_info(
-            config.hub, revision=config.hub_revision, timeout=PATIENCE
-        )
+        hub = HfApi(endpoint=datasets.config.HF_ENDPOINT)
+        hub.dataset_info(name, revision=revision, timeout=PATIENCE)
     except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise UserError(f"the Hub has no data set {config.hub}: {_cause(error)}") from error
+        raise UserError(f"the Hub has no data set {name}: {_cause(error)}") from error
     except Exception as error:  # no network, no answer, a server in trouble, HF_HUB_OFFLINE
         silence = error
     datasets.config.HF_HUB_OFFLINE = silence is not None
     try:
         rows = datasets.load_dataset(
-            config.hub, config.hub_config, split=config.hub_split, revision=config.hub_revision
+            name, config.hub_config, split=config.hub_split, revision=revision
         )
     except Exception as error:
         cause = _cause(silence or error)
-        raise UserError(f"the Hub gives no {config.hub} ({cause}). {_OFFLINE}") from error
+        raise UserError(f"the Hub gives no {name} ({cause}). {OFFLINE}") from error
     # Offline, `datasets` takes the newest copy in its cache, of whatever revision.
     copies = [file["filename"] for file in rows.cache_files]
-    if silence and config.hub_revision and not all(config.hub_revision in name for name in copies):
+    if silence and revision and not all(revision in copy for copy in copies):
         raise UserError(
             f"the Hub does not answer ({_cause(silence)}), and the cache holds another revision of "
-            f"{config.hub} than {config.hub_revision}. {_OFFLINE}"
+            f"{name} than {revision}. {OFFLINE}"
         )
     if config.column in rows.column_names:
         rows = rows.select_columns(config.column)
-    for text in _column(rows, config.column, config.hub):
+    for text in _column(rows, config.column, name):
         yield [text]
-
-
-_OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
 
 
 def _datasets() -> ModuleType:
@@ -297,7 +294,5 @@ def _datasets() -> ModuleType:
 
 
 def _cause(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return textwrap.shorten(
-        f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__, 200
-    )
+    kind, text = type(error).__name__, str(error).strip()
+    return textwrap.shorten(f"{kind}: {text.splitlines()[0]}" if text else kind, 200)

@@ -163,6 +163,7 @@ def test_memory_stays_flat_over_a_large_file(tmp_path):
     script = """
 import resource, sys
 import numpy as np
+from pathlib import Path
 from data.dataset import TokenDataset
 
 def resident():
@@ -172,7 +173,7 @@ def resident():
 with open(sys.argv[1], "wb") as file:
     for _ in range(64):
         file.write(bytes(1 << 20))
-data = TokenDataset(sys.argv[1], dtype="uint16", seq_len=64, batch_size=16)
+data = TokenDataset(Path(sys.argv[1]), dtype="uint16", seq_len=64, batch_size=16)
 data.batch(0)
 start = resident()
 for step in range(2_000):
@@ -184,7 +185,7 @@ print((resident() - start) >> 20)
     grown = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "large.bin")],
         cwd=Path(__file__).parents[1], check=True, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+    ).stdout
     assert int(grown) < 16  # MiB, of 64
 
 
@@ -212,7 +213,7 @@ def test_config_reloads_to_an_equal_object(options):
 def test_files_replace_any_source(source):
     assert DataConfig(**source, files="a.txt") == DataConfig(files=["a.txt"])
     replaced = DataConfig(source="hub", hub="a/b", hub_config="c", hub_split="d", hub_revision="e",
-                          files=["a.txt"])  # fmt: skip
+                          files=["a.txt"])
     assert replaced == DataConfig(source="files", files=["a.txt"])
 
 
@@ -230,14 +231,14 @@ def test_files_replace_any_source(source):
         ({"source": "url", "url": "http://a/b", "hub_revision": "c"}, "hub_revision has no effect"),
         ({"hub_split": "test"}, "hub_split has no effect"),
         ({"column": "story"}, "column has no effect"),
-        ({"vocab_size": 259}, "vocab_size 259 is below 260"),
-        ({"bpe_dropout": 1.0}, "bpe_dropout 1.0"),
-        ({"bpe_dropout": float("nan")}, "bpe_dropout nan"),
+        ({"vocab_size": 259}, "vocab_size must be at least 260, not 259$"),
+        ({"bpe_dropout": 1.0}, r"bpe_dropout must be in \[0, 1\), not 1\.0"),
+        ({"bpe_dropout": float("nan")}, r"bpe_dropout must be in \[0, 1\), not nan"),
         ({"bpe_dropout": 0.1, "tokenizer": "a"}, "not for a .*bpe_dropout 0$"),
-        ({"seq_len": 0}, "seq_len 0"),
-        ({"val_fraction": 0.0}, "val_fraction 0.0"),
-        ({"val_fraction": 1.0}, "val_fraction 1.0"),
-        ({"val_fraction": float("nan")}, "val_fraction nan"),
+        ({"seq_len": 0}, "seq_len must be at least 1, not 0"),
+        ({"val_fraction": 0.0}, r"val_fraction must be in \(0, 1\), not 0\.0"),
+        ({"val_fraction": 1.0}, r"val_fraction must be in \(0, 1\), not 1\.0"),
+        ({"val_fraction": float("nan")}, r"val_fraction must be in \(0, 1\), not nan"),
         ({"prepared": ""}, "prepared"),
     ],
 )

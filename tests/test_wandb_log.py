@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from gyre import rundir
+from gyre import wandb_log
 from gyre.rundir import RunDir
-from gyre.wandb_log import LogConfig
+from gyre.wandb_log import LogConfig, Table, log_to_wandb
 
 
 @pytest.fixture(autouse=True)
@@ -41,14 +41,8 @@ def make(tmp_path):
         tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(b"pieces")
         log = LogConfig(runs=str(tmp_path / "runs"), wandb=wandb, **options)
-        return RunDir.create(
-            log,
-            name,
-            config_yaml="seed: 1\n",
-            config=config or {},
-            tokenizer=[tokenizer],
-            manifest={},
-        )
+        return RunDir.create(log, name, config_yaml="seed: 1\n", config=config or {},
+                             tokenizer=[tokenizer], manifest={})
 
     return make
 
@@ -68,7 +62,7 @@ def records(folder):
     reader = subprocess.run(
         [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(folder)],
         capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    )
     return [json.loads(line) for line in reader.stdout.splitlines()]
 
 
@@ -99,7 +93,7 @@ def test_wandb_has_every_point_of_the_file(make, capfd):
     run = make(
         "rope-s1", config={"model": {"dim": 48}, "seed": 1}, project="p", group="g",
         job_type="probe", tags=["x", "y"],
-    )  # fmt: skip
+    )
     train(run, 1, 12)
     run.log({"step": 13, "tokens": 1248, "train/loss": math.nan})
     run.finish()
@@ -118,15 +112,15 @@ def test_wandb_has_every_point_of_the_file(make, capfd):
     assert about["tags"] == ["x", "y"]
     assert about["config"]["update"] | {"_wandb": {}} == {
         "model": {"dim": 48}, "seed": 1, "_wandb": {}
-    }  # fmt: skip
+    }
     axes = [r["metric"] for r in written if r["type"] == "metric"]
     assert {m["name"] for m in axes if "name" in m} == {
         "step", "tokens", "seconds", "tokens_seen", "context_length", "offset", "probe_step"
-    }  # fmt: skip
+    }
     assert {m["glob_name"]: m["step_metric"] for m in axes if "glob_name" in m} == {
         "train/*": "tokens", "val/*": "tokens", "position/*": "tokens_seen",
         "context/*": "context_length", "shift/*": "offset", "probe/*": "probe_step",
-    }  # fmt: skip
+    }
     summary = {}
     for record in written:
         if record["type"] == "summary":
@@ -174,8 +168,8 @@ def test_a_broken_wandb_costs_one_warning(make, monkeypatch, capfd, method):
 def test_a_wandb_that_hangs_is_left_behind(make, monkeypatch, capfd):
     import wandb
 
-    monkeypatch.setattr(rundir, "WANDB_START", 0.1)
-    monkeypatch.setattr(rundir, "WANDB_FINISH", 0.1)
+    monkeypatch.setattr(wandb_log, "WANDB_START", 0.1)
+    monkeypatch.setattr(wandb_log, "WANDB_FINISH", 0.1)
     monkeypatch.setattr(wandb, "init", lambda **kwargs: threading.Event().wait())
     run = make(wandb="offline")
     train(run, 1, 5)
@@ -194,9 +188,9 @@ def test_without_the_package_training_goes_on(make, monkeypatch, capfd):
     monkeypatch.undo()
 
 
-def test_importing_rundir_does_not_import_wandb():
-    code = "import sys, rundir; sys.exit('wandb' in sys.modules)"
-    root = Path(rundir.__file__).parent
+def test_wandb_is_not_imported_before_it_is_needed():
+    code = "import sys, gyre.rundir; sys.exit('wandb' in sys.modules)"
+    root = Path(wandb_log.__file__).parents[1]
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0
 
 
