@@ -157,6 +157,7 @@ def test_a_file_replaced_under_its_name_does_not_change_a_running_training(path,
     assert torch.equal(data.batch(3)[0], before)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_stays_flat_over_a_large_file(tmp_path):
     """A map that is kept grows by every page it ever touched, up to the whole file."""

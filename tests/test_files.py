@@ -31,19 +31,29 @@ ROOT = Path(__file__).parents[1]
 OPERATIONS = [(os, name) for name in ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")]
 
 
-def fail_at(patch, k, more=()):
-    """Let the k-th operation on the filesystem fail. Returns the list of all that are called.
+class Failing:
+    """A context in which the k-th operation on the filesystem fails (none for -1).
 
-    `more` are functions that write a file, (owner, name): they fail when it is half written.
+    `calls` are the names of all operations, `error` is what came of the failure: an OSError, or the
+    UserError that it was turned into. Both end with the context. Functions that write a file
+    (`writers`: pairs of owner and name) fail when it is half written.
     """
-    calls = []
 
-    def wrap(owner, name, writes):
-        original = getattr(owner, name)
+    def __init__(self, k, writers=()):
+        self.k, self.writers = k, list(writers)
+        self.calls, self.error = [], None
 
+    def __enter__(self):
+        self.patch = pytest.MonkeyPatch()
+        for owner, name in OPERATIONS + self.writers:
+            writes = (owner, name) in self.writers
+            self.patch.setattr(owner, name, self.wrap(getattr(owner, name), name, writes))
+        return self
+
+    def wrap(self, original, name, writes):
         def call(*args, **kwargs):
-            calls.append(name)
-            if len(calls) != k + 1:
+            self.calls.append(name)
+            if len(self.calls) != self.k + 1:
                 return original(*args, **kwargs)
             if writes:
                 original(*args, **kwargs)
@@ -54,13 +64,21 @@ def fail_at(patch, k, more=()):
                 os.truncate(path, os.path.getsize(path) // 2)
             raise OSError(errno.ENOSPC, f"No space left on device, said {name}")
 
-        patch.setattr(owner, name, call)
+        return call
 
-    for owner, name in OPERATIONS:
-        wrap(owner, name, writes=False)
-    for owner, name in more:
-        wrap(owner, name, writes=True)
-    return calls
+    def __exit__(self, kind, error, trace):
+        self.patch.undo()
+        self.error = error
+        return isinstance(error, OSError | UserError)
+
+
+def failures(writers=(), at_least=3):
+    """For each operation one `Failing` in which it fails; in the last one nothing is left to."""
+    for k in itertools.count():
+        yield (failing := Failing(k, writers))
+        if len(failing.calls) <= k:
+            break
+    assert failing.error is None and k >= at_least
 
 
 def names(folder):
@@ -80,37 +98,26 @@ def write_one(staging):
 
 
 @pytest.mark.parametrize("write", [write_one, write_folder])
-def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, monkeypatch, write):
+def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, write):
     target = tmp_path / "target"
-    for k in itertools.count():
+    for failing in failures():
         remove(target)
         if write is write_one:
             target.write_bytes(b"old")
-        with monkeypatch.context() as patch:
-            calls = fail_at(patch, k)
-            try:
-                with atomic_path(target) as staging:
-                    write(staging)
-                failed = False
-            except OSError:
-                failed = True
+        with failing, atomic_path(target) as staging:
+            write(staging)
         assert names(tmp_path) in ([], ["target"])
         if write is write_one:
-            assert target.read_bytes() == b"new" or failed and target.read_bytes() == b"old"
-        elif target.exists() or not failed:
+            assert target.read_bytes() in (b"old" if failing.error else b"new", b"new")
+        elif target.exists() or not failing.error:
             assert (target / "deep" / "a").read_bytes() == b"new"
-        if len(calls) <= k:
-            break
-    assert not failed and k >= 3
 
 
-def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        calls = fail_at(patch, -1)
-        with atomic_path(tmp_path / "target") as staging:
-            write_folder(staging)
+def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
+    with Failing(-1) as watched, atomic_path(tmp_path / "target") as staging:
+        write_folder(staging)
     # Both folders and the file; the name; the folder that the name is in.
-    assert [call for call in calls if call in ("fsync", "replace", "rename")] == [
+    assert [call for call in watched.calls if call in ("fsync", "replace", "rename")] == [
         "fsync", "fsync", "fsync", "replace", "fsync"
     ]
 

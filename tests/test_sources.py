@@ -54,6 +54,7 @@ def library():
     return texts()
 
 
+@pytest.mark.slow
 def test_the_standard_library_is_whole_and_plain(library):
     root = Path(sysconfig.get_paths()["stdlib"])
     for name in ["os.py", "json/decoder.py", "asyncio/tasks.py", "unittest/case.py"]:
@@ -62,6 +63,7 @@ def test_the_standard_library_is_whole_and_plain(library):
     assert sum(len(text.encode()) for text in library) > 5_000_000
 
 
+@pytest.mark.slow
 def test_the_reference_texts_come_as_text(library):
     from pydoc_data import topics
 
@@ -69,6 +71,7 @@ def test_the_reference_texts_come_as_text(library):
     assert Path(topics.__file__).read_text(encoding="utf-8") not in library
 
 
+@pytest.mark.slow
 def test_the_standard_library_comes_in_a_fixed_order(library):
     assert texts() == library
 
@@ -82,15 +85,8 @@ def test_a_python_without_sources_names_the_alternative(monkeypatch, tmp_path):
 def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     monkeypatch.setattr(sources, "SMALLEST_LIBRARY", 1)
-    for name in [
-        "b.py",
-        "a/c.py",
-        "z/y.py",
-        "test/d.py",
-        "a/tests/e.py",
-        "site-packages/f.py",
-        "g.txt",
-    ]:
+    for name in ["b.py", "a/c.py", "z/y.py", "test/d.py", "a/tests/e.py", "site-packages/f.py",
+                 "g.txt"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, f"# {name}")
     write(tmp_path / "latin.py", b"# -*- coding: latin-1 -*-\n# \xe9")
@@ -175,6 +171,7 @@ def test_missing_files_are_named(tmp_path, pattern, words):
         texts(files=str(tmp_path / pattern))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["one line among many\n", "one line without an end "])
 def test_a_large_file_streams(tmp_path, line):
     size = 48 << 20
@@ -244,20 +241,19 @@ class Quiet(BaseHTTPRequestHandler):
 
 
 class Files(Quiet):
+    answers = {
+        "/text.txt": (200, ODD.encode()),
+        "/rows.jsonl": (200, json.dumps({"text": ODD}).encode() + b"\n"),
+        "/cut.txt": (200, b"half", 8),
+        "/empty.txt": (200,),
+    }
+
     def do_GET(self):
         path = self.path.split("?")[0]
-        if path == "/text.txt":
-            self.reply(200, ODD.encode())
-        elif path == "/moved.txt":
+        if path == "/moved.txt":
             self.reply(302, Location="/text.txt")
-        elif path == "/rows.jsonl":
-            self.reply(200, json.dumps({"text": ODD}).encode() + b"\n")
-        elif path == "/cut.txt":
-            self.reply(200, b"half", length=8)
-        elif path == "/empty.txt":
-            self.reply(200)
         else:
-            self.reply(404, b"not here")
+            self.reply(*self.answers.get(path, (404, b"not here")))
 
 
 @pytest.mark.parametrize("name", ["text.txt", "text.txt?raw=true", "moved.txt", "rows.jsonl?x=1"])
@@ -299,10 +295,7 @@ class Hub(Quiet):
         if path.startswith("/api/datasets/some/stories/tree/"):
             files = [{"type": "file", "path": "train.jsonl", "size": len(self.rows), "oid": "2"}]
             self.reply(200, json.dumps(files).encode(), Content_Type="application/json")
-        elif path in (
-            "/api/datasets/some/stories",
-            f"/api/datasets/some/stories/revision/{self.commit}",
-        ):
+        elif path.removesuffix(f"/revision/{self.commit}") == "/api/datasets/some/stories":
             info = {"id": "some/stories", "sha": self.commit, "siblings": []}
             self.reply(200, json.dumps(info).encode(), Content_Type="application/json")
         elif path == f"/datasets/some/stories/resolve/{self.commit}/train.jsonl":
@@ -333,47 +326,31 @@ for options in json.loads(sys.argv[1]):
     print(json.dumps(answer))
 """
     process = subprocess.run(
-        [sys.executable, "-c", script, json.dumps(configs)],
-        env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
+        [sys.executable, "-c", script, json.dumps(configs)], cwd=ROOT, capture_output=True,
+        text=True, timeout=60, env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home),
+                                    **environment},
     )
     assert process.returncode == 0, process.stderr
     return [json.loads(line) for line in process.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
     stories = {"hub": "some/stories", "column": "story"}
+    asked = [stories, stories | {"hub_revision": "1" * 40}, stories | {"hub_revision": "3" * 40},
+             {"hub": "some/poems"}]
+    more = [{"hub": "some/stories"}, stories | {"hub_split": "test"}]
     expected = [f"Story {i}.\r\n" for i in range(5)]
-    pinned, other = {"hub_revision": "1" * 40}, {"hub_revision": "3" * 40}
     with serving(Hub) as server:
-        got, got_pinned, unknown, missing, column, split = ask_hub(
-            server,
-            tmp_path,
-            stories,
-            stories | pinned,
-            stories | other,
-            {"hub": "some/poems"},
-            {"hub": "some/stories"},
-            stories | {"hub_split": "test"},
-        )
+        got, got_pinned, unknown, missing, column, split = ask_hub(server, tmp_path, *asked, *more)
     assert got == got_pinned == expected
     assert "no data set some/stories" in unknown and "Revision" in unknown
     assert "no data set some/poems" in missing
     assert "no column 'text', only story" in column
     assert "some/stories" in split and '"test"' in split
     for environment in ({}, {"HF_HUB_OFFLINE": "1"}):  # nobody answers; nobody is asked
-        got, got_pinned, unknown, missing = ask_hub(
-            server,
-            tmp_path,
-            stories,
-            stories | pinned,
-            stories | other,
-            {"hub": "some/poems"},
-            **environment,
-        )
+        answers = ask_hub(server, tmp_path, *asked, **environment)
+        got, got_pinned, unknown, missing = answers
         assert got == got_pinned == expected
         assert "another revision" in unknown
         assert "some/poems" in missing

@@ -18,7 +18,7 @@ import torch
 
 from gyre import wandb_log
 from gyre.rundir import RunDir
-from gyre.wandb_log import LogConfig, Table, log_to_wandb
+from gyre.wandb_log import LogConfig
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +59,8 @@ def train(run, first, last):
 
 def records(folder):
     """Every record that wandb wrote, by wandb's own reader."""
-    reader = subprocess.run(
-        [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(folder)],
-        capture_output=True, text=True, check=True,
-    )
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(folder)]
+    reader = subprocess.run(command, capture_output=True, text=True, check=True)
     return [json.loads(line) for line in reader.stdout.splitlines()]
 
 
@@ -89,6 +87,7 @@ def merged(points):
     return steps
 
 
+@pytest.mark.slow
 def test_wandb_has_every_point_of_the_file(make, capfd):
     run = make(
         "rope-s1", config={"model": {"dim": 48}, "seed": 1}, project="p", group="g",
@@ -110,9 +109,8 @@ def test_wandb_has_every_point_of_the_file(make, capfd):
     assert about["run_id"] == run.record["wandb_id"] and about["display_name"] == "rope-s1"
     assert (about["project"], about["run_group"], about["job_type"]) == ("p", "g", "probe")
     assert about["tags"] == ["x", "y"]
-    assert about["config"]["update"] | {"_wandb": {}} == {
-        "model": {"dim": 48}, "seed": 1, "_wandb": {}
-    }
+    logged = {"model": {"dim": 48}, "seed": 1, "_wandb": {}}
+    assert about["config"]["update"] | {"_wandb": {}} == logged
     axes = [r["metric"] for r in written if r["type"] == "metric"]
     assert {m["name"] for m in axes if "name" in m} == {
         "step", "tokens", "seconds", "tokens_seen", "context_length", "offset", "probe_step"
@@ -129,6 +127,7 @@ def test_wandb_has_every_point_of_the_file(make, capfd):
     assert [r["exit"]["exit_code"] for r in written if r["type"] == "exit"] == [0]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_continues_its_own_curve(make):
     run = make()
     train(run, 1, 5)
@@ -149,6 +148,7 @@ def raise_error(*args, **kwargs):
     raise RuntimeError("wandb is broken\nin two lines")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["init", "define_metric", "log", "finish"])
 def test_a_broken_wandb_costs_one_warning(make, monkeypatch, capfd, method):
     import wandb
@@ -165,6 +165,7 @@ def test_a_broken_wandb_costs_one_warning(make, monkeypatch, capfd, method):
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 def test_a_wandb_that_hangs_is_left_behind(make, monkeypatch, capfd):
     import wandb
 
@@ -188,12 +189,14 @@ def test_without_the_package_training_goes_on(make, monkeypatch, capfd):
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 def test_wandb_is_not_imported_before_it_is_needed():
     code = "import sys, gyre.rundir; sys.exit('wandb' in sys.modules)"
     root = Path(wandb_log.__file__).parents[1]
     assert subprocess.run([sys.executable, "-c", code], cwd=root).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["option", "environment"])
 def test_disabled_leaves_nothing(make, monkeypatch, how, capfd):
     if how == "environment":
@@ -226,6 +229,7 @@ def server(monkeypatch):
         listener.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", ["nobody", "key", "netrc", "key, but WANDB_MODE=offline"])
 def test_auto_is_online_when_logged_in_and_offline_otherwise(
     make, server, monkeypatch, login, tmp_path, capfd
@@ -236,10 +240,9 @@ def test_auto_is_online_when_logged_in_and_offline_otherwise(
         monkeypatch.setenv("WANDB_MODE", "offline")
     if login == "netrc":
         netrc = tmp_path / "home" / ".netrc"
-        netrc.write_text(
-            f"machine {os.environ['WANDB_BASE_URL'][7:]}\nlogin user\npassword {'0' * 40}\n",
-            encoding="utf-8",
-        )
+        host = os.environ["WANDB_BASE_URL"].removeprefix("http://")
+        words = f"machine {host}\nlogin user\npassword {'0' * 40}\n"
+        netrc.write_text(words, encoding="utf-8")
         netrc.chmod(0o600)
     run = make()
     train(run, 1, 5)
@@ -254,6 +257,7 @@ def test_auto_is_online_when_logged_in_and_offline_otherwise(
     assert history(records(folder)) == merged(run.metrics())
 
 
+@pytest.mark.slow
 def test_online_without_a_login_says_so(make, server, capfd):
     run = make(wandb="online")
     run.log({"step": 1, "x": 2})
@@ -262,6 +266,7 @@ def test_online_without_a_login_says_so(make, server, capfd):
     assert history(records(*folders(run))) == {1: {"step": 1, "x": 2}}
 
 
+@pytest.mark.slow
 def test_wandb_changes_nothing_that_training_computes(make):
     losses = []
     for mode in ("disabled", "offline"):
