@@ -273,6 +273,24 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, monkeypa
     assert prepare(config(path)).manifest["text"]["documents"] == 59
 
 
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"source": "url", "url": "https://example.org/a.txt"}, "a-e7b88455a6da"),
+        (
+            {"source": "hub", "hub": "some/stories", "hub_revision": "1", "bpe_dropout": 0.1},
+            "some-stories-661b95b088d1",
+        ),
+    ],
+)
+def test_the_name_of_a_folder_never_changes(monkeypatch, options, name):
+    """With another name for the same settings, everything prepared so far would be made again."""
+    names = []
+    monkeypatch.setattr(prepare_module, "_open", lambda folder, _: names.append(folder.name))
+    prepare(DataConfig(**options))
+    assert names == [name]
+
+
 def test_preparing_again_gives_the_same_bytes(corpus, tmp_path):
     first = prepare(config(corpus[0]))
     other = prepare(config(corpus[0], prepared=str(tmp_path / "other")))
