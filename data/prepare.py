@@ -99,14 +99,14 @@ def prepare(config: DataConfig) -> Prepared:
 
 def _settings(config: DataConfig) -> dict[str, Any]:
     """All that decides what the files hold; its hash is part of the folder's name."""
-    own = asdict(config)
-    for field in ("files", "seq_len", "prepared", "tokenizer"):
-        del own[field]
+    ignored = {"files", "seq_len", "prepared", "tokenizer"}
+    if not config.bpe_dropout:
+        ignored.add("bpe_dropout")  # so that what was prepared before there was one is found
+    settings: dict[str, Any] = {"format": FORMAT}
+    settings |= {name: value for name, value in asdict(config).items() if name not in ignored}
     if config.bpe_dropout:
-        own["passes"] = PASSES
-    else:
-        del own["bpe_dropout"]  # so that what was prepared before there was one is found
-    settings = {"format": FORMAT, **own, "text": fingerprint(config)}
+        settings["passes"] = PASSES
+    settings["text"] = fingerprint(config)
     if config.tokenizer is not None:
         given = open_tokenizer(config.tokenizer)
         if given.vocab_size != config.vocab_size:

@@ -112,6 +112,7 @@ class WandbThread(threading.Thread):
         """The wandb run, with its axes declared."""
         import wandb  # slow, and not everybody who opens a run needs it
 
+        chosen: dict[str, Any] = {} if self.mode == "auto" else {"mode": self.mode}
         settings = wandb.Settings(
             silent=True,  # the terminal belongs to the progress bar
             console="off",
@@ -120,9 +121,9 @@ class WandbThread(threading.Thread):
             init_timeout=WANDB_START,
             finish_timeout=WANDB_FINISH,
             finish_timeout_raises=True,
-            **({} if self.mode == "auto" else {"mode": self.mode}),
+            **chosen,
         )
-        mode = wandb.setup(settings).settings.mode  # knows WANDB_MODE and `wandb offline`
+        mode: Any = wandb.setup(settings).settings.mode  # knows WANDB_MODE and `wandb offline`
         if mode not in ("offline", "dryrun", "disabled"):
             try:
                 if not wandb.login(prompt=False):  # asks the server only where there is a key
@@ -149,7 +150,7 @@ def _media(value: Any) -> Any:
 
     match value:
         case Table(columns, rows):
-            return wandb.Table(columns=columns, data=rows)
+            return wandb.Table(columns=[*columns], data=[*rows])
         case Path():
             return wandb.Image(str(value))
     return value

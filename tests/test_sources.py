@@ -226,7 +226,7 @@ def serving(handler):
 class Quiet(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *args):
+    def log_message(self, format, *args):
         pass
 
     def reply(self, status, body=b"", length=None, **headers):
