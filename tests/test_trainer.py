@@ -232,7 +232,8 @@ def test_a_run_reports_bits_per_byte_and_keeps_its_best_weights(world, straight)
         assert bpb[step] == pytest.approx(nats / math.log(2) / manifest["val"]["bytes"], rel=1e-9)
     trainer = silent_trainer(world, *EXACT)
     trainer.module.load_state_dict(RunDir.open(straight).load_weights("best"))
-    nats, tokens = evaluate(trainer.module, trainer.val_data, 27, CPU, torch.float32)
+    val_data = trainer.data.dataset("val", seq_len=20)
+    nats, tokens = evaluate(trainer.module, val_data, 27, CPU, torch.float32)
     assert nats / tokens == pytest.approx(min(loss.values()), abs=1e-6)
 
 
@@ -254,12 +255,14 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd, monkeypat
 
 
 @pytest.mark.slow
-def test_a_longer_run_says_how_it_goes_on(world, capfd, monkeypatch):
-    path = trained(world, "longer")
-    assert run(train.main, "--resume", path) == 2
+def test_a_longer_run_says_how_it_goes_on(world, straight, capfd, monkeypatch):
+    assert run(train.main, "--resume", straight) == 2
     assert "has finished its 12 steps: give --train.steps" in capfd.readouterr().err
+    path = world / "runs" / "longer"
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", stopping_at(14))
+        patch.setattr(Trainer, "step", stopping_at(6))
+        assert run(train.main, *arguments(world, "--name", "longer")) == 143
+        patch.setattr(Trainer, "step", stopping_at(8))
         assert run(train.main, "--resume", path, "--train.steps", "17") == 143
     assert f"python train.py --resume {path} --train.steps 17" in capfd.readouterr().err
     assert run(train.main, "--resume", path) == 2
