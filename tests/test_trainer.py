@@ -1,0 +1,275 @@
+"""The loop: exact resumption, fair randomness, signals, processes, and what it reports."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import CPU, ROOT, arguments, run, trained
+
+import train
+from gyre.loss import evaluate
+from gyre.parallel import World
+from gyre.rundir import RunDir
+from gyre.trainer import Trainer
+from model.position import POSITIONS
+
+EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon",
+         "--train.sample_prompt", "ab"]
+
+
+def points(path: Path, key: str = "train/loss") -> dict[int, float]:
+    """{step: value}; each step may stand there once."""
+    found = [(p["step"], p[key]) for p in RunDir.open(path).metrics() if key in p]
+    assert len(dict(found)) == len(found)
+    return dict(found)
+
+
+def equal_runs(a: Path, b: Path) -> None:
+    """Bitwise: every loss, the weights and the optimizers' state."""
+    for key in ("train/loss", "train/grad_norm", "val/loss", "val/bpb"):
+        assert points(a, key) == points(b, key)
+    (weights_a, state_a), (weights_b, state_b) = (RunDir.open(p).load_training() for p in (a, b))
+    assert weights_a.keys() == weights_b.keys()
+    assert all(torch.equal(weights_a[k], weights_b[k]) for k in weights_a)
+    flat = [torch.utils._pytree.tree_leaves(s["optimizers"]) for s in (state_a, state_b)]
+    for x, y in zip(*flat, strict=True):
+        assert torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
+    counts = [{**s["count"], "seconds": None} for s in (state_a, state_b)]
+    assert counts[0] == counts[1]
+
+
+def silent_trainer(world: Path, *extra: str) -> Trainer:
+    """A trainer of rank 1, which writes nothing."""
+    config, _ = train.load(arguments(world, *extra))
+    return Trainer(config, World(1, 1, CPU), None)
+
+
+def stopping_at(number: int, step=Trainer.step):
+    """`Trainer.step`, which is told to stop in this step."""
+    return lambda self, *args: step(self, *args) or self.progress.step == number
+
+
+@pytest.fixture(scope="module")
+def straight(world) -> Path:
+    """The run that nothing ever interrupted."""
+    return trained(world, "straight", *EXACT)
+
+
+@pytest.mark.slow
+def test_a_run_leaves_what_the_readme_says(straight):
+    assert sorted(p.name for p in straight.iterdir()) == [
+        "best", "config.yaml", "last", "manifest.json", "metrics.jsonl", "previous", "run.json",
+        "tokenizer.model",
+    ]
+    assert list(points(straight)) == list(range(1, 13))
+    assert list(points(straight, "val/loss")) == [5, 10, 12]
+    assert list(points(straight, "sample")) == [5, 10, 12]
+    assert points(straight)[12] < points(straight)[1] - 0.1
+    assert all(p["tokens"] == p["step"] * 27 * 20 for p in RunDir.open(straight).metrics())
+
+
+@pytest.mark.slow
+def test_a_run_with_bpe_dropout_counts_passes_over_the_text_and_resumes(world, capfd):
+    path = trained(world, "varied", "--data.bpe_dropout", "0.1")
+    said = "".join(capfd.readouterr())
+    assert " training tokens in 12 passes and " in said
+    one_pass = RunDir.open(path).manifest["train"]["tokens"] / 12
+    assert f"({12 * 27 * 20 / one_pass:.1f} epochs)" in said
+    assert run(train.main, "--resume", path, "--train.steps", "13") == 0
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_twice_equals_never_stopped(world, straight, monkeypatch):
+    """kill -9 in the middle of an evaluation interval, then a stop past the epoch's end."""
+    path = world / "runs" / "killed"
+    deadly = f"""
+import os, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+import train
+step = train.Trainer.step
+def deadly(self, *args):
+    if self.progress.step == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(self, *args)
+train.Trainer.step = deadly
+train.main({arguments(world, *EXACT, "--name", "killed")!r})
+"""
+    done = subprocess.run([sys.executable, "-c", deadly], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert list(points(path)) == list(range(1, 8))  # two steps past the checkpoint
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stopping_at(11))
+        assert run(train.main, "--resume", path) == 128 + signal.SIGTERM
+    assert run(train.main, "--resume", path) == 0
+    equal_runs(straight, path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, number, code):
+    path = world / "runs" / f"signal-{code}"
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "train.py"), *arguments(world, *EXACT), "--name", path.name,
+         "--train.steps", "2000", "--train.eval_interval", "1000"],
+        stderr=subprocess.PIPE, text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (path / "metrics.jsonl").exists() and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors
+    assert f"python train.py --resume {path}" in errors and "Traceback" not in errors
+    _, state = RunDir.open(path).load_training()
+    assert state["count"]["step"] == max(points(path)) >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", [["--train.eval_interval", "2"], ["--train.sample_tokens", "0"]])
+def test_what_one_looks_at_does_not_change_what_one_trains(world, straight, extra):
+    """Neither how often a run evaluates, nor whether it samples, nor what it samples."""
+    assert points(trained(world, f"looks{extra[1]}", *EXACT, *extra)) == points(straight)
+
+
+@pytest.mark.slow
+def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
+    trainers = {p: silent_trainer(world, "--model.position", p) for p in POSITIONS}
+    weights = {p: t.module.state_dict() for p, t in trainers.items()}
+    for position, trainer in trainers.items():
+        for name, weight in weights["none"].items():
+            assert torch.equal(weights[position][name], weight)
+        for step in (0, 5, 11):
+            expected = trainers["none"].train_data.batch(step)
+            for a, b in zip(trainer.train_data.batch(step), expected, strict=True):
+                assert torch.equal(a, b)
+
+
+@pytest.mark.slow
+def test_accumulation_is_exact_under_unequal_splits(world):
+    """27 rows as 27, as 10 + 10 + 7 and as 27 x 1 give the same gradient."""
+    whole, *others = (
+        trained(world, f"micro-{n}", "--train.micro_batch_size", n, "--train.steps", "3")
+        for n in ("27", "10", "1")
+    )
+    for other in others:
+        assert points(other) == pytest.approx(points(whole), abs=1e-6)
+        norms = (points(path, "train/grad_norm") for path in (other, whole))
+        assert next(norms) == pytest.approx(next(norms), rel=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one(world):
+    """27 rows over two processes are 14 and 13; micro-batches of 5 make 3 and 3."""
+    extra = ["--train.micro_batch_size", "5", "--model.position", "sinusoidal"]
+    one, two = trained(world, "one", *extra), world / "runs" / "two"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+                "--standalone", str(ROOT / "train.py")]
+    done = subprocess.run([*torchrun, *arguments(world, *extra, "--name", "two")],
+                          capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    for key in ("train/loss", "val/loss", "val/bpb"):
+        assert points(one, key) == pytest.approx(points(two, key), abs=1e-6)
+    assert {p.name for p in one.iterdir()} == {p.name for p in two.iterdir()}
+    weights = [RunDir.open(p).load_weights("last") for p in (one, two)]
+    assert weights[0].keys() == weights[1].keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("position", POSITIONS)
+def test_every_encoding_learns(world, position):
+    losses = points(trained(world, f"learns-{position}", "--model.position", position,
+                            "--optim.lr", "1e-2", "--train.steps", "30"))
+    assert losses[30] < losses[1] - 1.5
+
+
+@pytest.mark.slow
+def test_losses_that_are_not_numbers_are_skipped_counted_and_finally_stop(
+    world, capfd, monkeypatch
+):
+    def poisoned(steps: set[int], step=Trainer.step):
+        def poisoned_step(self, *args):
+            if self.progress.step not in steps:
+                return step(self, *args)
+            hook = self.module.norm.register_forward_hook(lambda m, i, out: out * math.nan)
+            try:
+                return step(self, *args)
+            finally:
+                hook.remove()
+
+        return poisoned_step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", poisoned({2, 3, 6}))
+        hiccup = trained(world, "hiccup")
+    assert [step for step, loss in points(hiccup).items() if loss is None] == [3, 4, 7]
+    assert points(hiccup, "train/skipped")[12] == 3
+    weights = RunDir.open(hiccup).load_weights("last")
+    assert all(w.isfinite().all() for w in weights.values())
+
+    monkeypatch.setattr(Trainer, "step", poisoned({6, 7, 8}))
+    assert run(train.main, *arguments(world, "--name", "diverged")) == 2
+    assert "not finite 3 steps in a row, up to step 9" in capfd.readouterr().err
+    weights, state = RunDir.open(world / "runs" / "diverged").load_training()
+    assert state["count"]["step"] == 5
+    assert all(w.isfinite().all() for w in weights.values())
+
+
+@pytest.mark.slow
+def test_a_run_reports_bits_per_byte(straight):
+    manifest = json.loads((straight / "manifest.json").read_text(encoding="utf-8"))
+    loss, bpb = points(straight, "val/loss"), points(straight, "val/bpb")
+    for step in loss:
+        nats = loss[step] * (manifest["val"]["tokens"] - 1)
+        assert bpb[step] == pytest.approx(nats / math.log(2) / manifest["val"]["bytes"], rel=1e-9)
+
+
+@pytest.mark.slow
+def test_best_is_the_lowest_validation(world, straight):
+    trainer = silent_trainer(world, *EXACT)
+    trainer.module.load_state_dict(RunDir.open(straight).load_weights("best"))
+    val_data = trainer.data.dataset("val", seq_len=20)
+    nats, tokens = evaluate(trainer.module, val_data, 27, CPU, torch.float32)
+    assert nats / tokens == pytest.approx(min(points(straight, "val/loss").values()), abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd, monkeypatch):
+    """Also where the tokenizer is the same: one word of the validation part is enough."""
+    text, path = tmp_path / "text.txt", tmp_path / "runs" / "changed"
+    original = (world / "text.txt").read_text(encoding="utf-8")
+    text.write_text(original, encoding="utf-8")
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stopping_at(6))
+        assert run(train.main, *arguments(world, "--data.files", str(text), "--log.runs",
+                                          str(path.parent), "--name", path.name)) == 143
+    text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
+    assert run(train.main, "--resume", path) == 2
+    assert "has changed since it was started" in capfd.readouterr().err
+    text.write_text(original, encoding="utf-8")
+    assert run(train.main, "--resume", path) == 0
+
+
+@pytest.mark.slow
+def test_a_longer_run_says_how_it_goes_on(world, straight, capfd, monkeypatch):
+    assert run(train.main, "--resume", straight) == 2
+    assert "has finished its 12 steps: give --train.steps" in capfd.readouterr().err
+    path = world / "runs" / "longer"
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stopping_at(6))
+        assert run(train.main, *arguments(world, "--name", "longer")) == 143
+        patch.setattr(Trainer, "step", stopping_at(8))
+        assert run(train.main, "--resume", path, "--train.steps", "17") == 143
+    assert f"python train.py --resume {path} --train.steps 17" in capfd.readouterr().err
+    assert run(train.main, "--resume", path) == 2
+    assert "was last resumed with --train.steps 17" in capfd.readouterr().err
+    assert run(train.main, "--resume", path, "--train.steps", "17") == 0
+    assert list(points(path)) == list(range(1, 18))
