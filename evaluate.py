@@ -4,11 +4,10 @@
     python evaluate.py runs/ablation/*-s1 --checkpoint last
     python evaluate.py runs/small-rope-s1 --rope-scaling all
 
-A table of all runs, and one line of JSON last, which holds everything that was measured.
-
-T is the length of the rows that a run was trained on (data.seq_len). All losses are mean nats per
-token, in float64 sums of float32 losses, and null where they have no meaning: a learned position
-past the end of its table. Nothing here draws a random number.
+A table of all runs, and one line of JSON last, which holds everything that was measured
+(gyre/measure.py). T is the length of the rows that a run was trained on (data.seq_len). Losses are
+mean nats per token, and null where they have no meaning: a learned position past the end of its
+table.
 """
 
 import argparse
@@ -27,69 +26,59 @@ def refuse_mixed(runs: list[RunDir]) -> None:
 
     Bits per byte do compare across tokenizers, on the same text; but no other column does.
     """
-    first, *others = runs
-    expected = data_of(first)
-    for run in others:
-        found = data_of(run)
-        if found["text"] != expected["text"]:
-            raise UserError(
-                f"{first.path} and {run.path} were trained on different texts: no number of one "
-                "compares with the other; evaluate them one at a time"
-            )
-        if found["split"] != expected["split"]:
-            raise UserError(
-                f"{first.path} and {run.path} hold out different parts of the text "
-                "(data.val_fraction): evaluate them one at a time"
-            )
-        if found["tokenizer"] != expected["tokenizer"]:
-            raise UserError(
-                f"{first.path} and {run.path} have different tokenizers: losses per token do not "
-                "compare, only bits per byte do (the text is the same); evaluate them one at a time"
-            )
+    reasons = {
+        "text": "were trained on different texts: no number of one compares with the other",
+        "split": "hold out different parts of the text (data.val_fraction)",
+        "tokenizer": "have different tokenizers: losses per token do not compare, only bits per "
+        "byte do (the text is the same)",
+    }
+    first, *others = [(run.path, data_of(run)) for run in runs]
+    for path, found in others:
+        for part, reason in reasons.items():
+            if found[part] != first[1][part]:
+                raise UserError(f"{first[0]} and {path} {reason}; evaluate them one at a time")
 
 
 def table(results: list[dict[str, Any]]) -> str:
     """One row per run; T is each run's own data.seq_len."""
     names = [f"{multiple:g}T".replace("0.5T", "T/2").replace("1T", "T") for multiple in CONTEXTS]
-    head = ["run", "encoding", "parameters", "tokens", "T", "loss", "bits/byte",
-            *(f"cut {name}" for name in names), *(f"slide {name}" for name in names),
-            "shift T"]  # fmt: skip
-    rows = [head]
+    rows = [["run", "encoding", "parameters", "tokens", "T", "loss", "bits/byte",
+             *(f"{mode} {name}" for mode in ("cut", "slide") for name in names), "shift T"]]
     for result in results:
+        seq_len = result["seq_len"]
         contexts = {(c["mode"], c["context"]): c["loss"] for c in result["context"]}
-        at = [int(multiple * result["seq_len"]) for multiple in CONTEXTS]
-        moved = next(s["dloss"] for s in result["shift"] if s["delta"] == result["seq_len"])
+        moved = next(s["dloss"] for s in result["shift"] if s["delta"] == seq_len)
         rows.append([
             Path(result["run"]).name, result["config"]["model"]["position"],
-            f"{result['parameters']:,}", f"{result['tokens']:,}", str(result["seq_len"]),
+            f"{result['parameters']:,}", f"{result['tokens']:,}", str(seq_len),
             number(result["loss"]), number(result["bpb"]),
-            *(number(contexts[mode, c]) for mode in ("nonoverlapping", "sliding") for c in at),
+            *(number(contexts[mode, int(multiple * seq_len)])
+              for mode in ("nonoverlapping", "sliding") for multiple in CONTEXTS),
             number(moved, "+.4f"),
-        ])  # fmt: skip
-    note = (
+        ])
+    return aligned(rows) + (
+        "\n"
         "cut C, slide C: loss of the same targets in windows of C tokens, cut end to end or moved "
-        "on by T/4;\nshift T: change of the loss when every position moves on by T; -: undefined "
-        "for this encoding."
+        "on by T/4;\n"
+        "shift T: change of the loss when every position moves on by T; -: undefined for this "
+        "encoding."
     )
-    return f"{aligned(rows)}\n{note}"
 
 
 def scaling_table(results: list[dict[str, Any]]) -> str:
     """RoPE past its training length: one row per run and scaling."""
-    names = [f"{multiple}T" for multiple in SCALED_CONTEXTS]
-    rows = [["run", "scaling", *names]]
+    rows = [["run", "scaling", *(f"{multiple}T" for multiple in SCALED_CONTEXTS)]]
     for result in results:
-        losses = {(r["scaling"], r["context"]): r["loss"] for r in result["rope_scaling"] or []}
-        at = [multiple * result["seq_len"] for multiple in SCALED_CONTEXTS]
-        rows += [
-            [Path(result["run"]).name, name, *(number(losses[name, context]) for context in at)]
-            for name in SCALINGS
-            if losses
-        ]
+        losses: dict[str, list[float]] = {}
+        for found in result["rope_scaling"] or []:  # contexts of each scaling in ascending order
+            losses.setdefault(found["scaling"], []).append(found["loss"])
+        name = Path(result["run"]).name
+        rows += [[name, scaling, *map(number, values)] for scaling, values in losses.items()]
     return f"{aligned(rows)}\nloss in windows of so many tokens, moved on by T"
 
 
 def number(value: float | None, form: str = ".4f") -> str:
+    """Four digits, or - where there is none."""
     return "-" if value is None else format(value, form)
 
 

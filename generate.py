@@ -9,30 +9,29 @@ The text goes to stdout, everything else to stderr.
 """
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
-import torch
-
-from data.tokenizer import Stream, Tokenizer, open_tokenizer
+from data.tokenizer import Stream, Tokenizer
 from errors import UserError, exit_in_words, say
-from gyre.cli import Parser, add_weights_and_device, load_file
-from gyre.config import Config
-from gyre.device import resolve_compile, resolve_device
-from gyre.rundir import RunDir
-from gyre.trained import load_model
-from model.config import ModelConfig
+from gyre.cli import Parser, add_weights_and_device
+from gyre.device import resolve_compile
+from gyre.trained import NEW_TOKENS, Trained, load
 from model.generation import generate
 from model.rope import RopeScaling, ScalingType
 from model.sampling import Sampling
 
-NEW_TOKENS = 200  # unless the user asks for a number, or the context has less room
+# What the errors of model/ call a value, and the option that sets it.
+OPTIONS = {
+    "model.rope_scaling.factor": "--rope-factor", "model.rope_scaling": "--rope-scaling",
+    "max_new_tokens": "--max-new-tokens", "num_samples": "--num-samples",
+    **{field.name: f"--{field.name.replace('_', '-')}" for field in fields(Sampling)},
+}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -44,6 +43,24 @@ def main(argv: list[str] | None = None) -> None:
             sys.exit(130)
         except BrokenPipeError:  # the reader has what it wanted (`| head`)
             sys.exit(141)
+
+
+def run(options: argparse.Namespace) -> None:
+    sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
+    prompts = list(options.prompt)
+    if options.prompt_file:
+        prompts.append(read_prompt(options.prompt_file))
+    trained, compiled = open_run(options)
+    if not options.interactive:
+        write(trained, compiled, prompts, options)
+        return
+    for line in read_lines():
+        if not line:
+            continue
+        try:
+            write(trained, compiled, [line], options)
+        except UserError as error:  # about this line; the next one may be better
+            say(f"error: {error}")
 
 
 # --- what the user asks for -----------------------------------------------------------------------
@@ -176,28 +193,26 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         raise UserError(
             "--num-samples has no effect at --temperature 0: the samples would be the same"
         )
+    with options_named():
+        names = [field.name for field in fields(Sampling)]
+        options.sampling = Sampling(**{name: getattr(options, name) for name in names})
     return options
 
 
 @contextmanager
-def in_options() -> Iterator[None]:
-    """What `model/` refuses was said on the command line: name the option and not the argument."""
-    names = [field.name for field in fields(Sampling)] + ["max_new_tokens", "num_samples"]
-    options = {name: "--" + name.replace("_", "-") for name in names}
-    options |= {
-        "model.rope_scaling.factor": "--rope-factor",
-        "model.rope_scaling": "--rope-scaling",
-    }
+def options_named() -> Iterator[None]:
+    """Turn a ValueError of model/ into a UserError that names the option instead of the field."""
     try:
         yield
     except ValueError as error:
-        pattern = rf"\b({'|'.join(map(re.escape, options))})\b"
-        message = re.sub(pattern, lambda name: options[name[0]], str(error))
+        message = str(error)
+        for name, option in OPTIONS.items():
+            message = message.replace(name, option)
         raise UserError(message) from None
 
 
 def read_prompt(path: str) -> str:
-    """The file as it is: no newline translated, none stripped."""
+    """The text of a file, or of stdin for "-": no newline translated, none stripped."""
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     name = "stdin" if path == "-" else path
     if not raw:
@@ -205,9 +220,8 @@ def read_prompt(path: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{name} is not UTF-8: byte {error.start} is 0x{raw[error.start]:02x}"
-        ) from None
+        byte = raw[error.start]
+        raise UserError(f"{name} is not UTF-8: byte {error.start} is 0x{byte:02x}") from None
 
 
 def read_lines() -> Iterator[str]:
@@ -225,48 +239,54 @@ def read_lines() -> Iterator[str]:
         yield line.removesuffix("\n")
 
 
-# --- the model ------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
-def scale(config: Config, type: ScalingType, factor: float) -> ModelConfig:
-    """The model of a run, its rotations slowed and its context extended to what that is meant for.
-
-    Raises UserError where the run has none, or was trained with other ones.
-    """
-    if config.model.rope_scaling is not None:
-        raise UserError(
-            f"this run was trained with model.rope_scaling {config.model.rope_scaling.type}: "
-            "--rope-scaling would take it away"
+def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
+    """The run, and whether its decoding is compiled. Says on stderr what it is."""
+    scaling, scaled, compiled, how = None, "", False, ""
+    with options_named():
+        if options.rope_scaling:
+            scaling = RopeScaling(options.rope_scaling, options.rope_factor)
+            scaled = f" scaled by {scaling.type} {scaling.factor:g}"
+        trained = load(
+            options.run, options.checkpoint, options.device, options.dtype, rope_scaling=scaling
         )
-    with in_options():
-        scaling = RopeScaling(type, factor, original_positions=config.data.seq_len)
-        reach = max(config.model.max_positions, scaling.reach)
-        return replace(config.model, rope_scaling=scaling, max_positions=reach)
+    if options.compile:
+        compiled, why = resolve_compile(True, trained.device, 0)
+        how = f", {why}"
+    newest = "" if options.run else " (the newest run)"
+    say(
+        f"{trained.run.path}{newest}: {options.checkpoint} weights, "
+        f"{trained.config.model.position} positions{scaled}, {trained.device}, {options.dtype}{how}"
+    )
+    return trained, compiled
 
 
 class Row:
     """The text of one row, its prompt first: tokens in, what can be shown out.
 
-    Held back are the bytes of an unfinished character and what may be the start of a stop string.
+    Not shown yet are the bytes of an unfinished character, and what may be the start of a stop
+    string. `text` is all that was shown.
     """
 
     def __init__(self, prompt: str, tokenizer: Tokenizer, stops: list[str]):
+        self.text = ""
         self.stopped = False
+        self._prompt = prompt
         self._stream = Stream(tokenizer)
         self._stops = stops
-        self._prompt = prompt
         self._held = ""
 
     def push(self, token: int) -> str:
         """More text; `stopped` is set when a stop string was complete, and cut off."""
-        return self._release(self._stream.push(token))
+        return self._show(self._stream.push(token))
 
     def finish(self) -> str:
         """The rest, once no token follows."""
-        text = self._release(self._stream.flush())
-        return text if self.stopped else text + self._held
+        return self._show(self._stream.flush(), last=True)
 
-    def _release(self, text: str) -> str:
+    def _show(self, text: str, last: bool = False) -> str:
         if self.stopped:
             return ""
         text = self._held + text
@@ -275,12 +295,13 @@ class Row:
         ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self._stops if stop in text]
         if ends:
             self.stopped = True
-            end, length = min(ends)
-            safe = end + length
+            safe = sum(min(ends))
         else:
-            safe = len(text) - max((overlap(text, stop) for stop in self._stops), default=0)
+            held = 0 if last else max((overlap(text, stop) for stop in self._stops), default=0)
+            safe = len(text) - held
         shown, self._held = self._prompt + text[:safe], text[safe:]
         self._prompt = ""
+        self.text += shown
         return shown
 
 
@@ -290,139 +311,75 @@ def overlap(text: str, stop: str) -> int:
     return next((length for length in lengths if text.endswith(stop[:length])), 0)
 
 
-class Writer:
-    """A trained model with all that it takes to answer a list of prompts."""
-
-    def __init__(self, options: argparse.Namespace):
-        with in_options():
-            names = [field.name for field in fields(Sampling)]
-            self.sampling = Sampling(**{name: getattr(options, name) for name in names})
-        device = resolve_device(options.device)
-        run = RunDir.open(options.run)
-        config = load_file(run.path / "config.yaml")
-        self.tokenizer = open_tokenizer(run.path)
-        if self.tokenizer.vocab_size != config.data.vocab_size:
-            raise UserError(
-                f"the tokenizer in {run.path} has {self.tokenizer.vocab_size} pieces, and its "
-                f"config.yaml says {config.data.vocab_size} (data.vocab_size): they do not belong "
-                "together"
-            )
-        model, scaled = config.model, ""
-        if options.rope_scaling:
-            model = scale(config, options.rope_scaling, options.rope_factor)
-            scaled = f" scaled by {options.rope_scaling} {options.rope_factor:g}"
-        self.model = load_model(model, run.load_weights(options.checkpoint))
-        self.model.to(device, getattr(torch, options.dtype))
-        compiled = ""
-        self.compiled = False
-        if options.compile:
-            self.compiled, why = resolve_compile(True, device, 0)
-            compiled = f", {why}"
-        self.seq_len = config.data.seq_len
-        self.options = options
+def write(
+    trained: Trained, compiled: bool, prompts: list[str], options: argparse.Namespace
+) -> None:
+    """Print every prompt with its continuations: one as it comes, several at the end."""
+    ids = [trained.encode(prompt) for prompt in prompts]
+    longest, new_tokens = max(map(len, ids)), options.max_new_tokens
+    if new_tokens is None:
+        new_tokens = trained.new_tokens(longest)
+    limit = trained.model.position.cache_limit
+    use_cache = longest + new_tokens <= limit
+    if not use_cache:
         say(
-            f"{run.path}{'' if options.run else ' (the newest run)'}: {options.checkpoint} "
-            f"weights, {model.position} positions{scaled}, {device}, {options.dtype}{compiled}"
+            f"note: no cache, so every token takes longer: past {limit} tokens this scaling turns "
+            "all keys anew for every length"
+            + (", and decoding is not compiled" if compiled else "")
         )
+    repeated = [prompt for prompt in prompts for _ in range(options.num_samples)]
+    rows = [Row(prompt, trained.tokenizer, options.stop) for prompt in repeated]
+    times = [time.perf_counter()]
 
-    def write(self, prompts: list[str]) -> None:
-        """Show every prompt with its continuations: one as it comes, several at the end."""
-        options = self.options
-        start = self.tokenizer.prefix_ids
-        ids = [start + self.tokenizer.encode(prompt) for prompt in prompts]
-        longest = max(map(len, ids))
-        new_tokens = options.max_new_tokens
-        if new_tokens is None:
-            room = self.model.config.max_positions - longest
-            new_tokens = max(1, min(NEW_TOKENS, room))  # 1 where there is none: `generate` refuses
-        limit = self.model.position.cache_limit
-        use_cache = longest + new_tokens <= limit
-        if not use_cache:
-            say(
-                f"note: no cache, so every token takes longer: past {limit} tokens this scaling "
-                "turns all keys anew for every length"
-                + (", and decoding is not compiled" if self.compiled else "")
-            )
-        rows = [
-            Row(prompt, self.tokenizer, options.stop)
-            for prompt in prompts
-            for _ in range(options.num_samples)
-        ]
-        texts = [""] * len(rows)
-        times = [time.perf_counter()]
-
-        def add(row: int, text: str) -> None:
-            if len(rows) == 1:
-                print(text, end="", flush=True)
-            else:
-                texts[row] += text
-
-        def on_token(row: int, token: int) -> bool:
-            times.append(time.perf_counter())
-            add(row, rows[row].push(token))
-            return rows[row].stopped
-
-        with in_options():
-            new = generate(
-                self.model,
-                ids,
-                self.sampling,
-                max_new_tokens=new_tokens,
-                eos_id=self.tokenizer.eos_id,
-                num_samples=options.num_samples,
-                seed=options.seed,
-                use_cache=use_cache,
-                compile=self.compiled and use_cache,
-                on_token=on_token,
-            )
+    def on_token(row: int, token: int) -> bool:
         times.append(time.perf_counter())
-        for i, row in enumerate(rows):
-            add(i, row.finish())
+        text = rows[row].push(token)
         if len(rows) == 1:
-            print(flush=True)
-        for i, text in enumerate(texts if len(rows) > 1 else []):
-            prompt, sample = divmod(i, options.num_samples)
-            print(f"=== prompt {prompt + 1}, sample {sample + 1} ===\n{text}", flush=True)
-        self._report([len(x) for x in ids for _ in range(options.num_samples)], new, times)
+            print(text, end="", flush=True)
+        return rows[row].stopped
 
-    def _report(self, prompts: list[int], new: list[list[int]], times: list[float]) -> None:
-        """Speeds, and whether the text is longer than what the model was trained on. `prompts`: the
-        length of every row's; `times`: of the start, of every token, and of the end."""
-        common = min(prompts)
-        prefill, decode = times[1] - times[0], times[-1] - times[1]
-        # The first forward draws a token for the rows whose prompt it has read to the end.
-        decoded = max(0, len(times) - 2 - prompts.count(common))
-        fed = common * len(prompts)
-        speeds = f"prefill: {fed} tokens in {prefill:.3f} s ({fed / prefill:.0f} tokens/s)"
-        if decoded:
-            rate = f"{decoded / decode:.0f} tokens/s"
-            compiling = ", compilation included" if self.compiled else ""
-            speeds += f"; decode: {decoded} tokens in {decode:.3f} s ({rate}{compiling})"
-        say(speeds)
-        longest = max(n + len(row) for n, row in zip(prompts, new, strict=True))
-        if longest > self.seq_len:
-            say(
-                f"note: this text has {longest} tokens; the model was trained on rows of "
-                f"{self.seq_len} (data.seq_len), and past that it may get worse"
-            )
+    with options_named():
+        new = generate(
+            trained.model, ids, options.sampling, max_new_tokens=new_tokens,
+            eos_id=trained.tokenizer.eos_id, num_samples=options.num_samples, seed=options.seed,
+            use_cache=use_cache, compile=compiled and use_cache, on_token=on_token,
+        )
+    times.append(time.perf_counter())
+    for i, row in enumerate(rows):
+        rest = row.finish()
+        prompt, sample = divmod(i, options.num_samples)
+        heading = f"=== prompt {prompt + 1}, sample {sample + 1} ===\n{row.text}"
+        print(rest if len(rows) == 1 else heading, flush=True)
+    lengths = [len(x) for x in ids for _ in range(options.num_samples)]
+    report(lengths, new, times, trained.config.data.seq_len, compiled)
 
 
-def run(options: argparse.Namespace) -> None:
-    sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
-    prompts = list(options.prompt)
-    if options.prompt_file:
-        prompts.append(read_prompt(options.prompt_file))
-    writer = Writer(options)
-    if not options.interactive:
-        writer.write(prompts)
-        return
-    for line in read_lines():
-        if not line:
-            continue
-        try:
-            writer.write([line])
-        except UserError as error:  # this line's fault: the next one may be better
-            say(f"error: {error}")
+def report(
+    prompts: list[int], new: list[list[int]], times: list[float], seq_len: int, compiled: bool
+) -> None:
+    """Say the speeds, and whether the text is longer than the rows of `seq_len` tokens that the
+    model was trained on.
+
+    For each row the length of its prompt and its new tokens; `times`, in seconds, are those of the
+    start, of every token drawn, and of the end.
+    """
+    common = min(prompts)
+    prefill, decode = times[1] - times[0], times[-1] - times[1]
+    # The first forward draws a token for the rows whose prompt it has read to the end.
+    decoded = max(0, len(times) - 2 - prompts.count(common))
+    fed = common * len(prompts)
+    speeds = f"prefill: {fed} tokens in {prefill:.3f} s ({fed / prefill:.0f} tokens/s)"
+    if decoded:
+        compiling = ", compilation included" if compiled else ""
+        speeds += f"; decode: {decoded} tokens in {decode:.3f} s "
+        speeds += f"({decoded / decode:.0f} tokens/s{compiling})"
+    say(speeds)
+    longest = max(n + len(row) for n, row in zip(prompts, new, strict=True))
+    if longest > seq_len:
+        say(
+            f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
+            "(data.seq_len), and past that it may get worse"
+        )
 
 
 if __name__ == "__main__":
