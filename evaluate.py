@@ -12,12 +12,13 @@ table.
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from errors import UserError, exit_in_words
-from gyre.cli import Parser, add_weights_and_device
-from gyre.measure import CONTEXTS, SCALED_CONTEXTS, SCALINGS, WINDOWS, data_of, measure
+from gyre.cli import Parser, add_run_options
+from gyre.measure import CONTEXTS, SCALED_CONTEXTS, WINDOWS, data_of, measure
 from gyre.rundir import RunDir
 
 
@@ -94,34 +95,25 @@ def aligned(rows: list[list[str]]) -> str:
     )
 
 
+@dataclass
+class Options:
+    """What the user may ask beside the runs."""
+
+    windows: int = WINDOWS
+    """Measure positions, contexts and shifts on at most this many windows of 8T tokens, spread over
+    the validation split. The loss is always over the whole of it."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Dtype of matrix products."""
+    rope_scaling: Literal["all"] | None = None
+    """Compare what carries RoPE past its training length: raw, linear, ntk, dynamic, yarn and
+    llama3."""
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = Parser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="Folder of a run.")
-    add_weights_and_device(add)
-    add(
-        "--windows",
-        type=int,
-        default=WINDOWS,
-        metavar="N",
-        help="Measure positions, contexts and shifts on at most N windows of 8T tokens, spread "
-        f"over the validation split. The loss is always over the whole of it. Default: {WINDOWS}.",
-    )
-    add(
-        "--dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="Dtype of matrix products. Default: float32.",
-    )
-    add(
-        "--rope-scaling",
-        choices=["all"],
-        help="Compare what carries RoPE past its training length: " + ", ".join(SCALINGS) + ".",
-    )
+    parser = Parser(__doc__)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="Folder of a run.")
+    add_run_options(parser)
+    parser.add_fields(Options)
     options = parser.parse_args(argv)
     if options.windows < 1:
         raise UserError(f"--windows must be at least 1, not {options.windows}")
@@ -133,21 +125,16 @@ def main(argv: list[str] | None = None) -> None:
         options = parse(argv)
         runs = [RunDir.open(path) for path in options.runs]
         refuse_mixed(runs)
+        scaling = options.rope_scaling is not None
         results = [
-            measure(
-                run,
-                checkpoint=options.checkpoint,
-                windows=options.windows,
-                device=options.device,
-                dtype=options.dtype,
-                rope_scaling=options.rope_scaling is not None,
-            )
+            measure(run, checkpoint=options.checkpoint, windows=options.windows,
+                    device=options.device, dtype=options.dtype, rope_scaling=scaling)
             for run in runs
         ]
-        if options.rope_scaling and not any(result["rope_scaling"] for result in results):
-            raise UserError("--rope-scaling has no effect: in none of these runs anything turns")
+        if scaling and not any(result["rope_scaling"] for result in results):
+            raise UserError("--rope-scaling has no effect: none of these runs has rotations")
         print(table(results))
-        if options.rope_scaling:
+        if scaling:
             print(f"\n{scaling_table(results)}")
         print(json.dumps({"runs": results}, allow_nan=False))
 

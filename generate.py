@@ -13,17 +13,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import get_args
+from typing import Literal
 
-from data.tokenizer import Stream, Tokenizer
 from errors import UserError, exit_in_words, say
-from gyre.cli import Parser, add_weights_and_device
+from gyre.cli import Parser, add_run_options
 from gyre.device import resolve_compile
-from gyre.trained import NEW_TOKENS, Trained, load
+from gyre.streaming import Row
+from gyre.trained import Trained, load
+from model.config import RopeScaling, ScalingType
 from model.generation import generate
-from model.rope import RopeScaling, ScalingType
 from model.sampling import Sampling
 
 # What the errors of model/ call a value, and the option that sets it.
@@ -66,136 +66,66 @@ def run(options: argparse.Namespace) -> None:
 # --- what the user asks for -----------------------------------------------------------------------
 
 
+@dataclass
+class Options:
+    """What else the user may ask, beside the prompts and how a token is drawn (Sampling)."""
+
+    run: str | None = None
+    """Folder of a run. Unset: the newest one in runs/."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
+    and is up to twice as fast where the hardware has it."""
+    rope_scaling: ScalingType | None = None
+    """Slow the rotations of a RoPE model down, without training it again, so that it reads further
+    than its training rows. Unset: as it was trained."""
+    rope_factor: float | None = None
+    """How many times the length of the training rows --rope-scaling is for."""
+    prompt_file: str | None = None
+    """Continue what is in this UTF-8 file, to its last newline; - is stdin."""
+    max_new_tokens: int | None = None
+    """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
+    (model.max_positions) has room for."""
+    num_samples: int = 1
+    """Different continuations of every prompt."""
+    seed: int = 0
+    """Another number, another text."""
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = Parser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument_group("the model").add_argument
-    add("--run", metavar="FOLDER", help="Folder of a run. Default: the newest one in runs/.")
-    add_weights_and_device(add)
-    add(
-        "--dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps "
-        "8 bits and is up to twice as fast where the hardware has it. Default: float32.",
-    )
-    add(
-        "--compile",
-        action="store_true",
+    parser = Parser(__doc__)
+    add_run_options(parser)
+    parser.add_fields(Options)
+    parser.add_fields(Sampling)
+    add = parser.add_argument
+    add("--prompt", action="append", default=[], metavar="TEXT",
+        help="Text to continue. Given several times: one batch.")
+    add("--interactive", action="store_true",
+        help="Continue one line of stdin after the other. Ctrl-D ends.")
+    add("--stop", action="append", default=[], metavar="TEXT",
+        help="End where the model writes this, and leave it out. Can be given several times.")
+    add("--compile", action="store_true",
         help="Compile decoding: up to a minute the first time, then, on a CPU, several times as "
         "many tokens a second for one sample, fewer times for more. That minute pays from some ten "
-        "thousand tokens on for one sample, from some hundred thousand for eight and more.",
-    )
-    add(
-        "--rope-scaling",
-        choices=get_args(ScalingType),
-        help="Slow the rotations of a RoPE model down, without training it again, so that it reads "
-        "further than its training rows. Default: as it was trained.",
-    )
-    add(
-        "--rope-factor",
-        type=float,
-        metavar="F",
-        help="How many times the length of the training rows --rope-scaling is for.",
-    )
-    add = parser.add_argument_group("the prompt").add_argument
-    add(
-        "--prompt",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="Text to continue. Given several times: one batch.",
-    )
-    add(
-        "--prompt-file",
-        metavar="FILE",
-        help="Continue what is in this UTF-8 file, to its last newline; - is stdin.",
-    )
-    add(
-        "--interactive",
-        action="store_true",
-        help="Continue one line of stdin after the other. Ctrl-D ends.",
-    )
-    add = parser.add_argument_group("the text").add_argument
-    add(
-        "--max-new-tokens",
-        type=int,
-        metavar="N",
-        help="Length of the continuation in tokens, the prompt not counted. Default: "
-        f"{NEW_TOKENS}, or what the context (model.max_positions) has room for.",
-    )
-    add(
-        "--num-samples",
-        type=int,
-        default=1,
-        metavar="N",
-        help="Different continuations of every prompt. Default: 1.",
-    )
-    add(
-        "--stop",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="End where the model writes this, and leave it out. Can be given several times.",
-    )
-    add(
-        "--seed", type=int, default=0, metavar="N", help="Another number, another text. Default: 0."
-    )
-    add = parser.add_argument_group("the choice of each token").add_argument
-    add(
-        "--temperature",
-        type=float,
-        default=Sampling.temperature,
-        metavar="T",
-        help="Below 1 the likely tokens become likelier, above 1 the unlikely ones; 0 always takes "
-        f"the likeliest. Default: {Sampling.temperature}.",
-    )
-    add("--top-k", type=int, metavar="K", help="Choose among the K likeliest tokens. Default: all.")
-    add(
-        "--top-p",
-        type=float,
-        metavar="P",
-        help="Choose among the likeliest tokens that together reach probability P. Default: all.",
-    )
-    add(
-        "--min-p",
-        type=float,
-        metavar="P",
-        help="Choose among tokens at least P times as likely as the likeliest. Default: all.",
-    )
-    add(
-        "--repetition-penalty",
-        type=float,
-        default=Sampling.repetition_penalty,
-        metavar="X",
-        help="Above 1, make what the text holds already, prompt included, less likely. Default: 1.",
-    )
+        "thousand tokens on for one sample, from some hundred thousand for eight and more.")
     options = parser.parse_args(argv)
-
-    if (options.rope_scaling is None) != (options.rope_factor is None):
-        raise UserError("--rope-scaling TYPE and --rope-factor F belong together: give both")
-    if options.interactive and (options.prompt or options.prompt_file):
-        raise UserError(
-            "--interactive reads its prompts from stdin: leave out --prompt and --prompt-file"
-        )
-    if not (options.interactive or options.prompt or options.prompt_file):
-        raise UserError(
-            "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"
-        )
-    if "" in options.prompt:
-        raise UserError("--prompt is empty: there is nothing to continue")
-    if "" in options.stop:
-        raise UserError("--stop is empty: every text would end before it begins")
-    if options.temperature == 0 and options.num_samples > 1:
-        raise UserError(
-            "--num-samples has no effect at --temperature 0: the samples would be the same"
-        )
+    scaled = options.rope_scaling is not None
+    given = [options.interactive, bool(options.prompt or options.prompt_file)]
+    for wrong, message in (
+        (scaled != (options.rope_factor is not None),
+         "--rope-scaling TYPE and --rope-factor F belong together: give both"),
+        (all(given),
+         "--interactive reads its prompts from stdin: leave out --prompt and --prompt-file"),
+        (not any(given),
+         "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"),
+        ("" in options.prompt, "--prompt is empty: there is nothing to continue"),
+        ("" in options.stop, "--stop is empty: every text would end before it begins"),
+        (options.temperature == 0 and options.num_samples > 1,
+         "--num-samples has no effect at --temperature 0: the samples would be the same"),
+    ):
+        if wrong:
+            raise UserError(message)
     with options_named():
-        names = [field.name for field in fields(Sampling)]
-        options.sampling = Sampling(**{name: getattr(options, name) for name in names})
+        options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
     return options
 
 
@@ -263,54 +193,6 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     return trained, compiled
 
 
-class Row:
-    """The text of one row, its prompt first: tokens in, what can be shown out.
-
-    Not shown yet are the bytes of an unfinished character, and what may be the start of a stop
-    string. `text` is all that was shown.
-    """
-
-    def __init__(self, prompt: str, tokenizer: Tokenizer, stops: list[str]):
-        self.text = ""
-        self.stopped = False
-        self._prompt = prompt
-        self._stream = Stream(tokenizer)
-        self._stops = stops
-        self._held = ""
-
-    def push(self, token: int) -> str:
-        """More text; `stopped` is set when a stop string was complete, and cut off."""
-        return self._show(self._stream.push(token))
-
-    def finish(self) -> str:
-        """The rest, once no token follows."""
-        return self._show(self._stream.flush(), last=True)
-
-    def _show(self, text: str, last: bool = False) -> str:
-        if self.stopped:
-            return ""
-        text = self._held + text
-        # Of the stop strings that are complete first, the longest: where the text ends must not
-        # depend on how it was cut into tokens.
-        ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self._stops if stop in text]
-        if ends:
-            self.stopped = True
-            safe = sum(min(ends))
-        else:
-            held = 0 if last else max((overlap(text, stop) for stop in self._stops), default=0)
-            safe = len(text) - held
-        shown, self._held = self._prompt + text[:safe], text[safe:]
-        self._prompt = ""
-        self.text += shown
-        return shown
-
-
-def overlap(text: str, stop: str) -> int:
-    """How many characters at the end of `text` are the beginning of `stop`."""
-    lengths = range(min(len(text), len(stop) - 1), 0, -1)
-    return next((length for length in lengths if text.endswith(stop[:length])), 0)
-
-
 def write(
     trained: Trained, compiled: bool, prompts: list[str], options: argparse.Namespace
 ) -> None:
@@ -329,12 +211,12 @@ def write(
         )
     repeated = [prompt for prompt in prompts for _ in range(options.num_samples)]
     rows = [Row(prompt, trained.tokenizer, options.stop) for prompt in repeated]
-    times = [time.perf_counter()]
+    streamed, times = len(rows) == 1, [time.perf_counter()]
 
     def on_token(row: int, token: int) -> bool:
         times.append(time.perf_counter())
         text = rows[row].push(token)
-        if len(rows) == 1:
+        if streamed:
             print(text, end="", flush=True)
         return rows[row].stopped
 
@@ -348,8 +230,8 @@ def write(
     for i, row in enumerate(rows):
         rest = row.finish()
         prompt, sample = divmod(i, options.num_samples)
-        heading = f"=== prompt {prompt + 1}, sample {sample + 1} ===\n{row.text}"
-        print(rest if len(rows) == 1 else heading, flush=True)
+        heading = f"=== prompt {prompt + 1}, sample {sample + 1} ==="
+        print(rest if streamed else f"{heading}\n{row.text}", flush=True)
     lengths = [len(x) for x in ids for _ in range(options.num_samples)]
     report(lengths, new, times, trained.config.data.seq_len, compiled)
 

@@ -25,8 +25,8 @@ from gyre.flops import flops_per_token
 from gyre.loss import evaluate
 from gyre.rundir import RunDir
 from gyre.trained import initial_model, load, load_model
+from model.config import RopeScaling
 from model.position import POSITIONS
-from model.rope import RopeScaling
 from model.transformer import Transformer
 
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next two

@@ -5,6 +5,7 @@
     print(model.generate("def read_file(", max_new_tokens=50))
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,10 +19,10 @@ from gyre.cli import load_file
 from gyre.config import Config
 from gyre.device import resolve_device
 from gyre.rundir import RunDir
-from model.config import ModelConfig
+from gyre.streaming import Row
+from model.config import ModelConfig, RopeScaling
 from model.generation import generate
 from model.position import check_position
-from model.rope import RopeScaling
 from model.sampling import Sampling
 from model.transformer import Transformer
 
@@ -39,21 +40,29 @@ class Trained:
     model: Transformer
 
     def generate(
-        self, prompt: str, *, max_new_tokens: int | None = None, seed: int = 0, **sampling: Any
+        self, prompt: str, *, max_new_tokens: int | None = None, stop: Sequence[str] = (),
+        seed: int = 0, **sampling: Any,
     ) -> str:
-        """The continuation of `prompt`, without it, to the end of the document at most.
+        """The continuation of `prompt`, without it, up to the end of the document or one of the
+        texts in `stop`.
 
         `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises ValueError where the context has no room or an option has no meaning.
         """
-        ids = self.encode(prompt)
+        ids, row = self.encode(prompt), Row("", self.tokenizer, stop)
         count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
-        (new,) = generate(
+
+        def on_token(_: int, token: int) -> bool:
+            row.push(token)
+            return row.stopped
+
+        generate(
             self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
-            eos_id=self.tokenizer.eos_id,
+            eos_id=self.tokenizer.eos_id, on_token=on_token,
             use_cache=len(ids) + count <= self.model.position.cache_limit,
         )
-        return self.tokenizer.decode(new)
+        row.finish()
+        return row.text
 
     def encode(self, prompt: str) -> list[int]:
         """Ids of a text that starts a document."""
