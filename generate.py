@@ -93,9 +93,6 @@ class Options:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     parser = Parser(__doc__)
-    add_run_options(parser)
-    parser.add_fields(Options)
-    parser.add_fields(Sampling)
     add = parser.add_argument
     add("--prompt", action="append", default=[], metavar="TEXT",
         help="Text to continue. Given several times: one batch.")
@@ -103,6 +100,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         help="Continue one line of stdin after the other. Ctrl-D ends.")
     add("--stop", action="append", default=[], metavar="TEXT",
         help="End where the model writes this, and leave it out. Can be given several times.")
+    parser.add_fields(Options)
+    parser.add_fields(Sampling)
+    add_run_options(parser)
     add("--compile", action="store_true",
         help="Compile decoding: up to a minute the first time, then, on a CPU, several times as "
         "many tokens a second for one sample, fewer times for more. That minute pays from some ten "

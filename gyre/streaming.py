@@ -8,8 +8,8 @@ from data.tokenizer import Stream, Tokenizer
 class Row:
     """A prompt and its continuation: tokens in, text out, up to the first stop string.
 
-    The prompt comes with the first text. Not given out yet are the bytes of an unfinished character,
-    and what may be the start of a stop string. `text` is all that was given out.
+    The prompt comes with the first text. The bytes of an unfinished character, and what may be the
+    start of a stop string, are held back. `text` is all that was given out.
     """
 
     def __init__(self, prompt: str, tokenizer: Tokenizer, stops: Sequence[str] = ()):
