@@ -33,11 +33,12 @@ def refuse_mixed(runs: list[RunDir]) -> None:
         "tokenizer": "have different tokenizers: losses per token do not compare, only bits per "
         "byte do (the text is the same)",
     }
-    first, *others = [(run.path, data_of(run)) for run in runs]
-    for path, found in others:
+    first = runs[0].path
+    expected, *others = [data_of(run.manifest, run.path) for run in runs]
+    for run, found in zip(runs[1:], others, strict=True):
         for part, reason in reasons.items():
-            if found[part] != first[1][part]:
-                raise UserError(f"{first[0]} and {path} {reason}; evaluate them one at a time")
+            if found[part] != expected[part]:
+                raise UserError(f"{first} and {run.path} {reason}; evaluate them one at a time")
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -110,6 +111,7 @@ class Options:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The options, checked."""
     parser = Parser(__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="Folder of a run.")
     add_run_options(parser)
@@ -121,6 +123,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Measure, and print when all of it is measured. Exits with 2 for what the user got wrong."""
     with exit_in_words():
         options = parse(argv)
         runs = [RunDir.open(path) for path in options.runs]

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Literal
 
@@ -26,8 +27,8 @@ from model.config import RopeScaling, ScalingType
 from model.generation import generate
 from model.sampling import Sampling
 
-# What the errors of model/ call a value, and the option that sets it.
-OPTIONS = {
+# What the errors of model/ call a value -> the option that sets it.
+OPTION_NAMES = {
     "model.rope_scaling.factor": "--rope-factor", "model.rope_scaling": "--rope-scaling",
     "max_new_tokens": "--max-new-tokens", "num_samples": "--num-samples",
     **{field.name: f"--{field.name.replace('_', '-')}" for field in fields(Sampling)},
@@ -35,6 +36,7 @@ OPTIONS = {
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 where nobody reads on."""
     with exit_in_words():
         try:
             run(parse(argv))
@@ -46,7 +48,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
+    """Continue what the options name. UserError where something does not fit."""
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
     prompts = list(options.prompt)
     if options.prompt_file:
         prompts.append(read_prompt(options.prompt_file))
@@ -92,6 +96,7 @@ class Options:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The options, checked, with `sampling` made of those of Sampling."""
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--prompt", action="append", default=[], metavar="TEXT",
@@ -136,7 +141,7 @@ def options_named() -> Iterator[None]:
         yield
     except ValueError as error:
         message = str(error)
-        for name, option in OPTIONS.items():
+        for name, option in OPTION_NAMES.items():
             message = message.replace(name, option)
         raise UserError(message) from None
 
@@ -156,7 +161,8 @@ def read_prompt(path: str) -> str:
 
 def read_lines() -> Iterator[str]:
     """The lines of stdin, without their newline, until Ctrl-D or Ctrl-C."""
-    sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # the tokenizer refuses those
+    if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     while True:
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,14 +26,15 @@ from gyre.flops import flops_per_token
 from gyre.loss import evaluate
 from gyre.rundir import RunDir
 from gyre.trained import initial_model, load, load_model
-from model.config import RopeScaling
+from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
 from model.transformer import Transformer
 
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next two
 SHIFTS = (0, 0.25, 0.5, 1, 2, 4, 16)
 SCALED_CONTEXTS = (2, 4, 8)
-SCALINGS = ("raw", "linear", "ntk", "dynamic", "yarn", "llama3")
+ScalingName = ScalingType | Literal["raw"]
+SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "dynamic", "yarn", "llama3")
 SPAN = 8  # length of the windows by which losses by position are measured, in units of T
 WINDOWS = 32
 THIN = 2  # contexts use one window in so many: a target takes forwards over 72 tokens there
@@ -258,12 +260,13 @@ def loss_by_scaling(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]] | Non
         for multiple in SCALED_CONTEXTS:
             context = multiple * seq_len
             model = scorer.model(context, scaling(name, multiple, seq_len))
+            assert model is not None, "an encoding that can be scaled extrapolates"
             loss = scorer.loss(model, slide(spans, seq_len, context, stride=seq_len))
             found.append({"scaling": name, "context": context, "loss": loss})
     return found
 
 
-def scaling(name: str, factor: float, seq_len: int) -> RopeScaling | None:
+def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | None:
     """The scaling of this name for a context of `factor` T; None is raw.
 
     YaRN's beta_fast of 32 turns is meant for thousands of positions; within a short T hardly a pair
@@ -318,18 +321,14 @@ def batches_sha256(config: Config, data: Prepared) -> str:
     return digest.hexdigest()
 
 
-def data_of(run: RunDir) -> dict[str, str]:
-    """What two runs must share for their losses to be about the same tokens. UserError for a run
-    without a text."""
-    if "imported" in run.manifest:
+def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
+    """What two runs must share for their losses to be about the same tokens, from the manifest in a
+    folder. UserError for a run without a text."""
+    if "imported" in manifest:
         raise UserError(
-            f"{run.path} was imported and has no validation text of its own: start a run from it "
+            f"{folder} was imported and has no validation text of its own: start a run from it "
             "with --init-from and evaluate that"
         )
-    return _data_of(run.manifest)
-
-
-def _data_of(manifest: dict[str, Any]) -> dict[str, str]:
     tokenizer = {n: f["sha256"] for n, f in manifest["files"].items() if n.startswith("tokenizer")}
     return {
         "text": manifest["text"]["sha256"],
@@ -365,11 +364,11 @@ def measure(
     `windows` bounds the windows of 8T tokens by which losses by position, the contexts and the
     shift are measured. `loss` and `bpb` are over the whole validation split, always.
     """
-    theirs = data_of(run)
+    theirs = data_of(run.manifest, run.path)
     trained = load(run, checkpoint, device)  # float32: `dtype` is for autocast
     config, model, seq_len = trained.config, trained.model, trained.config.data.seq_len
     data = prepare(config.data)
-    ours = _data_of(data.manifest)
+    ours = data_of(data.manifest, data.folder)
     if ours != theirs:
         raise UserError(
             f"the data in {data.folder} is not what {run.path} was trained on: restore the text"

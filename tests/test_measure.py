@@ -232,8 +232,9 @@ def runs(world) -> dict[str, RunDir]:
 
 @pytest.fixture(scope="module")
 def records(runs) -> dict[str, dict]:
-    options = {"checkpoint": "last", "device": "cpu"}
-    return {name: measure.measure(run, **options) for name, run in runs.items()}
+    return {
+        name: measure.measure(run, checkpoint="last", device="cpu") for name, run in runs.items()
+    }
 
 
 @pytest.mark.slow
