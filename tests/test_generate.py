@@ -79,9 +79,6 @@ def expected(runs, tokenizer):
     return expected
 
 
-# --- text -----------------------------------------------------------------------------------------
-
-
 def test_stdout_is_the_prompt_and_the_one_shot_decode(call, expected, tokenizer):
     out, err = call("--prompt", PROMPT, "--max-new-tokens", "40")
     text = tokenizer.decode(expected())
@@ -234,9 +231,6 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
     )
 
 
-# --- what bad input gets --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -288,9 +282,6 @@ def test_bad_prompt_files_are_named(call, tmp_path):
 def test_no_run_yet(call, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert "python train.py" in call("--prompt", "x", code=2).err
-
-
-# --- as a process ---------------------------------------------------------------------------------
 
 
 def start(runs, *argv, **environment):

@@ -209,9 +209,6 @@ def test_a_stream_that_is_too_short_is_refused_in_words():
         Scorer(s.trained, s.stream, 10)
 
 
-# --- runs -----------------------------------------------------------------------------------------
-
-
 STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
          "--optim.lr", "1e-2", "--train.sample_tokens", "0")
 TOKENS = 27 * 20  # of one step
@@ -219,15 +216,9 @@ TOKENS = 27 * 20  # of one step
 
 @pytest.fixture(scope="module")
 def runs(world) -> dict[str, RunDir]:
-    return {
-        name: RunDir.open(trained(world, name, *STEPS, *extra))
-        for name, extra in {
-            "rope": (),
-            "sin": ("--model.position", "sinusoidal"),
-            "learned": ("--model.position", "learned"),
-            "seed": ("--seed", "2"),
-        }.items()
-    }
+    arms = {"rope": [], "sin": ["--model.position", "sinusoidal"],
+            "learned": ["--model.position", "learned"], "seed": ["--seed", "2"]}
+    return {name: RunDir.open(trained(world, name, *STEPS, *arm)) for name, arm in arms.items()}
 
 
 @pytest.fixture(scope="module")
