@@ -40,16 +40,17 @@ class Trained:
     model: Transformer
 
     def generate(
-        self, prompt: str, *, max_new_tokens: int | None = None, stop: Sequence[str] = (),
-        seed: int = 0, **sampling: Any,
+        self, prompt: str, *, max_new_tokens: int | None = None, seed: int = 0,
+        stop: str | Sequence[str] = (), **sampling: Any,
     ) -> str:
-        """The continuation of `prompt`, without it, up to the end of the document or one of the
-        texts in `stop`.
+        """The continuation of `prompt`, without it, up to the end of the document or to a text in
+        `stop`.
 
         `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises ValueError where the context has no room or an option has no meaning.
         """
-        ids, row = self.encode(prompt), Row("", self.tokenizer, stop)
+        ids = self.encode(prompt)
+        row = Row("", self.tokenizer, [stop] if isinstance(stop, str) else stop)
         count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
 
         def on_token(_: int, token: int) -> bool:
@@ -75,6 +76,7 @@ class Trained:
 
     @property
     def device(self) -> torch.device:
+        """Where the weights are."""
         return self.model.tok_embeddings.weight.device
 
 
@@ -88,7 +90,8 @@ def load(
     """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights.
 
     `rope_scaling` makes a RoPE model read further than its training rows: see `scaled`. Raises
-    UserError for what is missing, damaged or does not belong together.
+    UserError for what is missing, damaged or does not belong together, and ValueError for a scaling
+    that the model cannot have.
     """
     where = resolve_device(device)
     if not isinstance(run, RunDir):

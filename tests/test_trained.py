@@ -34,7 +34,9 @@ def test_three_lines_generate(run, tokenizer_file):
     (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
                       eos_id=tokenizer.eos_id, seed=3)
     assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
-    assert model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=[text[5:9]]) == text[:5]
+    for stop in (text[5:9], [text[5:9], "not in there"]):
+        cut = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=stop)
+        assert cut == text[:5]
     assert not model.model.training and model.run.path == run.path
     with pytest.raises(ValueError, match="top_k must be at least 1"):
         model.generate(PROMPT, top_k=0)
