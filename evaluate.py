@@ -4,21 +4,21 @@
     python evaluate.py runs/ablation/*-s1 --checkpoint last
     python evaluate.py runs/small-rope-s1 --rope-scaling all
 
-A table of all runs, and one line of JSON last, which holds everything that was measured.
-
-T is the length of the rows that a run was trained on (data.seq_len). All losses are mean nats per
-token, in float64 sums of float32 losses, and null where they have no meaning: a learned position
-past the end of its table. Nothing here draws a random number.
+A table of all runs, and one line of JSON last, which holds everything that was measured
+(gyre/measure.py). T is the length of the rows that a run was trained on (data.seq_len). Losses are
+mean nats per token, and null where they have no meaning: a learned position past the end of its
+table.
 """
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from errors import UserError, exit_in_words
-from gyre.cli import Parser, add_weights_and_device
-from gyre.measure import CONTEXTS, SCALED_CONTEXTS, SCALINGS, WINDOWS, data_of, measure
+from gyre.cli import Parser, add_run_options
+from gyre.measure import CONTEXTS, SCALED_CONTEXTS, WINDOWS, data_of, measure
 from gyre.rundir import RunDir
 
 
@@ -27,69 +27,60 @@ def refuse_mixed(runs: list[RunDir]) -> None:
 
     Bits per byte do compare across tokenizers, on the same text; but no other column does.
     """
-    first, *others = runs
-    expected = data_of(first)
-    for run in others:
-        found = data_of(run)
-        if found["text"] != expected["text"]:
-            raise UserError(
-                f"{first.path} and {run.path} were trained on different texts: no number of one "
-                "compares with the other; evaluate them one at a time"
-            )
-        if found["split"] != expected["split"]:
-            raise UserError(
-                f"{first.path} and {run.path} hold out different parts of the text "
-                "(data.val_fraction): evaluate them one at a time"
-            )
-        if found["tokenizer"] != expected["tokenizer"]:
-            raise UserError(
-                f"{first.path} and {run.path} have different tokenizers: losses per token do not "
-                "compare, only bits per byte do (the text is the same); evaluate them one at a time"
-            )
+    reasons = {
+        "text": "were trained on different texts: no number of one compares with the other",
+        "split": "hold out different parts of the text (data.val_fraction)",
+        "tokenizer": "have different tokenizers: losses per token do not compare, only bits per "
+        "byte do (the text is the same)",
+    }
+    first = runs[0].path
+    expected, *others = [data_of(run.manifest, run.path) for run in runs]
+    for run, found in zip(runs[1:], others, strict=True):
+        for part, reason in reasons.items():
+            if found[part] != expected[part]:
+                raise UserError(f"{first} and {run.path} {reason}; evaluate them one at a time")
 
 
 def table(results: list[dict[str, Any]]) -> str:
     """One row per run; T is each run's own data.seq_len."""
     names = [f"{multiple:g}T".replace("0.5T", "T/2").replace("1T", "T") for multiple in CONTEXTS]
-    head = ["run", "encoding", "parameters", "tokens", "T", "loss", "bits/byte",
-            *(f"cut {name}" for name in names), *(f"slide {name}" for name in names),
-            "shift T"]  # fmt: skip
-    rows = [head]
+    rows = [["run", "encoding", "parameters", "tokens", "T", "loss", "bits/byte",
+             *(f"{mode} {name}" for mode in ("cut", "slide") for name in names), "shift T"]]
     for result in results:
+        seq_len = result["seq_len"]
         contexts = {(c["mode"], c["context"]): c["loss"] for c in result["context"]}
-        at = [int(multiple * result["seq_len"]) for multiple in CONTEXTS]
-        moved = next(s["dloss"] for s in result["shift"] if s["delta"] == result["seq_len"])
+        moved = next(s["dloss"] for s in result["shift"] if s["delta"] == seq_len)
         rows.append([
             Path(result["run"]).name, result["config"]["model"]["position"],
-            f"{result['parameters']:,}", f"{result['tokens']:,}", str(result["seq_len"]),
+            f"{result['parameters']:,}", f"{result['tokens']:,}", str(seq_len),
             number(result["loss"]), number(result["bpb"]),
-            *(number(contexts[mode, c]) for mode in ("nonoverlapping", "sliding") for c in at),
+            *(number(contexts[mode, int(multiple * seq_len)])
+              for mode in ("nonoverlapping", "sliding") for multiple in CONTEXTS),
             number(moved, "+.4f"),
-        ])  # fmt: skip
-    note = (
+        ])
+    return aligned(rows) + (
+        "\n"
         "cut C, slide C: loss of the same targets in windows of C tokens, cut end to end or moved "
-        "on by T/4;\nshift T: change of the loss when every position moves on by T; -: undefined "
-        "for this encoding."
+        "on by T/4;\n"
+        "shift T: change of the loss when every position moves on by T; -: undefined for this "
+        "encoding."
     )
-    return f"{aligned(rows)}\n{note}"
 
 
 def scaling_table(results: list[dict[str, Any]]) -> str:
     """RoPE past its training length: one row per run and scaling."""
-    names = [f"{multiple}T" for multiple in SCALED_CONTEXTS]
-    rows = [["run", "scaling", *names]]
+    rows = [["run", "scaling", *(f"{multiple}T" for multiple in SCALED_CONTEXTS)]]
     for result in results:
-        losses = {(r["scaling"], r["context"]): r["loss"] for r in result["rope_scaling"] or []}
-        at = [multiple * result["seq_len"] for multiple in SCALED_CONTEXTS]
-        rows += [
-            [Path(result["run"]).name, name, *(number(losses[name, context]) for context in at)]
-            for name in SCALINGS
-            if losses
-        ]
+        losses: dict[str, list[float]] = {}
+        for found in result["rope_scaling"] or []:  # contexts of each scaling in ascending order
+            losses.setdefault(found["scaling"], []).append(found["loss"])
+        name = Path(result["run"]).name
+        rows += [[name, scaling, *map(number, values)] for scaling, values in losses.items()]
     return f"{aligned(rows)}\nloss in windows of so many tokens, moved on by T"
 
 
 def number(value: float | None, form: str = ".4f") -> str:
+    """Four digits, or - where there is none."""
     return "-" if value is None else format(value, form)
 
 
@@ -105,34 +96,26 @@ def aligned(rows: list[list[str]]) -> str:
     )
 
 
+@dataclass
+class Options:
+    """What the user may ask beside the runs."""
+
+    windows: int = WINDOWS
+    """Measure positions, contexts and shifts on at most this many windows of 8T tokens, spread over
+    the validation split. The loss is always over the whole of it."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Dtype of matrix products."""
+    rope_scaling: Literal["all"] | None = None
+    """Compare what carries RoPE past its training length: raw, linear, ntk, dynamic, yarn and
+    llama3."""
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    parser = Parser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="Folder of a run.")
-    add_weights_and_device(add)
-    add(
-        "--windows",
-        type=int,
-        default=WINDOWS,
-        metavar="N",
-        help="Measure positions, contexts and shifts on at most N windows of 8T tokens, spread "
-        f"over the validation split. The loss is always over the whole of it. Default: {WINDOWS}.",
-    )
-    add(
-        "--dtype",
-        choices=["float32", "bfloat16"],
-        default="float32",
-        help="Dtype of matrix products. Default: float32.",
-    )
-    add(
-        "--rope-scaling",
-        choices=["all"],
-        help="Compare what carries RoPE past its training length: " + ", ".join(SCALINGS) + ".",
-    )
+    """The options, checked."""
+    parser = Parser(__doc__)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="Folder of a run.")
+    add_run_options(parser)
+    parser.add_fields(Options)
     options = parser.parse_args(argv)
     if options.windows < 1:
         raise UserError(f"--windows must be at least 1, not {options.windows}")
@@ -140,25 +123,21 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Measure, and print when all of it is measured. Exits with 2 for what the user got wrong."""
     with exit_in_words():
         options = parse(argv)
         runs = [RunDir.open(path) for path in options.runs]
         refuse_mixed(runs)
+        scaling = options.rope_scaling is not None
         results = [
-            measure(
-                run,
-                checkpoint=options.checkpoint,
-                windows=options.windows,
-                device=options.device,
-                dtype=options.dtype,
-                rope_scaling=options.rope_scaling is not None,
-            )
+            measure(run, checkpoint=options.checkpoint, windows=options.windows,
+                    device=options.device, dtype=options.dtype, rope_scaling=scaling)
             for run in runs
         ]
-        if options.rope_scaling and not any(result["rope_scaling"] for result in results):
-            raise UserError("--rope-scaling has no effect: in none of these runs anything turns")
+        if scaling and not any(result["rope_scaling"] for result in results):
+            raise UserError("--rope-scaling has no effect: none of these runs has rotations")
         print(table(results))
-        if options.rope_scaling:
+        if scaling:
             print(f"\n{scaling_table(results)}")
         print(json.dumps({"runs": results}, allow_nan=False))
 

@@ -1,15 +1,16 @@
-"""What can be measured of a trained run: loss by position and by length, shift invariance, and more.
+"""What is measured of a trained run: loss by position and by length, shift invariance, and more.
 
-T is the length of the rows that a run was trained on (data.seq_len). All losses are mean nats per
-token, in float64 sums of float32 losses, and null where they have no meaning: a learned position
-past the end of its table. Nothing here draws a random number.
+T is the length of the rows that a run was trained on (data.seq_len), and V the vocabulary. All
+losses are mean nats per token, in float64 sums of float32 losses, and null where they have no
+meaning: a learned position past the end of its table. Nothing here draws a random number.
 """
 
 import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,43 +20,39 @@ from tqdm import tqdm
 
 from data.prepare import Prepared, prepare
 from errors import UserError
-from gyre.cli import load_file
 from gyre.config import Config
-from gyre.device import autocast, resolve_device
+from gyre.device import autocast
+from gyre.flops import flops_per_token
 from gyre.loss import evaluate
 from gyre.rundir import RunDir
-from gyre.trained import load_model
-from model.config import ModelConfig
+from gyre.trained import initial_model, load, load_model
+from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
-from model.rope import RopeScaling
 from model.transformer import Transformer
 
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next two
 SHIFTS = (0, 0.25, 0.5, 1, 2, 4, 16)
 SCALED_CONTEXTS = (2, 4, 8)
-SCALINGS = ("raw", "linear", "ntk", "dynamic", "yarn", "llama3")
+ScalingName = ScalingType | Literal["raw"]
+SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "dynamic", "yarn", "llama3")
 SPAN = 8  # length of the windows by which losses by position are measured, in units of T
 WINDOWS = 32
-THIN = 2  # one in so many is used for contexts, where a target takes 72 T tokens of forwards per T
+THIN = 2  # contexts use one window in so many: a target takes forwards over 72 tokens there
 FORWARD = 2048  # tokens in one forward: what it computes stays in the processor's cache
 # Batches of windows: (starts, tokens in a window, how many of its last targets are scored).
 Windows = Iterator[tuple[Tensor, int, int]]
 
 
-class Subject:
-    """A trained model that can be rebuilt for any length, and the stream it is measured on."""
+class Scorer:
+    """A model that can be rebuilt for any length, and the stream of tokens it is measured on."""
 
     def __init__(
-        self,
-        config: ModelConfig,
-        weights: dict[str, Tensor],
-        stream: Tensor,
-        seq_len: int,
-        device: torch.device,
-        dtype: torch.dtype = torch.float32,
-    ):
-        """`stream` holds int64 ids, in order, on the CPU. Raises UserError where it is too short
-        or T cannot be cut into halves and quarters."""
+        self, model: Transformer, stream: Tensor, seq_len: int, dtype: torch.dtype = torch.float32
+    ) -> None:
+        """`stream` holds int64 ids, in order, on the CPU; `dtype` is that of matrix products.
+
+        Raises UserError where the stream is too short or T cannot be cut into halves and quarters.
+        """
         if seq_len % 4:
             raise UserError(
                 f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into contexts of "
@@ -67,19 +64,21 @@ class Subject:
                 f"the validation split has {len(stream)} tokens, and contexts of {SPAN} times "
                 f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give more text"
             )
-        self.config, self.weights, self.stream = config, weights, stream
-        self.seq_len, self.device, self.dtype = seq_len, device, dtype
+        self.trained, self.stream, self.seq_len, self.dtype = model, stream, seq_len, dtype
+        self.device = model.tok_embeddings.weight.device
 
     def model(self, positions: int, scaling: RopeScaling | None = None) -> Transformer | None:
         """The model with tables for so many positions; None where the encoding has no such."""
-        config = self.config
-        if positions > config.max_positions:
-            if not POSITIONS[config.position].extrapolates:
-                return None
-            config = dataclasses.replace(config, max_positions=positions)
-        if scaling is not None:
-            config = dataclasses.replace(config, rope_scaling=scaling)
-        return load_model(config, self.weights).to(self.device).eval()
+        config = self.trained.config
+        if positions > config.max_positions and not POSITIONS[config.position].extrapolates:
+            return None
+        if positions <= config.max_positions and scaling is None:
+            return self.trained
+        config = dataclasses.replace(
+            config, max_positions=max(positions, config.max_positions),
+            rope_scaling=scaling or config.rope_scaling,
+        )
+        return load_model(config, self.trained.state_dict()).to(self.device).eval()
 
     def spans(self, windows: int) -> Tensor:
         """Starts of at most `windows` disjoint spans of 8T targets, spread evenly over the stream.
@@ -91,17 +90,22 @@ class Subject:
         count = min(windows, room // span + 1)
         return span + torch.arange(count) * room // max(1, count - 1)
 
+    def rows(self, starts: Tensor, context: int) -> Iterator[Tensor]:
+        """The windows of `context` tokens at `starts` and the target after each: ids
+        (B, context + 1), as many at a time as one forward takes."""
+        for at in starts.split(max(1, FORWARD // context)):
+            yield self.stream[at[:, None] + torch.arange(context + 1)].to(self.device)
+
     @torch.inference_mode()
     def logits(
         self, model: Transformer, starts: Tensor, context: int, scored: int, offset: int = 0
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Logits (B, scored, V) and targets (B, scored) of the last targets of the windows of
         `context` tokens at `starts`, a batch at a time."""
-        for at in starts.split(max(1, FORWARD // context)):
-            rows = self.stream[at[:, None] + torch.arange(context + 1)].to(self.device)
+        for rows in self.rows(starts, context):
             with autocast(self.device, self.dtype):
-                features = model.hidden_states(rows[:, :-1], offset=offset)[:, -scored:]
-                yield model.logits(features).float(), rows[:, -scored:]
+                hidden_states = model.hidden_states(rows[:, :-1], offset=offset)[:, -scored:]
+                yield model.logits(hidden_states).float(), rows[:, -scored:]
 
     def nats(self, model: Transformer, starts: Tensor, context: int, scored: int) -> Tensor:
         """Losses (windows, scored) in float64; see `logits`."""
@@ -118,6 +122,9 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Nats of every target: logits (B, T, V), ids (B, T) -> float64 (B, T) on the CPU."""
     nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
     return nats.view(targets.shape).cpu().double()
+
+
+# --- which tokens are scored ----------------------------------------------------------------------
 
 
 def blocks(spans: Tensor, seq_len: int) -> Iterator[tuple[int, Tensor]]:
@@ -160,19 +167,21 @@ def bucket_edges(length: int, seq_len: int) -> list[int]:
     return sorted({0, length} | {edge for edge in edges if edge < length})
 
 
-def loss_by_position(subject: Subject, spans: Tensor) -> dict[str, list]:
+# --- what is measured -----------------------------------------------------------------------------
+
+
+def loss_by_position(scorer: Scorer, spans: Tensor) -> dict[str, list]:
     """Mean loss against what a prediction sees, in windows of 8T tokens.
 
     `position` is the number of tokens the first target of each bucket is predicted from: 1 for the
     first of a window, T + 1 for the first that training rows never had.
     """
-    length = reach = SPAN * subject.seq_len
-    edges = bucket_edges(length, subject.seq_len)
-    model = subject.model(length)
+    length = SPAN * scorer.seq_len
+    edges = bucket_edges(length, scorer.seq_len)
+    model, reach = scorer.model(length), length
     if model is None:
-        reach = subject.config.max_positions
-        model = subject.model(reach)
-    nats = subject.nats(model, spans, reach, reach).mean(0)
+        model, reach = scorer.trained, scorer.trained.config.max_positions
+    nats = scorer.nats(model, spans, reach, reach).mean(0)
     losses = [
         nats[start:stop].mean().item() if stop <= reach else None
         for start, stop in zip(edges, edges[1:], strict=False)
@@ -180,105 +189,84 @@ def loss_by_position(subject: Subject, spans: Tensor) -> dict[str, list]:
     return {"position": [edge + 1 for edge in edges[:-1]], "loss": losses}
 
 
-def loss_by_context(subject: Subject, spans: Tensor) -> list[dict[str, Any]]:
+def loss_by_context(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]]:
     """The same targets, predicted from windows of T/2 .. 8T tokens.
 
     Non-overlapping: the stream is cut into windows, so a target sees from 1 to C tokens. Sliding:
     windows move on by T/4, so every target sees more than C - T/4.
     """
-    seq_len, found = subject.seq_len, []
+    seq_len, found = scorer.seq_len, []
     for context in (int(multiple * seq_len) for multiple in CONTEXTS):
-        model = subject.model(context)
+        model = scorer.model(context)
         for mode, windows in (
             ("nonoverlapping", cut(spans, seq_len, context)),
             ("sliding", slide(spans, seq_len, context, seq_len // 4)),
         ):
-            loss = None if model is None else subject.loss(model, windows)
+            loss = None if model is None else scorer.loss(model, windows)
             found.append({"context": context, "mode": mode, "loss": loss})
     return found
 
 
-def shift(subject: Subject, spans: Tensor) -> list[dict[str, Any]]:
+def shift(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]]:
     """What changes when the same windows of T tokens stand delta positions further on.
 
     Loss and largest change of any logit against delta 0: exactly nothing, up to rounding, where the
     encoding is relative.
     """
-    seq_len = subject.seq_len
+    seq_len = scorer.seq_len
     deltas = [int(multiple * seq_len) for multiple in SHIFTS]
-    models = [subject.model(seq_len + delta) for delta in deltas]
-    change, largest = [0.0] * len(deltas), [0.0] * len(deltas)
+    models = {delta: scorer.model(seq_len + delta) for delta in deltas}
+    change, largest = dict.fromkeys(deltas, 0.0), dict.fromkeys(deltas, 0.0)
     for starts in spans.split(max(1, FORWARD // seq_len)):
-        ((still, targets),) = subject.logits(models[0], starts, seq_len, seq_len)
+        ((still, targets),) = scorer.logits(scorer.trained, starts, seq_len, seq_len)
         before = cross_entropy(still, targets).sum().item()
-        for i, (model, delta) in enumerate(zip(models, deltas, strict=True)):
+        for delta, model in models.items():
             if model is not None:
-                ((moved, _),) = subject.logits(model, starts, seq_len, seq_len, offset=delta)
-                change[i] += cross_entropy(moved, targets).sum().item() - before
-                largest[i] = max(largest[i], (moved - still).abs().max().item())
+                ((moved, _),) = scorer.logits(model, starts, seq_len, seq_len, offset=delta)
+                change[delta] += cross_entropy(moved, targets).sum().item() - before
+                largest[delta] = max(largest[delta], (moved - still).abs().max().item())
     scored = len(spans) * seq_len
     return [
-        {"delta": delta, "dloss": None, "dlogit_max": None}
-        if model is None
-        else {"delta": delta, "dloss": change[i] / scored, "dlogit_max": largest[i]}
-        for i, (model, delta) in enumerate(zip(models, deltas, strict=True))
+        {"delta": delta, "dloss": None, "dlogit_max": None} if model is None else
+        {"delta": delta, "dloss": change[delta] / scored, "dlogit_max": largest[delta]}
+        for delta, model in models.items()
     ]
 
 
 @torch.inference_mode()
-def attention_distance(subject: Subject, spans: Tensor) -> list[list[float]]:
-    """Mean over queries m of sum_n a_mn (m - n), in tokens, for each head of each layer.
-
-    In windows of T tokens, with the scores written out: fused kernels do not return them.
-    """
-    seq_len = subject.seq_len
-    model = subject.model(seq_len)
-    positions = torch.arange(seq_len, device=subject.device)
-    distance = positions[:, None] - positions[None, :]  # (T, S)
-    rows, bias = model.position.at(0, seq_len), model.position.bias(positions, positions)
-    total = torch.zeros(subject.config.n_layers, subject.config.n_heads, dtype=torch.float64)
-
-    def rotate(xq: Tensor, xk: Tensor) -> tuple[Tensor, Tensor]:
-        return model.position.rotate(xq, xk, rows)
-
-    mask = torch.zeros((), device=subject.device) if bias is None else bias
-    mask = mask.masked_fill(distance < 0, -torch.inf)  # (T, S) or (H, T, S)
-    for at in spans.split(max(1, FORWARD // seq_len)):
-        tokens = subject.stream[at[:, None] + torch.arange(seq_len)].to(subject.device)
-        h = model.position.embed(model.tok_embeddings(tokens), rows)
-        for i, layer in enumerate(model.layers):
-            attention = layer.attention
-            x = layer.attention_norm(h)
-            xq, xk = (
-                w(x).unflatten(-1, (-1, attention.head_dim)) for w in (attention.wq, attention.wk)
-            )
-            xq, xk = rotate(xq, xk)
-            xk = xk.repeat_interleave(xq.shape[2] // xk.shape[2], dim=2)
-            scores = torch.einsum("bthd,bshd->bhts", xq, xk) * attention.head_dim**-0.5
-            weights = (scores + mask).softmax(-1)
-            total[i] += (weights * distance).sum(-1).double().mean(-1).sum(0).cpu()
-            h = layer(h, rotate, mask, None)
+def attention_distance(scorer: Scorer, spans: Tensor) -> list[list[float]]:
+    """Mean over queries m of sum_n a_mn (m - n), in tokens, for each head of each layer, in
+    windows of T tokens."""
+    config = scorer.trained.config
+    positions = torch.arange(scorer.seq_len, device=scorer.device)
+    distance = positions[:, None] - positions[None, :]  # (T, T)
+    total = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
+    for rows in scorer.rows(spans, scorer.seq_len):
+        for layer, weights in enumerate(scorer.trained.attention_weights(rows[:, :-1])):
+            total[layer] += (weights * distance).sum(-1).double().mean(-1).sum(0).cpu()
     return (total / len(spans)).tolist()
 
 
-def loss_by_scaling(subject: Subject, spans: Tensor) -> list[dict[str, Any]] | None:
+def loss_by_scaling(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]] | None:
     """RoPE past its training length, without further training; None where nothing turns.
 
     Windows of C = 2T, 4T, 8T tokens that slide by T, so that every target stands past T. Raw is the
     model as it is; the others are scaled by C / T.
     """
-    if "rope_scaling" not in POSITIONS[subject.config.position].options:
+    if "rope_scaling" not in POSITIONS[scorer.trained.config.position].options:
         return None
-    seq_len, found = subject.seq_len, []
+    seq_len, found = scorer.seq_len, []
     for name in SCALINGS:
-        for context in (multiple * seq_len for multiple in SCALED_CONTEXTS):
-            model = subject.model(context, scaling(name, context / seq_len, seq_len))
-            loss = subject.loss(model, slide(spans, seq_len, context, stride=seq_len))
+        for multiple in SCALED_CONTEXTS:
+            context = multiple * seq_len
+            model = scorer.model(context, scaling(name, multiple, seq_len))
+            assert model is not None, "an encoding that can be scaled extrapolates"
+            loss = scorer.loss(model, slide(spans, seq_len, context, stride=seq_len))
             found.append({"scaling": name, "context": context, "loss": loss})
     return found
 
 
-def scaling(name: str, factor: float, seq_len: int) -> RopeScaling | None:
+def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | None:
     """The scaling of this name for a context of `factor` T; None is raw.
 
     YaRN's beta_fast of 32 turns is meant for thousands of positions; within a short T hardly a pair
@@ -292,16 +280,15 @@ def scaling(name: str, factor: float, seq_len: int) -> RopeScaling | None:
     return RopeScaling(type=name, factor=factor, original_positions=seq_len, **extra)
 
 
+# --- what a run is --------------------------------------------------------------------------------
+
+
 def initial(config: Config) -> dict[str, Any]:
     """What training started from: the hash of the shared weights, and the scale of the positions.
 
     Shared are all weights but those of the position encoding.
     """
-    if config.init_from is not None:
-        model = load_model(config.model, RunDir.open(config.init_from).load_weights())
-    else:
-        model = Transformer(config.model)
-        model.init_weights(config.seed)
+    model = initial_model(config)
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         if not name.startswith("position."):
@@ -318,17 +305,15 @@ def position_scale(model: Transformer, seq_len: int) -> dict[str, float | None]:
     added = model.position.embed(table.new_zeros(1, seq_len, table.shape[-1]), rows)
     token = model.position.embed(table, first) - model.position.embed(0 * table, first)
     position, embedding = (x.double().square().mean().sqrt().item() for x in (added, token))
-    return {
-        "position_rms": position or None,
-        "embedding_rms": embedding,
-        "rms_ratio": position / embedding or None,
-    }
+    return {"position_rms": position or None, "embedding_rms": embedding,
+            "rms_ratio": position / embedding or None}
 
 
 def batches_sha256(config: Config, data: Prepared) -> str:
     """Over every training batch, in order."""
-    dataset = data.dataset("train", seq_len=config.data.seq_len, seed=config.seed,
-                           batch_size=config.train.batch_size)  # fmt: skip
+    dataset = data.dataset(
+        "train", seq_len=config.data.seq_len, seed=config.seed, batch_size=config.train.batch_size
+    )
     digest = hashlib.sha256()
     for step in range(config.train.steps):
         for part in dataset.batch(step):
@@ -336,108 +321,18 @@ def batches_sha256(config: Config, data: Prepared) -> str:
     return digest.hexdigest()
 
 
-def flops_per_token(config: ModelConfig, seq_len: int) -> int:
-    """Of one training step, forward and backward, per token of a row of T.
-
-    6 for every weight in a matrix product, the output matrix included and a look-up not, and
-    12 T n_layers n_heads head_dim for the scores and the values (Chowdhery et al. 2022,
-    arXiv:2204.02311, appendix B, which does not halve them for the causal mask).
-    """
-    with torch.device("meta"):
-        layers = Transformer(config).layers
-    matrices = sum(p.numel() for p in layers.parameters() if p.ndim == 2)
-    matrices += config.vocab_size * config.dim
-    return 6 * matrices + 12 * seq_len * config.n_layers * config.n_heads * config.head_dim
-
-
-@torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
-def measure(
-    run: RunDir,
-    *,
-    checkpoint: str = "best",
-    windows: int = WINDOWS,
-    device: str = "auto",
-    dtype: str = "float32",
-    rope_scaling: bool = False,
-) -> dict[str, Any]:
-    """All that can be said about a run from its folder and its prepared data, ready for JSON.
-
-    `windows` bounds the windows of 8T tokens by which losses by position, the contexts and the
-    shift are measured. `loss` and `bpb` are over the whole validation split, always.
-    """
-    theirs = data_of(run)
-    config = load_file(run.path / "config.yaml")
-    data = prepare(config.data)
-    ours = _data_of(data.manifest)
-    if ours != theirs:
+def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
+    """What two runs must share for their losses to be about the same tokens, from the manifest in a
+    folder. UserError for a run without a text."""
+    if "imported" in manifest:
         raise UserError(
-            f"the data in {data.folder} is not what {run.path} was trained on: restore the text"
-        )
-    seq_len, where = config.data.seq_len, resolve_device(device)
-    validation = data.dataset("val", seq_len=seq_len)
-    ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
-    subject = Subject(
-        config.model, run.load_weights(checkpoint), torch.from_numpy(ids), seq_len, where,
-        getattr(torch, dtype),
-    )  # fmt: skip
-    spans = subject.spans(windows)
-    model = subject.model(seq_len)
-
-    def whole_split() -> dict[str, float]:
-        nats, tokens = evaluate(model, validation, max(1, FORWARD // seq_len), where, subject.dtype)
-        return {"loss": nats / tokens, "bpb": nats / math.log(2) / data.manifest["val"]["bytes"]}
-
-    parts: dict[str, Callable[[], Any]] = {
-        "loss": whole_split,
-        "by_position": lambda: loss_by_position(subject, spans),
-        "context": lambda: loss_by_context(subject, spans[::THIN]),
-        "shift": lambda: shift(subject, spans),
-        "attention_distance": lambda: attention_distance(subject, spans),
-        "rope_scaling": lambda: loss_by_scaling(subject, spans[::THIN]) if rope_scaling else None,
-    }
-    found = {}
-    with tqdm(parts, desc=run.path.name, unit="part", dynamic_ncols=True, leave=False) as bar:
-        for name in bar:
-            bar.set_postfix_str(name)
-            found[name] = parts[name]()
-    return {
-        "run": str(run.path),
-        "seed": config.seed,
-        "lr": config.optim.lr,
-        "checkpoint": checkpoint,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "flops_per_token": flops_per_token(config.model, seq_len),
-        **progress(run, checkpoint),
-        **initial(config),
-        "rms_ratio_trained": position_scale(model, seq_len)["rms_ratio"],
-        "batches_sha256": batches_sha256(config, data),
-        "data_sha256": ours["text"],
-        "tokenizer_sha256": run.tokenizer_sha256,
-        "seq_len": seq_len,
-        "config": dataclasses.asdict(config),
-        **found.pop("loss"),
-        **found,
-    }
-
-
-def data_of(run: RunDir) -> dict[str, str]:
-    """What two runs must share for their losses to be about the same tokens. UserError for a run
-    without a text."""
-    if "imported" in run.manifest:
-        raise UserError(
-            f"{run.path} was imported and has no validation text of its own: start a run from it "
+            f"{folder} was imported and has no validation text of its own: start a run from it "
             "with --init-from and evaluate that"
         )
-    return _data_of(run.manifest)
-
-
-def _data_of(manifest: dict[str, Any]) -> dict[str, str]:
-    files = manifest["files"]
+    tokenizer = {n: f["sha256"] for n, f in manifest["files"].items() if n.startswith("tokenizer")}
     return {
         "text": manifest["text"]["sha256"],
-        "tokenizer": " ".join(
-            file["sha256"] for name, file in sorted(files.items()) if name.startswith("tokenizer")
-        ),
+        "tokenizer": " ".join(tokenizer[name] for name in sorted(tokenizer)),
         "split": str(manifest["settings"]["val_fraction"]),
     }
 
@@ -449,9 +344,66 @@ def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
     at = points[-1]
     if checkpoint == "best" and validated:
         at = min(validated, key=lambda point: point["val/loss"])
+    return {"tokens": at["tokens"], "tokens_per_second": at["tokens"] / at["seconds"],
+            "train_seconds": at["seconds"],
+            "curve": [[point["tokens"], point["val/loss"]] for point in validated]}
+
+
+@torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
+def measure(
+    run: RunDir,
+    *,
+    checkpoint: Literal["best", "last"] = "best",
+    windows: int = WINDOWS,
+    device: str = "auto",
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    rope_scaling: bool = False,
+) -> dict[str, Any]:
+    """All that can be said about a run from its folder and its prepared data, ready for JSON.
+
+    `windows` bounds the windows of 8T tokens by which losses by position, the contexts and the
+    shift are measured. `loss` and `bpb` are over the whole validation split, always.
+    """
+    theirs = data_of(run.manifest, run.path)
+    trained = load(run, checkpoint, device)  # float32: `dtype` is for autocast
+    config, model, seq_len = trained.config, trained.model, trained.config.data.seq_len
+    data = prepare(config.data)
+    ours = data_of(data.manifest, data.folder)
+    if ours != theirs:
+        raise UserError(
+            f"the data in {data.folder} is not what {run.path} was trained on: restore the text"
+        )
+    validation = data.dataset("val", seq_len=seq_len)
+    ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
+    scorer = Scorer(model, torch.from_numpy(ids), seq_len, getattr(torch, dtype))
+    spans = scorer.spans(windows)
+
+    def whole_split() -> dict[str, float]:
+        batch_size = max(1, FORWARD // seq_len)
+        nats, tokens = evaluate(model, validation, batch_size, scorer.device, scorer.dtype)
+        return {"loss": nats / tokens, "bpb": nats / math.log(2) / data.manifest["val"]["bytes"]}
+
+    parts: dict[str, Callable[[], Any]] = {
+        "loss": whole_split,
+        "by_position": lambda: loss_by_position(scorer, spans),
+        "context": lambda: loss_by_context(scorer, spans[::THIN]),
+        "shift": lambda: shift(scorer, spans),
+        "attention_distance": lambda: attention_distance(scorer, spans),
+        "rope_scaling": lambda: loss_by_scaling(scorer, spans[::THIN]) if rope_scaling else None,
+    }
+    found = {}
+    with tqdm(parts, desc=run.path.name, unit="part", dynamic_ncols=True, leave=False) as bar:
+        for name in bar:
+            bar.set_postfix_str(name)
+            found[name] = parts[name]()
     return {
-        "tokens": at["tokens"],
-        "tokens_per_second": at["tokens"] / at["seconds"],
-        "train_seconds": at["seconds"],
-        "curve": [[point["tokens"], point["val/loss"]] for point in validated],
+        "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "flops_per_token": flops_per_token(config.model, seq_len),
+        **progress(run, checkpoint), **initial(config),
+        "rms_ratio_trained": position_scale(model, seq_len)["rms_ratio"],
+        "batches_sha256": batches_sha256(config, data),
+        "data_sha256": ours["text"], "tokenizer_sha256": run.tokenizer_sha256,
+        "seq_len": seq_len, "config": dataclasses.asdict(config),
+        **found.pop("loss"), **found,
     }

@@ -1,14 +1,120 @@
-"""From a run to what it holds."""
+"""A finished run in Python: its configuration, its tokenizer and its model.
 
+    from gyre.trained import load
+    model = load("runs/small-rope-s1")
+    print(model.generate("def read_file(", max_new_tokens=50))
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
 from torch import Tensor
 
+from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
-from model.config import ModelConfig
+from gyre.cli import load_file
+from gyre.config import Config
+from gyre.device import resolve_device
+from gyre.rundir import RunDir
+from gyre.streaming import Row
+from model.config import ModelConfig, RopeScaling
+from model.generation import generate
+from model.position import check_position
+from model.sampling import Sampling
 from model.transformer import Transformer
+
+NEW_TOKENS = 200  # unless somebody asks for a number, or the context has less room
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run, ready to use. `model` is in evaluation mode; `model.config` differs from
+    `config.model` where `load` was given a rope_scaling."""
+
+    run: RunDir
+    config: Config
+    tokenizer: Tokenizer
+    model: Transformer
+
+    def generate(
+        self, prompt: str, *, max_new_tokens: int | None = None, seed: int = 0,
+        stop: str | Sequence[str] = (), **sampling: Any,
+    ) -> str:
+        """The continuation of `prompt`, without it, up to the end of the document or to a text in
+        `stop`.
+
+        `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
+        temperature=0. Raises ValueError where the context has no room or an option has no meaning.
+        """
+        ids = self.encode(prompt)
+        row = Row("", self.tokenizer, [stop] if isinstance(stop, str) else stop)
+        count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
+
+        def on_token(_: int, token: int) -> bool:
+            row.push(token)
+            return row.stopped
+
+        generate(
+            self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
+            eos_id=self.tokenizer.eos_id, on_token=on_token,
+            use_cache=len(ids) + count <= self.model.position.cache_limit,
+        )
+        row.finish()
+        return row.text
+
+    def encode(self, prompt: str) -> list[int]:
+        """Ids of a text that starts a document."""
+        return self.tokenizer.prefix_ids + self.tokenizer.encode(prompt)
+
+    def new_tokens(self, prompt_tokens: int) -> int:
+        """How many tokens follow a prompt by default: 200, or what the context has room for; 1
+        where it has none, which `generate` refuses."""
+        return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.tok_embeddings.weight.device
+
+
+def load(
+    run: str | Path | RunDir | None = None,
+    checkpoint: Literal["best", "last"] = "best",
+    device: str = "auto",
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    rope_scaling: RopeScaling | None = None,
+) -> Trained:
+    """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights.
+
+    `rope_scaling` makes a RoPE model read further than its training rows: see `scaled`. Raises
+    UserError for what is missing, damaged or does not belong together, and ValueError for a scaling
+    that the model cannot have.
+    """
+    where = resolve_device(device)
+    if not isinstance(run, RunDir):
+        run = RunDir.open(run)
+    config, tokenizer = read_run(run)
+    model_config = config.model if rope_scaling is None else scaled(config, rope_scaling)
+    model = load_model(model_config, run.load_weights(checkpoint))
+    return Trained(run, config, tokenizer, model.to(where, getattr(torch, dtype)).eval())
+
+
+def read_run(run: RunDir) -> tuple[Config, Tokenizer]:
+    """The configuration and the tokenizer of a run. Raises UserError where they do not fit."""
+    config, tokenizer = load_file(run.path / "config.yaml"), open_tokenizer(run.path)
+    if tokenizer.vocab_size != config.data.vocab_size:
+        raise UserError(
+            f"the tokenizer in {run.path} has {tokenizer.vocab_size} pieces, and its config.yaml "
+            f"says {config.data.vocab_size} (data.vocab_size): they do not belong together"
+        )
+    return config, tokenizer
 
 
 def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
-    """The model that `weights` belong to.
+    """The model that `weights` belong to, on the CPU in float32.
 
     Raises UserError that names missing, unexpected and misshapen tensors.
     """
@@ -18,4 +124,32 @@ def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     except RuntimeError as error:
         words = " ".join(str(error).split())
         raise UserError(f"the weights do not fit config.yaml: {words}") from None
+    return model
+
+
+def initial_model(config: Config) -> Transformer:
+    """The model that training starts from: that of config.init_from, else drawn from the seed."""
+    if config.init_from is not None:
+        return load_model(config.model, RunDir.open(config.init_from).load_weights())
+    model = Transformer(config.model)
+    model.init_weights(config.seed)
+    return model
+
+
+def scaled(config: Config, scaling: RopeScaling) -> ModelConfig:
+    """The model of a run with its rotations slowed, and its context as long as that is meant for.
+
+    Its `original_positions`, unset, are the length of the training rows. Raises UserError for a run
+    that was trained with a scaling, ValueError for a model that does not rotate.
+    """
+    if config.model.rope_scaling is not None:
+        raise UserError(
+            f"this run was trained with model.rope_scaling {config.model.rope_scaling.type}: "
+            "--rope-scaling would take it away"
+        )
+    if scaling.original_positions is None:
+        scaling = replace(scaling, original_positions=config.data.seq_len)
+    reach = max(config.model.max_positions, scaling.reach)
+    model = replace(config.model, rope_scaling=scaling, max_positions=reach)
+    check_position(model)
     return model

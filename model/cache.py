@@ -1,6 +1,7 @@
-"""What a decoder remembers of the tokens before."""
+"""What a decoder remembers of the tokens so far.
 
-from __future__ import annotations
+Shapes: B batch, T new tokens, S cached tokens, H_kv key/value heads, D head width.
+"""
 
 import torch
 from torch import Tensor
@@ -12,24 +13,20 @@ class KVCache:
     """The keys and values of the tokens so far, one pair of (B, H_kv, S, D) tensors per layer.
 
     The keys and values of a head lie side by side in memory, which is how attention reads them.
+    `length` counts the tokens that are held; `Transformer.hidden_states` moves it on once all
+    layers have written. It is a Python int, so that nobody has to ask the device.
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        batch_size: int,
-        max_length: int,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype = torch.float32,
+        self, config: ModelConfig, batch_size: int, max_length: int,
+        device: torch.device | str | None = None, dtype: torch.dtype = torch.float32,
     ):
         shape = (batch_size, config.n_kv_heads, max_length, config.head_dim)
         self.keys, self.values = (
             [torch.empty(shape, device=device, dtype=dtype) for _ in range(config.n_layers)]
             for _ in range(2)
         )
-        self.length = (
-            0  # a Python int: nobody has to ask the device. `Transformer.features` moves it
-        )
+        self.length = 0
 
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
         """Write xk, xv (B, H_kv, T, D) behind what is there; return all of it, (B, H_kv, S + T, D).

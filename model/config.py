@@ -1,33 +1,114 @@
-"""What a model is made of."""
-
-from __future__ import annotations
+"""What a model is made of: the shape of its layers, and what its positions do."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from model.rope import RopeScaling
-
-# The standard deviation of every embedding at the start. It stands here because the sinusoid has to
-# be scaled to it.
+# The standard deviation of every embedding at the start; sinusoids are scaled to it.
 INIT_STD = 0.02
+
+
+def unset() -> Any:
+    """The default of a field that is filled in later, from others. Its type is what it then is."""
+    return None
+
+
+ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]
+
+
+@dataclass
+class RopeScaling:
+    """Slower rotations, with which a model that was trained on L positions reads s*L of them.
+
+    Past L the slow pairs reach angles that they never had in training. Each type slows them down
+    in its own way; all of them work without further training, and better with some. Raises
+    ValueError for values without a meaning, or without an effect.
+    """
+
+    type: ScalingType
+    """linear slows every pair alike, ntk the slow ones more, dynamic as ntk but only as much as the
+    current length asks for; yarn and llama3 leave the fast pairs alone and slow the slow ones."""
+    factor: float
+    """By how much the context grows, s. For dynamic, how steeply it reacts: 1 is the paper's, other
+    values are Hugging Face's."""
+    original_positions: int = unset()
+    """The length L that the model was trained on. Unset: data.seq_len."""
+    beta_fast: float = 32.0
+    """Pairs that turn at least this often within L keep their frequency (yarn). At L = 128 even the
+    fastest turns only 20 times; it alone is kept then, and a lower value keeps more."""
+    beta_slow: float = 1.0
+    """Pairs that turn at most this often within L are slowed by the whole factor (yarn)."""
+    attention_factor: float | None = None
+    """Multiplies queries and keys each (yarn). Unset: 0.1 ln s + 1."""
+    low_freq_factor: float = 1.0
+    """Pairs that turn at most this often within L are slowed by the whole factor (llama3)."""
+    high_freq_factor: float = 4.0
+    """Pairs that turn at least this often within L keep their frequency (llama3)."""
+
+    def __post_init__(self) -> None:
+        types = get_args(ScalingType)
+        if self.type not in types:
+            raise ValueError(f"model.rope_scaling.type must be one of {', '.join(types)}")
+        if not 1 <= self.factor < math.inf:
+            raise ValueError(f"model.rope_scaling.factor must be at least 1, not {self.factor}")
+        for name in ("original_positions", "attention_factor"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"model.rope_scaling.{name} must be above 0, not {value}")
+        for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
+            if not 0 < getattr(self, low) < getattr(self, high) < math.inf:
+                raise ValueError(
+                    f"model.rope_scaling.{low} {getattr(self, low)} must be above 0 and below "
+                    f"{high} {getattr(self, high)}"
+                )
+        for option, reader in {
+            "beta_fast": "yarn", "beta_slow": "yarn", "attention_factor": "yarn",
+            "low_freq_factor": "llama3", "high_freq_factor": "llama3",
+        }.items():
+            if self.type != reader and getattr(self, option) != getattr(RopeScaling, option):
+                raise ValueError(
+                    f"model.rope_scaling.{option} has no effect with type {self.type}: "
+                    f"it belongs to {reader}"
+                )
+
+    @property
+    def reach(self) -> int:
+        """How many positions the scaling is meant for: s*L."""
+        return math.ceil(self.factor * self.original_positions)
+
+    @property
+    def magnitude(self) -> float:
+        """What queries and keys are multiplied by each, so that attention over more keys is no
+        flatter: YaRN's attention factor, 1 elsewhere."""
+        if self.type != "yarn":
+            return 1.0
+        if self.attention_factor is not None:
+            return self.attention_factor
+        return 0.1 * math.log(self.factor) + 1
 
 
 @dataclass
 class ModelConfig:
+    """The shape of a `Transformer` and what its positions do.
+
+    Constructing one fills in what is unset, but for `vocab_size` and `max_positions`, which depend
+    on the data. Raises ValueError for what cannot be built, but for what only the encoding can tell
+    (`check_position` in model/position.py).
+    """
+
     dim: int = 256
     """Width C of the residual stream."""
     n_layers: int = 4
     """Number of blocks."""
     n_heads: int = 4
     """Number of query heads H."""
-    n_kv_heads: int | None = None
+    n_kv_heads: int = unset()
     """Number of key/value heads; must divide n_heads. Unset: n_heads (no grouping)."""
-    head_dim: int | None = None
+    head_dim: int = unset()
     """Width D of a head. Unset: dim / n_heads."""
-    hidden_dim: int | None = None
+    hidden_dim: int = unset()
     """Width of the SwiGLU layer. Unset: 8/3 dim, rounded up to a multiple of 32."""
-    vocab_size: int | None = None
+    vocab_size: int = unset()
     """Vocabulary V. Unset: the tokenizer's."""
     tie_embeddings: bool = True
     """Use the embedding matrix as the output matrix too."""
@@ -35,11 +116,11 @@ class ModelConfig:
     """Epsilon of RMSNorm."""
     dropout: float = 0.0
     """Probability of dropping a channel of the embeddings and of what each half block adds."""
-    max_positions: int | None = None
+    max_positions: int = unset()
     """How far positions reach (prompt + new tokens). Unset: 4 data.seq_len or what rope_scaling is
     meant for, whichever is more; data.seq_len for an encoding that ends where training rows do."""
     position: str = "rope"
-    """Position encoding."""
+    """Position encoding: rope, sinusoidal, learned, alibi, none, or one of your own."""
     theta: float = 10000.0
     """Base of the wavelengths (rope, sinusoidal)."""
     partial: float = 1.0
@@ -50,13 +131,21 @@ class ModelConfig:
     sinusoid: Literal["matched", "vaswani", "naive"] = "matched"
     """How sinusoids meet the embeddings (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
 
-    def __post_init__(self):
-        """Fill what is unset and raise ValueError for what cannot be built."""
+    def __post_init__(self) -> None:
         for name in ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
-                     "vocab_size", "max_positions"):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and value < 1:
+                     "vocab_size", "max_positions"):
+            if (value := getattr(self, name)) is not None and value < 1:
                 raise ValueError(f"model.{name} must be at least 1, not {value}")
+        for name, valid, limit in (
+            ("dropout", 0 <= self.dropout < 1, "in [0, 1)"),
+            ("partial", 0 <= self.partial <= 1, "in [0, 1]"),
+            ("theta", self.theta > 1, "above 1"),
+            ("norm_eps", self.norm_eps > 0, "above 0"),
+        ):
+            if not valid:
+                raise ValueError(f"model.{name} must be {limit}, not {getattr(self, name)}")
+        if self.n_kv_heads is None:
+            self.n_kv_heads = self.n_heads
         if self.head_dim is None:
             if self.dim % self.n_heads:
                 raise ValueError(
@@ -64,20 +153,16 @@ class ModelConfig:
                     "change one of them or set model.head_dim"
                 )
             self.head_dim = self.dim // self.n_heads
-        if self.n_kv_heads is None:
-            self.n_kv_heads = self.n_heads
+        if self.hidden_dim is None:
+            self.hidden_dim = 32 * math.ceil(8 * self.dim / 3 / 32)
         if self.n_heads % self.n_kv_heads:
             raise ValueError(
                 f"model.n_heads {self.n_heads} is not divisible by model.n_kv_heads "
                 f"{self.n_kv_heads}: every key/value head serves the same number of query heads"
             )
-        if self.hidden_dim is None:
-            self.hidden_dim = 32 * math.ceil(8 * self.dim / 3 / 32)
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"model.dropout must be in [0, 1), not {self.dropout}")
-        if not 0 <= self.partial <= 1:
-            raise ValueError(f"model.partial must be in [0, 1], not {self.partial}")
-        if self.theta <= 1:
-            raise ValueError(f"model.theta must be above 1, not {self.theta}")
-        if not self.norm_eps > 0:
-            raise ValueError(f"model.norm_eps must be above 0, not {self.norm_eps}")
+
+    def require(self, *names: str) -> None:
+        """Raise ValueError where one of these fields is still unset."""
+        for name in names:
+            if getattr(self, name) is None:
+                raise ValueError(f"model.{name} must be set to build a Transformer")

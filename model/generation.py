@@ -1,6 +1,7 @@
-"""From logits to text: the loop that joins the cache and sampling."""
+"""From a prompt to more of it: prefill, decoding, and the loop over both.
 
-from __future__ import annotations
+Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
+"""
 
 import functools
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from model.cache import KVCache
+from model.kernels import compile_for_decoding
 from model.sampling import Sampling, sample, uniform
 from model.transformer import Transformer
 
@@ -21,31 +23,10 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     return model.logits(model.hidden_states(tokens, cache)[:, -1])
 
 
-MAX_GRAPHS = 32  # PyTorch's own limit, 8, is not enough for one of each number of rows
-
-
 @functools.cache
 def compiled_next_logits(device_type: str) -> Callable[[Transformer, Tensor, KVCache], Tensor]:
-    """`next_logits` for a kind of device ("cpu"), compiled once for all lengths of the cache.
-
-    The first two calls compile, for each number of rows up to MAX_SUMMED_TOKENS, for all larger
-    ones together, and for every shape and dtype of model. So does the first beyond LONGEST_SUM
-    keys, and one that fills the cache or `max_positions`, which `generate` never does; up to 16
-    times LONGEST_SUM no other does, for as many tokens as follow. PyTorch gives up and runs
-    eagerly, with a warning, after MAX_GRAPHS in a process.
-    """
-    # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
-    # buffers have the sizes the compiler gave them, would be a good part of one row's step.
-    torch._dynamo.config.specialize_float = True
-    torch._dynamo.config.recompile_limit = MAX_GRAPHS
-    options = {"size_asserts": False}
-    if device_type == "cpu":
-        # What loops read again and again, such as a normalised input by every row of a matrix, is
-        # computed once if it takes more than one number to compute; by default, only if more than
-        # four. That a loop reads it again torch 2.13 counts in its deterministic mode alone, which
-        # does nothing else on a CPU.
-        options |= {"realize_reads_threshold": 1, "deterministic": True}
-    return torch.compile(next_logits, dynamic=True, options=options)
+    """`next_logits` for a kind of device ("cpu"), compiled; see `compile_for_decoding`."""
+    return compile_for_decoding(next_logits, device_type)
 
 
 @torch.inference_mode()
@@ -75,31 +56,11 @@ def generate(
     the longer prompts. Dropout is off meanwhile. With `compile`, decoding is compiled, which takes
     up to a minute and makes one row about five times as fast on a CPU.
 
-    Raises ValueError, before any compute, for an empty prompt, for more than the context holds, and
-    for `compile` without the cache.
+    Raises ValueError, before any compute, for an empty prompt, for more than the context holds, for
+    a cache whose keys would go stale, and for `compile` without a cache.
     """
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
-    if num_samples < 1:
-        raise ValueError(f"num_samples must be at least 1, not {num_samples}")
-    if compile and not use_cache:
-        raise ValueError("compiled decoding needs the cache: use_cache=True")
-    if not prompts or not all(prompts):
-        raise ValueError("the prompt is empty: there is nothing to continue")
-    longest = max(map(len, prompts))
-    total, limit = longest + max_new_tokens, model.config.max_positions
-    if total > limit:
-        raise ValueError(
-            f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
-            f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
-        )
-
-    if use_cache and total > model.position.cache_limit:
-        raise ValueError(
-            f"{total} tokens pass {model.position.cache_limit}, beyond which this encoding's "
-            "frequencies change with the length and cached keys are stale: use_cache=False"
-        )
-
+    _refuse(model, prompts, max_new_tokens, num_samples, use_cache, compile)
+    total = max(map(len, prompts)) + max_new_tokens
     starts = [len(prompt) for prompt in prompts for _ in range(num_samples)]
     lengths = list(starts)
     tokens = torch.zeros(len(starts), total, dtype=torch.long)
@@ -128,8 +89,8 @@ def generate(
             rows = slice(None) if len(due) == len(starts) else due  # all of them need no copy
             uniforms = None
             if sampling.temperature > 0:
-                uniforms = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
-                uniforms = torch.tensor(uniforms, dtype=torch.float64)
+                numbers = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
+                uniforms = torch.tensor(numbers, dtype=torch.float64)
             drawn = sample(logits[rows], sampling, uniforms, seen[rows])
             tokens[rows, known] = drawn
             if sampling.repetition_penalty != 1:
@@ -145,6 +106,33 @@ def generate(
     finally:
         model.train(was_training)
     return [tokens[row, starts[row] : lengths[row]].tolist() for row in range(len(starts))]
+
+
+def _refuse(
+    model: Transformer, prompts: list[list[int]], max_new_tokens: int, num_samples: int,
+    use_cache: bool, compile: bool,
+) -> None:
+    """ValueError for what `generate` cannot do; see there."""
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be at least 1, not {num_samples}")
+    if compile and not use_cache:
+        raise ValueError("compiled decoding needs the cache: use_cache=True")
+    if not prompts or not all(prompts):
+        raise ValueError("the prompt is empty: there is nothing to continue")
+    longest = max(map(len, prompts))
+    total, limit = longest + max_new_tokens, model.config.max_positions
+    if total > limit:
+        raise ValueError(
+            f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
+            f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
+        )
+    if use_cache and total > model.position.cache_limit:
+        raise ValueError(
+            f"{total} tokens pass {model.position.cache_limit}, beyond which this encoding's "
+            "frequencies change with the length and cached keys are stale: use_cache=False"
+        )
 
 
 def compute_dtype(model: Transformer) -> torch.dtype:

@@ -1,58 +1,120 @@
-"""Every faster form."""
+"""Every form that is faster than plain PyTorch, and when it is taken. To understand the model,
+read nothing here.
 
-from __future__ import annotations
+plain form              faster form              taken
+linear                  linear_by_sums           compiled decoding on a CPU, up to 8 tokens
+attend                  attend_by_sums           compiled decoding on a CPU, one query
+                        attend_one_query         one query, everywhere else
+                        attend_by_products       training in bfloat16 on a CPU, no mask: compiled,
+                                                 or eager with rows of up to 512 tokens
+dropout                 dropout_of_few_bits      training on a CPU
+rotate_pairs            rotate_in_reals          compiled
+any function to decode  compile_for_decoding     asked for by `generate(compile=True)`
 
+The plain forms are in model/transformer.py and model/position.py. `or_faster` decides, from FORMS
+at the end of this file. tests/test_kernels.py holds each form to its plain one, with gradients.
+docs/benchmarks.md says what each of them gains.
+
+Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
+"""
+
+import functools
 import math
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-# Up to so many tokens at once, compiled sums of products beat the library's matrix products.
+from model.rope import reshape_for_broadcast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
+    """`plain`, or the first of its FORMS whose condition holds for the arguments of a call."""
+    forms = FORMS[plain.__name__]
+
+    @functools.wraps(plain)
+    def fastest(*args: P.args, **kwargs: P.kwargs) -> R:
+        for form, taken in forms:
+            if taken(*args, **kwargs):
+                return form(*args, **kwargs)
+        return plain(*args, **kwargs)
+
+    return fastest
+
+
+def decoding_compiled(x: Tensor) -> bool:
+    """Whether this is being compiled for a CPU, to decode: training needs gradients."""
+    return torch.compiler.is_compiling() and x.device.type == "cpu" and not torch.is_grad_enabled()
+
+
+# --- matrix products ---
+
 MAX_SUMMED_TOKENS = 8
 
 
-def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x (..., I), weight (O, I) -> (..., O).
+def sums_pay(x: Tensor, weight: Tensor) -> bool:
+    """With more tokens the library's products are faster. Autocast converts what F.linear is given,
+    and would not convert the operands of sums."""
+    autocast = torch.is_autocast_enabled(x.device.type)
+    return decoding_compiled(x) and not autocast and x[..., 0].numel() <= MAX_SUMMED_TOKENS
 
-    A few tokens, compiled for a CPU, are sums of products instead: the compiler makes one loop of
-    them and what surrounds them, up to three times as fast as the library's matrix products. One
-    sum for each token, not one for all: so the loop reads every weight once, for all of them.
+
+def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
+    """`linear` as sums of products, in float32: the compiler makes one loop of them and of what
+    surrounds them, up to three times as fast as the library's product.
+
+    One sum for each token, not one for all, so that the loop reads every weight once.
     """
-    autocast = torch.is_autocast_enabled(x.device.type)  # converts F.linear's operands, not these
-    if not _decoding_compiled(x) or autocast or x[..., 0].numel() > MAX_SUMMED_TOKENS:
-        return F.linear(x, weight)
     sums = [(token.float() * weight).sum(-1) for token in x.reshape(-1, x.shape[-1])]
     return torch.stack(sums).view(*x.shape[:-1], -1).type_as(x)
 
 
-def _decoding_compiled(x: Tensor) -> bool:
-    return torch.compiler.is_compiling() and x.device.type == "cpu" and not torch.is_grad_enabled()
+# --- attention ---
 
 
-def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Tensor:
-    """Softmax attention of xq (B, H, T, D) over xk, xv (B, H_kv, S, D). Returns (B, H, T, D).
+def one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> bool:
+    """Whether this is one token that sees all keys."""
+    return mask is None and xq.shape[2] == 1
 
-    `mask` is None where the plain causal pattern is meant (T == S) or nothing is hidden (T == 1);
-    the flag `is_causal` aligns its triangle top-left, so it must never see T != S.
-    """
-    gqa = xq.shape[1] != xk.shape[1]
-    if mask is None and xq.shape[2] == 1:
-        if _decoding_compiled(xq):
-            return attend_by_sums(xq, xk, xv)
-        # A group's query heads as queries of one head: its keys and values are read once.
-        stacked = xq.unflatten(1, (xk.shape[1], -1)).squeeze(3)
-        return F.scaled_dot_product_attention(stacked, xk, xv).flatten(1, 2).unsqueeze(2)
-    if mask is None:
-        if _products_pay(xq):
-            return attend_by_products(xq, xk, xv)
-        return F.scaled_dot_product_attention(xq, xk, xv, is_causal=True, enable_gqa=gqa)
-    if mask.is_floating_point() and xq.dtype != mask.dtype:
-        # A bias in bfloat16 could not tell distance 256 from 257.
-        with torch.autocast(xq.device.type, enabled=False):
-            wide = (x.to(mask.dtype) for x in (xq, xk, xv))
-            return F.scaled_dot_product_attention(*wide, mask, enable_gqa=gqa).type_as(xq)
-    return F.scaled_dot_product_attention(xq, xk, xv, mask, enable_gqa=gqa)
+
+def one_query_compiled(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> bool:
+    return one_query(xq, xk, xv, mask) and decoding_compiled(xq)
+
+
+# Of more float32 numbers than this the compiler makes a sum of sums, at half the speed, and guards
+# on their number (CppKernel.need_use_acc_helper of torch 2.13). Each of 16 parts stays below that
+# up to 65,000 keys.
+LONGEST_SUM = 4096
+PARTS = 16
+
+
+def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
+    """`attend` for one query (T == 1), in float32, as sums that the compiler makes one loop of."""
+    B, H, _, D = xq.shape
+    S = xk.shape[2]
+    q = xq.float().view(B, xk.shape[1], -1, 1, D) * D**-0.5  # (B, H_kv, H / H_kv, 1, D)
+    weights = (q * xk[:, :, None]).sum(-1).softmax(-1)  # (B, H_kv, H / H_kv, S)
+    # The values of a long text are summed in parts: all but the last side by side, and the last
+    # alone, with what was left over. It is never empty, which would be another case to compile.
+    cut = S // PARTS * (PARTS - 1) if S > LONGEST_SUM else 0
+    out = (weights[..., cut:, None] * xv[:, :, None, cut:]).sum(-2)
+    if cut:
+        w = weights[..., :cut].unflatten(-1, (PARTS - 1, -1))
+        v = xv[:, :, None, :cut].unflatten(3, (PARTS - 1, -1))
+        out = out + (w[..., None] * v).sum(-2).sum(-2)
+    return out.view(B, H, 1, D).type_as(xq)
+
+
+def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
+    """`attend` for one query (T == 1): the query heads of a group are taken for queries of one
+    head, so that its keys and values are read once."""
+    stacked = xq.unflatten(1, (xk.shape[1], -1)).squeeze(3)  # (B, H_kv, H / H_kv, D)
+    return F.scaled_dot_product_attention(stacked, xk, xv).flatten(1, 2).unsqueeze(2)
 
 
 # How many queries' scores are computed at a time. Larger blocks compute more of what the mask
@@ -62,20 +124,21 @@ MAX_QUERY_BLOCKS = 4
 EAGER_MAX_QUERIES = 512
 
 
-def _products_pay(xq: Tensor) -> bool:
-    """Whether `attend_by_products` beats the CPU's fused kernel: in training in bfloat16, where the
-    kernel's backward runs at a tenth of a matrix product's speed. Eager, the scores that are kept
-    for the backward pass cost more memory than they save time in longer rows."""
+def products_pay(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> bool:
+    """In bfloat16 the backward pass of the CPU's fused kernel runs at a tenth of a matrix product's
+    speed. Eager, the scores that are kept for the backward pass cost more memory than they save
+    time in longer rows."""
     return (
-        xq.device.type == "cpu"
+        mask is None
+        and xq.device.type == "cpu"
         and xq.dtype == torch.bfloat16
         and torch.is_grad_enabled()
         and (torch.compiler.is_compiling() or xq.shape[2] <= EAGER_MAX_QUERIES)
     )
 
 
-def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
-    """Causal `attend` for T == S, as matrix products: blocks of queries times the keys up to them.
+def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
+    """Causal `attend` (T == S) as matrix products: blocks of queries times the keys up to them.
 
     A group's query heads are stacked, so that each key/value head is one product and is never
     repeated. Scores are rounded to the inputs' dtype, which the fused kernel does not do: in
@@ -96,38 +159,81 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
     return torch.cat(blocks, dim=2)
 
 
-# Of more float32 numbers than this the compiler makes a sum of sums, at half the speed, and guards
-# on their number (CppKernel.need_use_acc_helper of torch 2.13). Each of 16 parts stays below that
-# up to 65,000 keys.
-LONGEST_SUM = 4096
-PARTS = 16
+# --- dropout ---
 
 
-def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor) -> Tensor:
-    """`attend` for one query that sees all keys (T == 1), for the compiler to fuse; in float32."""
-    B, H, _, D = xq.shape
-    S = xk.shape[2]
-    q = xq.float().view(B, xk.shape[1], -1, 1, D) * D**-0.5  # (B, H_kv, H / H_kv, 1, D)
-    weights = (q * xk[:, :, None]).sum(-1).softmax(-1)  # (B, H_kv, H / H_kv, S)
-    # The values of a long text are summed in parts: all but the last side by side, and the last
-    # alone, with what was left over. It is never empty, which would be another case to compile.
-    cut = S // PARTS * (PARTS - 1) if S > LONGEST_SUM else 0
-    out = (weights[..., cut:, None] * xv[:, :, None, cut:]).sum(-2)
-    if cut:
-        w = weights[..., :cut].unflatten(-1, (PARTS - 1, -1))
-        v = xv[:, :, None, :cut].unflatten(3, (PARTS - 1, -1))
-        out = out + (w[..., None] * v).sum(-2).sum(-2)
-    return out.view(B, H, 1, D).type_as(xq)
+def drops_on_cpu(x: Tensor, p: float, training: bool) -> bool:
+    return training and p > 0 and x.device.type == "cpu"
 
 
-class Dropout(nn.Dropout):
-    """As PyTorch's. On a CPU, of 16 random bits per number instead of the 64 that PyTorch draws
-    there one at a time, which training notices; so `p` is met within 2**-17."""
+def dropout_of_few_bits(x: Tensor, p: float, training: bool) -> Tensor:
+    """`dropout` of 16 random bits per number. PyTorch draws 64 on a CPU, one number at a time,
+    which training notices. `p` is met within 2**-17."""
+    count = math.ceil(x.numel() / 4)
+    words = torch.randint(-(2**63), 2**63 - 1, (count,), device=x.device)
+    draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in -2**15 .. 2**15 - 1
+    return torch.where(draws >= round(p * 2**16) - 2**15, x / (1 - p), 0)
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0 or x.device.type != "cpu":
-            return super().forward(x)
-        count = math.ceil(x.numel() / 4)
-        words = torch.randint(-(2**63), 2**63 - 1, (count,), device=x.device)
-        draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in -2**15 .. 2**15 - 1
-        return torch.where(draws >= round(self.p * 2**16) - 2**15, x / (1 - self.p), 0)
+
+# --- rotations ---
+
+
+def compiling(xq: Tensor, xk: Tensor, pairs: Tensor) -> bool:
+    """Inductor generates no code for complex operators."""
+    return torch.compiler.is_compiling()
+
+
+def rotate_in_reals(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """`rotate_pairs` in real arithmetic: queries (B, T, H, D), keys (B, T, H_kv, D), pairs
+    (T, D/2, 2) of cosine and sine."""
+    cos, sin = pairs.unbind(-1)
+
+    def rotate(x: Tensor) -> Tensor:
+        even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)  # (B, T, H, D/2) each
+        c, s = reshape_for_broadcast(cos, even), reshape_for_broadcast(sin, even)
+        return torch.stack((even * c - odd * s, even * s + odd * c), dim=-1).flatten(-2).type_as(x)
+
+    return rotate(xq), rotate(xk)
+
+
+# --- compilation ---
+
+MAX_GRAPHS = 32  # PyTorch's own limit, 8, is not enough for one of each number of rows
+
+F_ = TypeVar("F_", bound=Callable[..., Any])
+
+
+def compile_for_decoding(function: F_, device_type: str) -> F_:
+    """`function`, compiled once for all lengths of the cache, on a kind of device such as "cpu".
+
+    The first two calls compile, for each number of rows up to MAX_SUMMED_TOKENS, for all larger
+    ones together, and for every shape and dtype of model. So does the first beyond LONGEST_SUM
+    keys, and one that fills the cache or `max_positions`, which `generate` never does; up to 16
+    times LONGEST_SUM no other does, for as many tokens as follow. PyTorch gives up and runs
+    eagerly, with a warning, after MAX_GRAPHS in a process.
+    """
+    # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
+    # buffers have the sizes the compiler gave them, would be a good part of one row's step.
+    torch._dynamo.config.specialize_float = True
+    torch._dynamo.config.recompile_limit = MAX_GRAPHS
+    options: dict[str, Any] = {"size_asserts": False}
+    if device_type == "cpu":
+        # What loops read again and again, such as a normalised input by every row of a matrix, is
+        # computed once if it takes more than one number to compute; by default, only if more than
+        # four. That a loop reads it again torch 2.13 counts in its deterministic mode alone, which
+        # does nothing else on a CPU.
+        options |= {"realize_reads_threshold": 1, "deterministic": True}
+    return torch.compile(function, dynamic=True, options=options)
+
+
+# By the name of the plain form, in the order in which they are tried: (form, when it is taken).
+FORMS: dict[str, list[tuple[Callable[..., Any], Callable[..., bool]]]] = {
+    "linear": [(linear_by_sums, sums_pay)],
+    "attend": [
+        (attend_by_sums, one_query_compiled),
+        (attend_one_query, one_query),
+        (attend_by_products, products_pay),
+    ],
+    "dropout": [(dropout_of_few_bits, drops_on_cpu)],
+    "rotate_pairs": [(rotate_in_reals, compiling)],
+}

@@ -1,33 +1,39 @@
 """Position encodings: how a decoder learns in which order its tokens stand.
 
-Attention by itself sees a set. Order can enter a decoder through three doors, and every encoding
-here is one small class that uses one of them:
+Attention by itself sees a set. An encoding is one small class with up to three hooks:
 
     embed    add something to the embeddings          (absolute: Sinusoidal, Learned)
-    rotate   turn the queries and the keys            (relative: RoPE)
+    rotate   rotate the queries and the keys          (relative: RoPE)
     bias     add something to the attention scores    (relative: ALiBi)
 
-The base class uses none of them, which makes it the encoding "none". `Transformer.forward` asks for
-the rows of the encoding's table once (`at`), and hands that slice to every layer.
+The base class uses none of them, which makes it the encoding "none". `Transformer.hidden_states`
+takes the rows of the encoding's table once (`at`) and hands them to every hook.
 
-Shapes: B batch, T tokens, S keys (cached + new), H heads, D head width, C model width.
+Shapes: B batch, T tokens, S keys (cached + new), H query heads, H_kv key/value heads, D head width,
+C model width.
 """
 
-from __future__ import annotations
-
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from model.cache import KVCache
 from model.config import INIT_STD, ModelConfig
-from model.rope import apply_rotary_emb, apply_rotary_emb_real, ntk_theta, precompute_freqs_cis
+from model.kernels import or_faster
+from model.rope import apply_rotary_emb, ntk_theta, precompute_freqs_cis
+
+Rows = Any  # what `at` returned: rows of the encoding's table, or None where it has none
+Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; None: causal
 
 
 class PositionEncoding(nn.Module):
     """No positions at all ("none"), and the base of every encoding.
 
-    A subclass overrides the door it uses. What it precomputes goes into `table`, which is a plain
+    A subclass overrides the hooks it uses. What it precomputes goes into `table`, which is a plain
     attribute: in no state dict, so a checkpoint does not pin the length; and out of reach of
     `module.to(dtype)`, which would drop the imaginary part of a complex buffer and round positions
     above 256 together in bfloat16. `_apply` moves it between devices and does nothing else to it.
@@ -43,9 +49,10 @@ class PositionEncoding(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
+        self.max_positions = config.max_positions
         self.table: Tensor | None = None
 
-    def _apply(self, fn, recurse=True):
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionEncoding":
         super()._apply(fn, recurse)
         if self.table is not None:
             device = fn(torch.empty(0, device=self.table.device)).device
@@ -54,34 +61,89 @@ class PositionEncoding(nn.Module):
                 self.table = self.table.to(device)
         return self
 
-    def at(self, start: int, stop: int) -> Tensor | None:
+    # --- the hooks ---
+
+    def at(self, start: int, stop: int) -> Rows:
         """The table's rows for positions start .. stop-1, or None where there is no table."""
         return None if self.table is None else self.table[start:stop]
 
-    def embed(self, h: Tensor, rows: Tensor | None) -> Tensor:
+    def embed(self, h: Tensor, rows: Rows) -> Tensor:
         """Add positions to the embeddings h (B, T, C)."""
         return h
 
-    def rotate(self, xq: Tensor, xk: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Turn queries (B, T, H, D) and keys (B, T, H_kv, D)."""
+    def rotate(self, xq: Tensor, xk: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D)."""
         return xq, xk
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         """What is added to the scores, after their scaling by 1/sqrt(D): (H, T, S), or None."""
         return None
 
+    # --- what `Transformer` asks ---
+
+    def span(self, n_tokens: int, cache: KVCache | None, offset: int) -> tuple[int, int]:
+        """Positions start .. stop-1 of new tokens: behind the cache, or from `offset` on.
+
+        Raises ValueError for positions past `max_positions`, for an offset that is negative or
+        beside a cache, and for a length at which keys in the cache would be wrong.
+        """
+        if offset < 0 or (offset and cache is not None):
+            raise ValueError(
+                f"offset {offset}: positions start at 0 or later, and a cache says itself where"
+            )
+        start = offset if cache is None else cache.length
+        stop = start + n_tokens
+        if stop > self.max_positions:
+            raise ValueError(
+                f"position {stop} is past the context of {self.max_positions} "
+                "(model.max_positions)"
+            )
+        if cache is not None and stop > self.cache_limit:
+            raise ValueError(
+                f"position {stop} is past {self.cache_limit}, from where on this encoding "
+                "rotates all keys anew for every length (model.rope_scaling): keys that were "
+                "cached before would be wrong, so go on without a cache"
+            )
+        return start, stop
+
+    def mask(self, start: int, stop: int, device: torch.device) -> Mask:
+        """What new tokens at start .. stop-1 see of the keys 0 .. stop-1: None where attention
+        needs no mask, bool (T, S), or float (1, H, T, S) where the encoding has a bias."""
+        keys = torch.arange(stop, device=device)
+        queries = keys[start:]
+        bias = self.bias(queries, keys)
+        if bias is None and (start == 0 or stop - start == 1):
+            return None
+        visible = queries[:, None] >= keys[None, :]
+        # Of 3 dimensions, scaled_dot_product_attention would not fuse the bias on a CPU.
+        return visible if bias is None else bias.masked_fill(~visible, -torch.inf)[None]
+
+    def causal_bias(self, length: int, device: torch.device) -> Tensor:
+        """The bias with -inf on the keys that a query must not see: (T, S) or (H, T, S), T == S."""
+        positions = torch.arange(length, device=device)
+        bias = self.bias(positions, positions)
+        bias = torch.zeros((), device=device) if bias is None else bias
+        return bias.masked_fill(positions[:, None] < positions[None, :], -torch.inf)
+
+
+@or_faster
+def rotate_pairs(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """`apply_rotary_emb` with freqs_cis (T, D/2) as pairs of real numbers, (T, D/2, 2)."""
+    return apply_rotary_emb(xq, xk, torch.view_as_complex(pairs))
+
 
 class RoPE(PositionEncoding):
     """Rotary positions: pair i of every query and key turns by position * theta^(-2i/D).
 
-    A rotation changes no norm, and two rotated vectors see each other's distance only.
-    Su et al. 2021, arXiv:2104.09864; the layout is Meta's.
+    A rotation changes no norm, and the score of two rotated vectors depends on their distance only.
+    (Su et al. 2021, arXiv:2104.09864; the layout is Meta's.)
 
     With dynamic scaling the frequencies depend on where the text ends now. The table then has the
     rows up to the trained length, where they do not; longer texts get rows of their own.
     """
 
     options = ("theta", "partial", "rope_scaling")
+    table: Tensor  # (positions, D/2, 2): real numbers, since compiled code has no complex ones
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
@@ -101,13 +163,12 @@ class RoPE(PositionEncoding):
         if scaling is not None and scaling.type == "dynamic":
             self.cache_limit = scaling.original_positions
         self.config = config
-        self.table = self._rows(min(config.max_positions, self.cache_limit))
+        self.table = self._rows(int(min(config.max_positions, self.cache_limit)))
 
     def _rows(self, end: int) -> Tensor:
         c = self.config
         freqs_cis = precompute_freqs_cis(c.head_dim, end, c.theta, c.partial, c.rope_scaling)
-        # One memory, two readings: pairs here, so that compiled code never meets a complex tensor.
-        return torch.view_as_real(freqs_cis)  # (end, D/2, 2)
+        return torch.view_as_real(freqs_cis)  # the same memory
 
     @property
     def freqs_cis(self) -> Tensor:
@@ -116,13 +177,11 @@ class RoPE(PositionEncoding):
 
     def at(self, start: int, stop: int) -> Tensor:
         if stop <= self.cache_limit:
-            return super().at(start, stop)
+            return self.table[start:stop]
         return self._rows(stop)[start:].to(self.table.device)
 
-    def rotate(self, xq: Tensor, xk: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        if torch.compiler.is_compiling():
-            return apply_rotary_emb_real(xq, xk, rows)
-        return apply_rotary_emb(xq, xk, torch.view_as_complex(rows))
+    def rotate(self, xq: Tensor, xk: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        return rotate_pairs(xq, xk, rows)
 
 
 def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
@@ -158,7 +217,7 @@ class Sinusoidal(PositionEncoding):
         if config.sinusoid == "matched":
             self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
 
-    def embed(self, h: Tensor, rows: Tensor) -> Tensor:
+    def embed(self, h: Tensor, rows: Rows) -> Tensor:
         return (self.embedding_scale * h.float() + self.alpha * rows).type_as(h)
 
 
@@ -178,7 +237,7 @@ class Learned(PositionEncoding):
     def at(self, start: int, stop: int) -> Tensor:
         return self.weight[start:stop]
 
-    def embed(self, h: Tensor, rows: Tensor) -> Tensor:
+    def embed(self, h: Tensor, rows: Rows) -> Tensor:
         return h + rows.type_as(h)
 
 
@@ -194,14 +253,19 @@ def alibi_slopes(n_heads: int) -> Tensor:
 
 
 class ALiBi(PositionEncoding):
-    """Scores fall linearly with distance, each head with its own slope: -slope * (m - n)."""
+    """Scores fall linearly with distance, each head with its own slope: -slope * (m - n).
+
+    (Press et al. 2021, arXiv:2108.12409)
+    """
+
+    table: Tensor  # (H,), by head and not by position
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.table = alibi_slopes(config.n_heads)
 
     def at(self, start: int, stop: int) -> None:
-        return None  # the table is indexed by head, not by position
+        return None
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         distance = q_positions[:, None] - k_positions[None, :]  # (T, S)

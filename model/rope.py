@@ -1,13 +1,14 @@
-"""Rotary position embeddings, as functions, and their scaling past the training length."""
+"""RoPE as functions: the table of rotations, its application, and its scaling to longer texts.
 
-from __future__ import annotations
+Shapes: T tokens, H query heads, H_kv key/value heads, D head width, D/2 pairs of channels.
+"""
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+from model.config import RopeScaling
 
 
 def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0) -> Tensor:
@@ -73,96 +74,6 @@ def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor,
         return torch.view_as_real(turned).flatten(-2).type_as(x)
 
     return rotate(xq), rotate(xk)
-
-
-def apply_rotary_emb_real(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """`apply_rotary_emb` in real arithmetic; `pairs` is view_as_real(freqs_cis), (T, D/2, 2).
-
-    Inductor generates no code for complex operators, so compiled models take this form.
-    """
-    cos, sin = pairs.unbind(-1)
-
-    def rotate(x: Tensor) -> Tensor:
-        even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)  # (B, T, H, D/2) each
-        c, s = reshape_for_broadcast(cos, even), reshape_for_broadcast(sin, even)
-        return torch.stack((even * c - odd * s, even * s + odd * c), dim=-1).flatten(-2).type_as(x)
-
-    return rotate(xq), rotate(xk)
-
-
-ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]
-
-
-@dataclass
-class RopeScaling:
-    """Slower rotations, with which a model that was trained on L positions reads s*L of them.
-
-    Past L the slow pairs reach angles that they never had in training. Each type slows them down
-    in its own way; all of them work without further training, and better with some.
-    """
-
-    type: ScalingType
-    """linear slows every pair alike, ntk the slow ones more, dynamic as ntk but only as much as the
-    current length asks for; yarn and llama3 leave the fast pairs alone and slow the slow ones."""
-    factor: float
-    """By how much the context grows, s. For dynamic, how steeply it reacts: 1 is the paper's, other
-    values are Hugging Face's."""
-    original_positions: int | None = None
-    """The length L that the model was trained on. Unset: data.seq_len."""
-    beta_fast: float = 32.0
-    """Pairs that turn at least this often within L keep their frequency (yarn). At L = 128 even the
-    fastest turns only 20 times; it alone is kept then, and a lower value keeps more."""
-    beta_slow: float = 1.0
-    """Pairs that turn at most this often within L are slowed by the whole factor (yarn)."""
-    attention_factor: float | None = None
-    """Multiplies queries and keys each (yarn). Unset: 0.1 ln s + 1."""
-    low_freq_factor: float = 1.0
-    """Pairs that turn at most this often within L are slowed by the whole factor (llama3)."""
-    high_freq_factor: float = 4.0
-    """Pairs that turn at least this often within L keep their frequency (llama3)."""
-
-    def __post_init__(self):
-        """Raise ValueError for values without a meaning, or without an effect."""
-        types = get_args(ScalingType)
-        if self.type not in types:
-            raise ValueError(f"model.rope_scaling.type must be one of {', '.join(types)}")
-        if not 1 <= self.factor < math.inf:
-            raise ValueError(f"model.rope_scaling.factor must be at least 1, not {self.factor}")
-        for name in ("original_positions", "attention_factor"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"model.rope_scaling.{name} must be above 0, not {value}")
-        for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
-            if not 0 < getattr(self, low) < getattr(self, high) < math.inf:
-                raise ValueError(
-                    f"model.rope_scaling.{low} {getattr(self, low)} must be above 0 and below "
-                    f"{high} {getattr(self, high)}"
-                )
-        for reader, options in {
-            "yarn": ("beta_fast", "beta_slow", "attention_factor"),
-            "llama3": ("low_freq_factor", "high_freq_factor"),
-        }.items():
-            for option in options:
-                if self.type != reader and getattr(self, option) != getattr(RopeScaling, option):
-                    raise ValueError(
-                        f"model.rope_scaling.{option} has no effect with type {self.type}: "
-                        f"it belongs to {reader}"
-                    )
-
-    @property
-    def reach(self) -> int:
-        """How many positions the scaling is meant for: s*L."""
-        return math.ceil(self.factor * self.original_positions)
-
-    @property
-    def magnitude(self) -> float:
-        """What queries and keys are multiplied by each, so that attention over more keys is no
-        flatter: YaRN's attention factor, 1 elsewhere."""
-        if self.type != "yarn":
-            return 1.0
-        if self.attention_factor is not None:
-            return self.attention_factor
-        return 0.1 * math.log(self.factor) + 1
 
 
 def scaled_frequencies(

@@ -1,6 +1,7 @@
-"""From logits to a token."""
+"""From logits to a token.
 
-from __future__ import annotations
+Shapes: B rows, V vocabulary. A row is one sample of one prompt.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +14,10 @@ from model.seeds import derive_seed
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn: the penalty first, then the others in this order (Hugging Face's)."""
+    """How a token is drawn: the penalty first, then the others in this order (Hugging Face's).
+
+    Raises ValueError for values without a meaning, or without an effect.
+    """
 
     temperature: float = 0.8
     """Logits are divided by it; 0 takes the likeliest token."""
@@ -27,20 +31,17 @@ class Sampling:
     """Above 1, tokens that the row holds, prompt included, become less likely: a positive score is
     divided by it, a negative one multiplied. (CTRL, Keskar et al. 2019, arXiv:1909.05858)"""
 
-    def __post_init__(self):
-        """Raise ValueError for values without a meaning, or without an effect."""
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"temperature must be 0 or a positive number, not {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be at least 1, not {self.top_k}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be in (0, 1], not {self.top_p}")
-        if self.min_p is not None and not 0 <= self.min_p <= 1:
-            raise ValueError(f"min_p must be in [0, 1], not {self.min_p}")
-        if not 0.01 <= self.repetition_penalty <= 100:
-            raise ValueError(
-                f"repetition_penalty must be in [0.01, 100], not {self.repetition_penalty}"
-            )
+    def __post_init__(self) -> None:
+        top_k, top_p, min_p = self.top_k, self.top_p, self.min_p
+        for name, valid, limit in (
+            ("temperature", 0 <= self.temperature < math.inf, "0 or a positive number"),
+            ("top_k", top_k is None or top_k >= 1, "at least 1"),
+            ("top_p", top_p is None or 0 < top_p <= 1, "in (0, 1]"),
+            ("min_p", min_p is None or 0 <= min_p <= 1, "in [0, 1]"),
+            ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100, "in [0.01, 100]"),
+        ):
+            if not valid:
+                raise ValueError(f"{name} must be {limit}, not {getattr(self, name)}")
         for name in ("top_k", "top_p", "min_p"):
             if self.temperature == 0 and getattr(self, name) is not None:
                 raise ValueError(f"{name} has no effect at temperature 0")
@@ -49,8 +50,8 @@ class Sampling:
 def uniform(seed: int, sample: int, number: int) -> float:
     """The random number in [0, 1) that draws new token `number` of sample `sample`.
 
-    A function of its address, not the next value of a stream: a row draws the same text alone or in
-    any batch, with the cache on or off, however many rows or tokens are asked for.
+    A function of its address, not the next value of a stream: a row draws the same text alone and
+    in any batch, with and without the cache, however many rows or tokens are asked for.
     """
     return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
@@ -84,6 +85,7 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor | None, seen: Te
     if sampling.min_p:
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
+    assert uniforms is not None, "drawing takes a uniform number for each row"
     # The first token whose cdf is above the target; a token without mass never is the first.
     target = uniforms[:, None] * cdf[:, -1:]
     return torch.searchsorted(cdf, target, right=True).squeeze(-1)

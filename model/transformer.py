@@ -1,16 +1,14 @@
 """A decoder-only transformer of the LLaMA family, with the names of Meta's reference code.
 
-RMSNorm before each half of a block, grouped-query attention, SwiGLU, no biases. Everything about
-positions lives in `model/position.py`; everything that changes while decoding lives in `KVCache`.
+Positions are in `model/position.py`. A function marked `@or_faster` is the plain form of what it
+does; where another form is faster, `model/kernels.py` puts that in its place.
 
-Shapes: B batch, T tokens, S keys (cached + new), H heads, D head width, C model width,
-V vocabulary.
+B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C width, V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -18,15 +16,49 @@ from torch import Tensor, nn
 
 from model.cache import KVCache
 from model.config import INIT_STD, ModelConfig
-from model.kernels import Dropout, attend, linear
-from model.position import POSITIONS, check_position
+from model.kernels import or_faster
+from model.position import POSITIONS, Mask, Rotate, check_position
 from model.seeds import derive_seed
 
-Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+@or_faster
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x (..., I) with weight (O, I) -> (..., O)."""
+    return F.linear(x, weight)
+
+
+@or_faster
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """In training, each number of x is 0 with probability p and else divided by 1 - p."""
+    return F.dropout(x, p, training)
+
+
+@or_faster
+def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
+    """Softmax attention of xq (B, H, T, D) over xk, xv (B, H_kv, S, D) -> (B, H, T, D).
+
+    No mask, causal, is for T == S or T == 1 only: `is_causal` aligns its triangle top-left.
+    """
+    gqa, causal = xq.shape[1] != xk.shape[1], mask is None and xq.shape[2] > 1
+    if mask is None or mask.dtype in (torch.bool, xq.dtype):
+        return F.scaled_dot_product_attention(xq, xk, xv, mask, is_causal=causal, enable_gqa=gqa)
+    with torch.autocast(xq.device.type, enabled=False):  # a bfloat16 bias rounds 257 to 256
+        wide = (x.to(mask.dtype) for x in (xq, xk, xv))
+        return F.scaled_dot_product_attention(*wide, mask, enable_gqa=gqa).type_as(xq)
+
+
+class Linear(nn.Linear):
+    """A weight matrix without bias: (..., I) -> (..., O)."""
+
+    def __init__(self, inputs: int, outputs: int):
+        super().__init__(inputs, outputs, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight)
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, computed in float32. (Zhang & Sennrich 2019, arXiv:1910.07467)"""
+    """x / rms(x) * weight, (..., C) -> (..., C), computed in float32. (arXiv:1910.07467)"""
 
     def __init__(self, dim: int, eps: float):
         super().__init__()
@@ -39,18 +71,8 @@ class RMSNorm(nn.Module):
         return normed.type_as(x) * self.weight
 
 
-class Linear(nn.Linear):
-    """A matrix without bias."""
-
-    def __init__(self, inputs: int, outputs: int):
-        super().__init__(inputs, outputs, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight)
-
-
 class Attention(nn.Module):
-    """Causal attention in which each key/value head serves a group of query heads."""
+    """Grouped-query attention, (B, T, C) -> (B, T, C). (Ainslie et al. 2023, arXiv:2305.13245)"""
 
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
@@ -61,9 +83,7 @@ class Attention(nn.Module):
         self.wv = Linear(config.dim, config.n_kv_heads * config.head_dim)
         self.wo = Linear(config.n_heads * config.head_dim, config.dim)
 
-    def forward(
-        self, x: Tensor, rotate: Rotate, mask: Tensor | None, cache: KVCache | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None) -> Tensor:
         xq, xk, xv = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk, self.wv))
         xq, xk = rotate(xq, xk)  # (B, T, H, D), (B, T, H_kv, D)
         xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)  # (B, H, T, D)
@@ -71,9 +91,17 @@ class Attention(nn.Module):
             xk, xv = cache.update(self.layer, xk, xv)  # (B, H_kv, S, D)
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
+    def weights(self, x: Tensor, rotate: Rotate, mask: Tensor) -> Tensor:
+        """The softmax of the scores plus a float mask: (B, T, C) -> (B, H, T, T)."""
+        xq, xk = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk))
+        xq, xk = rotate(xq, xk)
+        xk = xk.repeat_interleave(xq.shape[2] // xk.shape[2], dim=2)  # (B, T, H, D), as xq
+        scores = torch.einsum("bthd,bshd->bhts", xq, xk) * self.head_dim**-0.5
+        return (scores + mask).softmax(-1)
+
 
 class FeedForward(nn.Module):
-    """SwiGLU: w2(silu(w1 x) * w3 x). (Shazeer 2020, arXiv:2002.05202)"""
+    """SwiGLU: w2(silu(w1 x) * w3 x), (..., C) -> (..., C). (Shazeer 2020, arXiv:2002.05202)"""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -86,37 +114,35 @@ class FeedForward(nn.Module):
 
 
 class TransformerBlock(nn.Module):
+    """Attention and SwiGLU, each normalised and added to the residual stream (B, T, C)."""
+
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
+        self.dropout = config.dropout
         self.attention = Attention(config, layer)
         self.feed_forward = FeedForward(config)
         self.attention_norm = RMSNorm(config.dim, config.norm_eps)
         self.ffn_norm = RMSNorm(config.dim, config.norm_eps)
-        self.dropout = Dropout(config.dropout)
 
-    def forward(
-        self, x: Tensor, rotate: Rotate, mask: Tensor | None, cache: KVCache | None
-    ) -> Tensor:
-        h = x + self.dropout(self.attention(self.attention_norm(x), rotate, mask, cache))
-        return h + self.dropout(self.feed_forward(self.ffn_norm(h)))
+    def forward(self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None) -> Tensor:
+        attended = self.attention(self.attention_norm(x), rotate, mask, cache)
+        h = x + dropout(attended, self.dropout, self.training)
+        return h + dropout(self.feed_forward(self.ffn_norm(h)), self.dropout, self.training)
 
 
 class Transformer(nn.Module):
-    """Tokens in, logits out. The state dict's keys are Meta's; tied models have no `output.weight`.
+    """Tokens in, logits out. State-dict keys are Meta's; tied models have no `output.weight`.
 
-    The modules hold no state between calls: what decoding remembers is in the `cache` argument.
+    Raises ValueError for a configuration that is incomplete or that its encoding cannot serve.
     """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        for field in ("vocab_size", "max_positions"):
-            if getattr(config, field) is None:
-                raise ValueError(f"model.{field} must be set to build a Transformer")
+        config.require("vocab_size", "max_positions")
         check_position(config)
         self.config = config
         self.tok_embeddings = nn.Embedding(config.vocab_size, config.dim)
         self.position = POSITIONS[config.position](config)
-        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
         self.norm = RMSNorm(config.dim, config.norm_eps)
         if not config.tie_embeddings:
@@ -124,81 +150,52 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Draw every matrix from its own stream, addressed by (seed, parameter name).
+        """Draw every matrix, normal with std 0.02, from a stream addressed by (seed, its name).
 
-        So two models of one seed share the values of all the parameters they share, whatever else
-        either of them has. Normal with std 0.02; `wo` and `w2`, which write into the residual
-        stream, are divided by sqrt(2 n_layers) so that its variance does not grow with depth
-        (GPT-2). Vectors and scalars keep their constants.
+        So models of one seed share the values of all matrices that they share. What writes into the
+        residual stream is divided by sqrt(2 n_layers): its variance does not grow with depth.
         """
         for name, parameter in self.named_parameters():
-            if parameter.ndim < 2:
-                continue
-            generator = torch.Generator().manual_seed(derive_seed(seed, name))
-            std = INIT_STD
-            if name.endswith(("wo.weight", "w2.weight")):
-                std /= math.sqrt(2 * self.config.n_layers)
-            drawn = torch.empty(parameter.shape, device="cpu").normal_(0, std, generator=generator)
-            parameter.copy_(drawn)
+            if parameter.ndim > 1:
+                into_residual = name.endswith(("wo.weight", "w2.weight"))
+                std = INIT_STD / math.sqrt(2 * self.config.n_layers if into_residual else 1)
+                generator = torch.Generator().manual_seed(derive_seed(seed, name))
+                drawn = torch.empty(parameter.shape, device="cpu")
+                parameter.copy_(drawn.normal_(0, std, generator=generator))
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, offset: int = 0
     ) -> Tensor:
-        """Tokens (B, T) -> normalised hidden states (B, T, C): all but the output matrix.
-
-        The first token stands at position `offset`, with nothing before it. With a cache, the
-        tokens continue what it holds, and it is longer by T afterwards. Raises ValueError where
-        positions would pass `max_positions`, or the keys in the cache would not be valid.
-        """
-        if offset < 0 or (offset and cache is not None):
-            raise ValueError(
-                f"offset {offset}: positions start at 0 or later, and a cache says itself where"
-            )
-        start = offset if cache is None else cache.length
-        stop = start + tokens.shape[1]
-        if stop > self.config.max_positions:
-            raise ValueError(
-                f"position {stop} is past the context of {self.config.max_positions} "
-                "(model.max_positions)"
-            )
-        if cache is not None and stop > self.position.cache_limit:
-            raise ValueError(
-                f"position {stop} is past {self.position.cache_limit}, from where on this encoding "
-                "turns all keys anew for every length (model.rope_scaling): keys that were cached "
-                "before would be wrong, so go on without a cache"
-            )
+        """Tokens (B, T) -> normalised hidden states (B, T, C). With a cache, the tokens continue it
+        and it is longer by T afterwards; without, the first token stands at position `offset`.
+        Raises ValueError as `PositionEncoding.span` does."""
+        start, stop = self.position.span(tokens.shape[1], cache, offset)
         rows = self.position.at(start, stop)  # sliced once, for every layer
-        mask = self._mask(start - offset, stop - offset, tokens.device)
-
-        def rotate(xq: Tensor, xk: Tensor) -> tuple[Tensor, Tensor]:
-            return self.position.rotate(xq, xk, rows)
-
-        h = self.dropout(self.position.embed(self.tok_embeddings(tokens), rows))
+        rotate = partial(self.position.rotate, rows=rows)
+        mask = self.position.mask(start - offset, stop - offset, tokens.device)
+        h = self.position.embed(self.tok_embeddings(tokens), rows)
+        h = dropout(h, self.config.dropout, self.training)
         for layer in self.layers:
             h = layer(h, rotate, mask, cache)
         if cache is not None:
             cache.length = stop
         return self.norm(h)
 
-    def logits(self, features: Tensor) -> Tensor:
+    def logits(self, hidden_states: Tensor) -> Tensor:
         """Hidden states (..., C) -> logits (..., V)."""
         output = self.tok_embeddings if self.config.tie_embeddings else self.output
-        return linear(features, output.weight)
+        return linear(hidden_states, output.weight)
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None, offset: int = 0) -> Tensor:
-        """Tokens (B, T) -> logits (B, T, V). See `features`."""
+        """Tokens (B, T) -> logits (B, T, V). See `hidden_states`."""
         return self.logits(self.hidden_states(tokens, cache, offset))
 
-    def _mask(self, start: int, stop: int, device: torch.device) -> Tensor | None:
-        """What new tokens at start .. stop-1 may see of the keys 0 .. stop-1.
-
-        None if SDPA needs no mask; bool (T, S), True = visible; or the encoding's bias
-        (1, H, T, S) with -inf on what is hidden; of 3 dimensions, SDPA would not fuse it on a CPU.
-        """
-        keys = torch.arange(stop, device=device)
-        queries = keys[start:]
-        bias = self.position.bias(queries, keys)
-        if bias is None and (start == 0 or stop - start == 1):
-            return None
-        visible = queries[:, None] >= keys[None, :]
-        return visible if bias is None else bias.masked_fill(~visible, -torch.inf)[None]
+    def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
+        """Tokens (B, T) -> for each layer in turn what attention weighs values by, (B, H, T, T)."""
+        rows = self.position.at(0, tokens.shape[1])
+        rotate = partial(self.position.rotate, rows=rows)
+        mask = self.position.causal_bias(tokens.shape[1], tokens.device)
+        h = self.position.embed(self.tok_embeddings(tokens), rows)
+        for layer in self.layers:
+            yield layer.attention.weights(layer.attention_norm(h), rotate, mask)
+            h = layer(h, rotate, mask, None)

@@ -1,346 +1,55 @@
-"""Measurements against explicit loops, the same targets everywhere, and the program itself."""
+"""The command: which runs share a table, and what it prints."""
 
 import json
-import math
-import random
 import subprocess
 import sys
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import torch
+from conftest import ROOT, run, trained
 
-import train
+import evaluate
 from errors import UserError
-from gyre import measure as evaluate
-from gyre.measure import Subject, blocks, cut, measure, slide
 from gyre.rundir import RunDir
-from model.config import ModelConfig
-from model.position import POSITIONS
-from model.transformer import Transformer
-
-ROOT = Path(__file__).parent.parent
-CPU = torch.device("cpu")
-T, V = 8, 23
-
-
-def subject(position: str = "rope", length: int = 300) -> Subject:
-    """A random model whose weights are large enough for attention to have its preferences."""
-    longest = 2 * T if POSITIONS[position].extrapolates else T
-    config = ModelConfig(
-        dim=24, n_layers=2, n_heads=6, n_kv_heads=2, vocab_size=V, max_positions=longest,
-        position=position,
-    )  # fmt: skip
-    model = Transformer(config)
-    model.init_weights(3)
-    weights = {
-        name: value if value.ndim == 0 else 8 * value if value.ndim == 2 else value
-        for name, value in model.state_dict().items()
-    }
-    if "position.alpha" in weights:
-        weights["position.alpha"] = weights["position.alpha"] * 8
-    stream = torch.randint(V, (length,), generator=torch.Generator().manual_seed(0))
-    return Subject(config, weights, stream, T, CPU)
-
-
-def one_loss(s: Subject, model: Transformer, first: int, target: int) -> float:
-    """Loss of one token of the stream, seen from tokens first .. target-1: the slow way."""
-    with torch.no_grad():
-        logits = model(s.stream[None, first:target])[0, -1].double()
-    return -logits.log_softmax(-1)[s.stream[target]].item()
-
-
-def shared_targets(spans: torch.Tensor) -> list[int]:
-    """Block i mod 8 of span i."""
-    return [start + (i % 8) * T + j + 1 for i, start in enumerate(spans.tolist()) for j in range(T)]
-
-
-def scored_targets(windows: evaluate.Windows) -> list[int]:
-    return sorted(
-        target
-        for starts, length, scored in windows
-        for start in starts.tolist()
-        for target in range(start + length - scored + 1, start + length + 1)
-    )
-
-
-@pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
-def test_all_contexts_score_the_same_targets_once(context):
-    """17 spans: each block twice, and one three times."""
-    spans = subject(length=3000).spans(17)
-    expected = sorted(shared_targets(spans))
-    assert len(set(expected)) == len(expected) == 17 * T
-    assert scored_targets(cut(spans, T, context)) == expected
-    assert scored_targets(slide(spans, T, context, T // 4)) == expected
-    assert scored_targets(slide(spans, T, context, T)) == expected
-    assert sum(len(starts) for _, starts in blocks(spans, T)) == 17
-    for windows in (cut(spans, T, context), slide(spans, T, context, T // 4)):
-        for starts, length, scored in windows:
-            assert (starts >= 0).all() and length <= context and scored <= length
-
-
-@pytest.mark.parametrize("length", [2 * 8 * T + 1, 200, 300, 3000])
-def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
-    spans = subject(length=length).spans(9)
-    assert spans[0] >= 8 * T and spans[-1] + 8 * T <= length - 1
-    assert (spans.diff() >= 8 * T).all()
-    assert len(spans) == min(9, (length - 1 - 8 * T) // (8 * T))
-
-
-@pytest.mark.parametrize("position", ["rope", "sinusoidal", "alibi"])
-def test_losses_by_position_and_context_are_those_of_explicit_loops(position):
-    s = subject(position)
-    spans = s.spans(2)
-    model = s.model(8 * T)
-    found = evaluate.loss_by_position(s, spans)
-    edges = [start - 1 for start in found["position"]] + [8 * T]
-    assert edges[0] == 0 and T in edges and edges == sorted(set(edges))
-    for start, stop, loss in zip(edges, edges[1:], found["loss"], strict=False):
-        slow = [one_loss(s, model, a, a + p + 1) for a in spans.tolist() for p in {start, stop - 1}]
-        if stop - start <= 2:
-            assert loss == pytest.approx(math.fsum(slow) / len(slow), abs=1e-5)
-
-    targets = shared_targets(spans)
-    start_of = {t: spans[i // T].item() for i, t in enumerate(targets)}
-    for row in evaluate.loss_by_context(s, spans):
-        c, losses = row["context"], []
-        for target in targets:
-            if row["mode"] == "nonoverlapping":
-                first = start_of[target] + (target - 1 - start_of[target]) // c * c
-            else:  # the window that holds the target among its last T/4
-                inside = target - 1 - start_of[target]
-                first = start_of[target] + (inside // (T // 4) + 1) * (T // 4) - c
-                assert target - first > c - T // 4
-            losses.append(one_loss(s, model, first, target))
-        assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
-
-
-def test_sliding_by_the_whole_window_is_cutting():
-    s = subject()
-    spans = s.spans(4)
-    model = s.model(T)
-    assert s.loss(model, slide(spans, T, T, T)) == s.loss(model, cut(spans, T, T))
-
-
-@pytest.mark.parametrize("position", POSITIONS)
-def test_relative_encodings_do_not_notice_a_shift(position):
-    """The gate of the ablation, with the sinusoid's effect far from rounding."""
-    s = subject(position)
-    spans = s.spans(4)
-    rows = {row["delta"]: row for row in evaluate.shift(s, spans)}
-    assert list(rows) == [0, 2, 4, 8, 16, 32, 128]
-    assert rows[0] == {"delta": 0, "dloss": 0.0, "dlogit_max": 0.0}
-    if position == "learned":
-        assert all(row["dloss"] is row["dlogit_max"] is None for d, row in rows.items() if d)
-        return
-    if position != "sinusoidal":
-        assert all(abs(row["dloss"]) <= 1e-4 for row in rows.values())
-        assert all(row["dlogit_max"] <= 1e-2 for row in rows.values())
-        return
-    assert abs(rows[4 * T]["dloss"]) > 1e-2 and rows[4 * T]["dlogit_max"] > 0.1
-    model, losses = s.model(5 * T), {0: [], 4 * T: []}
-    for delta, into in losses.items():
-        for a in spans.tolist():
-            window = s.stream[a : a + T + 1]
-            with torch.no_grad():
-                logits = model(window[None, :-1], offset=delta)[0].double().log_softmax(-1)
-            into += [-logits[p, window[p + 1]].item() for p in range(T)]
-    slow = (sum(losses[4 * T]) - sum(losses[0])) / len(losses[0])
-    assert rows[4 * T]["dloss"] == pytest.approx(slow, abs=1e-5)
-
-
-def test_a_learned_table_is_undefined_past_its_end():
-    s = subject("learned")
-    spans = s.spans(4)
-    by_position = evaluate.loss_by_position(s, spans)
-    for start, loss in zip(by_position["position"], by_position["loss"], strict=True):
-        assert (loss is None) == (start > T)
-    for row in evaluate.loss_by_context(s, spans):
-        assert (row["loss"] is None) == (row["context"] > T)
-    assert evaluate.loss_by_scaling(s, spans) is None
-
-
-def test_attention_distance_is_that_of_known_patterns():
-    """With wq = 0 every score is equal: a query at m looks m/2 back on average. ALiBi's slopes
-    pull nearer, each head by the sum written out."""
-    for position, slopes in (("none", [0.0] * 6), ("alibi", POSITIONS["alibi"](
-            subject("alibi").config).table.tolist())):  # fmt: skip
-        s = subject(position)
-        for name in s.weights:
-            if name.endswith("wq.weight"):
-                s.weights[name] = torch.zeros_like(s.weights[name])
-        for layer in evaluate.attention_distance(s, s.spans(4)):
-            for found, slope in zip(layer, slopes, strict=True):
-                means = []
-                for m in range(T):
-                    weights = [math.exp(-slope * d) for d in range(m + 1)]
-                    means.append(sum(w * d for d, w in enumerate(weights)) / sum(weights))
-                assert found == pytest.approx(sum(means) / T, abs=1e-5)
-
-
-def test_attention_distance_follows_the_model_that_runs():
-    """Heads that see their own token alone have distance 0, and deeper layers see what the model
-    feeds them: queries and keys of the second layer, rotated and grouped, by hand."""
-    s = subject()
-    spans = s.spans(3)
-    model = s.model(T)
-    seen = {}
-    attention = model.layers[1].attention
-    attention.register_forward_pre_hook(lambda module, args: seen.update(x=args[0]))
-    total = torch.zeros(6)
-    for a in spans.tolist():
-        with torch.no_grad():
-            model(s.stream[None, a : a + T])
-            xq, xk = (w(seen["x"]).unflatten(-1, (-1, 4)) for w in (attention.wq, attention.wk))
-            xq, xk = model.position.rotate(xq, xk, model.position.at(0, T))
-        for head in range(6):
-            for m in range(T):
-                scores = [xq[0, m, head] @ xk[0, n, head // 3] / 2 for n in range(m + 1)]
-                weights = torch.stack(scores).softmax(-1)
-                total[head] += sum(weights[n] * (m - n) for n in range(m + 1)) / T / 3
-    assert evaluate.attention_distance(s, spans)[1] == pytest.approx(total.tolist(), abs=1e-4)
-
-
-def test_scaling_raw_is_the_model_and_the_others_are_not():
-    s = subject()
-    spans = s.spans(4)
-    rows = {(r["scaling"], r["context"]): r["loss"] for r in evaluate.loss_by_scaling(s, spans)}
-    assert len(rows) == 6 * 3
-    for context in (2 * T, 4 * T, 8 * T):
-        raw = s.loss(s.model(context), slide(spans, T, context, T))
-        assert rows["raw", context] == raw
-        assert rows["dynamic", context] == pytest.approx(rows["ntk", context], abs=1e-6)
-        others = {rows[name, context] for name in evaluate.SCALINGS if name != "dynamic"}
-        assert len(others) == 5
-
-
-def test_a_stream_that_is_too_short_is_refused_in_words():
-    with pytest.raises(UserError, match="128 tokens.*need 129: raise --data.val_fraction"):
-        subject(length=16 * T)
-    s = subject()
-    with pytest.raises(UserError, match="seq_len 10 is not divisible by 4"):
-        Subject(replace(s.config), s.weights, s.stream, 10, CPU)
-
-
-# --- runs -----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """Two arms on one text, one run of the same text in other tokens, and one on another text."""
-    folder = tmp_path_factory.mktemp("world")
-    rng = random.Random(0)
-    words = ["".join(rng.choices("abcdeé", k=rng.randint(1, 4))) for _ in range(50)]
-    for name in ("text", "other"):
-        lines = (" ".join(rng.choices(words, k=8)) for _ in range(220))
-        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for name, extra in {
-        "rope": (),
-        "sin": ("--model.position", "sinusoidal"),
-        "learned": ("--model.position", "learned"),
-        "seed": ("--seed", "2"),
-        "tokens": ("--data.vocab_size", "280"),
-        "text": ("--data.files", str(folder / "other.txt")),
-        "split": ("--data.val_fraction", "0.5"),
-    }.items():
-        with pytest.raises(SystemExit) as caught:
-            train.main([
-                "--data.files", str(folder / "text.txt"), "--data.prepared",
-                str(folder / "prepared"), "--data.vocab_size", "300", "--data.seq_len", "8",
-                "--data.val_fraction", "0.3", "--model.dim", "24", "--model.n_layers", "2",
-                "--model.n_heads", "2", "--optim.warmup_steps", "1", "--optim.lr", "1e-2",
-                "--train.steps", "4", "--train.batch_size", "27", "--train.eval_interval", "2",
-                "--train.sample_tokens", "0", "--train.dtype", "float32", "--train.device", "cpu",
-                "--train.compile", "false", "--log.runs", str(folder / "runs"),
-                "--log.wandb", "disabled", "--name", name, *extra,
-            ])  # fmt: skip
-        assert caught.value.code == 0
-    return folder / "runs"
-
-
-@pytest.fixture(scope="module")
-def records(world) -> dict[str, dict]:
-    names = ("rope", "sin", "learned", "seed")
-    return {n: measure(RunDir.open(world / n), checkpoint="last", device="cpu") for n in names}
-
-
-def test_a_record_agrees_with_what_training_wrote_down(world, records):
-    for name, record in records.items():
-        run = RunDir.open(world / name)
-        last = run.metrics()[-1]
-        assert record["loss"] == pytest.approx(last["val/loss"], abs=1e-6)
-        assert record["bpb"] == pytest.approx(last["val/bpb"], abs=1e-6)
-        assert record["tokens"] == 4 * 27 * 8
-        assert record["train_seconds"] == last["seconds"]
-        assert [point[0] for point in record["curve"]] == [2 * 27 * 8, 4 * 27 * 8]
-        assert record["parameters"] == sum(v.numel() for v in run.load_weights().values())
-        assert record["tokenizer_sha256"] == run.tokenizer_sha256
-        assert json.loads(json.dumps(record, allow_nan=False)) == record
-
-
-def test_arms_share_weights_and_batches_and_seeds_do_not(records):
-    for key in ("init_sha256", "batches_sha256"):
-        assert records["rope"][key] == records["sin"][key] == records["learned"][key]
-        assert records["rope"][key] != records["seed"][key]
-    assert len({record["data_sha256"] for record in records.values()}) == 1
-
-
-def test_the_audit_of_scales_tells_the_fair_sinusoid_from_the_trap(world, records):
-    assert records["rope"]["position_rms"] is records["rope"]["rms_ratio"] is None
-    assert records["rope"]["embedding_rms"] == pytest.approx(0.02, rel=0.05)
-    assert 0.5 <= records["sin"]["rms_ratio"] <= 1.5
-    assert records["rope"]["rms_ratio_trained"] is None and records["sin"]["rms_ratio_trained"] > 0
-    assert records["learned"]["rms_ratio"] == pytest.approx(1, abs=0.15)
-    config = evaluate.load_file(world / "sin" / "config.yaml")
-    config.model.sinusoid = "naive"
-    assert evaluate.initial(config)["rms_ratio"] == pytest.approx(35.4, rel=0.05)
-    config.model.sinusoid = "vaswani"
-    naive = 0.02 * math.sqrt(config.model.dim)
-    assert evaluate.initial(config)["embedding_rms"] == pytest.approx(naive, rel=0.05)
-
-
-def test_best_and_last_are_told_apart(world):
-    run = RunDir.open(world / "rope")
-    points = [dict(p, **{"val/loss": p["val/loss"] + 9}) if p["step"] == 4 else p
-              for p in run.metrics() if "val/loss" in p]  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "metrics", lambda: points)
-        assert evaluate.progress(run, "best")["tokens"] == 2 * 27 * 8
-        assert evaluate.progress(run, "last")["tokens"] == 4 * 27 * 8
-
-
-def test_measuring_draws_no_random_number_and_repeats_itself(world, records):
-    state = torch.get_rng_state()
-    again = measure(RunDir.open(world / "sin"), checkpoint="last", device="cpu")
-    assert torch.equal(state, torch.get_rng_state())
-    assert again == records["sin"]
 
 
 @pytest.mark.parametrize(
-    "other, words",
-    [("text", "different texts"), ("tokens", "different tokenizers"), ("split", "val_fraction")],
+    ("part", "words"),
+    [("text", "were trained on different texts"), ("tokenizer", "have different tokenizers"),
+     ("split", r"hold out different parts of the text \(data.val_fraction\)")],
 )
-def test_runs_that_do_not_compare_are_refused(world, other, words, capsys):
-    with pytest.raises(SystemExit) as caught:
-        evaluate.main([str(world / "rope"), str(world / other)])
-    assert caught.value.code == 2
-    error = capsys.readouterr().err
-    assert words in error and error.count("\n") == 1
+def test_runs_that_do_not_compare_are_refused(tmp_path, part, words):
+    runs = []
+    for name in ("one", "two", "three"):
+        other = "b" if name == "three" else "a"
+        has = {"text": "a", "tokenizer": "a", "split": "a"} | {part: other}
+        files = {"train.bin": {"sha256": name}, "tokenizer.model": {"sha256": has["tokenizer"]}}
+        manifest = {"files": files, "text": {"sha256": has["text"]},
+                    "settings": {"val_fraction": has["split"]}}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(json.dumps(manifest))
+        runs.append(RunDir(tmp_path / name, {}))
+    evaluate.refuse_mixed(runs[:2])
+    with pytest.raises(UserError, match=f"one and .*three {words}.*one at a time"):
+        evaluate.refuse_mixed(runs)
 
 
-def test_rope_scaling_of_no_rope_is_refused(world, capsys):
-    with pytest.raises(SystemExit):
-        evaluate.main([str(world / "sin"), "--rope-scaling", "all", "--windows", "1"])
-    assert "--rope-scaling has no effect" in capsys.readouterr().err
+def test_windows_and_imported_runs_are_refused_in_words(tmp_path, capsys):
+    assert run(evaluate.main, "runs/x", "--windows", "0") == 2
+    assert "--windows must be at least 1, not 0" in capsys.readouterr().err
+    (tmp_path / "manifest.json").write_text('{"imported": {}}')
+    with pytest.raises(UserError, match="was imported and has no validation text of its own"):
+        evaluate.refuse_mixed([RunDir(tmp_path, {})])
 
 
-def test_the_program_prints_a_table_and_one_line_of_json(world):
+@pytest.mark.slow
+def test_the_program_prints_a_table_and_one_line_of_json(world, capsys):
+    for position in ("rope", "learned"):
+        trained(world, position, "--model.position", position, "--data.val_fraction", "0.3")
+    options = ["--checkpoint", "last", "--windows", "8", "--device", "cpu", "--rope-scaling", "all"]
     done = subprocess.run(
-        [sys.executable, str(ROOT / "evaluate.py"), "rope", "learned", "--checkpoint", "last",
-         "--windows", "8", "--device", "cpu", "--rope-scaling", "all"],
-        cwd=world, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, ROOT / "evaluate.py", "rope", "learned", *options],
+        cwd=world / "runs", capture_output=True, text=True,
+    )
     assert done.returncode == 0, done.stderr
     *lines, last = done.stdout.splitlines()
     results = json.loads(last)["runs"]
@@ -350,4 +59,9 @@ def test_the_program_prints_a_table_and_one_line_of_json(world):
     assert head[:2] == ["run", "encoding"] and rope[:2] == ["rope", "rope"]
     assert f"{results[0]['loss']:.4f}" in rope and f"{results[0]['bpb']:.4f}" in rope
     assert learned.count("-") == 2 * 3 + 1  # past its table, in both modes; and the shift by T
-    assert sum("yarn" in line for line in lines) == 1
+    (yarn,) = (line.split() for line in lines if "yarn" in line)
+    losses = [r["loss"] for r in results[0]["rope_scaling"] if r["scaling"] == "yarn"]
+    assert yarn == ["rope", "yarn", *(f"{loss:.4f}" for loss in losses)]
+
+    assert run(evaluate.main, world / "runs" / "learned", *options) == 2
+    assert "--rope-scaling has no effect" in capsys.readouterr().err

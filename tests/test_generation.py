@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from model.cache import KVCache
-from model.config import ModelConfig
+from model.config import ModelConfig, RopeScaling
 from model.generation import compiled_next_logits, compute_dtype, generate, next_logits
-from model.kernels import LONGEST_SUM, MAX_SUMMED_TOKENS, PARTS, attend
+from model.kernels import LONGEST_SUM, MAX_SUMMED_TOKENS, PARTS
 from model.position import POSITIONS
-from model.rope import RopeScaling
 from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
-from model.transformer import Transformer
+from model.transformer import Transformer, attend
 
 T, H, D, V, LIMIT = 13, 6, 8, 97, 80
 GREEDY = Sampling(temperature=0)

@@ -10,10 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.config import INIT_STD, ModelConfig
+from model.config import INIT_STD, ModelConfig, RopeScaling
 from model.position import POSITIONS, ALiBi, RoPE, Sinusoidal, alibi_slopes, sinusoid
 from model.rope import (
-    RopeScaling,
     apply_rotary_emb,
     apply_rotary_emb_real,
     ntk_theta,
@@ -577,7 +576,7 @@ def test_alibi_slopes_are_the_published_ones():
 
 
 def test_alibi_attention_equals_a_loop():
-    from model.kernels import attend
+    from model.transformer import attend
 
     c = config("alibi")
     model = Transformer(c)

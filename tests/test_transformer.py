@@ -11,9 +11,9 @@ import torch.nn.functional as F
 
 from model import transformer
 from model.config import INIT_STD, ModelConfig
-from model.kernels import MAX_SUMMED_TOKENS, attend, attend_by_products, attend_by_sums, linear
+from model.kernels import MAX_SUMMED_TOKENS, attend_by_products, attend_by_sums
 from model.position import POSITIONS
-from model.transformer import Transformer
+from model.transformer import Transformer, attend, linear
 
 ROOT = Path(__file__).parent.parent
 SIZES = {

@@ -1,0 +1,36 @@
+"""Runs that nobody trained, for tests of what generates: their models write noise."""
+
+from pathlib import Path
+
+from conftest import untrained
+
+from data.tokenizer import Tokenizer
+from gyre.cli import load_file
+from gyre.rundir import RunDir
+from model.transformer import Transformer
+
+TEXT = "def f(x):\n    return x + 1  # naïve café, 中文, 🙂\n\n\nclass A:\n\tpass\n"
+PROMPT = "def f(x):\n"
+VOCAB = 310
+FIRST_BYTE = 3  # Llama 2's ids: unk, bos, eos, then the 256 bytes
+
+
+def train_tokenizer(folder: Path, vocab_size: int = VOCAB) -> Path:
+    Tokenizer.train([TEXT] * 5, vocab_size, folder / "tokenizer.model")
+    return folder / "tokenizer.model"
+
+
+def noise_run(runs: Path, name: str, tokenizer: Path, **model) -> RunDir:
+    """A run of a small model with rows of 32 tokens; `best` and `last` differ."""
+    model = {"dim": 24, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 40} | model
+    words = [f"--model.{key}={value}" for key, value in model.items()]
+    words += [f"--data.vocab_size={VOCAB}", "--data.seq_len=32"]
+    run = untrained(runs, name, tokenizer, *words)
+    config = load_file(run.path / "config.yaml")
+    for seed, checkpoint in enumerate(("last", "best")):
+        model = Transformer(config.model)
+        model.init_weights(seed)
+        weights = {key: 5 * value for key, value in model.state_dict().items()}
+        weights["tok_embeddings.weight"][2] = 0  # a logit of 0 never is the largest: greedy goes on
+        run.save(checkpoint, weights, training={} if checkpoint == "last" else None)
+    return run

@@ -1,0 +1,285 @@
+"""Measurements against explicit loops, the same targets everywhere, and records of runs."""
+
+import json
+import math
+
+import pytest
+import torch
+from conftest import random_model, trained
+
+from errors import UserError
+from gyre import measure
+from gyre.cli import load_file
+from gyre.measure import Scorer, Windows, blocks, cut, slide
+from gyre.rundir import RunDir
+from model.position import POSITIONS
+from model.transformer import Transformer
+
+T, V = 8, 23
+
+
+def scorer(position: str = "rope", length: int = 300) -> Scorer:
+    """A random model whose weights are large enough for attention to have its preferences."""
+    longest = 2 * T if POSITIONS[position].extrapolates else T
+    model = random_model(3, dim=24, n_layers=2, hidden_dim=64, vocab_size=V, max_positions=longest,
+                         position=position)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.ndim == 2 or name == "position.alpha":
+                parameter *= 8
+    stream = torch.randint(V, (length,), generator=torch.Generator().manual_seed(0))
+    return Scorer(model, stream, T)
+
+
+def one_loss(s: Scorer, model: Transformer, first: int, target: int) -> float:
+    """Loss of one token of the stream, seen from tokens first .. target-1: the slow way."""
+    with torch.no_grad():
+        logits = model(s.stream[None, first:target])[0, -1].double()
+    return -logits.log_softmax(-1)[s.stream[target]].item()
+
+
+def shared_targets(spans: torch.Tensor) -> list[int]:
+    """Block i mod 8 of span i."""
+    return [start + (i % 8) * T + j + 1 for i, start in enumerate(spans.tolist()) for j in range(T)]
+
+
+def scored_targets(windows: Windows) -> list[int]:
+    return sorted(
+        target
+        for starts, length, scored in windows
+        for start in starts.tolist()
+        for target in range(start + length - scored + 1, start + length + 1)
+    )
+
+
+@pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
+def test_all_contexts_score_the_same_targets_once(context):
+    """17 spans: each block twice, and one three times."""
+    spans = scorer(length=3000).spans(17)
+    expected = sorted(shared_targets(spans))
+    assert len(set(expected)) == len(expected) == 17 * T
+    assert scored_targets(cut(spans, T, context)) == expected
+    assert scored_targets(slide(spans, T, context, T // 4)) == expected
+    assert scored_targets(slide(spans, T, context, T)) == expected
+    assert sum(len(starts) for _, starts in blocks(spans, T)) == 17
+    for windows in (cut(spans, T, context), slide(spans, T, context, T // 4)):
+        for starts, length, scored in windows:
+            assert (starts >= 0).all() and length <= context and scored <= length
+
+
+@pytest.mark.parametrize("length", [2 * 8 * T + 1, 200, 300, 3000])
+def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
+    spans = scorer(length=length).spans(9)
+    assert spans[0] >= 8 * T and spans[-1] + 8 * T <= length - 1
+    assert (spans.diff() >= 8 * T).all()
+    assert len(spans) == min(9, (length - 1 - 8 * T) // (8 * T))
+
+
+@pytest.mark.parametrize("position", ["rope", "sinusoidal", "alibi"])
+def test_losses_by_position_and_context_are_those_of_explicit_loops(position):
+    s = scorer(position)
+    spans = s.spans(2)
+    model = s.model(8 * T)
+    found = measure.loss_by_position(s, spans)
+    edges = [start - 1 for start in found["position"]] + [8 * T]
+    assert edges[0] == 0 and T in edges and edges == sorted(set(edges))
+    for start, stop, loss in zip(edges, edges[1:], found["loss"], strict=False):
+        slow = [one_loss(s, model, a, a + p + 1) for a in spans.tolist() for p in {start, stop - 1}]
+        if stop - start <= 2:
+            assert loss == pytest.approx(math.fsum(slow) / len(slow), abs=1e-5)
+
+    targets = shared_targets(spans)
+    start_of = {t: spans[i // T].item() for i, t in enumerate(targets)}
+    for row in measure.loss_by_context(s, spans):
+        c, losses = row["context"], []
+        for target in targets:
+            if row["mode"] == "nonoverlapping":
+                first = start_of[target] + (target - 1 - start_of[target]) // c * c
+            else:  # the window that holds the target among its last T/4
+                inside = target - 1 - start_of[target]
+                first = start_of[target] + (inside // (T // 4) + 1) * (T // 4) - c
+                assert target - first > c - T // 4
+            losses.append(one_loss(s, model, first, target))
+        assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
+
+
+def test_sliding_by_the_whole_window_is_cutting():
+    s = scorer()
+    spans = s.spans(4)
+    model = s.model(T)
+    assert s.loss(model, slide(spans, T, T, T)) == s.loss(model, cut(spans, T, T))
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_relative_encodings_do_not_notice_a_shift(position):
+    """The gate of the ablation, with the sinusoid's effect far from rounding."""
+    s = scorer(position)
+    spans = s.spans(4)
+    rows = {row["delta"]: row for row in measure.shift(s, spans)}
+    assert list(rows) == [0, 2, 4, 8, 16, 32, 128]
+    assert rows[0] == {"delta": 0, "dloss": 0.0, "dlogit_max": 0.0}
+    if position == "learned":
+        assert all(row["dloss"] is row["dlogit_max"] is None for d, row in rows.items() if d)
+        return
+    if position != "sinusoidal":
+        assert all(abs(row["dloss"]) <= 1e-4 for row in rows.values())
+        assert all(row["dlogit_max"] <= 1e-2 for row in rows.values())
+        return
+    assert abs(rows[4 * T]["dloss"]) > 1e-2 and rows[4 * T]["dlogit_max"] > 0.1
+    model, losses = s.model(5 * T), {0: [], 4 * T: []}
+    for delta, into in losses.items():
+        for a in spans.tolist():
+            window = s.stream[a : a + T + 1]
+            with torch.no_grad():
+                logits = model(window[None, :-1], offset=delta)[0].double().log_softmax(-1)
+            into += [-logits[p, window[p + 1]].item() for p in range(T)]
+    slow = (sum(losses[4 * T]) - sum(losses[0])) / len(losses[0])
+    assert rows[4 * T]["dloss"] == pytest.approx(slow, abs=1e-5)
+
+
+def test_a_learned_table_is_undefined_past_its_end():
+    s = scorer("learned")
+    spans = s.spans(4)
+    by_position = measure.loss_by_position(s, spans)
+    for start, loss in zip(by_position["position"], by_position["loss"], strict=True):
+        assert (loss is None) == (start > T)
+    for row in measure.loss_by_context(s, spans):
+        assert (row["loss"] is None) == (row["context"] > T)
+    assert measure.loss_by_scaling(s, spans) is None
+
+
+def test_attention_distance_is_that_of_known_patterns():
+    """With wq = 0 every score is equal: a query at m looks m/2 back on average. ALiBi's slopes
+    pull nearer, each head by the sum written out."""
+    for position in ("none", "alibi"):
+        s = scorer(position)
+        slopes = [0.0] * 6 if position == "none" else s.trained.position.table.tolist()
+        for layer in s.trained.layers:
+            torch.nn.init.zeros_(layer.attention.wq.weight)
+        for layer in measure.attention_distance(s, s.spans(4)):
+            for found, slope in zip(layer, slopes, strict=True):
+                means = []
+                for m in range(T):
+                    weights = [math.exp(-slope * d) for d in range(m + 1)]
+                    means.append(sum(w * d for d, w in enumerate(weights)) / sum(weights))
+                assert found == pytest.approx(sum(means) / T, abs=1e-5)
+
+
+def test_attention_distance_follows_the_model_that_runs():
+    """Heads that see their own token alone have distance 0, and deeper layers see what the model
+    feeds them: queries and keys of the second layer, rotated and grouped, by hand."""
+    s = scorer()
+    spans = s.spans(3)
+    model = s.model(T)
+    seen = {}
+    attention = model.layers[1].attention
+    attention.register_forward_pre_hook(lambda module, args: seen.update(x=args[0]))
+    total = torch.zeros(6)
+    for a in spans.tolist():
+        with torch.no_grad():
+            model(s.stream[None, a : a + T])
+            xq, xk = (w(seen["x"]).unflatten(-1, (-1, 4)) for w in (attention.wq, attention.wk))
+            xq, xk = model.position.rotate(xq, xk, model.position.at(0, T))
+        for head in range(6):
+            for m in range(T):
+                scores = [xq[0, m, head] @ xk[0, n, head // 3] / 2 for n in range(m + 1)]
+                weights = torch.stack(scores).softmax(-1)
+                total[head] += sum(weights[n] * (m - n) for n in range(m + 1)) / T / 3
+    assert measure.attention_distance(s, spans)[1] == pytest.approx(total.tolist(), abs=1e-4)
+
+
+def test_scaling_raw_is_the_model_and_the_others_are_not():
+    s = scorer()
+    spans = s.spans(4)
+    rows = {(r["scaling"], r["context"]): r["loss"] for r in measure.loss_by_scaling(s, spans)}
+    assert len(rows) == 6 * 3
+    for context in (2 * T, 4 * T, 8 * T):
+        raw = s.loss(s.model(context), slide(spans, T, context, T))
+        assert rows["raw", context] == raw
+        assert rows["dynamic", context] == pytest.approx(rows["ntk", context], abs=1e-6)
+        others = {rows[name, context] for name in measure.SCALINGS if name != "dynamic"}
+        assert len(others) == 5
+
+
+def test_a_stream_that_is_too_short_is_refused_in_words():
+    with pytest.raises(UserError, match="128 tokens.*need 129: raise --data.val_fraction"):
+        scorer(length=16 * T)
+    s = scorer()
+    with pytest.raises(UserError, match="seq_len 10 is not divisible by 4"):
+        Scorer(s.trained, s.stream, 10)
+
+
+STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
+         "--optim.lr", "1e-2", "--train.sample_tokens", "0")
+TOKENS = 27 * 20  # of one step
+
+
+@pytest.fixture(scope="module")
+def runs(world) -> dict[str, RunDir]:
+    arms = {"rope": [], "sin": ["--model.position", "sinusoidal"],
+            "learned": ["--model.position", "learned"], "seed": ["--seed", "2"]}
+    return {name: RunDir.open(trained(world, name, *STEPS, *arm)) for name, arm in arms.items()}
+
+
+@pytest.fixture(scope="module")
+def records(runs) -> dict[str, dict]:
+    return {
+        name: measure.measure(run, checkpoint="last", device="cpu") for name, run in runs.items()
+    }
+
+
+@pytest.mark.slow
+def test_a_record_agrees_with_what_training_wrote_down(runs, records):
+    for name, record in records.items():
+        run = runs[name]
+        last = run.metrics()[-1]
+        assert record["loss"] == pytest.approx(last["val/loss"], abs=1e-6)
+        assert record["bpb"] == pytest.approx(last["val/bpb"], abs=1e-6)
+        assert record["tokens"] == 4 * TOKENS
+        assert record["train_seconds"] == last["seconds"]
+        assert [point[0] for point in record["curve"]] == [2 * TOKENS, 4 * TOKENS]
+        assert record["parameters"] == sum(v.numel() for v in run.load_weights().values())
+        assert record["tokenizer_sha256"] == run.tokenizer_sha256
+        assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+@pytest.mark.slow
+def test_arms_share_weights_and_batches_and_seeds_do_not(records):
+    for key in ("init_sha256", "batches_sha256"):
+        assert records["rope"][key] == records["sin"][key] == records["learned"][key]
+        assert records["rope"][key] != records["seed"][key]
+    assert len({record["data_sha256"] for record in records.values()}) == 1
+
+
+@pytest.mark.slow
+def test_the_audit_of_scales_tells_the_fair_sinusoid_from_the_trap(runs, records):
+    assert records["rope"]["position_rms"] is records["rope"]["rms_ratio"] is None
+    assert records["rope"]["embedding_rms"] == pytest.approx(0.02, rel=0.05)
+    assert 0.5 <= records["sin"]["rms_ratio"] <= 1.5
+    assert records["rope"]["rms_ratio_trained"] is None and records["sin"]["rms_ratio_trained"] > 0
+    assert records["learned"]["rms_ratio"] == pytest.approx(1, abs=0.15)
+    config = load_file(runs["sin"].path / "config.yaml")
+    config.model.sinusoid = "naive"
+    assert measure.initial(config)["rms_ratio"] == pytest.approx(35.4, rel=0.05)
+    config.model.sinusoid = "vaswani"
+    naive = 0.02 * math.sqrt(config.model.dim)
+    assert measure.initial(config)["embedding_rms"] == pytest.approx(naive, rel=0.05)
+
+
+def test_best_and_last_are_told_apart(tmp_path, monkeypatch):
+    run = RunDir(tmp_path, {})
+    points = [{"tokens": tokens, "seconds": 2.0, "val/loss": loss} for tokens, loss in
+              ((100, 5.0), (200, 4.0), (300, 4.5))]
+    monkeypatch.setattr(run, "metrics", lambda: [*points, {"tokens": 400, "seconds": 4.0}])
+    best, last = measure.progress(run, "best"), measure.progress(run, "last")
+    assert (best["tokens"], best["tokens_per_second"], best["train_seconds"]) == (200, 100.0, 2.0)
+    assert (last["tokens"], last["train_seconds"]) == (400, 4.0)
+    assert best["curve"] == last["curve"] == [[100, 5.0], [200, 4.0], [300, 4.5]]
+
+
+@pytest.mark.slow
+def test_measuring_draws_no_random_number_and_repeats_itself(runs, records):
+    state = torch.get_rng_state()
+    again = measure.measure(runs["sin"], checkpoint="last", device="cpu")
+    assert torch.equal(state, torch.get_rng_state())
+    assert again == records["sin"]

@@ -1,0 +1,119 @@
+"""A run as a Python object."""
+
+import dataclasses
+
+import pytest
+import torch
+from noise import PROMPT, VOCAB, noise_run, train_tokenizer
+
+from data.tokenizer import Tokenizer
+from errors import UserError
+from gyre.trained import initial_model, load
+from model.config import RopeScaling
+from model.generation import generate
+from model.sampling import Sampling
+from model.transformer import Transformer
+
+
+@pytest.fixture(scope="module")
+def tokenizer_file(tmp_path_factory):
+    return train_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tokenizer_file):
+    return noise_run(tmp_path_factory.mktemp("work") / "runs", "rope", tokenizer_file)
+
+
+def test_three_lines_generate(run, tokenizer_file):
+    """The example at the top of gyre/trained.py, against the loop called by hand."""
+    model = load(run.path)
+    text = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20)
+    tokenizer, by_hand = Tokenizer(tokenizer_file), Transformer(model.config.model)
+    by_hand.load_state_dict(run.load_weights("best"))
+    (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
+                      eos_id=tokenizer.eos_id, seed=3)
+    assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
+    for stop in (text[5:9], [text[5:9], "not in there"]):
+        cut = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=stop)
+        assert cut == text[:5]
+    assert not model.model.training and model.run.path == run.path
+    with pytest.raises(ValueError, match="top_k must be at least 1"):
+        model.generate(PROMPT, top_k=0)
+
+
+def test_unset_it_is_the_newest_run_and_as_long_as_the_context_allows(run, monkeypatch):
+    monkeypatch.chdir(run.path.parents[1])
+    model = load()
+    assert model.run.path.name == "rope"
+    assert [model.new_tokens(n) for n in (1, 100, 128, 500)] == [127, 28, 1, 1]
+    greedy = model.generate(PROMPT, temperature=0)
+    room = 128 - len(model.encode(PROMPT))
+    assert greedy == model.generate(PROMPT, temperature=0, max_new_tokens=room)
+
+
+def test_checkpoint_and_dtype_are_those_asked_for(run):
+    last = load(run, "last", device="cpu", dtype="bfloat16")
+    assert {p.dtype for p in last.model.parameters()} == {torch.bfloat16}
+    assert last.device == torch.device("cpu")
+    for name, weight in run.load_weights("last").items():
+        assert torch.equal(last.model.state_dict()[name], weight.bfloat16())
+
+
+def test_a_scaling_extends_the_context_and_rotates_otherwise(run):
+    raw, yarn, short = (
+        load(run, rope_scaling=scaling)
+        for scaling in (None, RopeScaling("yarn", 8.0), RopeScaling("yarn", 2.0))
+    )
+    reach = [model.model.config.max_positions for model in (raw, yarn, short)]
+    assert reach == [128, 8 * 32, 128]  # what it is meant for, and never less than before
+    assert yarn.config == raw.config  # as it was trained
+    options = {"temperature": 0, "max_new_tokens": 20}
+    assert yarn.generate(PROMPT, **options) != raw.generate(PROMPT, **options)
+    room = 256 - len(yarn.encode(100 * "x"))
+    assert yarn.generate(100 * "x", max_new_tokens=room)
+    with pytest.raises(ValueError, match="past the context of 256"):
+        yarn.generate(100 * "x", max_new_tokens=room + 1)
+
+
+def test_without_a_cache_where_keys_would_go_stale(run):
+    dynamic = load(run, rope_scaling=RopeScaling("dynamic", 1.0))
+    ids = dynamic.encode(PROMPT)
+    (new,) = generate(dynamic.model, [ids], Sampling(temperature=0), max_new_tokens=30,
+                      eos_id=dynamic.tokenizer.eos_id, use_cache=False)
+    text = dynamic.generate(PROMPT, temperature=0, max_new_tokens=30)
+    assert text == dynamic.tokenizer.decode(new)
+
+
+def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path, tokenizer_file):
+    trained = {"rope_scaling.type": "linear", "rope_scaling.factor": 4}
+    run = noise_run(tmp_path, "trained", tokenizer_file, **trained)
+    assert load(run).model.config.rope_scaling == RopeScaling("linear", 4.0, 32)
+    with pytest.raises(UserError, match="trained with model.rope_scaling linear: --rope-scaling "):
+        load(run, rope_scaling=RopeScaling("ntk", 2.0))
+
+
+def test_a_tokenizer_or_weights_of_another_model_are_refused(tmp_path, tokenizer_file):
+    run = noise_run(tmp_path, "tokenizer", train_tokenizer(tmp_path, VOCAB - 7))
+    with pytest.raises(UserError, match=rf"has {VOCAB - 7} pieces, .* says {VOCAB} \(data.vocab"):
+        load(run)
+    run = noise_run(tmp_path, "weights", tokenizer_file)
+    weights = run.load_weights("best")
+    weights["extra"] = weights.pop("norm.weight")
+    weights["layers.0.attention.wq.weight"] = torch.zeros(5, 24)
+    run.save("best", weights)
+    with pytest.raises(UserError) as caught:
+        load(run)
+    for words in ("norm.weight", "extra", "layers.0.attention.wq.weight", "[5, 24]", "[24, 24]"):
+        assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_training_starts_from_the_seed_or_from_another_run(run):
+    config = load(run).config
+    drawn = Transformer(config.model)
+    drawn.init_weights(7)
+    for changes, weights in (({"seed": 7}, drawn.state_dict()),
+                             ({"init_from": str(run.path)}, run.load_weights("best"))):
+        started = initial_model(dataclasses.replace(config, **changes)).state_dict()
+        assert all(torch.equal(started[name], weight) for name, weight in weights.items())
