@@ -4,6 +4,7 @@ A test file says `from conftest import arguments, run, ...`; `world` is a fixtur
 import. Everything drawn at random comes from a generator with a fixed seed.
 """
 
+import dataclasses
 import os
 import random
 from collections.abc import Callable
@@ -19,6 +20,8 @@ import torch
 from torch import Tensor
 
 import train
+from gyre.cli import config_parser, load_config
+from gyre.rundir import RunDir
 from model.config import ModelConfig
 from model.transformer import Transformer
 
@@ -93,3 +96,12 @@ def trained(world: Path, name: str, *extra: str) -> Path:
     """Train a tiny run of this name; returns its folder."""
     assert run(train.main, *arguments(world, "--name", name, *extra)) == 0
     return world / "runs" / name
+
+
+def untrained(runs: Path, name: str, tokenizer: Path, *words: str) -> RunDir:
+    """The folder of a run with the configuration that `words` describe, and no weights yet."""
+    config, _ = load_config(config_parser(), [*words, f"--log.runs={runs}"])
+    return RunDir.create(
+        dataclasses.replace(config.log, wandb="disabled"), name, config_yaml=config.to_yaml(),
+        config={}, tokenizer=[tokenizer], manifest={},
+    )
