@@ -45,17 +45,12 @@ def main(argv: list[str] | None = None) -> None:
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options of a command line: source, target, to (hf, gguf or run) and dtype."""
-    parser = Parser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Parser(__doc__)
     parser.add_argument("source", metavar="FROM", help="A run, or a folder to import.")
-    parser.add_argument("--to", required=True, choices=["hf", "gguf", "run"], help="What to make.")
     parser.add_argument("target", metavar="OUT", help="Where; it must not be there yet.")
+    parser.add_argument("--to", required=True, choices=["hf", "gguf", "run"], help="What to make.")
     parser.add_argument(
-        "--dtype",
-        choices=gguf.DTYPES,
+        "--dtype", choices=gguf.DTYPES,
         help="Type of the matrices in a gguf. Default: the one that the run has.",
     )
     options = parser.parse_args(argv)

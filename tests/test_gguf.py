@@ -124,16 +124,16 @@ def test_rows_that_cannot_be_packed_are_refused_and_make_no_folder(tmp_path, cap
     assert not out.parent.exists()
 
 
-def test_an_imported_sentencepiece_file_goes_with_its_padding(tmp_path):
-    run, _ = imported(tmp_path, "llama2")
+@pytest.mark.parametrize("kind", ["llama2", "llama2-json"])
+def test_an_imported_sentencepiece_file_goes_with_its_padding(kind, tmp_path):
+    run, _ = imported(tmp_path, kind)
     fields, _ = read_gguf(export_to("gguf", run.path, tmp_path / "out.gguf"))
     assert fields["tokenizer.ggml.add_space_prefix"] and fields["tokenizer.ggml.add_bos_token"]
     assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{i}]" for i in range(VOCAB, VOCAB + 6)]
     assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5] * 6
 
 
-@pytest.mark.parametrize("kind", ["llama2-json", "llama3"])
-def test_an_imported_tokenizer_json(kind, tmp_path, capsys):
-    run, _ = imported(tmp_path, kind)
+def test_an_imported_tokenizer_json_alone_is_refused(tmp_path, capsys):
+    run, _ = imported(tmp_path, "llama3")
     words = "tokenizer.json", "convert_hf_to_gguf"
     refused(capsys, "gguf", run.path, tmp_path / "out.gguf", *words)
