@@ -11,6 +11,7 @@ import sentencepiece
 import tokenizers
 import torch
 import transformers
+from conftest import model_config
 from conftest import run as exit_code
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -24,7 +25,6 @@ from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
-from model.config import ModelConfig
 from model.transformer import Transformer
 
 TEXT = "def f(x):\n    return x + 1  # naïve café, 中文, 🙂\n\n\nclass A:\n\tpass\n"
@@ -33,9 +33,7 @@ ODD = [
     "\u2581 a\u2581b", "\0", "\r\n\u2585", "e\u0301", "🙂" * 3, " " * 41, "=" * 33, "0123456789",
 ]
 VOCAB = 330
-POSITIONS = 64
-SIZES = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "hidden_dim": 80,
-         "max_positions": POSITIONS, "tie_embeddings": False}
+POSITIONS = 64  # as in conftest's SIZES
 THEIR_SIZES = {
     "vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
     "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
@@ -76,14 +74,15 @@ def our_tokenizer() -> bytes:
 def make_run(
     folder: Path, name: str = "ours", *, dtype=torch.float32, tokenizer: Path | None = None, **model
 ) -> RunDir:
-    """A run of SIZES and `model` with random weights."""
+    """A run with random weights: conftest's SIZES, untied, and what `model` changes."""
     if tokenizer is None:
         tokenizer = folder / "tokenizer.model"
         tokenizer.write_bytes(our_tokenizer())
     log = LogConfig(runs=str(folder), wandb="disabled")
     config = Config(
-        model=ModelConfig(**(SIZES | model)), data=DataConfig(vocab_size=VOCAB, seq_len=16),
-        optim=OptimConfig(), train=TrainConfig(), log=log,
+        model=model_config(**({"vocab_size": VOCAB, "tie_embeddings": False} | model)),
+        data=DataConfig(vocab_size=VOCAB, seq_len=16), optim=OptimConfig(), train=TrainConfig(),
+        log=log,
     )
     run = RunDir.create(log, name, config_yaml=config.to_yaml(), config={}, tokenizer=[tokenizer],
                         manifest={})
@@ -116,17 +115,16 @@ def their_folder(
     return folder, AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
-def logits(model, vocab_size: int = VOCAB, length: int = POSITIONS) -> Tensor:
+def logits(model, length: int = POSITIONS) -> Tensor:
     """Over the full context."""
-    generator = torch.Generator().manual_seed(3)
-    tokens = torch.randint(vocab_size, (2, length), generator=generator)
+    tokens = torch.randint(VOCAB, (2, length), generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         out = model(tokens)
     return out if isinstance(out, Tensor) else out.logits
 
 
 def assert_same_logits(one, other, length: int = POSITIONS) -> None:
-    found, expected = logits(one, length=length), logits(other, length=length)
+    found, expected = logits(one, length), logits(other, length)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
 
 

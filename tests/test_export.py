@@ -101,6 +101,7 @@ def test_whoever_stops_it_finds_nothing(to, number, code, tmp_path, monkeypatch)
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_nobody_pays_for_what_they_do_not_use():
     code = (
         "import sys, train, generate, export; "

@@ -36,8 +36,12 @@ from model.transformer import Transformer
 
 # --- folders, out ---------------------------------------------------------------------------------
 
+# Heads over key/value heads is 3 in conftest's SIZES, unlike their number, so that no mix-up of
+# the two can pass.
 SHAPES = [
     {},
+    {"n_heads": 4, "n_kv_heads": 1},
+    {"n_heads": 3, "n_kv_heads": 3, "head_dim": 32},
     {"tie_embeddings": True, "n_layers": 1, "n_kv_heads": 1},
     {"head_dim": 12, "norm_eps": 3e-2, "theta": 500.0},
     {"rope_scaling": RopeScaling("linear", 4.0, 16)},
