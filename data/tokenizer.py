@@ -18,26 +18,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentencepiece import (
-    SentencePieceProcessor,
-    SentencePieceTrainer,
-    set_random_generator_seed,
-)
+import sentencepiece
 
 from errors import UserError
+from files import read_json
+
+MODEL, JSON, SETTINGS = FILES = ("tokenizer.model", "tokenizer.json", "tokenizer_config.json")
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
 SAMPLE = 20_000_000  # characters that training looks at: more costs time and changes few pieces
 SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow on longer ones
 
-_PROBE = "  a\tb\n\n    c\r\n\u00e9\u4e2d\U0001f600 "
-
-
-MODEL, JSON, SETTINGS = FILES = ("tokenizer.model", "tokenizer.json", "tokenizer_config.json")
+# A text that every usable tokenizer gives back unchanged.
+PROBE = "  a\tb\n\n    c\r\n\u00e9\u4e2d\U0001f600 "
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """The files of the tokenizer in this folder; they travel together."""
+    """The files that make up the tokenizer in this folder; they are copied together."""
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 
@@ -56,17 +53,20 @@ class Tokenizer:
     """A sentencepiece file: text to ids and back.
 
     Beside an imported one stands the tokenizer_config.json of transformers; LlamaTokenizer begins
-    every text with bos unless that says otherwise. `prefix_ids` is what such a text begins with.
+    every text with bos unless that says otherwise. `prefix_ids` is what such a text begins with,
+    `bytes` the text of every id, and `adds_space` whether encoding puts a space in front.
+
+    Raises UserError on a file that is none, is damaged, or does not give text back unchanged.
     """
 
     def __init__(self, path: str | Path) -> None:
         path = Path(path)
         model = path.read_bytes()
-        self._processor = SentencePieceProcessor()
+        self.processor = sentencepiece.SentencePieceProcessor()
         try:
             if not model:
                 raise RuntimeError("the file is empty")
-            self._processor.LoadFromSerializedProto(model)
+            self.processor.LoadFromSerializedProto(model)
         except RuntimeError as error:
             raise UserError(
                 f"{path} is not a sentencepiece model, or a damaged one (Llama 3's tokenizer.model "
@@ -74,29 +74,26 @@ class Tokenizer:
                 "tokenizer_config.json of its Hugging Face folder in its place)"
             ) from error
         self.sha256 = hashlib.sha256(model).hexdigest()
-        self.vocab_size: int = self._processor.vocab_size()
-        self.unk_id: int = self._processor.unk_id()
-        bos_id = self._processor.bos_id()
+        self.vocab_size: int = self.processor.vocab_size()
+        self.unk_id: int = self.processor.unk_id()
+        bos_id = self.processor.bos_id()
         self.bos_id: int | None = None if bos_id < 0 else bos_id
-        self.eos_id: int = self._processor.eos_id()
+        self.eos_id: int = self.processor.eos_id()
         if self.eos_id < 0:
             raise UserError(f"{path} has no piece that ends a text (eos)")
         self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
-        byte_ids = self._processor.piece_to_id([f"<0x{byte:02X}>" for byte in SPACE.encode()])
-        self._space_ids = list(byte_ids)
-        self.adds_space: bool = self._processor.normalize("a") == SPACE + "a"
+        byte_pieces = [f"<0x{byte:02X}>" for byte in SPACE.encode()]
+        self._space_ids = list(self.processor.piece_to_id(byte_pieces))
+        self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
         beside = path.with_name(SETTINGS)
         settings = _read_settings(beside) if beside.is_file() else {"add_bos_token": False}
-        self.prefix_ids = [self.bos_id] if settings.get("add_bos_token", True) else []
-        for i, token in (settings.get("added_tokens_decoder") or {}).items():
-            if int(i) >= self.vocab_size:
-                raise UserError(
-                    f"{beside} adds a token {token['content']!r} that {path} has not: save the "
-                    "tokenizer again with transformers, as a tokenizer.json"
-                )
-        self._refuse_what_changes_text(path)
+        begins = settings.get("add_bos_token", True) and bos_id >= 0
+        self.prefix_ids = [bos_id] if begins else []
+        added = (settings.get("added_tokens_decoder") or {}).items()
+        _refuse_added([token for i, token in added if int(i) >= self.vocab_size], path)
+        self._refuse_what_changes_text(path, PROBE)
 
-    def _refuse_what_changes_text(self, path: Path, probe: str = _PROBE) -> None:
+    def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
         if self.decode(self.encode(probe)) != probe:
             raise UserError(
                 f"{path} is a tokenizer that does not give text back unchanged: it lacks "
@@ -105,10 +102,10 @@ class Tokenizer:
 
     def _bytes_of(self, i: int) -> bytes:
         """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
-        piece = self._processor.id_to_piece(i)
-        if self._processor.is_control(i) or self._processor.is_unknown(i):
+        piece = self.processor.id_to_piece(i)
+        if self.processor.is_control(i) or self.processor.is_unknown(i):
             return b""
-        if self._processor.is_byte(i):
+        if self.processor.is_byte(i):
             return bytes([int(piece[1:-1], 16)])
         return piece.replace(SPACE, " ").encode()
 
@@ -118,24 +115,15 @@ class Tokenizer:
 
         Raises UserError where the text is too small, or has too many different characters.
         """
-        sample = _sample(texts)
         model = io.BytesIO()
         try:
-            SentencePieceTrainer.train(
-                sentence_iterator=iter(sample),
-                model_writer=model,
-                model_type="bpe",
-                vocab_size=vocab_size,
-                byte_fallback=True,
-                normalization_rule_name="identity",
-                add_dummy_prefix=False,
-                remove_extra_whitespaces=False,
-                required_chars=SPACE,  # else a text without spaces leaves none but the mark's bytes
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(_sample(texts)), model_writer=model,
+                model_type="bpe", vocab_size=vocab_size, byte_fallback=True,
+                normalization_rule_name="identity", add_dummy_prefix=False,
+                remove_extra_whitespaces=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
                 allow_whitespace_only_pieces=True,  # indentation is one piece
-                unk_id=0,
-                bos_id=1,
-                eos_id=2,
-                pad_id=-1,
+                required_chars=SPACE,  # else a text without spaces leaves none but the mark's bytes
                 max_sentence_length=8 * SENTENCE,  # in bytes; longer ones would be dropped
                 num_threads=2,  # written into the file: the machine's own number would change it
                 minloglevel=3,
@@ -151,11 +139,11 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores."""
-        if self.adds_space:  # foreign: to the reference, the mark in a text is a space
-            return self._processor.encode([_utf8(text) for text in texts])
+        if self.adds_space:  # an imported one: for its reference, the mark in a text is a space
+            return self.processor.encode([_utf8(text) for text in texts])
         # What stands between two marks is encoded apart, and the marks as their bytes.
         parts = [part for text in texts for part in text.split(SPACE)]
-        rows = iter(self._processor.encode([_utf8(part) for part in parts]))
+        rows = iter(self.processor.encode([_utf8(part) for part in parts]))
         batch = []
         for text in texts:
             ids = next(rows)
@@ -171,11 +159,11 @@ class Tokenizer:
 
         For tokenizers trained here. (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267)
         """
-        set_random_generator_seed(seed)
+        sentencepiece.set_random_generator_seed(seed)
         ids: list[int] = []
         for number, part in enumerate(text.split(SPACE)):
             ids += self._space_ids if number else []
-            ids += self._processor.encode(_utf8(part), enable_sampling=True, alpha=p, nbest_size=-1)
+            ids += self.processor.encode(_utf8(part), enable_sampling=True, alpha=p, nbest_size=-1)
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -187,133 +175,6 @@ class Tokenizer:
     def piece(self, i: int) -> bytes:
         """The text of one id. Imported models may have more ids than their tokenizer has pieces."""
         return self.bytes[i] if i < self.vocab_size else b""
-
-    def pieces(self) -> list[tuple[str, float, str]]:
-        """(piece, score, kind) of every id; the kind is normal, byte, control, unknown or unused.
-        A space is sentencepiece's mark in them.
-
-        Raises UserError unless the scores of the normal ones say in which order they merge. Pieces
-        that were given and not learned (`user_defined_symbols`) all have 0, and text is cut at them
-        before all else.
-        """
-        kinds = {
-            "byte": self._processor.is_byte,
-            "control": self._processor.is_control,
-            "unknown": self._processor.is_unknown,
-            "unused": self._processor.is_unused,
-        }
-        found = []
-        for i in range(self.vocab_size):
-            kind = next((kind for kind, is_kind in kinds.items() if is_kind(i)), "normal")
-            found.append((self._processor.id_to_piece(i), self._processor.get_score(i), kind))
-        scores: dict[float, str] = {}
-        for piece, score, kind in found:
-            if kind == "normal" and scores.setdefault(score, piece) != piece:
-                raise UserError(
-                    f"the scores of the tokenizer ({score + 0:g} of {scores[score]!r}, say) do not "
-                    "number its merges: others would give other ids"
-                )
-        return found
-
-    def agrees_with(self, other: "Tokenizer") -> bool:
-        """Whether both are, as far as can be told, the same tokenizer in two kinds of file.
-
-        Of a text that begins with a space there are two opinions, see `JsonTokenizer`.
-        """
-        probes = [_PROBE.lstrip()]
-        probes += [piece.decode(errors="ignore").lstrip() for piece in self.bytes]
-        return (
-            self.bytes == other.bytes
-            and self.prefix_ids == other.prefix_ids
-            and self.eos_id == other.eos_id
-            and self.encode_batch(probes) == other.encode_batch(probes)
-        )
-
-    def to_gguf_fields(self, vocab_size: int) -> dict[str, Any]:
-        """The fields of a GGUF file about the tokenizer: llama.cpp's "llama", which is this kind.
-
-        Ids that a model of `vocab_size` has and the tokenizer has not are there as unused ones.
-        (ggml, docs/gguf.md)
-        """
-        pieces = self.pieces()
-        pieces += [(f"[PAD{i}]", -1000.0, "unused") for i in range(len(pieces), vocab_size)]
-        tokens, scores, kinds = map(list, zip(*pieces, strict=True))
-        types = {"normal": 1, "unknown": 2, "control": 3, "unused": 5, "byte": 6}
-        special = {"bos": self.bos_id, "eos": self.eos_id, "unknown": self.unk_id}
-        return {
-            "tokenizer.ggml.model": "llama",
-            "tokenizer.ggml.pre": "default",
-            "tokenizer.ggml.tokens": tokens,
-            "tokenizer.ggml.scores": scores,
-            "tokenizer.ggml.token_type": [types[kind] for kind in kinds],
-            **{f"tokenizer.ggml.{k}_token_id": i for k, i in special.items() if i is not None},
-            "tokenizer.ggml.add_bos_token": bool(self.prefix_ids),
-            "tokenizer.ggml.add_eos_token": False,
-            "tokenizer.ggml.add_space_prefix": self.adds_space,
-            "tokenizer.ggml.remove_extra_whitespaces": False,
-        }
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of a tokenizer.json that gives the same ids.
-
-        sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that
-        stands first in a list: all pairs that make up a piece, then those of the piece with the
-        next score. Pieces are spelt with spaces instead of sentencepiece's mark, so that the mark
-        in a text is a character like any other there too.
-        """
-        pieces = [
-            (piece.replace(SPACE, " ") if kind == "normal" else piece, score, kind)
-            for piece, score, kind in self.pieces()
-        ]
-        ids = {piece: i for i, (piece, _, _) in enumerate(pieces)}
-        normal = {piece: -score for piece, score, kind in pieces if kind == "normal"}
-        merges = []
-        for piece in sorted(normal, key=normal.__getitem__):
-            cuts = ((piece[:cut], piece[cut:]) for cut in range(1, len(piece)))
-            pairs = [pair for pair in cuts if pair[0] in normal and pair[1] in normal]
-            merges += sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
-        special = [
-            {"id": ids[piece], "content": piece, "single_word": False, "lstrip": False,
-             "rstrip": False, "normalized": False, "special": True}
-            for piece, _, kind in pieces if kind in ("control", "unknown")
-        ]  # fmt: skip
-        normalizers, decoders = [], [{"type": "ByteFallback"}, {"type": "Fuse"}]
-        if self.adds_space:
-            normalizers = [
-                {"type": "Prepend", "prepend": " "},
-                {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
-            ]
-            decoders.append({"type": "Strip", "content": " ", "start": 1, "stop": 0})
-        front = [pieces[i][0] for i in self.prefix_ids]
-        template = [{"SpecialToken": {"id": piece, "type_id": 0}} for piece in front]
-        template.append({"Sequence": {"id": "A", "type_id": 0}})
-        return {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": special,
-            "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
-            "pre_tokenizer": None,
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": template,
-                "pair": [*template, {"Sequence": {"id": "B", "type_id": 1}}],
-                "special_tokens": {p: {"id": p, "ids": [ids[p]], "tokens": [p]} for p in front},
-            },
-            "decoder": {"type": "Sequence", "decoders": decoders},
-            "model": {
-                "type": "BPE",
-                "dropout": None,
-                "unk_token": pieces[self.unk_id][0],
-                "continuing_subword_prefix": None,
-                "end_of_word_suffix": None,
-                "fuse_unk": True,
-                "byte_fallback": True,
-                "ignore_merges": False,
-                "vocab": ids,
-                "merges": [list(pair) for pair in merges],
-            },
-        }
 
 
 class JsonTokenizer(Tokenizer):
@@ -328,32 +189,40 @@ class JsonTokenizer(Tokenizer):
         import tokenizers  # here, as only imported models need it
 
         path = Path(path)
+        beside = path.with_name(SETTINGS)
         content = path.read_bytes()
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
-            self._described = json.loads(content)
+            described = json.loads(content)
         except Exception as error:  # tokenizers raises nothing narrower
             raise UserError(f"{path} is not a tokenizer.json, or a damaged one: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.sha256 = hashlib.sha256(content).hexdigest()
-        settings = _read_settings(path.with_name(SETTINGS))
+        settings = _read_settings(beside)
         self._tokenizer.encode_special_tokens = bool(settings.get("split_special_tokens"))
         self.bos_id = self._id_of("bos_token", settings, path)
-        self.eos_id = self._id_of("eos_token", settings, path)
-        if self.eos_id is None:
-            raise UserError(f"{path.with_name(SETTINGS)} has no eos_token: which one ends a text?")
-        for token in (settings.get("added_tokens_decoder") or {}).values():
-            if self._tokenizer.token_to_id(token["content"]) is None:
-                raise UserError(
-                    f"{path.with_name(SETTINGS)} adds a token {token['content']!r} that {path} has "
-                    "not: save the tokenizer again with transformers"
-                )
+        eos_id = self._id_of("eos_token", settings, path)
+        if eos_id is None:
+            raise UserError(f"{beside} has no eos_token: which one ends a text?")
+        self.eos_id = eos_id
+        added = (settings.get("added_tokens_decoder") or {}).values()
+        id_of = self._tokenizer.token_to_id
+        _refuse_added([token for token in added if id_of(token["content"]) is None], path)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
-        self.bytes = self._all_bytes(vocabulary, path)
+        steps = _decoding_steps(described, path)
+        self.adds_space = "Strip" in steps
+        bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
+        special = {token["id"]: token["special"] for token in described["added_tokens"]}
+        self.bytes = [b""] * self.vocab_size
+        for piece, i in vocabulary.items():
+            if i not in special:
+                self.bytes[i] = bytes_of(piece)
+            elif not special[i]:
+                self.bytes[i] = piece.encode()
         self.prefix_ids = self._prefix(settings, path)
-        self._refuse_what_changes_text(path, _PROBE.lstrip() if self.adds_space else _PROBE)
+        self._refuse_what_changes_text(path, PROBE.lstrip() if self.adds_space else PROBE)
 
     def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
         token = settings.get(name)
@@ -366,35 +235,8 @@ class JsonTokenizer(Tokenizer):
             raise UserError(f"{name} {token!r} of {path.with_name(SETTINGS)} is not in {path}")
         return i
 
-    def _all_bytes(self, vocabulary: dict[str, int], path: Path) -> list[bytes]:
-        """The text of every piece, by the rule that tokenizer.json decodes with."""
-        decoder = self._described.get("decoder") or {}
-        steps = {step["type"]: step for step in decoder.get("decoders", [decoder]) if step}
-        found = [b""] * self.vocab_size
-        if "ByteLevel" in steps:
-            byte_of = _byte_alphabet()
-        elif "ByteFallback" in steps:
-            byte_of = None
-        else:
-            raise UserError(
-                f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel and "
-                "ByteFallback"
-            )
-        self.adds_space = "Strip" in steps
-        added = {token["id"]: token for token in self._described["added_tokens"]}
-        for piece, i in vocabulary.items():
-            if i in added:
-                found[i] = b"" if added[i]["special"] else piece.encode()
-            elif byte_of is not None:
-                found[i] = bytes(byte_of[character] for character in piece)
-            elif re.fullmatch("<0x[0-9A-F]{2}>", piece):
-                found[i] = bytes([int(piece[1:-1], 16)])
-            else:
-                found[i] = piece.replace(SPACE, " ").encode()
-        return found
-
     def _prefix(self, settings: dict[str, Any], path: Path) -> list[int]:
-        """What the reference puts in front of a text."""
+        """What transformers puts in front of a text."""
         plain = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a").ids
         front = whole[: len(whole) - len(plain)]
@@ -403,7 +245,7 @@ class JsonTokenizer(Tokenizer):
         adds_bos = settings.get("add_bos_token")
         if adds_bos is None or adds_bos == bool(front):
             return front
-        return [self.bos_id] if adds_bos else []
+        return [self.bos_id] if adds_bos and self.bos_id is not None else []
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores."""
@@ -423,20 +265,27 @@ class Stream:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, i: int) -> str:
+        """The characters that are complete with id `i`; often none."""
         return self._decoder.decode(self._piece(i))
 
     def flush(self) -> str:
+        """What is left at the end: U+FFFD for an unfinished character, else nothing."""
         return self._decoder.decode(b"", final=True)
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        return settings | {}  # a table, and not a list
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing: it says which token ends a text") from None
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+    if not path.is_file():
+        raise UserError(f"{path} is missing: it says which token ends a text")
+    return read_json(path)
+
+
+def _refuse_added(tokens: list[dict[str, Any]], path: Path) -> None:
+    """UserError for tokens that tokenizer_config.json adds to the file `path`, which lacks them."""
+    if tokens:
+        raise UserError(
+            f"{path.with_name(SETTINGS)} adds a token {tokens[0]['content']!r} that {path} has "
+            "not: save the tokenizer again with transformers, as a tokenizer.json"
+        )
 
 
 def _utf8(text: str) -> bytes:
@@ -449,12 +298,37 @@ def _utf8(text: str) -> bytes:
         ) from error
 
 
+def _decoding_steps(described: dict[str, Any], path: Path) -> set[str]:
+    """The types of the decoders in a tokenizer.json; UserError where none turns pieces to bytes."""
+    decoder = described.get("decoder") or {}
+    steps = {step["type"]: step for step in decoder.get("decoders", [decoder]) if step}
+    if not {"ByteLevel", "ByteFallback"} & steps.keys():
+        raise UserError(
+            f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel and "
+            "ByteFallback"
+        )
+    return set(steps)
+
+
 def _byte_alphabet() -> dict[str, int]:
     """The characters that stand for bytes in byte-level BPE: printable ones for themselves, the
     others from U+0100 on, in order (GPT-2)."""
     printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(others)}
+
+
+BYTE_OF = _byte_alphabet()
+
+
+def _byte_level(piece: str) -> bytes:
+    return bytes(BYTE_OF[character] for character in piece)
+
+
+def _byte_fallback(piece: str) -> bytes:
+    if re.fullmatch("<0x[0-9A-F]{2}>", piece):
+        return bytes([int(piece[1:-1], 16)])
+    return piece.replace(SPACE, " ").encode()
 
 
 def _sample(texts: Iterable[str]) -> list[str]:

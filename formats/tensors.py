@@ -1,12 +1,12 @@
-"""Files of tensors, read and written one tensor at a time: safetensors, and Meta's .pth.
+"""Files of tensors: safetensors, read and written, and Meta's .pth, read.
 
-What stands in a file is known before any of it is read, and reading brings in one tensor.
+Names, types and shapes are known before any tensor is read, and tensors are read one at a time.
 """
 
 import json
 import math
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,50 +16,67 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from errors import UserError
+from files import first_line, read_json
 
-ST_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-DTYPES = {name: dtype for dtype, name in ST_NAMES.items()}
+DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
 @dataclass
 class Stored:
-    """A tensor of somebody else's, still on the disk."""
+    """A tensor that is still on the disk."""
 
     file: Path
     dtype: torch.dtype
     shape: tuple[int, ...]
     read: Callable[[], Tensor]
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes it takes."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
-def read_json(file: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{file} is damaged: {error}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{file} is not a table of fields")
-    return content
+
+def check_tensors(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]) -> None:
+    """UserError that names file and tensor, unless there is every tensor, in its shape, and no
+    other."""
+    for name, tensor in found.items():
+        if name not in expected:
+            raise UserError(
+                f"{tensor.file} holds {name}, which a LLaMA has not: it cannot be left out"
+            )
+        if tensor.shape != expected[name]:
+            raise UserError(
+                f"{name} in {tensor.file} has shape {tensor.shape}, and the configuration asks for "
+                f"{expected[name]}: they do not belong together, or a part is missing"
+            )
+    files = sorted({str(tensor.file) for tensor in found.values()}) or ["the folder"]
+    for name in expected:
+        if name not in found:
+            raise UserError(f"{name} is in none of {', '.join(files)}: a part is missing")
 
 
 def write_safetensors(
-    file: Path, shapes: dict[str, tuple[torch.dtype, tuple[int, ...]]], tensors: Iterable[Tensor]
+    file: Path, like: Mapping[str, Stored | Tensor], tensors: Iterable[Tensor]
 ) -> None:
-    """A safetensors file from tensors that come one at a time, in the order of `shapes`.
+    """A safetensors file from tensors that come one at a time, in the order of `like`, which gives
+    their names, types and shapes.
 
     The package's own writer wants all of them at once, and copies them. Eight bytes that say how
     long the table is, the table in JSON, the data without gaps. (safetensors, "Format")
     """
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
-    for name, (dtype, shape) in shapes.items():
-        start, end = end, end + math.prod(shape) * dtype.itemsize
-        table[name] = {"dtype": ST_NAMES[dtype], "shape": shape, "data_offsets": [start, end]}
+    for name, tensor in like.items():
+        start, end = end, end + tensor.nbytes
+        dtype, shape = DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)
+        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
     header = json.dumps(table).encode()
     header += b" " * (-len(header) % 8)  # the data starts at a multiple of 8
     with file.open("wb") as stream:
         stream.write(struct.pack("<Q", len(header)) + header)
-        for tensor in tensors:
-            stream.write(tensor.contiguous().view(torch.uint8).numpy())
+        for data in tensors:
+            stream.write(data.contiguous().view(torch.uint8).numpy())
 
 
 def stored_safetensors(folder: Path) -> dict[str, Stored]:
@@ -67,14 +84,7 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     weight_map = {}
     if index.is_file():
-        weight_map = read_json(index).get("weight_map")
-        if not isinstance(weight_map, dict) or not weight_map:
-            raise UserError(f"{index} is damaged: it has no weight_map")
-        for name, file in weight_map.items():
-            if not isinstance(file, str) or Path(file).name != file:
-                raise UserError(f"{index} says that {name} is in {file!r}, outside of {folder}")
-            if not (folder / file).is_file():
-                raise UserError(f"{folder / file} is missing: {index} says it holds {name}")
+        weight_map = _read_index(index)
     elif not single.is_file():
         pickles = "; its .bin files can run code when they are read: save it as safetensors"
         has_pickles = any(folder.glob("pytorch_model*.bin"))
@@ -101,6 +111,19 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
     return stored
 
 
+def _read_index(index: Path) -> dict[str, str]:
+    """{tensor: file} of a folder in shards, all of them there and none of them elsewhere."""
+    weight_map, folder = read_json(index).get("weight_map"), index.parent
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise UserError(f"{index} is damaged: it has no weight_map")
+    for name, file in weight_map.items():
+        if not isinstance(file, str) or Path(file).name != file:
+            raise UserError(f"{index} says that {name} is in {file!r}, outside of {folder}")
+        if not (folder / file).is_file():
+            raise UserError(f"{folder / file} is missing: {index} says it holds {name}")
+    return weight_map
+
+
 def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
     """Every tensor of a folder of Meta's by its name, over one file for each of the processes that
     trained it. `dim` is the width of the model. UserError where they are not parts of one model."""
@@ -120,9 +143,9 @@ def _load_pickle(file: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch.load has no exception of its own for a damaged file
-        reason = str(error).partition("\n")[0]
         raise UserError(
-            f"{file} is damaged, or holds other things than tensors, which could run code: {reason}"
+            f"{file} is damaged, or holds other things than tensors, which could run code: "
+            f"{first_line(error)}"
         ) from error
     if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
         raise UserError(f"{file} is not a table of tensors")
@@ -134,7 +157,7 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) ->
     what writes into it. Llama 1 and 2 cut embeddings by columns, Llama 3 by rows; norms are whole
     everywhere."""
     first = parts[0]
-    if first.dtype not in ST_NAMES:
+    if first.dtype not in DTYPE_NAMES:
         raise UserError(f"{name} in {files[0]} is of type {first.dtype}, which we do not read")
     if first.ndim == 1:
         for file, part in zip(files, parts, strict=True):

@@ -1,0 +1,119 @@
+"""GGUF, written for llama.cpp. Its `llama` architecture turns the pairs of channels that we turn,
+so all tensors go as they are. (ggml, docs/gguf.md)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from errors import UserError
+from files import require_space
+from formats.names import tensor_names, theta_and_scaling
+from formats.run import Exported
+from formats.tokenizers import to_gguf_fields
+from model.config import ModelConfig
+from model.rope import rope_frequencies, scaled_frequencies
+
+DTYPES = ("f32", "f16", "bf16", "q8_0")
+
+
+def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
+    """Write a GGUF. Matrices are of type `dtype`, None for that of the run; vectors are float32.
+
+    Raises UserError where rows cannot be packed in that type, the tokenizer cannot be expressed, or
+    the disk has no room.
+    """
+    import gguf  # here, as only this target needs it
+
+    config, weights = exported.config.model, exported.weights
+    dtype = dtype or {torch.float16: "f16", torch.bfloat16: "bf16"}.get(exported.dtype, "f32")
+    theirs = tensor_names(config, "gguf")
+    types, sizes = {}, {}
+    for name in theirs:
+        weight = weights[name]
+        types[name] = gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
+        block, size = gguf.GGML_QUANT_SIZES[types[name]]
+        if weight.shape[-1] % block:
+            raise UserError(
+                f"--dtype {dtype} packs rows in blocks of {block}, and {name} has rows of "
+                f"{weight.shape[-1]}: choose f16, bf16 or f32"
+            )
+        sizes[name] = weight.numel() // block * size
+    file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
+    fields = {
+        "general.name": exported.run.path.name,
+        "general.file_type": gguf.LlamaFileType[file_type].value,
+        "general.quantization_version": gguf.GGML_QUANT_VERSION,
+        **model_fields(config),
+        **to_gguf_fields(exported.run.path, exported.tokenizer, config.vocab_size),
+    }
+    factors = rope_factors(config)
+    require_space(file, sum(sizes.values()))
+    file.parent.mkdir(parents=True, exist_ok=True)
+
+    writer = gguf.GGUFWriter(file, "llama")
+    add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
+           str: writer.add_string, list: writer.add_array}
+    try:
+        for key, value in fields.items():
+            add[type(value)](key, value)
+        if factors is not None:
+            writer.add_tensor_info("rope_freqs.weight", factors.shape, np.float32, factors.nbytes)
+        for name in theirs:
+            shape = weights[name].shape
+            writer.add_tensor_info(theirs[name], shape, np.float32, sizes[name], types[name])
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        if factors is not None:
+            writer.write_tensor_data(factors.numpy())
+        with tqdm(theirs, "writing", unit="tensor", delay=2) as bar:
+            for name in bar:
+                data = weights[name].float().numpy()
+                writer.write_tensor_data(gguf.quants.quantize(data, types[name]))
+    finally:
+        writer.close()
+
+
+def model_fields(config: ModelConfig) -> dict[str, Any]:
+    """The fields of a GGUF file about the model, for the `llama` architecture."""
+    theta, scaling = theta_and_scaling(config)
+    fields = {
+        "vocab_size": config.vocab_size,
+        "context_length": config.max_positions,
+        "embedding_length": config.dim,
+        "block_count": config.n_layers,
+        "feed_forward_length": config.hidden_dim,
+        "attention.head_count": config.n_heads,
+        "attention.head_count_kv": config.n_kv_heads,
+        "attention.key_length": config.head_dim,
+        "attention.value_length": config.head_dim,
+        "attention.layer_norm_rms_epsilon": config.norm_eps,
+        "rope.dimension_count": config.head_dim,
+        "rope.freq_base": float(theta),
+    }
+    if scaling is not None and scaling.type in ("linear", "yarn"):
+        fields["rope.scaling.type"] = scaling.type
+        fields["rope.scaling.factor"] = float(scaling.factor)
+        fields["rope.scaling.original_context_length"] = scaling.original_positions
+    if scaling is not None and scaling.type == "yarn":
+        fields["rope.scaling.yarn_beta_fast"] = float(scaling.beta_fast)
+        fields["rope.scaling.yarn_beta_slow"] = float(scaling.beta_slow)
+    return {f"llama.{name}": value for name, value in fields.items()}
+
+
+def rope_factors(config: ModelConfig) -> Tensor | None:
+    """What llama.cpp divides each frequency by (`rope_freqs.weight`), (D/2,); None where nothing.
+
+    It has llama3's scaling in this form alone.
+    """
+    scaling = config.rope_scaling
+    if scaling is None or scaling.type != "llama3":
+        return None
+    plain = rope_frequencies(config.head_dim, config.theta)
+    return (plain / scaled_frequencies(scaling, 0, config.head_dim, config.theta)).float()

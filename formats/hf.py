@@ -1,0 +1,323 @@
+"""Hugging Face's folders, both ways. (transformers' modeling_llama.py, modeling_rope_utils.py)"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from errors import UserError
+from files import read_json, require_space, write_json
+from formats import names
+from formats.names import number, tensor_names, whole
+from formats.run import Exported, Imported
+from formats.tensors import check_tensors, stored_safetensors, write_safetensors
+from formats.tokenizers import write_hf_tokenizer
+from model.config import ModelConfig
+from model.rope import RopeScaling
+
+SHARD = 5 * 10**9  # bytes; what Hugging Face splits at
+
+# Sizes: ours, and in config.json.
+SIZES = {
+    "vocab_size": "vocab_size",
+    "dim": "hidden_size",
+    "hidden_dim": "intermediate_size",
+    "n_layers": "num_hidden_layers",
+    "n_heads": "num_attention_heads",
+    "n_kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+}
+
+# Fields that we have no counterpart for, with the value that they have where they are not there.
+WITHOUT_COUNTERPART = {
+    "attention_bias": False, "mlp_bias": False,
+    "sliding_window": None, "no_rope_layers": None, "num_local_experts": None,
+    "partial_rotary_factor": 1, "rope_interleaved": False,
+    "qk_norm": False, "use_qk_norm": False,
+    "attn_logit_softcapping": None, "final_logit_softcapping": None,
+    "embedding_multiplier": 1, "residual_multiplier": 1, "logits_scaling": 1,
+    "attention_multiplier": None, "query_pre_attn_scalar": None,
+    "quantization_config": None, "auto_map": None,
+}
+
+# The fields of each type of RoPE. Any other is refused: it would change the rotations.
+ROPE_FIELDS = {
+    "default": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
+             "attention_factor", "mscale", "mscale_all_dim", "truncate"),
+    "llama3": ("factor", "original_max_position_embeddings", "low_freq_factor",
+               "high_freq_factor"),
+}
+
+
+# --- out ------------------------------------------------------------------------------------------
+
+
+def write_folder(exported: Exported, folder: Path) -> None:
+    """Write a folder that stock transformers loads, without code of ours.
+
+    Raises UserError where the disk has no room, or no tokenizer.json gives the run's ids.
+    """
+    weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
+    size = sum(weight.nbytes for weight in weights.values())
+    require_space(folder, size)
+    folder.mkdir(parents=True)
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    dtype = str(exported.dtype).removeprefix("torch.")
+    # v4 reads torch_dtype, v5 dtype.
+    config = to_config(model) | ids | {"torch_dtype": dtype, "dtype": dtype}
+    write_json(folder / "config.json", config, indent=2, ensure_ascii=False)
+    write_json(folder / "generation_config.json", ids, indent=2, ensure_ascii=False)
+    write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
+    (folder / "README.md").write_text(model_card(exported), encoding="utf-8")
+
+    shards = _shards({name: weights[ours] for ours, name in tensor_names(model, "hf").items()})
+    files = ["model.safetensors"]
+    if len(shards) > 1:
+        files = [f"model-{n:05}-of-{len(shards):05}.safetensors" for n in range(1, len(shards) + 1)]
+        index = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
+        content = {"metadata": {"total_size": size}, "weight_map": index}
+        write_json(folder / "model.safetensors.index.json", content, indent=2, ensure_ascii=False)
+    with tqdm(names.to_hf(weights, model), "writing", len(weights), unit="tensor", delay=2) as bar:
+        tensors = (tensor for _, tensor in bar)
+        for file, shard in zip(files, shards, strict=True):
+            write_safetensors(folder / file, shard, islice(tensors, len(shard)))
+
+
+def _shards(weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """The weights cut, in their order, into parts of at most SHARD bytes or one tensor."""
+    shards: list[dict[str, Tensor]] = [{}]
+    filled = 0
+    for name, weight in weights.items():
+        if filled + weight.nbytes > SHARD and shards[-1]:
+            shards.append({})
+            filled = 0
+        shards[-1][name] = weight
+        filled += weight.nbytes
+    return shards
+
+
+def model_card(exported: Exported) -> str:
+    """README.md: what the model was trained on, for how long, and how well it does."""
+    run, config, manifest = exported.run, exported.config, exported.run.manifest
+    model, data = config.model, config.data
+    lines = [
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]\n---",
+        f"\n# {run.path.name}\n",
+        f"A LLaMA of {exported.parameters:,} parameters: dim {model.dim}, {model.n_layers} layers, "
+        f"{model.n_heads} heads over {model.n_kv_heads} of keys and values, "
+        f"{model.vocab_size} ids, {model.max_positions} positions.\n",
+    ]
+    if "imported" in manifest:
+        source = Path(manifest["imported"]["from"]).name
+        lines.append(f"Imported from {source}, not trained further.")
+        return "\n".join(lines) + "\n"
+    if config.init_from is not None:
+        lines.append(f"Training started from the weights of {Path(config.init_from).name}.\n")
+    sources = {"stdlib": "the standard library of Python", "url": data.url, "hub": data.hub}
+    source = sources.get(data.source) or ", ".join(Path(file).name for file in data.files)
+    lines += ["| | |", "|---|---|", f"| data | {source} |"]
+    if text := manifest.get("text"):
+        lines.append(f"| text | {text['bytes']:,} bytes, sha256 {text['sha256']} |")
+    if validated := [point for point in run.metrics() if point.get("val/loss") is not None]:
+        best = min(validated, key=lambda point: point["val/loss"])
+        lines += [
+            f"| trained on | {best['tokens']:,} tokens, in rows of {data.seq_len} |",
+            f"| validation loss | {best['val/loss']:.4f} nats per token, "
+            f"{best['val/bpb']:.4f} bits per byte |",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def to_config(config: ModelConfig) -> dict[str, Any]:
+    """The fields of config.json about the model, for LlamaForCausalLM. ValueError where it has no
+    counterpart there."""
+    names.refuse_without_counterpart(config, "hf")
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
+        "hidden_act": "silu",
+        "rms_norm_eps": config.norm_eps,
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "mlp_bias": False,
+        "tie_word_embeddings": config.tie_embeddings,
+        **to_rope(config),
+    }
+
+
+def to_rope(config: ModelConfig) -> dict[str, Any]:
+    """The fields of config.json about positions: v4's rope_theta and rope_scaling, and v5's
+    rope_parameters, which say the same.
+
+    With linear and dynamic, max_position_embeddings is the length before scaling: dynamic reads it
+    as that, and servers multiply it by the factor. With yarn and llama3 it is the length after; for
+    yarn exactly factor times the one before, as transformers 4.53 takes their ratio for the
+    factor.
+    """
+    theta, scaling = names.theta_and_scaling(config)
+    parameters: dict[str, Any] = {"rope_type": "default"}
+    positions = config.max_positions
+    if scaling is not None:
+        known = vars(scaling) | {"original_max_position_embeddings": scaling.original_positions}
+        fields = {k: known.get(k) for k in ROPE_FIELDS[scaling.type]}
+        parameters = {"rope_type": scaling.type}
+        parameters |= {k: value for k, value in fields.items() if value is not None}
+        if scaling.type in ("linear", "dynamic"):
+            positions = scaling.original_positions
+        elif scaling.type == "yarn":
+            positions = scaling.reach
+    return {
+        "max_position_embeddings": positions,
+        "rope_theta": theta,
+        "rope_scaling": None if scaling is None else dict(parameters),
+        "rope_parameters": {"rope_theta": theta, **parameters},
+    }
+
+
+# --- in -------------------------------------------------------------------------------------------
+
+
+def read_folder(folder: Path) -> Imported:
+    """The model of a Hugging Face folder.
+
+    Raises UserError that names file and field, or file and tensor, for what we have no counterpart
+    for, is damaged, or does not belong together.
+    """
+    file = folder / "config.json"
+    try:
+        model, notes = from_config(read_json(file))
+    except ValueError as error:
+        raise UserError(f"{file}: {error}") from None
+    theirs, expected = tensor_names(model, "hf"), names.tensor_shapes(model)
+    found = stored_safetensors(folder)
+    for name in [name for name in found if name.endswith("rotary_emb.inv_freq")]:
+        del found[name]  # a table of old folders, that follows from the configuration
+    head, embeddings = found.get("lm_head.weight"), found.get("model.embed_tokens.weight")
+    if model.tie_embeddings and head and embeddings:
+        if not torch.equal(head.read(), embeddings.read()):
+            raise UserError(
+                f"{head.file} holds an lm_head.weight of its own, and {file} says "
+                "tie_word_embeddings: one of them is wrong"
+            )
+        del found["lm_head.weight"]
+    check_tensors(found, {name: expected[ours] for ours, name in theirs.items()})
+    tensors = {ours: found[name] for ours, name in theirs.items()}
+    for name in filter(names.is_rotated, tensors):
+        tensors[name].read = _in_pairs(tensors[name].read, model.head_dim)
+    return Imported(folder, "Hugging Face", model, tensors, notes)
+
+
+def _in_pairs(read: Callable[[], Tensor], head_dim: int) -> Callable[[], Tensor]:
+    return lambda: names.relayout(read(), head_dim, "pairs")
+
+
+def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
+    """The model of a config.json, and what it left to transformers' defaults.
+
+    Llama, and Mistral without its window, are this architecture; fields that neither reads are no
+    concern of ours. Raises ValueError that names what we have no counterpart for.
+    """
+    notes: list[str] = []
+    kind = config.get("model_type")
+    if kind not in ("llama", "mistral"):
+        raise ValueError(f"model_type {kind!r} is neither llama nor mistral")
+    if kind == "mistral" and "sliding_window" not in config:
+        raise ValueError("mistral without sliding_window has one of 4096, which we have not")
+    for name, without in WITHOUT_COUNTERPART.items():
+        value = config.get(name)
+        if value is not None and value != without:
+            raise ValueError(f"{name} {value!r}: we have no counterpart for it")
+    if other := set(config.get("layer_types") or []) - {"full_attention"}:
+        raise ValueError(f"layer_types {', '.join(sorted(other))}: we have full_attention")
+    defaults = {"hidden_act": "silu", "tie_word_embeddings": False,
+                "num_key_value_heads": config.get("num_attention_heads")}
+    for name, default in defaults.items():
+        if config.get(name) is None:
+            config = config | {name: default}
+            notes.append(f"{name}: {default}")
+    activation, tied = config["hidden_act"], config["tie_word_embeddings"]
+    if activation not in ("silu", "swish"):
+        raise ValueError(f"hidden_act {activation!r}: we have silu")
+    if not isinstance(tied, bool):
+        raise ValueError(f"tie_word_embeddings is {tied!r}")
+    given = {k: v for k, v in SIZES.items() if k != "head_dim" or config.get(v) is not None}
+    theta, scaling, positions = from_rope(config, notes)
+    model = ModelConfig(
+        **{ours: whole(config, theirs) for ours, theirs in given.items()},
+        tie_embeddings=tied,
+        norm_eps=number(config, "rms_norm_eps"),
+        max_positions=positions,
+        theta=theta,
+        rope_scaling=scaling,
+    )
+    return model, notes
+
+
+def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScaling | None, int]:
+    """(theta, scaling, max_positions) from any spelling of config.json, see `to_rope`.
+
+    What is left to a default goes into `notes`. ValueError for what our rotations cannot be.
+    """
+    tables = {name: config.get(name) for name in ("rope_scaling", "rope_parameters")}
+    for name, table in tables.items():
+        if table is not None and not isinstance(table, dict):
+            raise ValueError(f"{name} is {table!r}, not a table of fields")
+    old, new = tables.values()
+    thetas = [number(table, "rope_theta") for table in (config, new or {})
+              if table.get("rope_theta") is not None]
+    if not thetas:
+        notes.append("rope_theta: 10000")
+        thetas = [10000.0]
+    if len(set(thetas)) > 1:
+        raise ValueError(f"rope_theta is {thetas[0]}, and {thetas[1]} in rope_parameters")
+    read = [_rope_fields(table) for table in (old, new) if table]
+    if len(read) == 2 and read[0] != read[1]:
+        raise ValueError(f"rope_scaling {old} and rope_parameters {new} say different things")
+    fields = dict(read[0]) if read else {"rope_type": "default"}
+    kind, positions = fields.pop("rope_type"), whole(config, "max_position_embeddings")
+    if kind == "default":
+        return thetas[0], None, positions
+    original = fields.pop("original_max_position_embeddings", None)
+    if original is None:
+        original = positions
+        if kind in ("yarn", "llama3"):
+            notes.append(f"original_max_position_embeddings: {positions}")
+    for name in ("factor", "low_freq_factor", "high_freq_factor"):
+        if name in ROPE_FIELDS[kind] and name not in fields:
+            raise ValueError(f"RoPE of type {kind} has no {name}")
+    if not fields.pop("truncate", True):
+        raise ValueError("truncate false: we round YaRN's bounds to whole pairs")
+    mscale, all_dim = fields.pop("mscale", None), fields.pop("mscale_all_dim", None)
+    if mscale and all_dim and "attention_factor" not in fields:  # DeepSeek's way to say it
+        log = 0.1 * math.log(fields["factor"])
+        fields["attention_factor"] = (mscale * log + 1) / (all_dim * log + 1)
+    scaling = RopeScaling(kind, original_positions=original, **fields)
+    return thetas[0], scaling, scaling.reach if kind in ("linear", "dynamic") else positions
+
+
+def _rope_fields(table: dict[str, Any]) -> dict[str, Any]:
+    """One spelling of RoPE, checked, without theta and with its type called rope_type."""
+    fields = {k: v for k, v in table.items() if v is not None and k != "rope_theta"}
+    old_name = fields.pop("type", "default")
+    kind = fields.pop("rope_type", old_name)
+    if kind not in ROPE_FIELDS:
+        raise ValueError(f"RoPE of type {kind!r}: we have {', '.join(ROPE_FIELDS)}")
+    if fields.pop("partial_rotary_factor", 1) != 1:
+        raise ValueError(f"partial_rotary_factor {table['partial_rotary_factor']}: we turn all")
+    for name in fields:
+        if name not in ROPE_FIELDS[kind]:
+            raise ValueError(f"RoPE of type {kind} with {name!r}, which we do not know")
+        if name != "truncate":
+            number(fields, name)
+    return {"rope_type": kind, **fields}

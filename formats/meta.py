@@ -1,0 +1,91 @@
+"""Meta's own folders, read: consolidated.*.pth and params.json. (Meta's llama and llama-models)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from errors import UserError
+from files import read_json
+from formats.names import number, tensor_shapes, whole
+from formats.run import Imported
+from formats.tensors import check_tensors, stored_pickles
+from model.config import ModelConfig
+from model.rope import RopeScaling, rope_frequencies
+
+WITHOUT_COUNTERPART = ("moe_args", "quantization_args", "lora_args", "vision_chunk_size")
+
+
+def read_folder(folder: Path) -> Imported:
+    """The model of a folder of Meta's, from one file for each process that trained it.
+
+    Raises UserError that names file and field, or file and tensor, for what is not a LLaMA, is
+    damaged, or does not belong together.
+    """
+    file = folder / "params.json"
+    params = read_json(file)
+    tensors = stored_pickles(folder, params.get("dim"))
+    frequencies = tensors.pop("rope.freqs", None)
+    for name in ("tok_embeddings.weight", "layers.0.feed_forward.w1.weight"):
+        if name not in tensors:
+            raise UserError(f"{name} is in no consolidated.*.pth of {folder}: is it no LLaMA?")
+    try:
+        model, notes = from_params(params, {n: tensor.shape for n, tensor in tensors.items()})
+    except ValueError as error:
+        raise UserError(f"{file}: {error}") from None
+    if frequencies is not None:
+        found, ours = frequencies.read().float(), rope_frequencies(model.head_dim, model.theta)
+        if found.shape != ours.shape or not torch.allclose(found, ours.float(), rtol=0.01):
+            raise UserError(
+                f"rope.freqs in {frequencies.file} are not those of rope_theta {model.theta:g}: is "
+                f"{file} that of another model?"
+            )
+    check_tensors(tensors, tensor_shapes(model))
+    return Imported(folder, "Meta", model, tensors, notes)
+
+
+def from_params(
+    params: dict[str, Any], sizes: dict[str, tuple[int, ...]]
+) -> tuple[ModelConfig, list[str]]:
+    """The model of a params.json, and what is nowhere written. ValueError for what is not ours.
+
+    `sizes` are the shapes of the whole tensors: params.json says the width of SwiGLU in a
+    roundabout way, and often not the vocabulary.
+    """
+    notes: list[str] = []
+    for name in WITHOUT_COUNTERPART:
+        if params.get(name) not in (None, -1):
+            raise ValueError(f"{name} {params[name]!r}: we have no counterpart for it")
+    if params.get("rope_theta") is None:
+        params = params | {"rope_theta": 10000.0}
+        notes.append("rope_theta: 10000, as in Llama 1 and 2")
+    theta = number(params, "rope_theta")
+    scaling = None
+    if params.get("use_scaled_rope"):
+        if params.get("rope_scaling_factor") is None:
+            raise ValueError(
+                "use_scaled_rope without rope_scaling_factor: it is 8 for Llama 3.1 and 3.3, and "
+                "32 for the small models of Llama 3.2; write the one that holds into the file"
+            )
+        if params.get("rope_high_freq_factor") is None:
+            params = params | {"rope_high_freq_factor": 4.0}
+            notes.append("rope_high_freq_factor: 4")
+        factor, high = (number(params, f"rope_{n}") for n in ("scaling_factor", "high_freq_factor"))
+        scaling = RopeScaling("llama3", factor, original_positions=8192, high_freq_factor=high)
+    positions = 4096 if theta == 10000 else 8192 if scaling is None else 131072
+    notes.append(f"max_positions: {positions}")
+    n_kv_heads = params.get("n_kv_heads")
+    model = ModelConfig(
+        **{name: whole(params, name) for name in ("dim", "n_layers", "n_heads")},
+        n_kv_heads=None if n_kv_heads is None else whole(params, "n_kv_heads"),
+        hidden_dim=sizes["layers.0.feed_forward.w1.weight"][0],
+        vocab_size=sizes["tok_embeddings.weight"][0],
+        tie_embeddings="output.weight" not in sizes,
+        norm_eps=number(params, "norm_eps"),
+        max_positions=positions,
+        theta=theta,
+        rope_scaling=scaling,
+    )
+    return model, notes

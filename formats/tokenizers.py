@@ -1,0 +1,198 @@
+"""Our tokenizers in other people's files: tokenizer.json for Hugging Face, fields for GGUF."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from data.tokenizer import (
+    JSON,
+    MODEL,
+    PROBE,
+    SETTINGS,
+    SPACE,
+    Tokenizer,
+    open_tokenizer,
+    tokenizer_files,
+)
+from errors import UserError
+from files import read_json, write_json
+
+
+class Piece(NamedTuple):
+    """One id of a sentencepiece file. A space is sentencepiece's mark in `text`."""
+
+    text: str
+    score: float
+    kind: str  # normal, byte, control, unknown or unused
+
+
+def pieces(tokenizer: Tokenizer) -> list[Piece]:
+    """Every piece of a sentencepiece tokenizer, by id.
+
+    Raises UserError unless the scores of the normal ones say in which order they merge. Pieces
+    that were given and not learned (`user_defined_symbols`) all have 0, and text is cut at them
+    before all else.
+    """
+    processor = tokenizer.processor
+    kinds = {
+        "byte": processor.is_byte,
+        "control": processor.is_control,
+        "unknown": processor.is_unknown,
+        "unused": processor.is_unused,
+    }
+    found = []
+    scores: dict[float, str] = {}
+    for i in range(tokenizer.vocab_size):
+        kind = next((kind for kind, is_kind in kinds.items() if is_kind(i)), "normal")
+        text, score = processor.id_to_piece(i), processor.get_score(i)
+        if kind == "normal" and scores.setdefault(score, text) != text:
+            raise UserError(
+                f"the scores of the tokenizer ({score + 0:g} of {scores[score]!r}, say) do not "
+                "number its merges: others would give other ids"
+            )
+        found.append(Piece(text, score, kind))
+    return found
+
+
+def agree(one: Tokenizer, other: Tokenizer) -> bool:
+    """Whether both are, as far as can be told, the same tokenizer in two kinds of file.
+
+    Of a text that begins with a space there are two opinions, see `JsonTokenizer`.
+    """
+    probes = [PROBE.lstrip(), *(text.decode(errors="ignore").lstrip() for text in one.bytes)]
+    return (
+        one.bytes == other.bytes
+        and one.prefix_ids == other.prefix_ids
+        and one.eos_id == other.eos_id
+        and one.encode_batch(probes) == other.encode_batch(probes)
+    )
+
+
+def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The content of a tokenizer.json that gives the same ids as a sentencepiece file.
+
+    Pieces are spelt with spaces instead of sentencepiece's mark, so that the mark in a text is a
+    character like any other there too.
+    """
+    import tokenizers  # here, as training and generating do not need it
+    from tokenizers import decoders, models, normalizers, processors
+
+    found = [
+        piece._replace(text=piece.text.replace(SPACE, " ")) if piece.kind == "normal" else piece
+        for piece in pieces(tokenizer)
+    ]
+    ids = {piece.text: i for i, piece in enumerate(found)}
+    theirs = tokenizers.Tokenizer(
+        models.BPE(
+            vocab=ids, merges=_merges(found, ids), unk_token=found[tokenizer.unk_id].text,
+            fuse_unk=True, byte_fallback=True,
+        )
+    )
+    special = [piece.text for piece in found if piece.kind in ("control", "unknown")]
+    theirs.add_special_tokens(special)
+    steps = [decoders.ByteFallback(), decoders.Fuse()]
+    if tokenizer.adds_space:
+        space = [normalizers.Prepend(" "), normalizers.Replace(SPACE, " ")]
+        theirs.normalizer = normalizers.Sequence(space)
+        steps.append(decoders.Strip(" ", 1, 0))
+    theirs.decoder = decoders.Sequence(steps)
+    front = [found[i].text for i in tokenizer.prefix_ids]
+    theirs.post_processor = processors.TemplateProcessing(
+        single=[*front, "$A"], pair=[*front, "$A", "$B:1"],
+        special_tokens=[(text, ids[text]) for text in front],
+    )
+    return json.loads(theirs.to_str())
+
+
+def _merges(found: list[Piece], ids: dict[str, int]) -> list[tuple[str, str]]:
+    """The merges that sentencepiece's scores stand for, in the order in which they are tried.
+
+    sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that stands
+    first in a list: all pairs that make up a piece, then those of the piece with the next score.
+    """
+    scores = {piece.text: piece.score for piece in found if piece.kind == "normal"}
+    merges = []
+    for text in sorted(scores, key=lambda text: -scores[text]):
+        cuts = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
+        pairs = [pair for pair in cuts if pair[0] in scores and pair[1] in scores]
+        merges += sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
+    return merges
+
+
+def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
+    """Write the tokenizer of the folder `source` into `folder` as transformers wants it.
+
+    The files of an imported one go as they came. Ours gets a tokenizer.json of the same ids, and
+    as it never reads a special token out of a text, split_special_tokens. Raises UserError where
+    no tokenizer.json gives the same ids.
+    """
+    for file in tokenizer_files(source):
+        shutil.copyfile(file, folder / file.name)
+    if (folder / JSON).exists():
+        return
+    content = to_json(tokenizer)
+    write_json(folder / JSON, content, indent=2, ensure_ascii=False)
+    texts = [piece.text for piece in pieces(tokenizer)]
+    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
+    settings |= {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": None if tokenizer.bos_id is None else texts[tokenizer.bos_id],
+        "eos_token": texts[tokenizer.eos_id],
+        "unk_token": texts[tokenizer.unk_id],
+        "add_bos_token": bool(tokenizer.prefix_ids),
+        "add_eos_token": False,
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,
+        "model_max_length": max_length,
+    }
+    write_json(folder / SETTINGS, settings, indent=2, ensure_ascii=False)
+    if not agree(tokenizer, open_tokenizer(folder)):
+        raise UserError(
+            f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a list of byte "
+            "pairs?"
+        )
+
+
+def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
+    """The fields of a GGUF file about the tokenizer of the folder `source`: llama.cpp's "llama",
+    which is a sentencepiece file. (ggml, docs/gguf.md)
+
+    Ids that a model of `vocab_size` has and the tokenizer has not are there as unused ones. Raises
+    UserError where llama.cpp could not give the ids of `tokenizer`.
+    """
+    if not (source / MODEL).is_file():
+        raise UserError(
+            f"{source} has a tokenizer.json and no sentencepiece file, and what such a tokenizer "
+            "splits at is code in llama.cpp: export with --to hf, and let its "
+            "convert_hf_to_gguf.py recognise it"
+        )
+    with TemporaryDirectory() as spare:
+        write_hf_tokenizer(source, tokenizer, Path(spare), 0)  # refuses what are no byte pairs
+    ours = Tokenizer(source / MODEL)
+    if not agree(ours, tokenizer):
+        raise UserError(
+            f"{source / MODEL} and {source / JSON} give different ids, and only the first can "
+            "go into a gguf: export with --to hf, and let llama.cpp's convert_hf_to_gguf.py see "
+            "to it"
+        )
+    found = pieces(ours)
+    found += [Piece(f"[PAD{i}]", -1000.0, "unused") for i in range(len(found), vocab_size)]
+    types = {"normal": 1, "unknown": 2, "control": 3, "unused": 5, "byte": 6}
+    special = {"bos": ours.bos_id, "eos": ours.eos_id, "unknown": ours.unk_id}
+    fields = {
+        "model": "llama",
+        "pre": "default",
+        "tokens": [piece.text for piece in found],
+        "scores": [piece.score for piece in found],
+        "token_type": [types[piece.kind] for piece in found],
+        **{f"{name}_token_id": i for name, i in special.items() if i is not None},
+        "add_bos_token": bool(ours.prefix_ids),
+        "add_eos_token": False,
+        "add_space_prefix": ours.adds_space,
+        "remove_extra_whitespaces": False,
+    }
+    return {f"tokenizer.ggml.{name}": value for name, value in fields.items()}

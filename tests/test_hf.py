@@ -1,0 +1,354 @@
+"""Hugging Face's folders in both directions, and config.json. The judge is transformers."""
+
+import os
+import shutil
+
+import pytest
+import torch
+import transformers
+from conftest import model_config
+from foreign import (
+    POSITIONS,
+    VOCAB,
+    assert_same_logits,
+    edit,
+    equal,
+    export_to,
+    load,
+    logits,
+    make_run,
+    read,
+    refused,
+    rewrite,
+    their_folder,
+)
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from data.tokenizer import open_tokenizer
+from formats import hf, names
+from gyre.rundir import RunDir
+from model.generation import generate
+from model.rope import RopeScaling
+from model.sampling import Sampling
+from model.transformer import Transformer
+
+# --- folders, out ---------------------------------------------------------------------------------
+
+# Heads over key/value heads is 3 in conftest's SIZES, unlike their number, so that no mix-up of
+# the two can pass.
+SHAPES = [
+    {},
+    {"n_heads": 4, "n_kv_heads": 1},
+    {"n_heads": 3, "n_kv_heads": 3, "head_dim": 32},
+    {"tie_embeddings": True, "n_layers": 1, "n_kv_heads": 1},
+    {"head_dim": 12, "norm_eps": 3e-2, "theta": 500.0},
+    {"rope_scaling": RopeScaling("linear", 4.0, 16)},
+    {"rope_scaling": RopeScaling("ntk", 4.0, 16)},
+    {"rope_scaling": RopeScaling("dynamic", 4.0, 16)},
+    {"rope_scaling": RopeScaling("yarn", 4.0, 16, beta_fast=4.0)},
+    {"rope_scaling": RopeScaling("llama3", 4.0, 16), "head_dim": 16},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
+    run = make_run(tmp_path, **shape)
+    out = export_to("hf", run.path, tmp_path / "hf")
+    ours, theirs = load(run), AutoModelForCausalLM.from_pretrained(out)
+    assert theirs.dtype == torch.float32 and type(theirs) is LlamaForCausalLM
+    assert_same_logits(theirs, ours)
+
+    if "dynamic" not in str(shape):
+        # With its cache, dynamic scaling leaves keys as they were turned when they came; ours not.
+        tokenizer = open_tokenizer(run.path)
+        ids = tokenizer.encode("def f(x):")
+        new = POSITIONS - len(ids)
+        greedy = generate(ours, [ids], Sampling(temperature=0), max_new_tokens=new,
+                          eos_id=tokenizer.eos_id, seed=0)
+        found = theirs.generate(torch.tensor([ids]), max_new_tokens=new, do_sample=False)
+        assert found[0].tolist() == ids + greedy[0]
+
+    back = RunDir.open(export_to("run", out, tmp_path / "back"))
+    assert equal(back.load_weights(), run.load_weights())
+    torch.testing.assert_close(logits(load(back)), logits(ours), rtol=0, atol=1e-6)
+
+
+def test_without_the_permutation_it_is_another_model(tmp_path, monkeypatch):
+    run = make_run(tmp_path)
+    monkeypatch.setattr(names, "relayout", lambda weight, head_dim, to: weight)
+    out = export_to("hf", run.path, tmp_path / "hf")
+    wrong = logits(AutoModelForCausalLM.from_pretrained(out))
+    assert (wrong - logits(load(run))).abs().max() > 0.5
+
+
+def test_the_folder_says_what_it_is(tmp_path):
+    run = make_run(tmp_path)
+    run.log({"step": 1, "tokens": 640, "val/loss": 4.25, "val/bpb": 1.5})
+    run.log({"step": 2, "tokens": 1280, "val/loss": 4.5, "val/bpb": 1.75})
+    out = export_to("hf", run.path, tmp_path / "hf")
+    assert {p.name for p in out.iterdir()} == {
+        "README.md", "config.json", "generation_config.json", "model.safetensors",
+        "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+    }
+    card = (out / "README.md").read_text(encoding="utf-8")
+    for fact in ("standard library", "640 tokens", "4.2500 nats", "1.5000 bits"):
+        assert fact in card
+    found = read(out / "config.json")
+    assert found["rope_theta"] == found["rope_parameters"]["rope_theta"] == 10000.0
+    assert found["torch_dtype"] == found["dtype"] == "float32"
+    assert read(out / "generation_config.json") == {"bos_token_id": 1, "eos_token_id": 2}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_shards(tied, tmp_path, monkeypatch):
+    run = make_run(tmp_path, tie_embeddings=tied)
+    monkeypatch.setattr(hf, "SHARD", 100_000)
+    out = export_to("hf", run.path, tmp_path / "hf")
+    files = sorted(out.glob("*.safetensors"))
+    assert len(files) >= 4 and not (out / "model.safetensors").exists()
+    assert all(f.stat().st_size < 100_000 + 4096 for f in files)
+    index = read(out / "model.safetensors.index.json")
+    assert index["metadata"]["total_size"] == sum(w.nbytes for w in run.load_weights().values())
+    assert index["weight_map"] == {k: f.name for f in files for k in load_file(f)}
+    assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load(run))
+    back = RunDir.open(export_to("run", out, tmp_path / "back"))
+    assert equal(back.load_weights(), run.load_weights())
+
+
+# --- folders, in ----------------------------------------------------------------------------------
+
+BEFORE = {"factor": 4.0, "original_max_position_embeddings": 16}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dtype": torch.bfloat16, "shards": "50KB"},
+        {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
+        {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+        {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
+        {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+        {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
+        {"rope_parameters": {"rope_type": "llama3", **BEFORE, "rope_theta": 5e3,
+                             "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
+        {"kind": transformers.MistralConfig, "sliding_window": None},
+        {"dtype": torch.float16, "vocab_size": VOCAB + 6},
+    ],
+    ids=str,
+)
+def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
+    folder, theirs = their_folder(tmp_path, **changes)
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    length = POSITIONS * 2 if "dynamic" in str(changes) else POSITIONS
+    assert_same_logits(load(run), theirs, length)
+    again = export_to("hf", run.path, tmp_path / "again")
+    files = sorted(folder.glob("*.safetensors"))
+    assert len(files) == 1 or "shards" in changes
+    before = {k: t for file in files for k, t in load_file(file).items()}
+    assert equal(before, load_file(again / "model.safetensors"))
+
+
+def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
+    folder, theirs = their_folder(tmp_path)
+    table = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    rewrite(folder / "model.safetensors", **table)
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    assert_same_logits(load(run), theirs)
+
+
+Q_BIAS = "model.layers.1.self_attn.q_proj.bias"
+DOWN = "model.layers.2.mlp.down_proj.weight"
+
+
+def tensor(name: str, value: torch.Tensor | None):
+    return lambda folder: rewrite(folder / "model.safetensors", **{name: value})
+
+
+def field(**fields):
+    return lambda folder: edit(folder / "config.json", **fields)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda f: (f / "model.safetensors").unlink(), ["model.safetensors is missing"]),
+        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), ["can run code"]),
+        (lambda f: os.truncate(f / "model.safetensors", 9999), ["model.safetensors", "cut short"]),
+        (lambda f: os.truncate(f / "model.safetensors", 5), ["model.safetensors", "cut short"]),
+        (tensor(Q_BIAS, torch.ones(48)), ["model.safetensors", Q_BIAS]),
+        (tensor(DOWN, None), ["model.safetensors", DOWN, "in none of"]),
+        (tensor(DOWN, torch.ones(48, 79)), ["model.safetensors", DOWN, "(48, 79)", "(48, 80)"]),
+        (tensor(DOWN, torch.ones(48, 80).to(torch.int8)), ["model.safetensors", DOWN, "I8"]),
+        (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
+        (field(attention_bias=True), ["config.json", "attention_bias"]),
+        (field(vocab_size=300), ["lm_head.weight", "(300, 48)"]),
+        (lambda f: os.truncate(f / "config.json", 9), ["config.json is damaged"]),
+        (lambda f: (f / "config.json").unlink(), ["neither config.json", "params.json"]),
+        (lambda f: (f / "tokenizer.model").unlink(), ["has no tokenizer"]),
+        (lambda f: (f / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n"), ["tokenizer.json"]),
+    ],
+    ids=lambda x: x[-1] if isinstance(x, list) else "",
+)
+def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):
+    folder, _ = their_folder(tmp_path)
+    damage(folder)
+    refused(capsys, "run", folder, tmp_path / "ours", str(folder), *words)
+
+
+def test_a_missing_shard_is_named_with_a_tensor_of_it(tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, shards="50KB")
+    second = sorted(folder.glob("model-*.safetensors"))[1]
+    held = next(iter(load_file(second)))
+    rewrite(second, **{held: None})
+    refused(capsys, "run", folder, tmp_path / "ours", second.name, held, "index.json")
+    second.unlink()
+    refused(capsys, "run", folder, tmp_path / "ours", second.name, held, "is missing")
+
+
+@pytest.mark.parametrize("elsewhere", ["../outside.safetensors", "/etc/passwd", "..", 7])
+def test_an_index_that_leads_out_of_the_folder_is_refused(elsewhere, tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, shards="50KB")
+    index = folder / "model.safetensors.index.json"
+    shutil.copy(next(folder.glob("model-*.safetensors")), tmp_path / "outside.safetensors")
+    edit(index, weight_map=read(index)["weight_map"] | {DOWN: elsewhere})
+    reason = "is missing" if elsewhere == ".." else "outside of"
+    refused(capsys, "run", folder, tmp_path / "ours", DOWN, str(elsewhere), reason)
+    edit(index, weight_map={})
+    refused(capsys, "run", folder, tmp_path / "ours", index.name, "damaged")
+
+
+def test_a_tokenizer_with_more_ids_than_the_model_is_refused(tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB - 1)
+    refused(capsys, "run", folder, tmp_path / "ours", "ids up to 329", "329 embeddings")
+
+
+# --- config.json ----------------------------------------------------------------------------------
+
+# As transformers 4 wrote them for real models, shortened to what is read.
+BASE = {
+    "model_type": "llama", "hidden_act": "silu", "hidden_size": 48, "intermediate_size": 80,
+    "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 97,
+    "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "tie_word_embeddings": False,
+}
+LLAMA3 = BEFORE | {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+def untied(**changes):
+    return model_config(tie_embeddings=False, **changes)
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        None,
+        RopeScaling("linear", 4.0, 16),
+        RopeScaling("dynamic", 4.0, 16),
+        RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0),
+        RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
+        RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
+    ],
+    ids=str,
+)
+def test_a_configuration_comes_back_from_either_spelling(scaling):
+    ours = untied(rope_scaling=scaling, theta=5e5, norm_eps=3e-6, head_dim=12)
+    both = hf.to_config(ours)
+    v4 = {k: v for k, v in both.items() if k != "rope_parameters"}
+    v5 = {k: v for k, v in both.items() if k not in ("rope_theta", "rope_scaling")}
+    for spelling in (both, v4, v5):
+        assert hf.from_config(spelling) == (ours, [])
+    if scaling is not None:  # before transformers 4.43 it was called type
+        old = v4["rope_scaling"] | {"type": v4["rope_scaling"]["rope_type"]}
+        del old["rope_type"]
+        assert hf.from_config(v4 | {"rope_scaling": old}) == (ours, [])
+
+
+def test_yarn_reaches_its_factor_times_as_far_as_before():
+    """transformers 4.53 takes the ratio of the two lengths for the factor."""
+    ours = untied(rope_scaling=RopeScaling("yarn", 4.0, 16), max_positions=50)
+    assert hf.to_config(ours)["max_position_embeddings"] == 64
+
+
+def test_static_ntk_is_another_base():
+    ours = untied(rope_scaling=RopeScaling("ntk", 4.0, 16))
+    found, _ = hf.from_config(hf.to_config(ours))
+    assert found.rope_scaling is None and found.theta == pytest.approx(1e4 * 4 ** (8 / 6))
+    tables = [Transformer(c).position.freqs_cis for c in (ours, found)]
+    torch.testing.assert_close(*tables, rtol=0, atol=1e-6)
+
+
+def test_what_is_missing_is_said():
+    old = {k: v for k, v in BASE.items() if k not in ("num_key_value_heads", "hidden_act")}
+    found, notes = hf.from_config(old)
+    assert found == untied(n_kv_heads=6)
+    assert notes == ["hidden_act: silu", "num_key_value_heads: 6", "rope_theta: 10000"]
+
+
+def test_deepseeks_way_to_say_the_attention_factor():
+    rope = {"rope_type": "yarn", **BEFORE, "mscale": 0.7, "mscale_all_dim": 0.4}
+    found, _ = hf.from_config(BASE | {"rope_theta": 1e4, "rope_scaling": rope})
+    theirs = LlamaConfig(**(BASE | {"rope_parameters": rope | {"rope_theta": 1e4}}))
+    _, magnitude = ROPE_INIT_FUNCTIONS["yarn"](theirs)
+    assert found.rope_scaling.magnitude == pytest.approx(magnitude, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"attention_bias": True}, "attention_bias True"),
+        ({"mlp_bias": True}, "mlp_bias True"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"model_type": "qwen3"}, "model_type 'qwen3'"),
+        ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
+        ({"model_type": "mistral"}, "mistral without sliding_window"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types sliding_attention"),
+        ({"qk_norm": True}, "qk_norm True"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
+        ({"rope_interleaved": True}, "rope_interleaved True"),
+        ({"embedding_multiplier": 12.0}, "embedding_multiplier 12.0"),
+        ({"residual_multiplier": 0.22}, "residual_multiplier 0.22"),
+        ({"attention_multiplier": 0.0156}, "attention_multiplier 0.0156"),
+        ({"logits_scaling": 8.0}, "logits_scaling 8.0"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping 30.0"),
+        ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping 50.0"),
+        ({"no_rope_layers": [1, 1, 0]}, "no_rope_layers"),
+        ({"num_local_experts": 8}, "num_local_experts 8"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"auto_map": {"AutoModel": "x.Y"}}, "auto_map"),
+        ({"num_attention_heads": None}, "num_attention_heads is None"),
+        ({"hidden_size": "48"}, "hidden_size is '48'"),
+        ({"rms_norm_eps": None}, "rms_norm_eps is None"),
+        ({"num_key_value_heads": 4}, "n_heads 6 is not divisible by model.n_kv_heads 4"),
+        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "type 'longrope'"),
+        ({"rope_scaling": {"type": "su"}}, "type 'su'"),
+        ({"rope_scaling": {"type": "linear"}}, "linear has no factor"),
+        ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor is '2', not a number"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "'alpha'"),
+        ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate"),
+        ({"rope_scaling": {"rope_type": "llama3", **BEFORE}}, "llama3 has no low_freq_factor"),
+        ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
+        ({"rope_theta": "1e6"}, "rope_theta is '1e6', not a number"),
+        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes'"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "'full_attention'"),
+        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial"),
+        ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+         "rope_theta is 500000.0, and 10000.0"),
+        ({"rope_scaling": {"rope_type": "llama3", **LLAMA3},
+          "rope_parameters": {"rope_type": "llama3", **LLAMA3, "factor": 8.0}},
+         "say different things"),
+    ],
+    ids=lambda x: "-".join(x) if isinstance(x, dict) else "",
+)
+def test_what_we_cannot_represent_is_refused_by_name(change, words):
+    with pytest.raises(ValueError, match=words):
+        hf.from_config(BASE | change)
+
+
+def test_fields_that_nobody_reads_do_not_matter():
+    plain, _ = hf.from_config(BASE)
+    more = BASE | {"use_cache": True, "pretraining_tp": 1, "attention_bias": False,
+                   "sliding_window": None, "transformers.js_config": {}}
+    assert hf.from_config(more)[0] == plain

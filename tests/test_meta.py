@@ -1,0 +1,132 @@
+"""Meta's folders and params.json, read."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import model_config
+from foreign import edit, equal, export_to, load, logits, make_run, refused
+
+from data.tokenizer import open_tokenizer
+from formats import meta, names
+from gyre.cli import load_file as load_config
+from gyre.rundir import RunDir
+from model.rope import RopeScaling
+
+
+def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
+    """As model parallelism over `parts` processes leaves it behind."""
+    folder.mkdir()
+    config = load_config(run.path / "config.yaml").model
+    weights = run.load_weights()
+    for n in range(parts):
+        cut = {"rope.freqs": config.theta ** -(torch.arange(0, 8, 2) / 8)}
+        for name, w in weights.items():
+            across = name.endswith(("wo.weight", "w2.weight"))
+            across |= name == "tok_embeddings.weight" and columns
+            cut[name] = w if w.ndim == 1 else w.chunk(parts, dim=int(across))[n].clone()
+        torch.save(cut, folder / f"consolidated.{n:02}.pth")
+    params = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": config.norm_eps,
+              "vocab_size": -1, "multiple_of": 16}
+    (folder / "params.json").write_text(json.dumps(params), encoding="utf-8")
+    shutil.copy(run.path / "tokenizer.model", folder)
+    return folder
+
+
+@pytest.mark.parametrize(("parts", "columns"), [(1, False), (2, False), (2, True)])
+def test_folders_are_read_however_they_were_cut(parts, columns, tmp_path):
+    run = make_run(tmp_path, dtype=torch.bfloat16)
+    folder = meta_folder(tmp_path / "meta", run, parts, columns)
+    found = RunDir.open(export_to("run", folder, tmp_path / "new"))
+    assert equal(found.load_weights(), run.load_weights())
+    assert torch.equal(logits(load(found)), logits(load(run)))
+    assert open_tokenizer(found.path).prefix_ids == [1]  # Llama begins every text with BOS
+
+
+class Touch:
+    """A pickle that does something when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_that_executes_does_not(tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
+    torch.save({"tok_embeddings.weight": Touch(tmp_path / "ran")}, folder / "consolidated.00.pth")
+    words = "consolidated.00.pth", "could run code"
+    refused(capsys, "run", folder, tmp_path / "new", *words)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 2, False)
+    first, second = (folder / f"consolidated.{n:02}.pth" for n in range(2))
+    whole = second.read_bytes()
+
+    def says(*words):
+        refused(capsys, "run", folder, tmp_path / "new", *words)
+
+    second.unlink()
+    says(str(first), "attention.wk.weight", "(8, 48)")
+    second.write_bytes(whole)
+    first.rename(folder / "kept")
+    says("consolidated.00.pth is missing")
+    (folder / "kept").rename(first)
+    os.truncate(second, 5000)
+    says(str(second), "damaged")
+    weights = torch.load(first)
+    torch.save(weights | {"norm.weight": weights["norm.weight"] + 1}, second)
+    says(str(second), str(first), "norm.weight")
+    torch.save({k: v for k, v in weights.items() if k != "layers.1.ffn_norm.weight"}, second)
+    says(str(second), "layers.1.ffn_norm.weight")
+    second.write_bytes(whole)
+    edit(folder / "params.json", rope_theta=5e5)
+    says(str(first), "rope.freqs", "500000")
+    edit(folder / "params.json", rope_theta=1e4, use_scaled_rope=True)
+    says("params.json", "rope_scaling_factor")
+
+
+# --- params.json ----------------------------------------------------------------------------------
+
+
+def ours(**changes):
+    return model_config(tie_embeddings=False, **changes)
+
+
+def from_params(**changes):
+    params = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": 1e-5}
+    return meta.from_params(params | changes, names.tensor_shapes(ours()))
+
+
+def test_parameters():
+    llama2, notes = from_params(vocab_size=-1, multiple_of=256)
+    assert llama2 == ours(max_positions=4096)
+    assert notes == ["rope_theta: 10000, as in Llama 1 and 2", "max_positions: 4096"]
+    llama3, notes = from_params(rope_theta=5e5)
+    assert llama3 == ours(max_positions=8192, theta=5e5)
+    assert notes == ["max_positions: 8192"]
+    found, notes = from_params(rope_theta=5e5, use_scaled_rope=True, rope_scaling_factor=8)
+    assert notes == ["rope_high_freq_factor: 4", "max_positions: 131072"]
+    scaling = RopeScaling("llama3", 8, 8192)
+    assert found == ours(max_positions=131072, theta=5e5, rope_scaling=scaling)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"use_scaled_rope": True}, "without rope_scaling_factor"),
+        ({"moe_args": {"num_experts": 16}}, "moe_args"),
+        ({"quantization_args": {"scheme": "int8"}}, "quantization_args"),
+        ({"n_heads": None}, "n_heads is None"),
+        ({"norm_eps": None}, "norm_eps is None"),
+    ],
+)
+def test_parameters_that_are_not_ours(change, words):
+    with pytest.raises(ValueError, match=words):
+        from_params(**({"rope_theta": 5e5} | change))

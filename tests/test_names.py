@@ -1,0 +1,73 @@
+"""Names, shapes and the permutation, against transformers and the gguf package."""
+
+import gguf
+import pytest
+import torch
+from conftest import model_config
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from formats import hf, names
+from model.position import POSITIONS
+from model.rope import RopeScaling
+from model.transformer import Transformer
+
+
+@pytest.mark.slow  # the first that makes a model of transformers'
+@pytest.mark.parametrize("tied", [False, True])
+def test_every_tensor_has_one_name_there_and_no_other(tied):
+    """Against the state dict that transformers builds from the same sizes."""
+    ours = model_config(tie_embeddings=tied)
+    theirs = AutoModelForCausalLM.from_config(LlamaConfig(**hf.to_config(ours)))
+    expected = {name: tuple(t.shape) for name, t in theirs.state_dict().items()}
+    if tied:
+        del expected["lm_head.weight"]
+    table, shapes = names.tensor_names(ours, "hf"), names.tensor_shapes(ours)
+    assert {table[name]: shape for name, shape in shapes.items()} == expected
+    assert shapes == {n: tuple(t.shape) for n, t in Transformer(ours).state_dict().items()}
+
+
+def test_the_names_of_gguf_are_those_of_its_package():
+    config = model_config(tie_embeddings=False)
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.n_layers)
+    theirs, in_hf = names.tensor_names(config, "gguf"), names.tensor_names(config, "hf")
+    for name in names.tensor_shapes(config):
+        assert known.get_name(in_hf[name], (".weight",)) == theirs[name]
+
+
+def test_the_layouts_are_each_others_inverse_and_not_their_own():
+    weight = torch.arange(6 * 8 * 5).view(6 * 8, 5)
+    halves = names.relayout(weight, 8, "halves")
+    assert not torch.equal(halves, weight)
+    assert not torch.equal(names.relayout(halves, 8, "halves"), weight)
+    assert torch.equal(names.relayout(halves, 8, "pairs"), weight)
+    # Channels 2i and 2i+1 of a head go to i and i + D/2, in the same head.
+    rows = torch.arange(2 * 6)[:, None]
+    moved = names.relayout(rows, 6, "halves").flatten().tolist()
+    assert moved == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
+
+
+@pytest.mark.parametrize("position", sorted(set(POSITIONS) - {"rope"}))
+@pytest.mark.parametrize("to", ["hf", "gguf"])
+def test_encodings_without_a_runtime_are_refused_by_name(position, to):
+    with pytest.raises(ValueError, match=f"model.position {position}: .*knows only rope"):
+        names.refuse_without_counterpart(model_config(position=position), to)
+
+
+@pytest.mark.parametrize(
+    ("changes", "targets", "words"),
+    [
+        ({"partial": 0.5}, {"hf", "gguf"}, "model.partial 0.5"),
+        ({"dim": 50, "head_dim": 8}, {"hf"}, "dim 50 is not divisible by model.n_heads 6"),
+        ({"rope_scaling": RopeScaling("dynamic", 2, 16)}, {"gguf"}, "type dynamic.*llama.cpp"),
+        ({"rope_scaling": RopeScaling("yarn", 2, 16, attention_factor=1.5)}, {"gguf"},
+         "attention_factor 1.5"),
+    ],
+)
+def test_what_a_target_cannot_express_is_refused_by_name(changes, targets, words):
+    config = model_config(**changes)
+    for to in ("hf", "gguf"):
+        if to in targets:
+            with pytest.raises(ValueError, match=words):
+                names.refuse_without_counterpart(config, to)
+        else:
+            names.refuse_without_counterpart(config, to)

@@ -1,0 +1,121 @@
+"""Tokenizers in other people's files, out and in. Judges: transformers and sentencepiece."""
+
+import json
+import random
+
+import pytest
+import sentencepiece
+import torch
+from foreign import (
+    ODD,
+    TOKENIZERS,
+    VOCAB,
+    edit,
+    export_to,
+    imported,
+    make_run,
+    read,
+    refused,
+    their_folder,
+    train_sentencepiece,
+)
+from transformers import AutoTokenizer
+
+from data.tokenizer import Tokenizer, open_tokenizer
+from formats.tokenizers import agree, pieces
+
+
+def test_autotokenizer_gives_our_ids(tmp_path):
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf")
+    ours, theirs = open_tokenizer(run.path), AutoTokenizer.from_pretrained(out)
+    again = open_tokenizer(out)
+    alphabet = [*" \n=ad(f\u2581", "中", "    "]
+    generator = torch.Generator().manual_seed(4)
+    drawn = torch.randint(len(alphabet), (300, 30), generator=generator).tolist()
+    for text in [*ODD, *("".join(alphabet[i] for i in row) for row in drawn)]:
+        ids = ours.encode(text)
+        assert theirs(text)["input_ids"] == ids
+        assert theirs.decode(ids) == text
+        assert again.encode(text) == ids
+    assert theirs.eos_token_id == ours.eos_id == 2
+    assert agree(again, ours)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
+    """transformers, and for a sentencepiece file sentencepiece: the two differ where a text begins
+    with a space or spells a special token."""
+    run, folder = imported(tmp_path, kind)
+    ours, auto = open_tokenizer(run.path), AutoTokenizer.from_pretrained(folder)
+    assert ours.prefix_ids == [auto.bos_token_id] and ours.eos_id == auto.eos_token_id
+    special = [auto.bos_token + "a" + auto.eos_token, "<think> b"]
+    reference = {text: auto(text)["input_ids"] for text in ODD + special}
+    if type(ours) is Tokenizer:
+        sp = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
+        same = [t for t in ODD if t == t.lstrip(" \u2581") and "</s>" not in t]
+        assert len(same) > 9
+        for text in same:
+            assert sp.encode(text, add_bos=True) == reference[text], text
+        reference = {text: sp.encode(text, add_bos=True) for text in reference}
+    for text, ids in reference.items():
+        assert ours.prefix_ids + ours.encode(text) == ids, text
+        if text == text.lstrip(" ") and "\u2581" not in text and text not in special:
+            assert "</s>" in text or ours.decode(ids) == text
+    # And once more around.
+    again = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "again"))
+    for text, ids in reference.items():
+        assert again(text)["input_ids"] == ids, text
+
+
+def refuse_both_ways(capsys, tmp_path, tokenizer, *words):
+    run = make_run(tmp_path, tokenizer=tokenizer)
+    for to in ("hf", "gguf"):
+        refused(capsys, to, run.path, tmp_path / "out", *words)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'"]),
+        ({"model_type": "unigram", "hard_vocab_limit": False}, ["(-", "do not number"]),
+    ],
+)
+def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words, tmp_path, capsys):
+    """Merges alone would give other ids in silence."""
+    tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False, **options)
+    refuse_both_ways(capsys, tmp_path, tokenizer, *words, "other ids")
+
+
+def test_likelihoods_that_all_differ_are_no_merges_either(tmp_path, capsys):
+    """A unigram model whose scores could number merges, and do not."""
+    rng = random.Random(300)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(1, 5))) for _ in range(60)]
+    often = [1 / n for n in range(1, 61)]
+    text = [" ".join(rng.choices(words, often, k=9)) for _ in range(2000)]
+    tokenizer = train_sentencepiece(
+        tmp_path, sentence_iterator=iter(text), model_type="unigram", hard_vocab_limit=False,
+        add_dummy_prefix=False,
+    )
+    assert pieces(Tokenizer(tokenizer))  # not refused for its scores
+    refuse_both_ways(capsys, tmp_path, tokenizer, "is it not a list of byte pairs?")
+
+
+def test_two_files_that_differ_in_one_piece_do_not_agree(tmp_path):
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf")
+    ours = open_tokenizer(run.path)
+    assert agree(ours, open_tokenizer(out))
+    model = read(out / "tokenizer.json")["model"]
+    rare = max((p for p in model["vocab"] if p.isalpha()), key=len)  # no word of the probe
+    model["merges"] = [pair for pair in model["merges"] if "".join(pair) != rare]
+    edit(out / "tokenizer.json", model=model)
+    assert not agree(ours, open_tokenizer(out))
+
+
+def test_tokens_beside_a_sentencepiece_file_are_refused(tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 6)
+    added = {"added_tokens_decoder": {str(VOCAB): {"content": "<pad>"}}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(added), encoding="utf-8")
+    refused(capsys, "run", folder, tmp_path / "ours", "'<pad>'", "tokenizer_config.json")
