@@ -3,7 +3,6 @@ a marker of its own, and the training length is marked by a line and by words.""
 
 import io
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,10 +38,8 @@ ABOVE_OPTIMUM = "loss above the optimum (nats / token)"
 
 def draw(study: Study) -> list[str]:
     """Write NAME.png into the study's folder for every figure it has data for; the names."""
-    figures = {"fig_curves": curves, "fig_forest": forest, "fig_position": position,
-               "fig_shift": shift, "fig_probes": probes}
     names = []
-    for name, figure in figures.items():
+    for name, figure in FIGURES.items():
         file = study.path / f"{name}.png"
         if drawn := figure(study):
             image = io.BytesIO()
@@ -208,6 +205,10 @@ def probes(study: Study) -> Figure | None:
                ylabel=ABOVE_OPTIMUM)
     _legend_below(fig, axes[-1] if "P1" in names else axes[0])
     return fig
+
+
+FIGURES = {"fig_curves": curves, "fig_forest": forest, "fig_position": position,
+           "fig_shift": shift, "fig_probes": probes}
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
