@@ -1,6 +1,4 @@
-"""One typed configuration: dataclass defaults <- YAML <- command line."""
-
-from __future__ import annotations
+"""The configuration of a run: one dataclass made of those that stand beside what they configure."""
 
 import dataclasses
 import re
@@ -10,7 +8,7 @@ from typing import Literal
 import yaml
 
 from data.dataset import DataConfig
-from errors import UserError
+from errors import UserError, check_ranges
 from gyre.device import Dtype
 from gyre.optim import OptimConfig
 from gyre.wandb_log import LogConfig
@@ -20,6 +18,8 @@ from model.position import POSITIONS, check_position
 
 @dataclass
 class TrainConfig:
+    """How long a run trains, in which batches, and how often it looks at itself."""
+
     steps: int = 1000
     """Optimizer steps."""
     batch_size: int = 16
@@ -40,23 +40,20 @@ class TrainConfig:
     compile: bool | Literal["auto"] = "auto"
     """torch.compile the training step. auto: where the run is long enough to repay it."""
 
-    def __post_init__(self):
-        for name in ("steps", "batch_size", "micro_batch_size", "eval_interval"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"train.{name} must be at least 1, not {value}")
-        if self.sample_tokens < 0:
-            raise UserError(f"train.sample_tokens must not be negative, not {self.sample_tokens}")
+    def __post_init__(self) -> None:
+        check_ranges(
+            "train", self, steps="[1, inf)", batch_size="[1, inf)", micro_batch_size="[1, inf)",
+            eval_interval="[1, inf)", sample_tokens="[0, inf)",
+        )
 
 
 @dataclass(kw_only=True)
 class Config:
-    """A whole run. Constructing one fills in what depends on several parts, and checks what only
-    the whole can tell."""
+    """A whole run. Constructing one fills in what one part takes from another, and raises UserError
+    where two parts do not fit together (ValueError where the encoding refuses the model)."""
 
-    # The parts have no default here: an instance made at import would already be filled in, and
-    # what it derived from the default width would then stand beside the width that the user asked
-    # for.
+    # The parts have no defaults. A ModelConfig made at import would have taken head_dim and others
+    # from the default dim already, and would keep them beside the dim that the user asks for.
     model: ModelConfig
     data: DataConfig
     optim: OptimConfig
@@ -69,56 +66,59 @@ class Config:
     """Run whose weights this one starts from. The option --init-from RUN takes its model and its
     tokenizer too."""
     seed: int = 1
-    """Addresses everything random: weights by name, batches and dropout by step, samples."""
+    """Decides everything random: weights by name, batches and dropout by step, samples."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
+        self._fit_vocabulary()
+        check_position(self.model)
+        self._fit_positions()
+        warmup, steps = self.optim.warmup_steps, self.train.steps
+        if warmup > steps:
+            raise UserError(f"optim.warmup_steps {warmup} is longer than train.steps {steps}")
+        if not 0 <= self.seed < 2**63:
+            raise UserError(f"seed must be in [0, 2^63), not {self.seed}")
+
+    def _fit_vocabulary(self) -> None:
+        """Unset: one embedding for each piece of the tokenizer. Imported models often have more."""
         model, data = self.model, self.data
         if model.vocab_size is None:
             model.vocab_size = data.vocab_size
-        # Imported models often have more embeddings than their tokenizer has pieces.
         padded = data.tokenizer is not None and model.vocab_size > data.vocab_size
         if model.vocab_size != data.vocab_size and not padded:
             raise UserError(
                 f"model.vocab_size {model.vocab_size} and data.vocab_size {data.vocab_size} "
                 "differ: leave model.vocab_size unset"
             )
-        check_position(model)
+
+    def _fit_positions(self) -> None:
+        """Positions reach as far as training rows do, and farther only where that has a meaning."""
+        model, seq_len, scaling = self.model, self.data.seq_len, self.model.rope_scaling
         extrapolates = POSITIONS[model.position].extrapolates
-        scaling = model.rope_scaling
         if scaling is not None and scaling.original_positions is None:
-            scaling.original_positions = data.seq_len
+            scaling.original_positions = seq_len
         if model.max_positions is None:
-            model.max_positions = data.seq_len * (4 if extrapolates else 1)
+            model.max_positions = seq_len * (4 if extrapolates else 1)
             if scaling is not None:
                 model.max_positions = max(model.max_positions, scaling.reach)
-        if model.max_positions < data.seq_len:
+        if model.max_positions < seq_len:
             raise UserError(
-                f"data.seq_len {data.seq_len} is longer than model.max_positions "
-                f"{model.max_positions}"
+                f"data.seq_len {seq_len} is longer than model.max_positions {model.max_positions}"
             )
-        if model.max_positions > data.seq_len and not extrapolates:
+        if model.max_positions > seq_len and not extrapolates:
             raise UserError(
-                f"model.max_positions {model.max_positions} is longer than data.seq_len "
-                f"{data.seq_len}: with model.position {model.position} those rows would never be "
-                "trained"
+                f"model.max_positions {model.max_positions} is longer than data.seq_len {seq_len}: "
+                f"with model.position {model.position} those rows would never be trained"
             )
-        if self.optim.warmup_steps > self.train.steps:
-            raise UserError(
-                f"optim.warmup_steps {self.optim.warmup_steps} is longer than train.steps "
-                f"{self.train.steps}"
-            )
-        if not 0 <= self.seed < 2**63:
-            raise UserError(f"seed must be in [0, 2^63), not {self.seed}")
 
     def to_yaml(self) -> str:
-        """The resolved configuration; `load_file` turns it back into an equal object."""
+        """The configuration with all that was filled in; `load_file` makes an equal one of it."""
         return yaml.dump(
             dataclasses.asdict(self), Dumper=_Dumper, sort_keys=False, allow_unicode=True
         )
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text such as 1e3, which is text to PyYAML but a number to our parser."""
+    """Quotes a text such as 1e3, which would be read back as a number."""
 
 
 _Dumper.add_implicit_resolver(

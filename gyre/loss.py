@@ -1,4 +1,4 @@
-"""The loss, in training and over a whole split."""
+"""The loss of a batch, and of a whole split."""
 
 import math
 
@@ -13,30 +13,27 @@ from model.transformer import Transformer
 
 
 def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
-    """Cross entropy in float32, summed over all targets but those that are -100."""
+    """Logits (B, T, V) and targets (B, T) -> cross entropy in nats, summed over all targets but
+    those that are -100, in float32."""
     return F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
 
 
 @torch.no_grad()
 def evaluate(
-    model: Transformer,
-    data: TokenDataset,
-    batch_size: int,
-    device: torch.device,
+    model: Transformer, data: TokenDataset, batch_size: int, device: torch.device,
     dtype: torch.dtype,
 ) -> tuple[float, int]:
-    """(total nats, tokens) of this process's share of the windows. Leaves mode and randomness
-    alone.
+    """Nats and number of the tokens in this process's share of all windows of a split.
 
-    Runs the module uncompiled: its shapes and grad mode would cost a second compilation.
+    The mode of the model is restored, and no random number is drawn. A compiled `forward` is not
+    called: other shapes, and no gradients, would cost a second compilation.
     """
     was_training = model.training
     model.eval()
     nats, tokens = 0.0, 0
     batches = math.ceil(data.n_tokens / data.seq_len / data.size / batch_size)
-    for x, y in tqdm(
-        data.windows(batch_size), "validate", batches, leave=False, delay=2, disable=data.rank > 0
-    ):
+    for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
+                     disable=data.rank > 0):
         x, y = x.to(device), y.to(device)
         with autocast(device, dtype):
             logits = model.logits(model.hidden_states(x))

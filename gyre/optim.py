@@ -1,17 +1,19 @@
-"""Which parameters are trained how: groups, AdamW or Muon, and the learning rate over time."""
+"""Which parameter is trained how: AdamW or Muon, decay, and the learning rate over time."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from errors import UserError
+from errors import UserError, check_ranges
 
 
 @dataclass
 class OptimConfig:
+    """The optimizer and its learning rates. Raises UserError for values without a meaning."""
+
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""
     lr: float = 1e-3
@@ -33,24 +35,20 @@ class OptimConfig:
     final_lr: float = 0.1
     """Learning rate at the last step, as a fraction of the peak."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.muon_lr is not None and self.optimizer != "muon":
             raise UserError(f"optim.muon_lr has no effect with optim.optimizer {self.optimizer}")
-        for name in ("lr", "muon_lr", "weight_decay", "grad_clip", "warmup_steps"):
-            value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
-                raise UserError(f"optim.{name} must be finite and not negative, not {value}")
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(f"optim.{name} must be in [0, 1), not {getattr(self, name)}")
-        if not 0 <= self.final_lr <= 1:
-            raise UserError(f"optim.final_lr is a fraction of optim.lr, not {self.final_lr}")
+        check_ranges(
+            "optim", self, lr="[0, inf)", muon_lr="[0, inf)", weight_decay="[0, inf)",
+            grad_clip="[0, inf)", warmup_steps="[0, inf)", beta1="[0, 1)", beta2="[0, 1)",
+            final_lr="[0, 1]",
+        )
 
 
 def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
-    """Learning rate of update `step` (0 .. steps-1) as a fraction of the peak.
+    """Learning rate of step number `step` (0 .. steps-1) of all `steps`, as a fraction of the peak.
 
-    Rises to 1 over the warm-up, then falls to `final_lr` at the last update.
+    Rises to 1 over the warm-up, then falls to `final_lr` at the last step.
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
@@ -60,11 +58,12 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
 
 
 def parameter_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """(hidden, rest): the matrices inside the blocks, and everything else.
+    """(hidden, rest): the matrices inside the blocks, which have weight decay and may have Muon,
+    and everything else, which has neither.
 
-    Decay and Muon are for the former. Embeddings, the output matrix, norms and whatever a position
-    encoding learns are in the latter, in every arm of an ablation alike: "decay what is 2-D" would
-    decay a learned position table and so change two things at once.
+    The rest are the embeddings, the output matrix, the norms and whatever a position encoding
+    learns, for every encoding alike. To decay all matrices would decay a learned position table
+    too, and an ablation would compare two differences at once.
     """
     hidden, rest = [], []
     for name, parameter in model.named_parameters():
@@ -74,11 +73,12 @@ def parameter_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Para
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose update is orthogonalised: every matrix moves alike in all its directions.
+    """Momentum whose update is made orthogonal: a matrix moves equally far in all its directions.
 
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; the update has the rms of an
-    AdamW step, 0.2 (Liu et al. 2025, arXiv 2502.16982). What torch.optim.Muon does, with matrices
-    of one shape stacked and orthogonalised together: a model has few shapes and many layers.
+    AdamW step, 0.2 (Liu et al. 2025, arXiv:2502.16982). It takes the steps of torch.optim.Muon, and
+    is faster where many matrices have one shape, as in a transformer: it stacks them and makes
+    their updates orthogonal together.
     """
 
     def __init__(
@@ -87,37 +87,42 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self, closure: None = None) -> None:
+        """Move every parameter that has a gradient."""
         for group in self.param_groups:
-            same: dict[tuple, list[nn.Parameter]] = {}
+            stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    key = (*sorted(parameter.shape), parameter.device)  # a tall one lies down
-                    same.setdefault(key, []).append(parameter)
-            for parameters in same.values():
+                    # (R, C) and (C, R) go into one stack: one of them is transposed.
+                    key = (*sorted(parameter.shape), parameter.device)
+                    stacks.setdefault(key, []).append(parameter)
+            for parameters in stacks.values():
                 self._step(parameters, group["lr"], group["weight_decay"], group["momentum"])
 
     def _step(
         self, parameters: list[nn.Parameter], lr: float, weight_decay: float, momentum: float
     ) -> None:
-        moves = []
+        """One step of matrices that have one shape, (R, C) or (C, R), and one device."""
+        wide = []  # every update as (R, C), R <= C
         for parameter in parameters:
-            state = self.state[parameter]
+            state, gradient = self.state[parameter], parameter.grad
+            assert gradient is not None
             if "momentum_buffer" not in state:
-                state["momentum_buffer"] = torch.zeros_like(parameter.grad)
-            mean = state["momentum_buffer"].lerp_(parameter.grad, 1 - momentum)
-            move = parameter.grad.lerp(mean, momentum).bfloat16()  # Nesterov's look ahead
-            moves.append(move if move.size(0) <= move.size(1) else move.T)
-        moves = torch.stack(moves)  # on a line of its own, so that the single ones are freed
-        moves = orthogonalize(moves)
-        for parameter, move in zip(parameters, moves, strict=True):
+                state["momentum_buffer"] = torch.zeros_like(gradient)
+            mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+            update = gradient.lerp(mean, momentum).bfloat16()  # Nesterov's look ahead
+            wide.append(update if update.size(0) <= update.size(1) else update.T)
+        stacked = torch.stack(wide)
+        del wide, update  # their memory is free before the products need as much again
+        for parameter, update in zip(parameters, orthogonalize(stacked), strict=True):
             parameter.mul_(1 - lr * weight_decay)
-            move = move if move.shape == parameter.shape else move.T
-            parameter.add_(move, alpha=-0.2 * lr * math.sqrt(max(parameter.shape)))
+            update = update if update.shape == parameter.shape else update.T
+            parameter.add_(update, alpha=-0.2 * lr * math.sqrt(max(parameter.shape)))
 
 
 def orthogonalize(x: Tensor) -> Tensor:
-    """U V^T of every matrix U S V^T in x (N, R, C), R <= C, roughly: singular values of 0.7 to 1.2.
+    """U V^T for every matrix U S V^T in x (N, R, C), R <= C, roughly: its singular values lie
+    between 0.7 and 1.2.
 
     Five Newton-Schulz steps with coefficients that favour speed over precision (Jordan et al.).
     """
@@ -130,36 +135,41 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 
 class Optimizers:
-    """One or two torch optimizers behind one step. Learning rates are set as a fraction of the
-    peak."""
+    """All parameters of a model in one or two torch optimizers: AdamW, and before it Muon if the
+    configuration says so. The learning rate of each is set as a fraction of its peak."""
 
     def __init__(self, model: nn.Module, config: OptimConfig):
         hidden, rest = parameter_groups(model)
-        decayed = {"params": hidden, "lr": config.lr, "weight_decay": config.weight_decay}
-        adamw = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
+        adamw: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
         self.optimizers: list[torch.optim.Optimizer] = []
         if config.optimizer == "muon":
-            decayed["lr"] = config.lr if config.muon_lr is None else config.muon_lr
-            self.optimizers.append(Muon(**decayed))
+            muon_lr = config.lr if config.muon_lr is None else config.muon_lr
+            self.optimizers.append(Muon(hidden, muon_lr, config.weight_decay))
         else:
-            adamw.append(decayed)
+            adamw.append({"params": hidden, "lr": config.lr, "weight_decay": config.weight_decay})
         fused = rest[0].device.type in ("cpu", "cuda")
         betas = (config.beta1, config.beta2)
         self.optimizers.append(torch.optim.AdamW(adamw, betas=betas, fused=fused))
-        self._peaks = [g["lr"] for o in self.optimizers for g in o.param_groups]
+        self._peaks = [group["lr"] for group in self._groups()]
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def set_lr(self, factor: float) -> None:
-        groups = [g for o in self.optimizers for g in o.param_groups]
-        for group, peak in zip(groups, self._peaks, strict=True):
+        """Learning rates of the next step, as a fraction of their peaks."""
+        for group, peak in zip(self._groups(), self._peaks, strict=True):
             group["lr"] = peak * factor
 
     def zero_grad(self) -> None:
+        """Free all gradients."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
+        """The state of each optimizer, by its number."""
         return {str(i): o.state_dict() for i, o in enumerate(self.optimizers)}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` returned."""
         for i, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state[str(i)])

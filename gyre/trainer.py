@@ -1,6 +1,4 @@
-"""The training loop."""
-
-from __future__ import annotations
+"""The training loop: a configuration in, a run folder out."""
 
 import dataclasses
 import math
@@ -9,10 +7,12 @@ import shlex
 import signal
 import sys
 import time
-from contextlib import nullcontext
-from pathlib import Path
+from collections.abc import Callable
+from types import FrameType
+from typing import Literal
 
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from data.prepare import prepare
@@ -35,34 +35,56 @@ MAX_SKIPPED_IN_A_ROW = 3
 
 
 class StopSignal:
-    """Remembers Ctrl-C or SIGTERM so that what runs can be finished; a second one is not held."""
+    """Within `with`, Ctrl-C or SIGTERM is remembered in `number`, so that the step that runs can be
+    finished and saved. A second one acts as it would have outside."""
 
-    def __enter__(self):
-        self.number = 0
-        self._before = {
-            s: signal.signal(s, self._remember) for s in (signal.SIGINT, signal.SIGTERM)
-        }
+    number = 0
+
+    def __enter__(self) -> "StopSignal":
+        signals = (signal.SIGINT, signal.SIGTERM)
+        self._before = {number: signal.signal(number, self._remember) for number in signals}
         return self
 
-    def _remember(self, number, frame):
+    def _remember(self, number: int, frame: FrameType | None) -> None:
         self.number = number
-        signal.signal(number, self._before[number])
-        os.write(2, b"\nstopping after this step; once more to stop at once\n")  # print may be busy
+        signal.signal(number, self._before[signal.Signals(number)])
+        # os.write, as a handler may interrupt a print, which cannot be entered twice.
+        os.write(2, b"\nstopping after this step; once more to stop at once\n")
 
-    def __exit__(self, *exc):
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
 
+@dataclasses.dataclass
+class Progress:
+    """What a run has done so far; saved with every checkpoint."""
+
+    step: int = 0  # optimizer steps taken, skipped ones included
+    tokens: int = 0  # trained on, over all processes
+    seconds: float = 0.0  # of training steps: without validation, samples and saving
+    skipped: int = 0  # steps whose loss or gradient was not finite
+    skipped_in_a_row: int = 0
+    best: float = math.inf  # lowest validation loss, nats per token
+
+    def axes(self) -> dict[str, float]:
+        """What every point of metrics.jsonl can be drawn against."""
+        return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
+
+
 class Trainer:
+    """Everything that one process holds of a training run.
+
+    Making one prepares the data, builds the model, and creates the run folder or reopens the one of
+    `resumed`; `run` trains. Raises UserError for whatever stands in the way, before any training.
+    """
+
     def __init__(self, config: Config, world: World, resumed: RunDir | None):
         self.config, self.world, self.device = config, world, world.device
         if config.train.batch_size < world.size:
-            raise UserError(
-                f"train.batch_size {config.train.batch_size} cannot be shared by {world.size} "
-                "processes"
-            )
-        self.dtype, dtype_why = resolve_dtype(config.train.dtype, self.device)
+            raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
+                            f"{world.size} processes")
+        self.dtype, dtype_reason = resolve_dtype(config.train.dtype, self.device)
         self.data = prepare(config.data)  # of several processes one does it, and the others wait
         world.join()
         share = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
@@ -72,97 +94,116 @@ class Trainer:
         self.val_data = self.data.dataset("val", **share)
         self.sample_ids = self._sample_ids()
 
-        if config.init_from is not None and resumed is None:
-            self.module = load_model(config.model, RunDir.open(config.init_from).load_weights())
-        else:
-            self.module = Transformer(config.model)
-            self.module.init_weights(config.seed)
-        self.module.to(self.device)
+        self.module = self._new_model(resumed).to(self.device)
         self.optimizers = Optimizers(self.module, config.optim)
-        # Loss scaling for float16 only; disabled, it hands everything through.
+        # Loss scaling is for float16. Where it is disabled, every call hands its argument through.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.count = {"step": 0, "tokens": 0, "seconds": 0.0, "skipped": 0, "skipped_in_a_row": 0,
-                      "best": math.inf}  # fmt: skip
+        self.progress = Progress()
         self.resume_options: list[str] = []
-        self.log: RunDir | NullRun = self._open_run(resumed)
+        self.validation = (math.nan, math.nan)  # the latest: nats per token, bits per byte
+        if resumed is not None:
+            self._load(resumed)
+        self.run_dir = self._open_folder(resumed)
 
-        compiled, compile_why = resolve_compile(
+        compiled, compile_reason = resolve_compile(
             config.train.compile, self.device, self._training_flops()
         )
-        self.loss = summed_loss
+        self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
         if compiled:
-            # In place: the state dict keeps its names. Dropout as in eager mode, which on a CPU is
-            # also drawn faster than by the compiler's own generator.
-            random = {"fallback_random": self.device.type == "cpu"}
-            self.module.compile(options=random)
+            # In place, so that the state dict keeps its names. On a CPU, dropout draws the numbers
+            # of eager mode, which is also faster there than the compiler's own generator.
+            self.module.compile(options={"fallback_random": self.device.type == "cpu"})
             self.loss = torch.compile(summed_loss)
         self.model = world.wrap(self.module)
-        self._say_what_runs(dtype_why, compile_why)
+        self._say_what_runs(dtype_reason, compile_reason)
 
-    # --- setting up ---
+    # --- setting up -------------------------------------------------------------------------------
 
     def _sample_ids(self) -> list[int]:
-        tokenizer = self.data.tokenizer
-        prompt = self.config.train.sample_prompt
-        ids = [*tokenizer.prefix_ids, *tokenizer.encode(prompt)]
-        if not prompt:
+        """The prompt of the samples during training. UserError where they would not fit."""
+        tokenizer, train = self.data.tokenizer, self.config.train
+        ids = [*tokenizer.prefix_ids, *tokenizer.encode(train.sample_prompt)]
+        if not train.sample_prompt:
             ids.insert(0, tokenizer.eos_id)
-        room = self.config.model.max_positions - len(ids)
-        if room < self.config.train.sample_tokens:
+        longest = self.config.model.max_positions
+        if len(ids) + train.sample_tokens > longest:
             raise UserError(
                 f"train.sample_prompt has {len(ids)} tokens, and with train.sample_tokens "
-                f"{self.config.train.sample_tokens} that passes model.max_positions "
-                f"{self.config.model.max_positions}"
+                f"{train.sample_tokens} that passes model.max_positions {longest}"
             )
         return ids
 
-    def _open_run(self, resumed: RunDir | None) -> RunDir | NullRun:
+    def _new_model(self, resumed: RunDir | None) -> Transformer:
+        """Fresh weights, or those of `init_from`. A resumed run loads its own later."""
+        if self.config.init_from is not None and resumed is None:
+            weights = RunDir.open(self.config.init_from).load_weights()
+            return load_model(self.config.model, weights)
+        model = Transformer(self.config.model)
+        model.init_weights(self.config.seed)
+        return model
+
+    def _load(self, run: RunDir) -> None:
+        """Weights, optimizers and progress of the last checkpoint of a run.
+
+        Raises UserError where the run cannot go on from it: its text or its steps are others.
+        """
+        if self.data.manifest["files"] != run.manifest["files"]:
+            raise UserError(f"the text of {run.path} has changed since it was started: restore it, "
+                            "or start a new run")
+        weights, state = run.load_training()
+        self.module.load_state_dict(weights)
+        self.optimizers.load_state_dict(state["optimizers"])
+        if state["scaler"]:
+            self.scaler.load_state_dict(state["scaler"])
+        self.progress = Progress(**state["count"])
+        self.resume_options = self._judge_steps(run, last_steps=state["steps"])
+
+    def _judge_steps(self, run: RunDir, last_steps: int) -> list[str]:
+        """The options to resume `run` with once more: train.steps, where it is not the run's own.
+
+        `last_steps` is train.steps of the checkpoint. It decides the learning rates, so it must not
+        fall back to the run's own unnoticed. Raises UserError where it would, and where no step is
+        left.
+        """
+        steps, done = self.config.train.steps, self.progress.step
+        if done >= steps:
+            raise UserError(f"{run.path} has finished its {done} steps: give --train.steps a "
+                            "larger number to go on")
+        own_steps = load_file(run.path / "config.yaml").train.steps
+        if last_steps != steps == own_steps:
+            raise UserError(
+                f"{run.path} was last resumed with --train.steps {last_steps}, which decides its "
+                "learning rates: say so again, or choose another number"
+            )
+        return [] if steps == own_steps else ["--train.steps", str(steps)]
+
+    def _open_folder(self, resumed: RunDir | None) -> RunDir | NullRun:
+        """The folder of a new run, or of the resumed one from its checkpoint on. Only the main
+        process has one."""
         config = self.config
-        if resumed is not None:
-            if self.data.manifest["files"] != resumed.manifest["files"]:
-                raise UserError(
-                    f"the text of {resumed.path} has changed since it was started: restore it, or "
-                    "start a new run"
-                )
-            weights, state = resumed.load_training()
-            self.module.load_state_dict(weights)
-            self.optimizers.load_state_dict(state["optimizers"])
-            if state["scaler"]:
-                self.scaler.load_state_dict(state["scaler"])
-            self.count = state["count"]
-            if self.count["step"] >= config.train.steps:
-                raise UserError(
-                    f"{resumed.path} has finished its {self.count['step']} steps: "
-                    "give --train.steps a larger number to go on"
-                )
-            own_steps = load_file(resumed.path / "config.yaml").train.steps
-            if state["steps"] != config.train.steps == own_steps:
-                raise UserError(
-                    f"{resumed.path} was last resumed with --train.steps {state['steps']}, which "
-                    "decides its learning rates: say so again, or choose another number"
-                )
-            if config.train.steps != own_steps:
-                self.resume_options = ["--train.steps", str(config.train.steps)]
         if not self.world.is_main:
             return NullRun()
         if resumed is not None:
-            resumed.resume(self.count["step"], config.log, dataclasses.asdict(config))
+            resumed.resume(self.progress.step, config.log, dataclasses.asdict(config))
             return resumed
-        own = config
-        if config.data.tokenizer is not None:  # from now on its copy, wherever it came from
+        assert config.name is not None, "train.py names every run"
+        saved = config
+        if config.data.tokenizer is not None:  # from now on the run's copy of it
             folder = str(RunDir.new_path(config.log.runs, config.name))
-            own = dataclasses.replace(
-                config, data=dataclasses.replace(config.data, tokenizer=folder)
-            )
+            data = dataclasses.replace(config.data, tokenizer=folder)
+            saved = dataclasses.replace(config, data=data)
+        # Bytes a parameter: 12 (its weight and Adam's two moments) in `last`, in `previous` and in
+        # what is being written, and 4 in `best`.
+        parameters = sum(p.numel() for p in self.module.parameters())
         return RunDir.create(
-            config.log, config.name, config_yaml=own.to_yaml(),
+            config.log, config.name, config_yaml=saved.to_yaml(),
             config=dataclasses.asdict(config), tokenizer=tokenizer_files(self.data.folder),
-            manifest=self.data.manifest,
-            need_bytes=40 * sum(p.numel() for p in self.module.parameters()),
-        )  # fmt: skip
+            manifest=self.data.manifest, need_bytes=40 * parameters,
+        )
 
     def _training_flops(self) -> float:
-        """6 per parameter and token; the same for every encoding, so that none compiles alone."""
+        """6 per parameter and token. It counts what all encodings have in common, so that of an
+        ablation's arms none is compiled alone."""
         hidden, _ = parameter_groups(self.module)
         output = self.config.model.vocab_size * self.config.model.dim
         parameters = sum(p.numel() for p in hidden) + output
@@ -171,96 +212,75 @@ class Trainer:
     def _tokens_per_step(self) -> int:
         return self.config.train.batch_size * self.config.data.seq_len
 
-    def _say_what_runs(self, dtype_why: str, compile_why: str) -> None:
+    def _say_what_runs(self, dtype_reason: str, compile_reason: str) -> None:
         if not self.world.is_main:
             return
-        config, manifest = self.config, self.data.manifest
+        config, train = self.config, self.train_data
         parameters = sum(p.numel() for p in self.module.parameters())
-        tokens = self._tokens_per_step() * config.train.steps
-        passes = self.data.passes
-        epochs = tokens / self.train_data.n_tokens * passes
-        say(f"run     {self.log.path}")
-        say(
-            f"data    {self.data.folder}: {self.train_data.n_tokens:,} training tokens"
-            f"{f' in {passes} passes' if passes > 1 else ''} and {self.val_data.n_tokens:,} for "
-            f"validation, vocabulary {manifest['vocab_size']}"
-        )
-        say(
-            f"model   {parameters:,} parameters, positions: {config.model.position}; "
+        passes = f" in {train.passes} passes" if train.passes > 1 else ""
+        epochs = self._tokens_per_step() * config.train.steps / train.n_tokens * train.passes
+        processes = f" x {self.world.size}" if self.world.size > 1 else ""
+        say(f"run     {self.run_dir.path}")
+        say(f"data    {self.data.folder}: {train.n_tokens:,} training tokens{passes} and "
+            f"{self.val_data.n_tokens:,} for validation, vocabulary "
+            f"{self.data.manifest['vocab_size']}")
+        say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
             f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
-            f"({epochs:.1f} epochs)"
-        )
-        world = f" x {self.world.size}" if self.world.size > 1 else ""
-        say(f"device  {self.device}{world}; {dtype_why}; {compile_why}")
+            f"({epochs:.1f} epochs)")
+        say(f"device  {self.device}{processes}; {dtype_reason}; {compile_reason}")
         if self.loss is not summed_loss:
             say("        the first step compiles, which takes up to a minute")
 
-    # --- the loop ---
+    # --- the loop ---------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Train to the end, or until a signal. Returns the exit code."""
-        steps = self.config.train.steps
+        """Train to the end, or until a signal. Returns the exit code of the process: 0, or 128 and
+        the number of the signal."""
+        steps, interval = self.config.train.steps, self.config.train.eval_interval
         bar = tqdm(
-            total=steps, initial=self.count["step"], desc="train", unit="step", dynamic_ncols=True,
+            total=steps, initial=self.progress.step, desc="train", unit="step", dynamic_ncols=True,
             disable=not self.world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
-        )  # fmt: skip
-        code = 1
+        )
+        code = 1  # of an error, for wandb
         try:
             with StopSignal() as stop, bar:
-                while self.count["step"] < steps:
+                while self.progress.step < steps:
                     stopping = self.step(bar, stop)
-                    at_end = self.count["step"] == steps
-                    if at_end or self.count["step"] % self.config.train.eval_interval == 0:
-                        self.validate(bar)
+                    at_end = self.progress.step == steps
+                    if at_end or self.progress.step % interval == 0:
+                        self.validate()
                         self.save("last")
-                        self.sample(bar)
+                        self.sample()
                         stopping = self.world.sum(float(stop.number))[0] > 0
                     elif stopping:
                         self.save("last")
                     if stopping and not at_end:
                         bar.close()
                         self._say_how_to_resume()
-                        code = 128 + (stop.number or signal.SIGTERM)
+                        code = 128 + (stop.number or signal.SIGTERM)  # 0: another process was told
                         return code
             code = 0
             self._say_what_next()
             return code
         finally:
-            self.log.finish(code)
+            self.run_dir.finish(code)
 
     def step(self, bar: tqdm, stop: StopSignal) -> bool:
         """One optimizer step on one global batch. Returns whether any process was told to stop."""
-        config, count, started = self.config, self.count, time.perf_counter()
-        step, tokens = count["step"], self._tokens_per_step()
-        # Dropout's stream is addressed too: whatever else drew numbers before, this step draws
-        # these.
-        torch.manual_seed(derive_seed(config.seed, "dropout", step, self.world.rank))
-        factor = lr_factor(config.optim, step, config.train.steps)
+        config, progress, started = self.config, self.progress, time.perf_counter()
+        tokens = self._tokens_per_step()
+        # Dropout draws the numbers of this step, whatever else has drawn some before.
+        torch.manual_seed(derive_seed(config.seed, "dropout", progress.step, self.world.rank))
+        factor = lr_factor(config.optim, progress.step, config.train.steps)
         self.optimizers.set_lr(factor)
-
-        x, y = self.train_data.batch(step)
-        size = config.train.micro_batch_size or len(x)
-        micro_batches = list(zip(x.split(size), y.split(size), strict=True))
-        loss_sum = torch.zeros((), device=self.device)
-        for i, (x, y) in enumerate(micro_batches):
-            x, y = x.to(self.device), y.to(self.device)
-            more = self.world.size > 1 and i + 1 < len(micro_batches)
-            with self.model.no_sync() if more else nullcontext():
-                with autocast(self.device, self.dtype):
-                    logits = self.model(x)
-                loss = self.loss(logits, y)
-                # Over the tokens of the whole batch, so that unequal splits weigh every token
-                # alike; the world's size undoes DDP's average over processes.
-                self.scaler.scale(loss * (self.world.size / tokens)).backward()
-            loss_sum += loss.detach()
-
+        loss_sum = self._accumulate_gradients()
         for optimizer in self.optimizers.optimizers:
             self.scaler.unscale_(optimizer)
         limit = config.optim.grad_clip or math.inf
         grad_norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), limit).item()
-        total, signals = self.world.sum(loss_sum.item(), float(stop.number))
-        mean_loss = total / tokens
-        finite = math.isfinite(mean_loss) and math.isfinite(grad_norm)
+        total_loss, signals = self.world.sum(loss_sum.item(), float(stop.number))
+        loss = total_loss / tokens
+        finite = math.isfinite(loss) and math.isfinite(grad_norm)
         if finite:
             for optimizer in self.optimizers.optimizers:
                 self.scaler.step(optimizer)
@@ -268,105 +288,114 @@ class Trainer:
         self.optimizers.zero_grad()
 
         seconds = time.perf_counter() - started
-        count["step"] += 1
-        count["tokens"] += tokens
-        count["seconds"] += seconds
-        self._count_skipped(finite, mean_loss)
-        self.log.log({
-            **self._axes(), "train/loss": mean_loss, "train/lr": factor * config.optim.lr,
+        progress.step += 1
+        progress.tokens += tokens
+        progress.seconds += seconds
+        self._count_skipped(finite, loss)
+        self.run_dir.log({
+            **progress.axes(), "train/loss": loss, "train/lr": factor * config.optim.lr,
             "train/grad_norm": grad_norm, "train/tokens_per_second": tokens / seconds,
-            "train/skipped": count["skipped"],
-        })  # fmt: skip
+            "train/skipped": progress.skipped,
+        })
         bar.update()
-        bar.set_postfix_str(f"loss {mean_loss:.3f}, {tokens / seconds:,.0f} tok/s", refresh=False)
+        bar.set_postfix_str(f"loss {loss:.3f}, {tokens / seconds:,.0f} tok/s", refresh=False)
         return signals > 0
 
-    def _count_skipped(self, finite: bool, loss: float) -> None:
-        """Skip a step whose loss or gradient is not finite; stop when it keeps happening.
+    def _accumulate_gradients(self) -> Tensor:
+        """Forward and backward over this process's rows, a micro-batch at a time. Returns the sum
+        of their losses, a scalar on the device."""
+        x, y = self.train_data.batch(self.progress.step)
+        size = self.config.train.micro_batch_size or len(x)
+        micro_batches = list(zip(x.split(size), y.split(size), strict=True))
+        loss_sum = torch.zeros((), device=self.device)
+        for i, (x, y) in enumerate(micro_batches, 1):
+            x, y = x.to(self.device), y.to(self.device)
+            with self.world.averaging(self.model, i == len(micro_batches)):
+                with autocast(self.device, self.dtype):
+                    logits = self.model(x)
+                loss = self.loss(logits, y)
+                # Divided by the tokens of the whole batch, so that unequal parts weigh every token
+                # alike; times the processes, as DDP divides by them again.
+                self.scaler.scale(loss * (self.world.size / self._tokens_per_step())).backward()
+            loss_sum += loss.detach()
+        return loss_sum
 
-        A float16 overflow with a finite loss is the scaler finding its scale, not a divergence.
+    def _count_skipped(self, finite: bool, loss: float) -> None:
+        """Count a step whose loss or gradient was not finite. UserError after several in a row.
+
+        Where the loss is finite and the gradient overflows float16, the scaler is only looking for
+        its scale.
         """
-        count = self.count
-        count["skipped"] += not finite
+        progress, config = self.progress, self.config
+        progress.skipped += not finite
         searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1
         diverged = not finite and not (searching and math.isfinite(loss))
-        count["skipped_in_a_row"] = count["skipped_in_a_row"] + 1 if diverged else 0
-        if count["skipped_in_a_row"] >= MAX_SKIPPED_IN_A_ROW:
+        progress.skipped_in_a_row = progress.skipped_in_a_row + 1 if diverged else 0
+        if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             kept = "There was no checkpoint yet"
-            if count["best"] < math.inf:
-                path = Path(self.config.log.runs) / self.config.name
-                kept = f"The last good checkpoint is kept in {path}"
+            if progress.best < math.inf:
+                kept = f"The last good checkpoint is kept in {config.log.runs}/{config.name}"
             raise UserError(
                 f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps in a row, "
-                f"up to step {count['step']}, in {self.dtype}: try a smaller optim.lr (now "
-                f"{self.config.optim.lr}). {kept}"
+                f"up to step {progress.step}, in {self.dtype}: try a smaller optim.lr (now "
+                f"{config.optim.lr}). {kept}"
             )
 
-    def _axes(self) -> dict[str, float]:
-        return {key: self.count[key] for key in ("step", "tokens", "seconds")}
-
-    def validate(self, bar: tqdm) -> None:
-        """Mean loss per token, and bits per byte, over every token of the validation split."""
-        nats, tokens = evaluate(self.module, self.val_data, self.config.train.batch_size,
-                                self.device, self.dtype)  # fmt: skip
-        nats, tokens = self.world.sum(nats, tokens)
-        loss = nats / tokens
-        bpb = nats / math.log(2) / self.data.manifest["val"]["bytes"]
-        self.log.log({**self._axes(), "val/loss": loss, "val/bpb": bpb})
+    def validate(self) -> None:
+        """Mean loss per token, and bits per byte, over every token of the validation split; the
+        weights become `best` where no loss was lower."""
+        nats, tokens = self.world.sum(*evaluate(
+            self.module, self.val_data, self.config.train.batch_size, self.device, self.dtype
+        ))
+        loss, bpb = nats / tokens, nats / math.log(2) / self.data.manifest["val"]["bytes"]
         self.validation = (loss, bpb)
+        self.run_dir.log({**self.progress.axes(), "val/loss": loss, "val/bpb": bpb})
         if self.world.is_main:
-            bar.write(f"step {self.count['step']}: validation loss {loss:.4f} nats per token, "
-                      f"{bpb:.4f} bits per byte", file=sys.stderr)  # fmt: skip
-        if loss < self.count["best"]:
-            self.count["best"] = loss
+            say(f"step {self.progress.step}: validation loss {loss:.4f} nats per token, "
+                f"{bpb:.4f} bits per byte")
+        if loss < self.progress.best:
+            self.progress.best = loss
             self.save("best")
 
-    def save(self, name: str) -> None:
-        if not self.world.is_main:
-            return
+    def save(self, name: Literal["last", "best"]) -> None:
+        """Write a checkpoint: `last` with all that a resumed run needs, `best` the weights only."""
         training = None
         if name == "last":
             training = {
                 "optimizers": self.optimizers.state_dict(),
                 "scaler": self.scaler.state_dict(),
-                "count": dict(self.count),
+                "count": dataclasses.asdict(self.progress),
                 "steps": self.config.train.steps,
             }
-        self.log.save(name, self.module.state_dict(), training)
+        self.run_dir.save(name, self.module.state_dict(), training)
 
-    def sample(self, bar: tqdm) -> None:
+    def sample(self) -> None:
         """Continue the sample prompt, with the same random numbers every time."""
-        length = self.config.train.sample_tokens
-        if not self.world.is_main or not length:
+        length, tokenizer = self.config.train.sample_tokens, self.data.tokenizer
+        if not self.world.is_main or length == 0:
             return
-        new = generate(
-            self.module,
-            [self.sample_ids],
-            Sampling(),
-            max_new_tokens=length,
-            eos_id=self.data.tokenizer.eos_id,
-            seed=self.config.seed,
+        (new,) = generate(
+            self.module, [self.sample_ids], Sampling(), max_new_tokens=length,
+            eos_id=tokenizer.eos_id, seed=self.config.seed,
             use_cache=len(self.sample_ids) + length <= self.module.position.cache_limit,
         )
-        text = self.data.tokenizer.decode(self.sample_ids + new[0])
-        self.log.log({**self._axes(), "sample": text})
-        bar.write(f"--- sample at step {self.count['step']}\n{text}\n---", sys.stderr)
+        text = tokenizer.decode(self.sample_ids + new)
+        self.run_dir.log({**self.progress.axes(), "sample": text})
+        say(f"--- sample at step {self.progress.step}\n{text}\n---")
 
     def _say_how_to_resume(self) -> None:
         if self.world.is_main:
-            say(f"stopped after step {self.count['step']}, saved. To go on:")
-            say("    " + shlex.join(["python", "train.py", "--resume", str(self.log.path),
-                                     *self.resume_options]))  # fmt: skip
+            command = ["python", "train.py", "--resume", str(self.run_dir.path)]
+            say(f"stopped after step {self.progress.step}, saved. To go on:")
+            say("    " + shlex.join(command + self.resume_options))
 
     def _say_what_next(self) -> None:
         if not self.world.is_main:
             return
         loss, bpb = self.validation
-        minutes, seconds = divmod(round(self.count["seconds"]), 60)
-        say(
-            f"done    validation loss {loss:.4f} nats per token, {bpb:.4f} bits per byte; "
-            f"{minutes} min {seconds} s of training steps; {self.log.path}"
-        )
+        minutes, seconds = divmod(round(self.progress.seconds), 60)
+        say(f"done    validation loss {loss:.4f} nats per token, {bpb:.4f} bits per byte; "
+            f"{minutes} min {seconds} s of training steps; {self.run_dir.path}")
         prompt = self.config.train.sample_prompt or "Once"
-        run = [] if self.config.log.runs == "runs" else ["--run", str(self.log.path)]
+        run = [] if self.config.log.runs == "runs" else ["--run", str(self.run_dir.path)]
         say("next    " + shlex.join(["python", "generate.py", *run, "--prompt", prompt]))

@@ -1,0 +1,216 @@
+"""Defaults <- YAML <- run <- command line, strictly typed, and every mistake in one sentence."""
+
+import ast
+import dataclasses
+import inspect
+from typing import get_type_hints
+
+import pytest
+import yaml
+from conftest import run
+
+import train
+from errors import UserError
+from gyre.cli import (
+    CONFIGS,
+    Parser,
+    add_run_options,
+    config_parser,
+    find_config,
+    load_config,
+    load_file,
+)
+from gyre.config import Config
+from model.sampling import Sampling
+
+
+def load(*argv: str, base: dict | None = None) -> Config:
+    return load_config(config_parser(), argv, base)[0]
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a configuration file; returns its path."""
+    def write(text: str, name: str = "my.yaml") -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_command_line_over_run_over_yaml_over_defaults(write):
+    file = write("model: {dim: 96, n_heads: 6}\noptim: {lr: 3e-4}\nseed: 3\nname: file\n")
+    argv = ["--model.n_heads", "2", "--config", file, "--model.position", "sinusoidal"]
+    config = load(*argv, base={"model": {"n_heads": 4, "n_layers": 5}, "name": "1e3"})
+    assert (config.model.dim, config.model.n_heads, config.model.n_layers) == (96, 2, 5)
+    assert config.model.position == "sinusoidal" and config.model.head_dim == 48
+    assert (config.seed, config.name, config.train.steps) == (3, "1e3", 1000)
+    second = write("{seed: 4, model: {dim: 72}}", "second.yaml")
+    both = load("--config", file, f"--config={second}")
+    assert (both.seed, both.model.dim, both.model.n_heads) == (4, 72, 6)
+
+
+def test_a_whole_configuration_can_be_the_base():
+    config = load("--train.sample_prompt", "é: \n 'x' # no\t🙂", "--optim.lr", "1e-7",
+                  "--model.rope_scaling", "{type: ntk, factor: 2}", "--log.tags", "[a, '1']")
+    assert load(base=dataclasses.asdict(config)) == config
+    longer = load("--train.steps", "2000", base=dataclasses.asdict(config))
+    assert longer == dataclasses.replace(
+        config, train=dataclasses.replace(config.train, steps=2000)
+    )
+
+
+def test_numbers_with_an_exponent_are_numbers(write):
+    """PyYAML alone reads 3e-4 as text."""
+    assert yaml.safe_load("lr: 3e-4") == {"lr": "3e-4"}
+    file = write("optim: {lr: 3e-4, weight_decay: 1e-4}\nmodel: {theta: 5e5}")
+    config = load("--config", file, "--optim.final_lr", "1e-2")
+    assert (config.optim.lr, config.optim.weight_decay) == (3e-4, 1e-4)
+    assert (config.model.theta, config.optim.final_lr) == (5e5, 1e-2)
+    assert all(type(v) is float for v in (config.optim.lr, config.model.theta))
+
+
+def test_values_keep_their_types():
+    assert load("--train.compile", "false").train.compile is False
+    assert load("--train.compile", "auto").train.compile == "auto"
+    assert type(load("--optim.lr", "1").optim.lr) is float
+    assert load("--train.sample_prompt", "a = b = c").train.sample_prompt == "a = b = c"
+    assert load("--data.files", "a.txt").data.files == ["a.txt"]
+    assert load("--data.files", "[a.txt, 'b c.md']").data.files == ["a.txt", "b c.md"]
+    assert load("--name", "3").name == "3"
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_rope_scaling_is_one_option_with_options_of_its_own(write, from_file):
+    text = "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}" if from_file else "{}"
+    words = ["--model.rope_scaling.type=yarn", "--model.rope_scaling.beta_fast", "8"]
+    config = load("--config", write(text), "--data.seq_len", "50",
+                  "--model.rope_scaling.factor", "6.5", *([] if from_file else words))
+    scaling = config.model.rope_scaling
+    assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.5, 8)
+    assert scaling.original_positions == 50 and config.model.max_positions == 325
+    file = write(config.to_yaml())
+    assert load_file(file) == config
+    assert load("--config", file, "--model.rope_scaling", "null").model.rope_scaling is None
+
+
+def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_config("small.yaml") == find_config("small") == CONFIGS / "small.yaml"
+    write("seed: 9\n", "small.yaml")
+    assert load("--config", "small.yaml").seed == 9  # a file that is really there comes first
+    with pytest.raises(UserError, match=r"no config 'smal.yaml'.*: ablation.yaml, .*small.yaml"):
+        load("--config=smal.yaml")
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["--model.positon", "rope"], r"^there is no option --model.positon \(did you mean "
+                                  r"--model.position\?\)$"),
+    (["--modle.dim", "64"], r"did you mean --model.dim\?"),
+    (["--stesp=64"], r"no option --stesp \(did you mean --train.steps\?"),
+    (["--train.step", "64"], r"did you mean --train.steps\?"),  # no abbreviations
+    (["--xyzzy"], "^there is no option --xyzzy$"),
+    (["--dry", "3"], r"did you mean --dry-run\?"),
+    (["--repeats", "x"], "^argument --repeats: invalid int value: 'x'$"),
+    (["--config"], "--config: expected one argument"),
+    (["--optim.lr", "fast"], "^--optim.lr must be a number, not fast$"),
+    (["--model.dim", "1.5"], "^--model.dim must be a whole number, not 1.5$"),
+    (["--model.dim"], "--model.dim: expected one argument"),
+    (["--optim.muon_lr", "x"], "^--optim.muon_lr must be a number, not x$"),  # may be unset
+    (["--model.position", "rop"], "model.position.*rope.*sinusoidal"),
+    (["--train.dtype", "half"], "^--train.dtype must be 'auto', .* or 'float16', not half$"),
+    (["--train.compile", "maybe"], "^--train.compile must be true or false or 'auto', not maybe$"),
+    (["--seed", "x"], "^--seed must be a whole number, not x$"),
+    (["--log.tags", "a"], "^--log.tags must be a list, not a$"),
+    (["--model", "x"], "^--model: Unable to load config 'x'$"),
+    (["--model.rope_scaling.type", "ntk"], "^--model.rope_scaling: .* required: factor$"),
+    (["--model.rope_scaling.fator", "2"], r"^--model.rope_scaling: .* fator \(did you mean fac"),
+    (["--model.rope_scaling", "{type: yam, factor: 2}"],
+     "^--model.rope_scaling.type must be 'linear', .* or 'llama3', not yam$"),
+    (["--model.rope_scaling", "{type: ntk, factor: 0.5}"],
+     "^model.rope_scaling.factor must be at least 1, not 0.5$"),
+    (["surprise"], "^unexpected argument 'surprise'$"),
+])
+def test_mistakes_are_refused_in_a_sentence(argv, words):
+    parser = config_parser()
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--repeats", type=int)
+    with pytest.raises(UserError, match=words) as caught:
+        load_config(parser, argv)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text, words", [
+    ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?"),
+    ("modle: {position: rope}", r"modle.*did you mean model.position\?"),
+    ("optim: {lr: fast}", "optim.lr must be a number, not fast"),
+    ("model: {rope_scaling: {type: ntk, fator: 2}}", "rope_scaling.*did you mean factor"),
+    ("model: [", "did not find expected"),
+    ("just words", "just words"),
+])
+def test_mistakes_in_a_file_are_told_with_its_name(write, text, words):
+    with pytest.raises(UserError, match=rf"bad\.yaml: .*{words}"):
+        load("--config", write(text, "bad.yaml"), "--optim.lr", "1")
+
+
+def test_a_command_has_options_of_its_own():
+    parser = config_parser()
+    parser.add_argument("--tier", default="cpu")
+    parser.add_argument("--jobs", type=int)
+    argv = ["--jobs=3", "--model.dim", "72", "--config", "tiny", "--seed", "5"]
+    options, words = parser.split(argv)
+    assert vars(options) == {"tier": "cpu", "jobs": 3, "config": ["tiny"]}
+    assert words == ["--model.dim", "72", "--seed", "5"]
+    config, again = load_config(parser, argv)
+    assert again == options and (config.seed, config.data.seq_len) == (5, 128)
+
+
+def test_the_fields_of_a_dataclass_are_options_of_a_plain_command(capsys):
+    parser = Parser("What it does.\n\n    an example\n\nMore.")
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_fields(Sampling, skip=["min_p"])
+    add_run_options(parser)
+    options = parser.parse_args(["a", "b", "--top-k", "3", "--checkpoint", "last"])
+    assert (options.runs, options.top_k, options.checkpoint) == (["a", "b"], 3, "last")
+    assert (options.temperature, options.device) == (Sampling.temperature, "auto")
+    for argv, words in (
+        (["a", "--topk", "3"], r"no option --topk \(did you mean --top-k\?"),
+        (["a", "--top-k", "x"], "^--top-k must be a whole number, not x$"),
+        (["a", "--min-p", "0.1"], "no option --min-p"),
+        (["a", "--checkpoint", "first"], "^--checkpoint must be 'best' or 'last', not first$"),
+        ([], "required: runs|required: RUN"),
+    ):
+        with pytest.raises(UserError, match=words):
+            parser.parse_args(argv)
+    help = parser.format_help()
+    assert "What it does.\n\n    an example\n\nMore.\n" in help  # as it is laid out
+    assert "Keep the k likeliest tokens. Unset: all." in " ".join(help.split())
+
+
+def test_help_explains_every_option(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(train.main, "--help") == 0
+    text = capsys.readouterr().out
+    assert train.__doc__.strip() in text and "--init-from" in text
+    for option, cls, name in options(Config):
+        assert f"--{option}" in text
+        assert " ".join(docstring_of(cls, name).split())[:40] in " ".join(text.split()), option
+
+
+def options(cls: type, prefix: str = ""):
+    """(dotted name, dataclass, name of its field) of every option."""
+    hints = get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if dataclasses.is_dataclass(hints[field.name]):
+            yield from options(hints[field.name], f"{field.name}.")
+        else:
+            yield prefix + field.name, cls, field.name
+
+
+def docstring_of(cls: type, name: str) -> str:
+    """What stands below a field."""
+    (tree,) = ast.parse(inspect.cleandoc(inspect.getsource(cls))).body
+    for node, after in zip(tree.body, tree.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and node.target.id == name:
+            return after.value.value
+    raise AssertionError(f"{cls}.{name} has no docstring")
