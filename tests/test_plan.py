@@ -8,8 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablation.plan import (
-    ARMS, BASELINE, TIERS, TRAINING_SHARE, Speed, best_rate, check_same, choose_tier, fingerprint,
-    headline, run_equivalents, seeds_of, shrink,
+    ARMS,
+    BASELINE,
+    TIERS,
+    TRAINING_SHARE,
+    Speed,
+    best_rate,
+    check_same,
+    choose_tier,
+    fingerprint,
+    headline,
+    run_equivalents,
+    seeds_of,
+    shrink,
 )
 from ablation.runner import spelled
 from errors import UserError
