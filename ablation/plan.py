@@ -16,6 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from errors import UserError
 
 ARMS: dict[str, dict[str, str | float]] = {
@@ -127,6 +129,7 @@ def _known(what: str, name: str, names: Mapping[str, Any]) -> str:
 
 
 def seeds_of(tier: Tier, arm: str) -> list[int]:
+    """The seeds of an arm: every arm but the headline's has the first ones of the headline's."""
     count = tier.headline_seeds if arm in HEADLINE else min(tier.seeds, tier.headline_seeds)
     return list(range(count))
 
@@ -148,30 +151,29 @@ class Speed:
 def shrink(
     tier: Tier, arms: tuple[str, ...], steps: int, step_tokens: int, warmup: int,
     budget_minutes: float, speed: Speed,
-) -> tuple[int, float]:  # fmt: skip
+) -> tuple[int, float]:
     """(steps of a run, expected minutes of the study) within the budget.
 
     Training gets at most TRAINING_SHARE of it, and no more than the rest leaves. Raises UserError
     where half the steps, a tuning run, would not reach past the warm-up.
     """
-    rate, equivalents = speed.tokens_per_second, run_equivalents(tier, arms)
     runs = sum(len(seeds_of(tier, arm)) for arm in arms)
-    probes = len(PROBES) * len(probed(arms)) * tier.probe_seeds
-    rest = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS * (tier.probe_steps is None)) / rate
+    probes = len(PROBES) * len(probed(arms)) * tier.probe_seeds if tier.probe_steps is None else 0
+    rest = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
     rest += (runs + len(arms) * len(tier.grid)) * speed.overhead / speed.jobs
+    # Seconds that one step more of every run takes.
+    each = run_equivalents(tier, arms) * step_tokens / speed.tokens_per_second
     budget = 60 * budget_minutes
-    seconds = min(TRAINING_SHARE * budget, budget - rest)
-    affordable = math.floor(seconds * rate / equivalents / step_tokens)
+    affordable = math.floor(min(TRAINING_SHARE * budget, budget - rest) / each)
     least = 2 * (warmup + 1)
     if affordable < min(least, steps):
-        needed = max(least * step_tokens * equivalents / rate / TRAINING_SHARE,
-                     least * step_tokens * equivalents / rate + rest)  # fmt: skip
+        needed = max(least * each / TRAINING_SHARE, least * each + rest)
         raise UserError(
             f"--budget-minutes {budget_minutes:g} is too short for {runs} runs of at least {least} "
             f"steps (twice optim.warmup_steps): give {math.ceil(needed / 60)} or fewer --arms"
         )
     steps = min(steps, affordable)
-    return steps, (steps * step_tokens * equivalents / rate + rest) / 60
+    return steps, (steps * each + rest) / 60
 
 
 def headline(arms: tuple[str, ...]) -> list[str]:
@@ -185,6 +187,7 @@ def best_rate(losses: Mapping[str, float | None]) -> float:
 
 
 def probed(arms: tuple[str, ...]) -> list[str]:
+    """Of these arms, those that the probes are run for."""
     return [arm for arm in PROBED if arm in arms]
 
 
@@ -192,17 +195,15 @@ def probed(arms: tuple[str, ...]) -> list[str]:
 
 # What decides numbers, and so belongs to the hash. The rest says where and when, or is a result.
 IDENTITY = ("tier", "arms", "grid", "tuning_seed", "probes", "budget_minutes", "config",
-            "data_sha256", "tokens", "steps")  # fmt: skip
+            "data_sha256", "tokens", "steps")
 
 
 def fingerprint(plan: Mapping[str, Any]) -> dict[str, str]:
     """A sha256 of each part that decides numbers. A learning rate found by tuning is none."""
     arms = {name: {**arm, "lr": None} for name, arm in plan["arms"].items()}
     parts = {**{key: plan[key] for key in IDENTITY}, "arms": arms if plan["grid"] else plan["arms"]}
-    return {
-        key: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-        for key, value in parts.items()
-    }
+    text = {key: json.dumps(value, sort_keys=True) for key, value in parts.items()}
+    return {key: hashlib.sha256(value.encode()).hexdigest() for key, value in text.items()}
 
 
 def check_same(study: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -213,25 +214,17 @@ def check_same(study: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]
     """
     found = fingerprint(stored)
     now = fingerprint({**wanted, "tokens": stored["tokens"], "steps": stored["steps"]})
-    if found != stored["sha256"]:
-        changed, what = _differing(found, stored["sha256"]), "was changed by hand"
-    elif now != found:
-        changed, what = _differing(found, now), "is of another plan"
-    else:
-        return
-    raise UserError(
-        f"{study / 'plan.json'} {what} ({', '.join(changed)}), and plans do not mix: choose "
-        f"another folder with --name, or remove {study}"
-    )
-
-
-def _differing(a: Mapping[str, str], b: Mapping[str, str]) -> list[str]:
-    return [key for key in a if a[key] != b.get(key)]
+    for other, what in ((stored["sha256"], "was changed by hand"), (now, "is of another plan")):
+        changed = [key for key in found if found[key] != other.get(key)]
+        if changed:
+            raise UserError(
+                f"{study / 'plan.json'} {what} ({', '.join(changed)}), and plans do not mix: "
+                f"choose another folder with --name, or remove {study}"
+            )
 
 
 def machine() -> dict[str, Any]:
-    import torch
-
+    """What the study runs on."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"system": platform.system(), "processor": _processor(), "cores": cores(), "gpu": gpu}
 
@@ -250,5 +243,6 @@ def _processor() -> str:
 
 
 def versions() -> dict[str, str]:
+    """Of Python and of the packages that decide numbers."""
     packages = ("torch", "numpy", "scipy", "sentencepiece")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}

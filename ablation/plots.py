@@ -1,56 +1,54 @@
-"""The figures of a study. Readable in greyscale: every arm has a line style and a marker of its
-own, and what is beyond the training length is marked by a line and by words."""
+"""The figures of a study, one function each. Readable in greyscale: every arm has a line style and
+a marker of its own, and the training length is marked by a line and by words."""
 
 import io
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib import ticker
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ablation import stats
-from ablation.study import Study, curve, distinct, in_lengths, shifted
+from ablation.study import Curve, Study, cell, curve, defined, in_lengths
 from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
-STYLES = [
-    dict(color="#000000", linestyle="-", marker="o"),
-    dict(color="#0072b2", linestyle="--", marker="s"),
-    dict(color="#d55e00", linestyle=":", marker="X"),
-    dict(color="#56338c", linestyle="-.", marker="^"),
-    dict(color="#009e73", linestyle=(0, (8, 2)), marker="D"),
-    dict(color="#8c8c8c", linestyle=(0, (1, 1)), marker="v"),
-    dict(color="#a6761d", linestyle=(0, (5, 1, 1, 1, 1, 1)), marker="P"),
-    dict(color="#cc79a7", linestyle=(0, (3, 3)), marker="<"),
-    dict(color="#3b3b3b", linestyle=(0, (10, 3, 2, 3)), marker=">"),
-    dict(color="#56b4e9", linestyle=(0, (2, 1, 2, 4)), marker="*"),
-    dict(color="#7a0019", linestyle=(0, (6, 1, 1, 3)), marker="p"),
+STYLES: list[dict[str, Any]] = [
+    {"color": color, "linestyle": line, "marker": marker}
+    for color, line, marker in [
+        ("#000000", "-", "o"),
+        ("#0072b2", "--", "s"),
+        ("#d55e00", ":", "X"),
+        ("#56338c", "-.", "^"),
+        ("#009e73", (0, (8, 2)), "D"),
+        ("#8c8c8c", (0, (1, 1)), "v"),
+        ("#a6761d", (0, (5, 1, 1, 1, 1, 1)), "P"),
+        ("#cc79a7", (0, (3, 3)), "<"),
+        ("#3b3b3b", (0, (10, 3, 2, 3)), ">"),
+        ("#56b4e9", (0, (2, 1, 2, 4)), "*"),
+        ("#7a0019", (0, (6, 1, 1, 3)), "p"),
+    ]
 ]
 DPI = 150
-MARGIN_GREY = "0.88"
+GREY = "0.88"  # of a band of differences that do not matter
+ABOVE_OPTIMUM = "loss above the optimum (nats / token)"
 
 
-def draw(study: Study) -> dict[str, Path]:
-    """Write every figure the study has data for; {name: file}."""
-    files = {}
-    for name, figure in {
-        "fig_curves": curves,
-        "fig_forest": forest,
-        "fig_position": position,
-        "fig_shift": shift,
-        "fig_probes": probes,
-    }.items():
+def draw(study: Study) -> list[str]:
+    """Write NAME.png into the study's folder for every figure it has data for; the names."""
+    names = []
+    for name, figure in FIGURES.items():
         file = study.path / f"{name}.png"
         if drawn := figure(study):
             image = io.BytesIO()
             drawn.savefig(image, format="png", dpi=DPI)
             write_file(file, image.getvalue())
-            files[name] = file
+            names.append(name)
         else:
             file.unlink(missing_ok=True)  # of an earlier report, before its data was removed
-    return files
+    return names
 
 
 def styles(arms: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -60,39 +58,24 @@ def styles(arms: Iterable[str]) -> dict[str, dict[str, Any]]:
 def curves(study: Study) -> Figure:
     """Validation loss against tokens, and the same as differences from the baseline by seed."""
     fig, (left, right) = _panels(2)
-    style, runs = styles(study.arms), study.records
-    losses, gaps = {}, {}
-    for arm in study.arms:
-        seeds = study.of(arm)
-        losses[arm] = _aligned([curve(record) for record in seeds.values()])
-        if arm != study.baseline:
-            pairs = [
-                _aligned([curve(record), curve(runs[study.baseline, seed])])
-                for seed, record in seeds.items()
-                if (study.baseline, seed) in runs
-            ]
-            gaps[arm] = _aligned(
-                [(x, np.subtract(*rows).tolist()) for x, rows in pairs if len(rows) == 2]
-            )
-    for ax, series in ((left, losses), (right, gaps)):
-        for arm, (x, rows) in series.items():
-            _band(ax, x, rows, style[arm], arm)
-        # what is before a quarter of the training would flatten the rest
-        late = [
-            y
-            for x, rows in series.values()
-            for row in rows
-            for at, y in zip(x, row, strict=True)
-            if at >= study.tokens / 4
-        ]
-        if ax is right:
-            ax.axhline(0, color="0.4", linewidth=0.8)
-            late.append(0.0)
-        if late:
-            room = 0.06 * (max(late) - min(late)) or 0.01
-            ax.set_ylim(min(late) - room, max(late) + room)
+    losses = {arm: [curve(r) for r in study.of(arm).values()] for arm in study.arms}
+    base = {seed: curve(record) for seed, record in study.of(study.baseline).items()}
+    gaps = {
+        arm: [_minus(curve(r), base[seed]) for seed, r in study.of(arm).items() if seed in base]
+        for arm in study.arms
+        if arm != study.baseline
+    }
+    for ax, series, shown in ((left, losses, []), (right, gaps, [0.0])):
+        for x, rows in _bands(ax, series, styles(study.arms)):
+            # What is before a quarter of the training would flatten the rest.
+            late = np.array(x) >= study.tokens / 4
+            shown.extend(rows[:, late].flat)
+        if shown:
+            room = 0.06 * (max(shown) - min(shown)) or 0.01
+            ax.set_ylim(min(shown) - room, max(shown) + room)
         ax.set_xlabel("training tokens")
         ax.xaxis.set_major_formatter(ticker.EngFormatter())
+    right.axhline(0, color="0.4", linewidth=0.8)
     left.set(ylabel="validation loss (nats / token)", title="Loss")
     right.set(
         ylabel="difference (nats / token)", title=f"Difference from {study.baseline}, same seed"
@@ -103,15 +86,15 @@ def curves(study: Study) -> Figure:
 
 def forest(study: Study) -> Figure | None:
     """Paired differences of the final loss: every seed, the mean, its interval."""
-    arms = [arm for arm in study.arms if arm != study.baseline and study.paired(arm).n]
-    if not arms:
+    results = {arm: study.paired(arm) for arm in study.arms if arm != study.baseline}
+    results = {arm: result for arm, result in reversed(results.items()) if result.n}
+    if not results:
         return None
-    fig = Figure(figsize=(7.4, 1.3 + 0.42 * len(arms)), layout="constrained")
+    fig = Figure(figsize=(7.4, 1.3 + 0.42 * len(results)), layout="constrained")
     ax = fig.add_subplot()
-    ax.axvspan(-stats.MARGIN, stats.MARGIN, color=MARGIN_GREY, zorder=0)
+    ax.axvspan(-stats.MARGIN, stats.MARGIN, color=GREY, zorder=0)
     ax.axvline(0, color="0.4", linewidth=0.8)
-    for row, arm in enumerate(reversed(arms)):
-        result = study.paired(arm)
+    for row, result in enumerate(results.values()):
         seeds = list(result.differences.values())
         ax.plot(seeds, [row] * len(seeds), "o", color="0.35", markersize=4, alpha=0.7, mew=0)
         text = f"{result.mean:+.4f}"
@@ -125,9 +108,9 @@ def forest(study: Study) -> Figure | None:
         ax.annotate(
             f"{text}  n = {result.n}".replace("-", "−"), (1.01, row - 0.12),
             xycoords=("axes fraction", "data"), va="center", fontsize=8,
-        )  # fmt: skip
-    ax.set_yticks(range(len(arms)), list(reversed(arms)))
-    ax.set_ylim(-0.7, len(arms) - 0.5)
+        )
+    ax.set_yticks(range(len(results)), list(results))
+    ax.set_ylim(-0.7, len(results) - 0.5)
     ax.set_xlabel(
         f"final validation loss minus {study.baseline}'s, same seed (nats / token; left is better)"
     )
@@ -142,16 +125,15 @@ def forest(study: Study) -> Figure | None:
 def position(study: Study) -> Figure | None:
     """Loss by position in rows of eight times the training length."""
     fig, (ax,) = _panels(1)
-    style, drawn = styles(study.arms), False
-    for arm in study.arms:
-        rows = []
-        for record in study.of(arm).values():
-            if table := record.get("by_position"):
-                rows.append(curve({"curve": zip(table["position"], table["loss"], strict=True)}))
-        x, y = _aligned(rows)
-        _band(ax, x, y, style[arm], arm)
-        drawn |= bool(x)
-    if not drawn:
+    series = {
+        arm: [
+            defined(zip(table["position"], table["loss"], strict=True))
+            for record in study.of(arm).values()
+            if (table := record.get("by_position"))
+        ]
+        for arm in study.arms
+    }
+    if not _bands(ax, series, styles(study.arms)):
         return None
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
@@ -169,21 +151,21 @@ def position(study: Study) -> Figure | None:
 
 def shift(study: Study) -> Figure | None:
     """What happens to the loss when every position number grows by the same amount."""
-    deltas = sorted(distinct(study.records.values(), "shift", "delta"))
+    deltas = sorted(study.distinct("shift", "delta"))
     if not deltas:
         return None
     fig, (ax,) = _panels(1)
-    style = styles(study.arms)
-    for arm in study.arms:
-        rows = []
-        for record in study.of(arm).values():
-            changes = [(i, shifted(record, delta)) for i, delta in enumerate(deltas)]
-            rows.append(curve({"curve": changes}))
-        _band(ax, *_aligned(rows), style[arm], arm)
+    measures = [cell("shift", "dloss", delta=delta) for delta in deltas]
+    series = {
+        arm: [defined(enumerate(m(record) for m in measures)) for record in study.of(arm).values()]
+        for arm in study.arms
+    }
+    _bands(ax, series, styles(study.arms))
     ax.set_xticks(range(len(deltas)), [in_lengths(d, study.seq_len) for d in deltas])
     ax.set_yscale("symlog", linthresh=1e-4)
-    _plain_symlog(ax, 1e-4)
-    ax.axhspan(-1e-4, 1e-4, color=MARGIN_GREY, zorder=0)
+    ax.yaxis.set_major_locator(ticker.SymmetricalLogLocator(base=10, linthresh=1e-4))
+    ax.yaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}".replace("-", "−")))
+    ax.axhspan(-1e-4, 1e-4, color=GREY, zorder=0)
     ax.set(
         xlabel=f"added to every position (T = {study.seq_len}, the training length)",
         ylabel="change of the loss (nats / token)",
@@ -200,39 +182,36 @@ def probes(study: Study) -> Figure | None:
         return None
     fig, axes = _panels(len(names) + ("P1" in names))
     arms = list(dict.fromkeys([*study.arms, *(arm for _, arm, _ in study.probes)]))
-    style = styles(arms)
     for ax, name in zip(axes, names, strict=False):
-        for arm in arms:
-            x, rows = _aligned([curve(record) for record in study.probe(name, arm).values()])
-            _band(ax, x, rows, style[arm], arm)
+        series = {arm: [curve(r) for r in study.probe(name, arm).values()] for arm in arms}
+        _bands(ax, series, styles(arms))
         ax.axhline(0, color="0.4", linewidth=0.8)
-        ax.set(xlabel="step", title=name, ylabel="loss above the optimum (nats / token)")
+        ax.set(xlabel="step", title=name, ylabel=ABOVE_OPTIMUM)
     if "P1" in names:
         ax = axes[-1]
-        lengths = list(
-            dict.fromkeys(
-                length
-                for (name, *_), record in study.probes.items()
-                if name == "P1"
-                for length in record.get("excess") or {}
-            )
-        )
-        for arm in arms:
-            rows = [
-                curve({"curve": [(i, r["excess"].get(name)) for i, name in enumerate(lengths)]})
-                for r in study.probe("P1", arm).values()
-                if r.get("excess")
-            ]
-            _band(ax, *_aligned(rows), style[arm], arm)
+        excess = {
+            arm: [r["excess"] for r in study.probe("P1", arm).values() if r.get("excess")]
+            for arm in arms
+        }
+        lengths = list(dict.fromkeys(at for rows in excess.values() for row in rows for at in row))
+        series = {
+            arm: [defined(enumerate(row.get(at) for at in lengths)) for row in rows]
+            for arm, rows in excess.items()
+        }
+        _bands(ax, series, styles(arms))
         ax.axhline(0, color="0.4", linewidth=0.8)
         ax.set_xticks(range(len(lengths)), lengths)
-        ax.set(xlabel="row length (T: as trained)", title="P1 past its training length")
-        ax.set_ylabel("loss above the optimum (nats / token)")
+        ax.set(xlabel="row length (T: as trained)", title="P1 past its training length",
+               ylabel=ABOVE_OPTIMUM)
     _legend_below(fig, axes[-1] if "P1" in names else axes[0])
     return fig
 
 
-def _panels(count: int) -> tuple[Figure, list[Any]]:
+FIGURES = {"fig_curves": curves, "fig_forest": forest, "fig_position": position,
+           "fig_shift": shift, "fig_probes": probes}
+
+
+def _panels(count: int) -> tuple[Figure, list[Axes]]:
     fig = Figure(figsize=(7.4 if count < 3 else 10.4, 3.9), layout="constrained")
     axes = list(fig.subplots(1, count, squeeze=False)[0])
     for ax in axes:
@@ -240,45 +219,52 @@ def _panels(count: int) -> tuple[Figure, list[Any]]:
     return fig, axes
 
 
-def _tidy(ax: Any) -> None:
+def _tidy(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="both", color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
 
 
-def _aligned(
-    series: list[tuple[list[float], list[float]]],
-) -> tuple[list[float], list[list[float]]]:
-    """The series, cut to the x they all have: a mean over other seeds at other x is no curve."""
-    series = [(x, y) for x, y in series if len(x)]
-    if not series:
-        return [], []
-    common = sorted(set.intersection(*(set(x) for x, _ in series)))
-    tables = [dict(zip(x, y, strict=True)) for x, y in series]
-    return common, [[table[x] for x in common] for table in tables]
+def _minus(a: Curve, b: Curve) -> Curve:
+    """The difference of two curves at the x that both have."""
+    x, rows = _aligned([a, b])
+    return x, (rows[0] - rows[1]).tolist() if len(rows) == 2 else []
 
 
-def _band(ax: Any, x: Any, rows: list[list[float]], style: dict[str, Any], label: str | None):
-    """Mean over seeds with a marker now and then, and the range of the seeds around it."""
-    if not len(x):
-        return
-    values = np.array(rows)
-    ax.plot(
-        x, values.mean(0), label=label, linewidth=1.5, markersize=5, mec="white", mew=0.5,
-        markevery=max(1, len(x) // 8), **style,
-    )  # fmt: skip
-    if len(rows) > 1:
-        ax.fill_between(x, values.min(0), values.max(0), color=style["color"], alpha=0.15, lw=0)
+def _aligned(series: list[Curve]) -> tuple[list[float], np.ndarray]:
+    """The x that all curves share, and y (curves, x); curves without a point are left out."""
+    tables = [dict(zip(x, y, strict=True)) for x, y in series if x]
+    shared = sorted(set.intersection(*map(set, tables))) if tables else []
+    return shared, np.array([[table[x] for x in shared] for table in tables])
 
 
-def _plain_symlog(ax: Any, threshold: float) -> None:
-    ax.yaxis.set_major_locator(ticker.SymmetricalLogLocator(base=10, linthresh=threshold))
-    ax.yaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}".replace("-", "−")))
+def _bands(
+    ax: Axes, series: Mapping[str, list[Curve]], style: Mapping[str, dict[str, Any]]
+) -> list[tuple[list[float], np.ndarray]]:
+    """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
+    around it. Over the x that all its seeds have: elsewhere it would be a mean over other seeds.
+
+    Returns x and y (seeds, x) of each arm that has a point.
+    """
+    drawn = []
+    for arm, runs in series.items():
+        x, rows = _aligned(runs)
+        if not x:
+            continue
+        ax.plot(
+            x, rows.mean(0), label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
+            markevery=max(1, len(x) // 8), **style[arm],
+        )
+        if len(rows) > 1:
+            colour = style[arm]["color"]
+            ax.fill_between(x, rows.min(0), rows.max(0), color=colour, alpha=0.15, lw=0)
+        drawn.append((x, rows))
+    return drawn
 
 
-def _legend_below(fig: Figure, ax: Any) -> None:
+def _legend_below(fig: Figure, ax: Axes) -> None:
     handles, labels = ax.get_legend_handles_labels()
     fig.legend(
         handles, labels, loc="outside lower center", ncols=6 if len(labels) <= 6 else 4,
         frameon=False, handlelength=4, fontsize=9,
-    )  # fmt: skip
+    )

@@ -13,7 +13,7 @@ float32, at the same rate in every arm.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,8 @@ class Probe:
     layers: int
     steps: int
     lr: float
-    lag: int | None = None
+    lag: int = 0
+    """Of P1 only."""
     seq_len: int = 64
     batch_size: int = 64
     dim: int = 64
@@ -124,10 +125,62 @@ def repeat_score(model: Transformer, tokens: Tensor, second: Tensor) -> tuple[fl
     return nats, (logits.argmax(-1) == targets)[scored].double().mean().item()
 
 
+# --- the tasks ---
+
+
+class LagCopy:
+    """P1: what is trained on, and the score. Every token past the lag can be known."""
+
+    def __init__(self, probe: Probe, seed: int, device: torch.device):
+        self.probe, self.seed = probe, seed
+        self.floor = lag_copy_entropy(probe)
+        self.known = torch.arange(probe.seq_len) >= probe.lag
+        self.tests = {
+            n: lag_copy(probe, seed, f"test {n}T", 128 // n, n * probe.seq_len).to(device)
+            for n in LENGTHS
+        }
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Tokens (rows, T), and which of them are learned."""
+        tokens = lag_copy(self.probe, self.seed, step, self.probe.batch_size, self.probe.seq_len)
+        return tokens, self.known.expand_as(tokens)
+
+    def score(self, model: Transformer) -> tuple[float, float]:
+        """Nats above the floor at T; the share of right predictions is not counted."""
+        return lag_copy_excess(self.probe, model, self.tests[1]), math.nan
+
+    def excess(self, model: Transformer, lengths: int) -> float | None:
+        """Nats above the floor in rows of 2T or 4T; None where the encoding ends before."""
+        if lengths * self.probe.seq_len > model.config.max_positions:
+            return None
+        return lag_copy_excess(self.probe, model, self.tests[lengths])
+
+
+class Repeats:
+    """P2: what is trained on, and the score. Second copies can be known."""
+
+    def __init__(self, probe: Probe, seed: int, device: torch.device):
+        self.probe, self.seed, self.floor = probe, seed, 0.0
+        self.test = [part.to(device) for part in repeats(probe, seed, "test", 128)]
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Tokens (rows, T), and which of them are learned."""
+        return repeats(self.probe, self.seed, step, self.probe.batch_size)
+
+    def score(self, model: Transformer) -> tuple[float, float]:
+        """Nats, and the share of right predictions."""
+        return repeat_score(model, *self.test)
+
+    def excess(self, model: Transformer, lengths: int) -> float | None:
+        """Not measured: rows of another length are another task."""
+        return None
+
+
 # --- training ---
 
 
 def build(probe: Probe, arm: str, device: torch.device) -> Transformer:
+    """The model of an arm, without values yet."""
     fields = {key.removeprefix("model."): value for key, value in ARMS[arm].items()}
     longest = LENGTHS[-1] if POSITIONS[fields["position"]].extrapolates else 1
     config = ModelConfig(
@@ -142,18 +195,14 @@ def build(probe: Probe, arm: str, device: torch.device) -> Transformer:
 
 
 def train(
-    probe: Probe,
-    model: Transformer,
-    steps: int,
-    batch: Callable[[int], tuple[Tensor, Tensor]],
-    check: Callable[[int], None],
-) -> None:
-    """AdamW on batches of (tokens, which of them are learned); `check` sees the model before
-    training, then every `eval_interval` steps, and at the end."""
+    probe: Probe, model: Transformer, steps: int, batch: Callable[[int], tuple[Tensor, Tensor]]
+) -> Iterator[int]:
+    """AdamW on batches of (tokens, which of them are learned). Yields the number of steps done,
+    before training, then every `eval_interval` steps, and at the end."""
     config = OptimConfig(lr=probe.lr, warmup_steps=min(20, steps))
     optimizers = Optimizers(model, config)
     device = model.tok_embeddings.weight.device
-    check(0)
+    yield 0
     for step in range(steps):
         tokens, learned = (part.to(device) for part in batch(step))
         logits = model(tokens[:, :-1])
@@ -165,7 +214,7 @@ def train(
             optimizer.step()
         optimizers.zero_grad()
         if (step + 1) % probe.eval_interval == 0 or step + 1 == steps:
-            check(step + 1)
+            yield step + 1
 
 
 def run_probe(
@@ -180,81 +229,32 @@ def run_probe(
 
     `curve` holds [step, nats above the floor]; the floor of P2 is 0, on the second copies. `excess`
     is what is left at T and, for P1, at 2T and 4T, over their last T positions; null where the
-    encoding ends. `steps_to_90` is the first evaluation with 90 % of the second copies right.
+    encoding ends. `steps_to_90` is the first evaluation of P2 with 90 % of the second copies right.
     """
     probe = probe or PROBES[name]
     steps = probe.steps if steps is None else steps
     where = resolve_device(device)
     model = build(probe, arm, where)
     model.init_weights(derive_seed("probe", seed))
-    task = _lag_copy if name == "P1" else _repeats
+    task = (LagCopy if name == "P1" else Repeats)(probe, seed, where)
+    curve, steps_to_90 = [], None
+    for step in train(probe, model, steps, task.batch):
+        with torch.inference_mode():
+            nats, right = task.score(model)
+        curve.append([step, nats])
+        if right >= 0.9 and steps_to_90 is None:
+            steps_to_90 = step
+    with torch.inference_mode():
+        longer = {f"{n}T": task.excess(model, n) for n in LENGTHS[1:]}
     return {
         "probe": name,
         "arm": arm,
         "seed": seed,
         "steps": steps,
-        "lag": probe.lag,
+        "lag": probe.lag or None,
         "parameters": sum(p.numel() for p in model.parameters()),
-        **task(probe, model, seed, steps),
-    }
-
-
-def _lag_copy(probe: Probe, model: Transformer, seed: int, steps: int) -> dict[str, Any]:
-    device = model.tok_embeddings.weight.device
-    tests = {
-        length: lag_copy(probe, seed, f"test {length}T", 128 // length, length * probe.seq_len)
-        for length in LENGTHS
-    }
-    known = torch.arange(probe.seq_len) >= probe.lag  # t > k
-    curve = []
-
-    def batch(step: int) -> tuple[Tensor, Tensor]:
-        tokens = lag_copy(probe, seed, step, probe.batch_size, probe.seq_len)
-        return tokens, known.expand_as(tokens)
-
-    @torch.inference_mode()
-    def excess(length: int) -> float | None:
-        if tests[length].shape[1] > model.config.max_positions:
-            return None
-        return lag_copy_excess(probe, model, tests[length].to(device))
-
-    train(
-        probe,
-        model,
-        steps,
-        batch,
-        lambda step: curve.append([step, excess(1)]),
-    )
-    return {
-        "entropy_floor": lag_copy_entropy(probe),
+        "entropy_floor": task.floor,
         "curve": curve,
-        "excess": {"T": excess(1), "2T": excess(2), "4T": excess(4)},
-        "steps_to_90": None,
-    }
-
-
-def _repeats(probe: Probe, model: Transformer, seed: int, steps: int) -> dict[str, Any]:
-    device = model.tok_embeddings.weight.device
-    test = [part.to(device) for part in repeats(probe, seed, "test", 128)]
-    curve, right = [], []
-
-    @torch.inference_mode()
-    def check(step: int) -> None:
-        nats, accuracy = repeat_score(model, *test)
-        curve.append([step, nats])
-        right.append(accuracy)
-
-    train(
-        probe,
-        model,
-        steps,
-        lambda step: repeats(probe, seed, step, probe.batch_size),
-        check,
-    )
-    reached = (point[0] for point, share in zip(curve, right, strict=True) if share >= 0.9)
-    return {
-        "entropy_floor": 0.0,
-        "curve": curve,
-        "excess": {"T": curve[-1][1], "2T": None, "4T": None},
-        "steps_to_90": next(reached, None),
+        "excess": {"T": curve[-1][1], **longer},
+        "steps_to_90": steps_to_90,
     }

@@ -1,6 +1,5 @@
 """Carries out a study: jobs side by side, from the plan to the report."""
 
-import argparse
 import json
 import math
 import os
@@ -11,15 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from tqdm import tqdm
 
 from ablation import plan as planning
@@ -27,8 +26,8 @@ from ablation.plan import ARMS, TIERS, Speed
 from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError, exit_in_words, say
-from files import read_json, write_json
-from gyre.cli import config_parser, parse
+from files import locked, read_json, write_json
+from gyre.cli import ConfigParser, config_parser, load_config
 from gyre.config import Config
 from gyre.device import resolve_device
 from gyre.rundir import RunDir
@@ -39,35 +38,25 @@ SPEED_STEPS = 20
 SPEED_WARMUP = 5  # of these, not counted
 # What the study sets for each run, so that a value for all of them would have no effect.
 CHOSEN = ("seed", "model.position", "model.theta", "model.partial", "model.sinusoid",
-          "log.group", "log.job_type")  # fmt: skip
+          "log.group", "log.job_type")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--tier",
-        help=f"Size of the study: {', '.join(TIERS)}. Default: gpu where there is one, else cpu.",
-    )
-    parser.add_argument(
-        "--arms",
-        metavar="A,B",
-        help=f"Compare these instead of the tier's: {', '.join(ARMS)}.",
-    )
-    parser.add_argument(
-        "--budget-minutes",
-        type=float,
-        default=45.0,
-        metavar="M",
-        help="Train on fewer tokens where the study would take longer. Default: 45.",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="Runs at a time. Default: one for each core, with one thread each; on a GPU, 1.",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="Measure the speed, print the plan, and stop."
-    )
+def study_parser(description: str) -> ConfigParser:
+    """The options of ablate.py beside those of train.py."""
+    parser = config_parser(description)
+    add = parser.add_argument
+    add("--tier",
+        help=f"Size of the study: {', '.join(TIERS)}. Default: gpu where there is one, else cpu.")
+    add("--arms", metavar="A,B", help=f"Compare these instead of the tier's: {', '.join(ARMS)}.")
+    add("--budget-minutes", type=float, default=45.0, metavar="M",
+        help="Train on fewer tokens where the study would take longer. Default: 45.")
+    add("--jobs", type=int, metavar="N",
+        help="Runs at a time. Default: one for each core, with one thread each; on a GPU, 1.")
+    add("--dry-run", action="store_true", help="Measure the speed, print the plan, and stop.")
+    return parser
+
+
+# --- processes ------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -77,11 +66,12 @@ class Job:
     """Its share of the progress bar, in training tokens."""
     commands: Callable[[], list[list[str]]]
     """What to run, one after the other; asked for when the job's turn comes."""
-    done: Callable[[], None] = lambda: None
+    done: Callable[[], object] = lambda: None
+    """Called after the last command."""
 
 
 class Pool:
-    """Runs jobs as processes of their own, `jobs` at a time, in order."""
+    """Runs jobs as processes of their own, `jobs` at a time, in order; each writes NAME.log."""
 
     def __init__(self, jobs: int, logs: Path, threads: int | None):
         self.jobs, self.logs = jobs, logs
@@ -97,33 +87,46 @@ class Pool:
         and a training run that is stopped saves where it is.
         """
         waiting, running = deque(jobs), {}
+        processes: dict[str, subprocess.Popen] = {}
         with StopSignal() as stop:
             try:
                 while (waiting or running) and not stop.number:
                     while waiting and len(running) < self.jobs:
                         job = waiting.popleft()
-                        running[job.name] = (job, deque(job.commands()), None)
-                    for name, (job, commands, process) in list(running.items()):
-                        if process is not None and process.poll() is None:
-                            continue
-                        if process is not None and process.returncode:
-                            if stop.number:  # Ctrl-C reached the process before us
-                                break
-                            raise UserError(self._last_words(name, process.returncode))
-                        if commands:
-                            running[name] = (job, commands, self._start(name, commands.popleft()))
-                            continue
-                        del running[name]
-                        job.done()
-                        bar.update(job.weight)
+                        running[job.name] = job, self._carry_out(job, processes)
+                    for job, progress in list(running.values()):
+                        if next(progress, "done") == "done":
+                            del running[job.name]
+                            bar.update(job.weight)
                     bar.set_postfix_str(", ".join(running), refresh=False)
                     bar.update(0)  # the clock, no more often than mininterval
                     time.sleep(0.1)
+            except UserError:
+                if not stop.number:  # else Ctrl-C has reached the processes before us
+                    raise
             finally:
-                self._end([process for _, _, process in running.values() if process])
+                # SIGTERM, because a terminal's Ctrl-C has reached them too, and a second SIGINT
+                # would not let a training run save.
+                for process in processes.values():
+                    process.terminate()
+                for process in processes.values():
+                    process.wait()
         return not waiting and not running
 
+    def _carry_out(self, job: Job, processes: dict[str, subprocess.Popen]) -> Iterator[None]:
+        """Runs the commands of a job; yields as often as it is asked while one of them runs, which
+        then is in `processes`."""
+        for command in job.commands():
+            process = processes[job.name] = self._start(job.name, command)
+            while process.poll() is None:
+                yield
+            del processes[job.name]
+            if process.returncode:
+                raise UserError(self._last_words(job.name, process.returncode))
+        job.done()
+
     def _start(self, name: str, command: list[str]) -> subprocess.Popen:
+        self.logs.mkdir(parents=True, exist_ok=True)
         with self._log(name).open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(command)}\n")
             log.flush()
@@ -131,16 +134,7 @@ class Pool:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
             )
 
-    def _end(self, processes: list[subprocess.Popen]) -> None:
-        """SIGTERM, because a terminal's Ctrl-C has reached them too, and a second SIGINT would not
-        let a training run save."""
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait()
-
     def _log(self, name: str) -> Path:
-        self.logs.mkdir(parents=True, exist_ok=True)
         return self.logs / f"{name}.log"
 
     def _last_words(self, name: str, code: int) -> str:
@@ -150,121 +144,122 @@ class Pool:
             f"{name} failed (exit {code}), and the study stopped; all of it is in "
             f"{self._log(name)}, and its last lines are:",
             *(f"    {line}" for line in lines[-12:]),
-        ])  # fmt: skip
+        ])
 
 
 def python(function: Callable, *arguments: object) -> list[str]:
-    """The command that calls a function of this module in a process of its own. -P: the folder
-    that the user stands in is no place for modules."""
+    """The command that calls a function of this module in a process of its own, with its arguments
+    as text. -P: no module is taken from the folder that the user stands in."""
     call = f"import sys; from ablation import runner; runner.{function.__name__}(*sys.argv[1:])"
     return [sys.executable, "-P", "-c", call, *map(str, arguments)]
 
 
 def measure_run(run: str, arm: str, device: str, result: str) -> None:
+    """Measure a trained run and write its record to the file `result`."""
     from gyre import measure  # beside the model it needs what the other jobs do not
 
     with exit_in_words():
         # `last`: the loss after all tokens, which is the one that has been agreed on beforehand.
+        # Scalings of RoPE are tried on plain RoPE only.
         record = measure.measure(
-            RunDir.open(run),
-            checkpoint="last",
-            device=device,
-            rope_scaling=arm == planning.HEADLINE[0],  # of plain RoPE
+            RunDir.open(run), checkpoint="last", device=device,
+            rope_scaling=arm == planning.HEADLINE[0],
         )
         write_json(Path(result), {"arm": arm, **record})
 
 
 def run_probe(name: str, arm: str, seed: str, steps: str, device: str, result: str) -> None:
+    """Train a probe and write its record to the file `result`; `steps` may be "None"."""
     from ablation import probes
 
     with exit_in_words():
-        options = {"steps": int(steps)} if steps != "None" else {}
-        write_json(Path(result), probes.run_probe(name, arm, int(seed), device=device, **options))
+        count = None if steps == "None" else int(steps)
+        write_json(Path(result), probes.run_probe(name, arm, int(seed), count, device))
+
+
+# --- the study ------------------------------------------------------------------------------------
 
 
 class Runner:
-    def __init__(self, argv: list[str], description: str):
+    """One study: a command, the plan it makes, and what is still missing of it."""
+
+    def __init__(self, argv: list[str], description: str = ""):
         """Raises UserError for whatever is wrong with the command, before any work."""
-        parser = config_parser(description)
-        add_options(parser)
-        splitter = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        add_options(splitter)
-        splitter.add_argument("--config", default="ablation.yaml")
-        splitter.add_argument("--name")
-        ours, rest = splitter.parse_known_args(argv)
-        self.dry_run, self.command = ours.dry_run, shlex.join(["python", "ablate.py", *argv])
-        if not (math.isfinite(ours.budget_minutes) and ours.budget_minutes > 0):
-            raise UserError(f"--budget-minutes must be above 0, not {ours.budget_minutes:g}")
-        if ours.jobs is not None and ours.jobs < 1:
-            raise UserError(f"--jobs must be at least 1, not {ours.jobs}")
-        self.budget, self.tier_name = ours.budget_minutes, ours.tier
-        file = ["--config", ours.config]
+        parser = study_parser(description)
+        options, words = parser.split(argv)
+        check_options(options)
+        self.command = shlex.join(["python", "ablate.py", *argv])
+        self.dry_run, self.budget = options.dry_run, options.budget_minutes
+        files = options.config or ["ablation.yaml"]
+        config_files = [f"--config={file}" for file in files]
+        self.tier_name = options.tier
         if self.tier_name is None:
-            self.tier_name = "gpu" if on_gpu(parse(parser, [*file, *rest])[0]) else "cpu"
-        self.tier, self.arms = planning.choose_tier(self.tier_name, ours.arms)
-        # The tier's values stand before the user's own, which win.
-        self.argv = [*file, *options(self.tier.overrides), *rest]
-        self.config = parse(parser, self.argv)[0]
+            on_gpu = uses_gpu(load_config(parser, [*config_files, *words])[0])
+            self.tier_name = "gpu" if on_gpu else "cpu"
+        self.tier, self.arms = planning.choose_tier(self.tier_name, options.arms)
+        # The options of every run: the tier's values stand before the user's, which win.
+        self.argv = [*config_files, *spelled(self.tier.overrides), *words]
+        self.config = load_config(parser, self.argv)[0]
         refuse_chosen(self.config)
         self.config_of = {
-            arm: parse(parser, [*self.argv, *options(ARMS[arm])])[0] for arm in self.arms
+            arm: load_config(parser, [*self.argv, *spelled(ARMS[arm])])[0] for arm in self.arms
         }
         # One thread each: faster than fewer runs with several, and the sums have one order.
-        self.threads = None if on_gpu(self.config) else 1
-        self.jobs = ours.jobs or (1 if on_gpu(self.config) else planning.cores())
+        on_gpu = uses_gpu(self.config)
+        self.threads = None if on_gpu else 1
+        self.jobs = options.jobs or (1 if on_gpu else planning.cores())
 
-        stem = Path(ours.config).stem
+        stem = Path(files[-1]).stem
         default = stem if self.tier_name == "cpu" else f"{stem}-{self.tier_name}"
-        self.name = ours.name or default
-        self.path = Path(self.config.log.runs) / self.name
+        name = self.config.name or default
+        self.path = Path(self.config.log.runs) / name
         if not self.path.exists():
-            RunDir.new_path(self.config.log.runs, self.name)  # refuses a bad name
+            RunDir.new_path(self.config.log.runs, name)  # refuses a bad name
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Two of us in one folder would train the same runs."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path.with_name(f".{self.name}.lock"))
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            raise UserError(
-                f"another ablate.py is working on {self.path}: wait for it, or choose another "
-                "folder with --name"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
+        return locked(
+            self.path,
+            f"another ablate.py is working on {self.path}: wait for it, or choose another folder "
+            "with --name",
+            wait=False,
+        )
 
     def run(self) -> int:
+        """Plan, whatever is missing of the plan, and the report; returns the exit code."""
         self.data = prepare(self.config.data)
-        self.plan = self._plan()
+        self.plan = self._stored_plan() or self._new_plan()
         self._print_plan()
         if self.dry_run:
             return 0
-        write_json(self.path / "plan.json", self.plan)
         started, before = time.perf_counter(), self.plan["minutes"]
+        self._save_plan()
         try:
             finished = self._run_all()
         finally:
             self.plan["minutes"] = before + (time.perf_counter() - started) / 60
-            write_json(self.path / "plan.json", self.plan)
+            self._save_plan()
         if not finished:
             say(f"stopped, and what was running has saved. To go on: {self.command}")
             return 130
-        self._report()
+        from ablation.report import mirror_in_wandb, write_report  # scipy: slow to import
+
+        write_report(self.path)
+        mirror_in_wandb(self.path, replace(self.config.log, runs=str(self.path)))
+        print(self.path / "report.html")
         return 0
 
     # --- the plan ---
 
-    def _plan(self) -> dict[str, Any]:
-        """The plan in the folder, where there is one; else a new one."""
-        wanted = self._wanted()
+    def _save_plan(self) -> None:
+        write_json(self.path / "plan.json", self.plan)
+
+    def _stored_plan(self) -> dict[str, Any] | None:
+        """The plan in the folder. Raises UserError where it is not the one the command asks for."""
         file = self.path / "plan.json"
         if file.exists():
             stored = read_json(file)
-            planning.check_same(self.path, stored, wanted)
+            planning.check_same(self.path, stored, self._wanted())
             say(f"plan    {file}: going on")
             return stored
         if self.path.exists() and any(self.path.iterdir()):
@@ -272,17 +267,20 @@ class Runner:
                 f"{self.path} is not empty and holds no plan.json, so it is not a study: choose "
                 "another folder with --name"
             )
+        return None
+
+    def _new_plan(self) -> dict[str, Any]:
         speed, git = self._measure_speed()
         train = self.config.train
         step_tokens = train.batch_size * self.config.data.seq_len
         steps, minutes = planning.shrink(
             self.tier, self.arms, train.steps, step_tokens, self.config.optim.warmup_steps,
             self.budget, speed,
-        )  # fmt: skip
+        )
         plan = {
-            "name": self.name,
+            "name": self.path.name,
             "command": self.command,
-            **wanted,
+            **self._wanted(),
             "tokens": steps * step_tokens,
             "steps": steps,
             "expected_minutes": minutes,
@@ -297,35 +295,25 @@ class Runner:
 
     def _wanted(self) -> dict[str, Any]:
         """What the command asks for: all of the plan that does not depend on the speed."""
-        grid, lr = list(self.tier.grid), self.config.optim.lr
+        tier, lr = self.tier, None if self.tier.grid else self.config.optim.lr
+        probe = {"arms": planning.probed(self.arms), "seeds": list(range(tier.probe_seeds)),
+                 "steps": tier.probe_steps}
+        files = self.data.manifest["files"]
         return {
             "tier": self.tier_name,
             "arms": {
-                arm: {
-                    "overrides": ARMS[arm],
-                    "seeds": planning.seeds_of(self.tier, arm),
-                    "lr": None if grid else lr,
-                }
+                arm: {"overrides": ARMS[arm], "seeds": planning.seeds_of(tier, arm), "lr": lr}
                 for arm in self.arms
             },
             "baseline": planning.BASELINE,
             "headline": planning.headline(self.arms),
-            "grid": grid,
+            "grid": list(tier.grid),
             "tuning_seed": planning.TUNING_SEED,
-            "probes": {
-                name: {
-                    "arms": planning.probed(self.arms),
-                    "seeds": list(range(self.tier.probe_seeds)),
-                    "steps": self.tier.probe_steps,
-                }
-                for name in planning.PROBES
-            },
+            "probes": {name: probe for name in planning.PROBES},
             "budget_minutes": self.budget,
             "seq_len": self.config.data.seq_len,
             "config": {arm: decisive(config) for arm, config in self.config_of.items()},
-            "data_sha256": {
-                name: file["sha256"] for name, file in self.data.manifest["files"].items()
-            },
+            "data_sha256": {name: file["sha256"] for name, file in files.items()},
         }
 
     def _measure_speed(self) -> tuple[Speed, dict[str, Any] | None]:
@@ -334,25 +322,25 @@ class Runner:
         does."""
         say(f"speed   measuring {SPEED_STEPS} steps of {self.jobs} runs side by side ...")
         train = self.config.train
-        often = max(1, SPEED_STEPS * train.eval_interval // train.steps)
         with tempfile.TemporaryDirectory() as folder:
-            runs = {f"speed-{i}": self.arms[i % len(self.arms)] for i in range(self.jobs)}
-            overrides = {
-                "train.steps": SPEED_STEPS, "train.eval_interval": often, "log.runs": folder,
+            shared = {
+                "train.steps": SPEED_STEPS,
+                "train.eval_interval": max(1, SPEED_STEPS * train.eval_interval // train.steps),
                 "optim.warmup_steps": min(SPEED_STEPS, self.config.optim.warmup_steps),
+                "log.runs": folder,
                 "log.wandb": "disabled",
-            }  # fmt: skip
-            jobs = [
-                Job(name, 1, partial(self._commands, ARMS[arm] | overrides | {"name": name}))
-                for name, arm in runs.items()
-            ]
+            }
+            jobs = []
+            for i in range(self.jobs):
+                values = {**ARMS[self.arms[i % len(self.arms)]], **shared, "name": f"speed-{i}"}
+                jobs.append(Job(values["name"], 1, partial(self._train, values)))
             pool = Pool(self.jobs, Path(folder) / "logs", self.threads)
             started = time.perf_counter()
             with tqdm(disable=True) as bar:
                 if not pool.run(jobs, bar):
                     raise UserError("stopped while measuring the speed: nothing was kept")
             wall = time.perf_counter() - started
-            opened = [RunDir.open(Path(folder) / name) for name in runs]
+            opened = [RunDir.open(Path(folder) / job.name) for job in jobs]
             series = [run.metrics() for run in opened]
         rates = [
             statistics.median(
@@ -367,11 +355,8 @@ class Runner:
 
     def _print_plan(self) -> None:
         plan, manifest = self.plan, self.data.manifest
-        tokens = {split: manifest[split]["tokens"] for split in ("train", "val")}
-        say(
-            f"data    {self.data.folder}: {tokens['train']:,} training and {tokens['val']:,} "
-            f"validation tokens, vocabulary {manifest['vocab_size']}"
-        )
+        say(f"data    {self.data.folder}: {manifest['train']['tokens']:,} training and "
+            f"{manifest['val']['tokens']:,} validation tokens, vocabulary {manifest['vocab_size']}")
         for arm, parts in plan["arms"].items():
             overlay = " ".join(f"{key.split('.')[1]}={value}" for key, value in ARMS[arm].items())
             say(f"arm     {arm:<11}{overlay:<38}seeds {', '.join(map(str, parts['seeds']))}")
@@ -381,56 +366,14 @@ class Runner:
         steps, speed = self.config.train.steps, plan["speed"]
         shrunk = f" of {steps}, for {self.budget:g} minutes" if plan["steps"] < steps else ""
         say(f"runs    {plan['steps']} steps{shrunk}: {plan['tokens']:,} tokens each")
-        say(
-            f"speed   {speed['tokens_per_second']:,.0f} tokens/s in {speed['jobs']} processes; the "
-            f"study is expected to take {plan['expected_minutes']:.1f} minutes"
-        )
+        say(f"speed   {speed['tokens_per_second']:,.0f} tokens/s in {speed['jobs']} processes; the "
+            f"study is expected to take {plan['expected_minutes']:.1f} minutes")
 
     # --- the runs ---
 
-    def _commands(self, overrides: dict[str, Any]) -> list[list[str]]:
-        return [[sys.executable, str(ROOT / "train.py"), *self.argv, *options(overrides)]]
-
-    def _training(self, name: str, arm: str, seed: int, lr: float | None) -> list[list[str]]:
-        """The command that trains what is missing of a run: all, the rest of it, or nothing.
-
-        `lr` None: the arm's tuned one. A tuning run has half the steps and one validation.
-        """
-        train, tuning = self.config.train, seed == planning.TUNING_SEED
-        steps = self.plan["steps"] // 2 if tuning else self.plan["steps"]
-        folder = self.path / name
-        if folder.exists():
-            done = steps_saved(folder)
-            if done == steps:
-                return []
-            if done:
-                return [[sys.executable, str(ROOT / "train.py"), "--resume", str(folder)]]
-            shutil.rmtree(folder)  # stopped before its first checkpoint
-        every = math.ceil(train.eval_interval * steps / train.steps)
-        kind = "headline" if arm in self.plan["headline"] else "secondary"
-        revision = (self.plan["git"] or {}).get("revision", "no git")[:7]
-        tags = [self.tier_name, self.config.data.source, kind, revision, *self.config.log.tags]
-        return self._commands({
-            **ARMS[arm],
-            "optim.lr": lr or self.plan["arms"][arm]["lr"],
-            "train.steps": steps,
-            "train.eval_interval": steps if tuning else every,
-            "seed": seed,
-            "name": name,
-            "log.runs": str(self.path),
-            "log.group": f"{self.tier_name}/{self.config.data.source}/{arm}",
-            "log.job_type": "tune" if tuning else "train",
-            "log.tags": json.dumps(tags),
-        })  # fmt: skip
-
-    def _train_and_measure(self, name: str, arm: str, seed: int, result: Path) -> list[list[str]]:
-        device = self.config.train.device
-        measuring = python(measure_run, self.path / name, arm, device, result)
-        return [*self._training(name, arm, seed, None), measuring]
-
     def _run_all(self) -> bool:
         """Whatever is missing. Returns False when a signal stopped it."""
-        tuning, rest = self._tuning_jobs(), [*self._headline_jobs(), *self._probe_jobs()]
+        tuning, rest = self._tuning_jobs(), [*self._run_jobs(), *self._probe_jobs()]
         pool = Pool(self.jobs, self.path / "logs", self.threads)
         with tqdm(
             total=sum(job.weight for job in [*tuning.values(), *rest]), desc="study",
@@ -438,24 +381,22 @@ class Runner:
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
             dynamic_ncols=True, smoothing=0, miniters=0,
             mininterval=0.5 if sys.stderr.isatty() else 30,
-        ) as bar:  # fmt: skip
+        ) as bar:
             if not pool.run(list(tuning.values()), bar):
                 return False
             self._choose_rates(list(tuning))
             return pool.run(rest, bar)
 
     def _tuning_jobs(self) -> dict[tuple[str, float], Job]:
-        plan = self.plan
-        return {
-            (arm, lr): Job(
-                tuning_name(arm, lr),
-                plan["tokens"] / 2,
-                partial(self._training, tuning_name(arm, lr), arm, planning.TUNING_SEED, lr),
-            )
-            for arm in self.arms
-            for lr in plan["grid"]
-            if f"{lr:g}" not in plan["tuning"].get(arm, {})
-        }
+        """By (arm, learning rate): those whose loss is not in the plan yet."""
+        jobs = {}
+        for arm in self.arms:
+            for lr in self.plan["grid"]:
+                if f"{lr:g}" not in self.plan["tuning"].get(arm, {}):
+                    name = tuning_name(arm, lr)
+                    train = partial(self._train_missing, name, arm, planning.TUNING_SEED, lr)
+                    jobs[arm, lr] = Job(name, self.plan["tokens"] / 2, train)
+        return jobs
 
     def _choose_rates(self, tuned: list[tuple[str, float]]) -> None:
         """Read the losses of tuning runs, and give every arm its best learning rate."""
@@ -470,9 +411,9 @@ class Runner:
             at_edge = best in (plan["grid"][0], plan["grid"][-1])
             note = " (at the edge of the grid)" if at_edge else ""
             tqdm.write(f"tuned   {arm:<11}{best:g}{note}", file=sys.stderr)
-        write_json(self.path / "plan.json", plan)
+        self._save_plan()
 
-    def _headline_jobs(self) -> list[Job]:
+    def _run_jobs(self) -> list[Job]:
         """One for each run without a result: the headline pair first, seed by seed."""
         plan, jobs = self.plan, []
         runs = [(arm, seed) for arm in self.arms for seed in plan["arms"][arm]["seeds"]]
@@ -487,26 +428,64 @@ class Runner:
         return jobs
 
     def _probe_jobs(self) -> list[Job]:
-        jobs = []
+        jobs, device = [], self.config.train.device
         for name, parts in self.plan["probes"].items():
             for seed in parts["seeds"]:
                 for arm in parts["arms"]:
                     result = self.path / "probes" / f"{name}-{arm}-s{seed}.json"
                     if not result.exists():
-                        device = self.config.train.device
                         command = python(run_probe, name, arm, seed, parts["steps"], device, result)
                         jobs.append(Job(result.stem, planning.PROBE_TOKENS, lambda c=command: [c]))
         return jobs
 
-    def _report(self) -> None:
-        from ablation.report import log_to_wandb, write_report  # scipy: slow to import
+    def _train_and_measure(self, name: str, arm: str, seed: int, result: Path) -> list[list[str]]:
+        measuring = python(measure_run, self.path / name, arm, self.config.train.device, result)
+        return [*self._train_missing(name, arm, seed, self.plan["arms"][arm]["lr"]), measuring]
 
-        write_report(self.path)
-        log_to_wandb(self.path, replace(self.config.log, runs=str(self.path)))
-        print(self.path / "report.html")
+    def _train_missing(self, name: str, arm: str, seed: int, lr: float) -> list[list[str]]:
+        """The command that trains what is missing of a run: all, the rest of it, or nothing.
+
+        A tuning run has half the steps and one validation.
+        """
+        train, tuning = self.config.train, seed == planning.TUNING_SEED
+        steps = self.plan["steps"] // 2 if tuning else self.plan["steps"]
+        folder = self.path / name
+        if folder.exists():
+            done = steps_saved(folder)
+            if done == steps:
+                return []
+            if done:
+                return [[sys.executable, str(ROOT / "train.py"), "--resume", str(folder)]]
+            shutil.rmtree(folder)  # stopped before its first checkpoint
+        interval = math.ceil(train.eval_interval * steps / train.steps)
+        kind = "headline" if arm in self.plan["headline"] else "secondary"
+        revision = (self.plan["git"] or {}).get("revision", "no git")[:7]
+        tags = [self.tier_name, self.config.data.source, kind, revision, *self.config.log.tags]
+        return self._train({
+            **ARMS[arm],
+            "optim.lr": lr,
+            "train.steps": steps,
+            "train.eval_interval": steps if tuning else interval,
+            "seed": seed,
+            "name": name,
+            "log.runs": str(self.path),
+            "log.group": f"{self.tier_name}/{self.config.data.source}/{arm}",
+            "log.job_type": "tune" if tuning else "train",
+            "log.tags": json.dumps(tags),
+        })
+
+    def _train(self, values: dict[str, Any]) -> list[list[str]]:
+        return [[sys.executable, str(ROOT / "train.py"), *self.argv, *spelled(values)]]
 
 
-def on_gpu(config: Config) -> bool:
+def check_options(options: Namespace) -> None:
+    if not (math.isfinite(options.budget_minutes) and options.budget_minutes > 0):
+        raise UserError(f"--budget-minutes must be above 0, not {options.budget_minutes:g}")
+    if options.jobs is not None and options.jobs < 1:
+        raise UserError(f"--jobs must be at least 1, not {options.jobs}")
+
+
+def uses_gpu(config: Config) -> bool:
     return resolve_device(config.train.device).type != "cpu"
 
 
@@ -514,8 +493,9 @@ def tuning_name(arm: str, lr: float) -> str:
     return f"tune-{arm}-lr{lr:g}"
 
 
-def options(values: dict[str, Any]) -> list[str]:
-    return [part for key, value in values.items() for part in (f"--{key}", str(value))]
+def spelled(values: dict[str, Any]) -> list[str]:
+    """As words of a command line."""
+    return [word for key, value in values.items() for word in (f"--{key}", str(value))]
 
 
 def refuse_chosen(config: Config) -> None:
@@ -523,7 +503,7 @@ def refuse_chosen(config: Config) -> None:
     for key in CHOSEN:
         *parents, name = key.split(".")
         part = getattr(config, parents[0]) if parents else config
-        default = next(f.default for f in fields(part) if f.name == name)
+        default = next(field.default for field in fields(part) if field.name == name)
         if getattr(part, name) != default:
             raise UserError(
                 f"{key} {getattr(part, name)} has no effect: the study sets it for each run "

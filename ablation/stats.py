@@ -1,10 +1,11 @@
 """What a difference between two arms is worth. The replication unit is the seed.
 
 Arms share every initial value and every batch of a seed, so differences are taken seed by seed. An
-interval needs two seeds: with one there is none, and none is made up.
+interval needs two seeds; with one it is None.
 """
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,9 @@ class Paired:
     @property
     def pairing_helps(self) -> bool:
         """Whether the paired interval is the narrower one; where not, both belong in a report."""
-        return not self.welch or (self.interval and self.interval.width < self.welch.width)
+        if self.welch is None:
+            return True
+        return self.interval is not None and self.interval.width < self.welch.width
 
 
 def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired:
@@ -77,12 +80,12 @@ def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+    return statistics.fmean(values) if values else None
 
 
 def sd(values: Sequence[float]) -> float | None:
     """Of the population the values were drawn from (n - 1), in their unit."""
-    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return math.sqrt(_variance(values)) if len(values) > 1 else None
 
 
 def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
@@ -90,7 +93,8 @@ def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Inter
     n = len(values)
     if n < 2:
         return None
-    return _interval(mean(values), sd(values) / math.sqrt(n), n - 1, confidence)
+    error = math.sqrt(_variance(values) / n)
+    return _interval(statistics.fmean(values), error, n - 1, confidence)
 
 
 def welch_interval(
@@ -99,12 +103,17 @@ def welch_interval(
     """For mean(a) - mean(b) of independent samples whose variances may differ."""
     if len(a) < 2 or len(b) < 2:
         return None
-    va, vb = sd(a) ** 2 / len(a), sd(b) ** 2 / len(b)
+    va, vb = _variance(a) / len(a), _variance(b) / len(b)
     if va + vb == 0:
-        freedom = len(a) + len(b) - 2  # the interval is a point, whatever the degrees of freedom
+        freedom = len(a) + len(b) - 2.0  # the interval is a point, whatever this number is
     else:
         freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
-    return _interval(mean(a) - mean(b), math.sqrt(va + vb), freedom, confidence)
+    difference = statistics.fmean(a) - statistics.fmean(b)
+    return _interval(difference, math.sqrt(va + vb), freedom, confidence)
+
+
+def _variance(values: Sequence[float]) -> float:
+    return float(np.var(values, ddof=1))
 
 
 def _interval(centre: float, error: float, freedom: float, confidence: float) -> Interval:
@@ -113,10 +122,10 @@ def _interval(centre: float, error: float, freedom: float, confidence: float) ->
 
 
 def sign_flip(differences: Sequence[float]) -> float:
-    """Exact two-sided p of "each difference could as well have had the other sign".
+    """Exact two-sided p of the hypothesis that each difference could have had either sign.
 
-    Counts, among all 2^n choices of signs, those whose sum is at least as far from 0 as the one
-    observed; so p is never below 2/2^n, and fewer than 6 seeds cannot reach 0.05.
+    The share, among all 2^n choices of signs, of those whose sum is at least as far from 0 as the
+    one observed; so p is never below 2/2^n, and fewer than 6 seeds cannot reach 0.05.
     """
     sums = np.zeros(1)
     for difference in differences:
@@ -127,7 +136,7 @@ def sign_flip(differences: Sequence[float]) -> float:
 
 
 def correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Pearson's; of two points it is always +-1 and says nothing, so it needs three."""
+    """Pearson's. Two points always give +-1, which says nothing, so it needs three."""
     if len(a) < 3 or np.std(a) == 0 or np.std(b) == 0:
         return None
     return float(np.corrcoef(a, b)[0, 1])
@@ -146,7 +155,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 def tokens_to_target(curve: Sequence[tuple[float, float | None]], target: float) -> float | None:
     """Training tokens at which a validation curve [(tokens, loss)] first reaches `target`, linear
     between its points; None where it never does."""
-    before = None
+    before: tuple[float, float] | None = None
     for tokens, loss in curve:
         if loss is None:
             continue

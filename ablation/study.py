@@ -1,7 +1,7 @@
 """A study as it lies on disk: the plan, one record per run, the probes; and what is read off them.
 
-Refuses to put runs side by side that were not measured on the same text, or whose arms did not
-start from the same values and see the same batches.
+Loading refuses runs that were not measured on the same text, and arms of one seed that did not
+start from the same values or did not see the same batches. Losses are in nats per token.
 """
 
 import math
@@ -16,6 +16,10 @@ from errors import UserError
 from files import read_json
 
 Record = dict[str, Any]
+Curve = tuple[list[float], list[float]]
+"""x and y."""
+Measure = str | Callable[[Record], float | None]
+"""A number of a record: its key, or a function of the record; None where it is undefined."""
 
 SAME_EVERYWHERE = ("data_sha256", "tokenizer_sha256", "seq_len", "tokens")
 SAME_IN_A_SEED = ("init_sha256", "batches_sha256")
@@ -52,35 +56,31 @@ class Study:
 
     def _refuse_mixtures(self) -> None:
         for key in SAME_EVERYWHERE:
-            self._must_agree(key, self.records.items(), "only runs that agree can share a table")
+            self._must_agree(key, self.records, "only runs that agree can share a table")
         for seed in self.seeds():
-            runs = [(run, record) for run, record in self.records.items() if run[1] == seed]
+            runs = [run for run in self.records if run[1] == seed]
             for key in SAME_IN_A_SEED:
                 self._must_agree(
                     key, runs, "arms of one seed must share it, or they differ in more than the arm"
                 )
 
-    def _must_agree(
-        self, key: str, runs: Iterable[tuple[tuple[str, int], Record]], why: str
-    ) -> None:
+    def _must_agree(self, key: str, runs: Iterable[tuple[str, int]], why: str) -> None:
         holders = defaultdict(list)
-        for (arm, seed), record in runs:
-            holders[str(record[key])].append(f"{arm}-s{seed}")
+        for arm, seed in runs:
+            holders[str(self.records[arm, seed][key])].append(f"{arm}-s{seed}")
         if len(holders) > 1:
             groups = "; ".join(f"{short(v)} in {', '.join(names)}" for v, names in holders.items())
             raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or repeat a run")
 
     @property
     def seq_len(self) -> int:
-        return self._any["seq_len"]
+        """T, the length of training rows in tokens."""
+        return next(iter(self.records.values()))["seq_len"]
 
     @property
     def tokens(self) -> int:
-        return self._any["tokens"]
-
-    @property
-    def _any(self) -> Record:
-        return next(iter(self.records.values()))
+        """Training tokens of each run."""
+        return next(iter(self.records.values()))["tokens"]
 
     @property
     def tier(self) -> str:
@@ -122,28 +122,36 @@ class Study:
         return [f"{arm}-s{seed}" for (arm, seed), r in self.records.items() if r["loss"] is None]
 
     def seeds(self, arm: str | None = None) -> list[int]:
+        """Of the runs of one arm, or of all."""
         return sorted({seed for a, seed in self.records if arm in (None, a)})
 
     def of(self, arm: str) -> dict[int, Record]:
+        """The records of an arm by seed."""
         return {seed: self.records[arm, seed] for seed in self.seeds(arm)}
 
-    def values(self, arm: str, measure: Callable[[Record], float | None]) -> dict[int, float]:
-        """{seed: measure(record)}, without the seeds for which it is undefined."""
-        measured = {seed: measure(record) for seed, record in self.of(arm).items()}
+    def probe(self, probe: str, arm: str) -> dict[int, Record]:
+        """The records of a probe and an arm by seed."""
+        return {seed: r for (p, a, seed), r in self.probes.items() if (p, a) == (probe, arm)}
+
+    def values(self, arm: str, measure: Measure) -> dict[int, float]:
+        """A measure by seed, without the seeds for which it is undefined."""
+        measured = {
+            seed: record.get(measure) if isinstance(measure, str) else measure(record)
+            for seed, record in self.of(arm).items()
+        }
         return {seed: value for seed, value in measured.items() if value is not None}
 
-    def losses(self, arm: str) -> dict[int, float]:
-        return self.values(arm, lambda record: record["loss"])
-
-    def paired(self, arm: str, baseline: str | None = None) -> stats.Paired:
-        """Difference of the final validation loss, arm - baseline, nats per token."""
-        return stats.paired(self.losses(arm), self.losses(baseline or self.baseline))
-
-    def mean(self, arm: str, measure: Callable[[Record], float | None]) -> float | None:
+    def mean(self, arm: str, measure: Measure) -> float | None:
+        """Over the seeds for which the measure is defined."""
         return stats.mean(list(self.values(arm, measure).values()))
 
-    def probe(self, probe: str, arm: str) -> dict[int, Record]:
-        return {seed: r for (p, a, seed), r in self.probes.items() if (p, a) == (probe, arm)}
+    def losses(self, arm: str) -> dict[int, float]:
+        """Final validation losses by seed."""
+        return self.values(arm, "loss")
+
+    def paired(self, arm: str, baseline: str | None = None) -> stats.Paired:
+        """Difference of the final validation loss, arm - baseline."""
+        return stats.paired(self.losses(arm), self.losses(baseline or self.baseline))
 
     def tokens_to_target(self, arm: str, baseline: str | None = None) -> dict[int, float]:
         """Tokens the arm needed for the final loss of the baseline of its seed; inf: never did.
@@ -158,11 +166,33 @@ class Study:
                 needed[seed] = math.inf if tokens is None else tokens
         return needed
 
+    def distinct(self, table: str, column: str) -> list[Any]:
+        """The values in a column of a table of all records, as first met."""
+        rows = [row for record in self.records.values() for row in record.get(table) or []]
+        return list(dict.fromkeys(row[column] for row in rows))
 
-def curve(record: Record, key: str = "curve") -> tuple[list[float], list[float]]:
-    """(x, y) of the points that are defined."""
-    defined = [point for point in record.get(key) or [] if point[1] is not None]
-    return [x for x, _ in defined], [y for _, y in defined]
+
+def curve(record: Record) -> Curve:
+    """Training tokens (of a probe: steps) and losses, where these are defined."""
+    return defined(record.get("curve") or [])
+
+
+def defined(points: Iterable[tuple[float, float | None]]) -> Curve:
+    """x and y of the points that have a y."""
+    kept = [(x, y) for x, y in points if y is not None]
+    return [x for x, _ in kept], [y for _, y in kept]
+
+
+def cell(table: str, column: str, **which: Any) -> Callable[[Record], float | None]:
+    """The measure that stands in a table of a record, in the row that has the values `which`."""
+
+    def read(record: Record) -> float | None:
+        for row in record.get(table) or []:
+            if all(row[name] == value for name, value in which.items()):
+                return row[column]
+        return None
+
+    return read
 
 
 def past_the_end(record: Record) -> float | None:
@@ -175,44 +205,20 @@ def past_the_end(record: Record) -> float | None:
 
 
 def _mean_over_positions(record: Record, start: int, stop: int) -> float | None:
+    """Over the buckets within [start, stop); None where one of them has no loss."""
     by_position = record.get("by_position")
     if not by_position:
         return None
     starts = by_position["position"]
     ends = [*starts[1:], 8 * record["seq_len"] + 1]
-    total, width = 0.0, 0
-    for low, high, loss in zip(starts, ends, by_position["loss"], strict=True):
-        if start <= low and high <= stop:
-            if loss is None:
-                return None
-            total += (high - low) * loss
-            width += high - low
-    return total / width if width else None
-
-
-def shifted(record: Record, delta: int, key: str = "dloss") -> float | None:
-    return _pick(record.get("shift"), key, delta=delta)
-
-
-def with_context(record: Record, context: int, mode: str) -> float | None:
-    return _pick(record.get("context"), "loss", context=context, mode=mode)
-
-
-def scaled(record: Record, scaling: str, context: int) -> float | None:
-    return _pick(record.get("rope_scaling"), "loss", scaling=scaling, context=context)
-
-
-def _pick(rows: list[Record] | None, key: str, **which: Any) -> float | None:
-    for row in rows or []:
-        if all(row[name] == value for name, value in which.items()):
-            return row[key]
-    return None
-
-
-def distinct(records: Iterable[Record], table: str, key: str) -> list[Any]:
-    """The values of `key` in a table of the records, as first met."""
-    rows = [row for record in records for row in record.get(table) or []]
-    return list(dict.fromkeys(row[key] for row in rows))
+    buckets = [
+        (high - low, loss)
+        for low, high, loss in zip(starts, ends, by_position["loss"], strict=True)
+        if start <= low and high <= stop
+    ]
+    if not buckets or any(loss is None for _, loss in buckets):
+        return None
+    return sum(width * loss for width, loss in buckets) / sum(width for width, _ in buckets)
 
 
 def short(digest: str) -> str:
@@ -227,7 +233,8 @@ def in_lengths(tokens: int, seq_len: int) -> str:
     return {0: "0", 1: "T"}.get(tokens / seq_len, f"{tokens / seq_len:g}T")
 
 
-def _keyed(folder: Path, keys: tuple[str, ...]) -> dict[tuple, Record]:
+def _keyed(folder: Path, keys: tuple[str, ...]) -> dict[Any, Record]:
+    """The records of a folder by these values of theirs."""
     records = {}
     for file in sorted(folder.glob("[!.]*.json")):
         record = read_json(file)

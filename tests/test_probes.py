@@ -83,6 +83,7 @@ def test_the_score_counts_second_copies_only():
     assert nats == pytest.approx(0, abs=1e-6) and right == 1
 
 
+@pytest.mark.slow
 def test_one_rotary_layer_reaches_the_floor_and_one_without_positions_does_not():
     """The gate, at half the steps of the study."""
     excess = {

@@ -1,7 +1,5 @@
 """A whole study, smallest size: stopped, continued, measured, reported; and its processes."""
 
-import json
-import random
 import shutil
 import signal
 import subprocess
@@ -10,32 +8,24 @@ import time
 from pathlib import Path
 
 import pytest
+from conftest import ROOT, random_text
 from tqdm import tqdm
 
 import ablate
 import train
 from ablation.plan import ARMS
-from ablation.runner import Job, Pool, Runner
+from ablation.runner import Job, Pool, Runner, decisive, measure_run, python, spelled, steps_saved
 from errors import UserError
-from gyre.cli import config_parser, parse
+from files import read_json
+from gyre.cli import config_parser, load_config
 from gyre.rundir import RunDir
-
-ROOT = Path(__file__).parent.parent
-
-
-def test_an_option_that_is_off_leaves_the_plan_of_older_studies_as_it_was():
-    off, on = (parse(config_parser(""), ["--data.bpe_dropout", value])[0] for value in ("0", "0.1"))
-    assert "bpe_dropout" not in ablate.decisive(off)["data"]
-    assert ablate.decisive(on)["data"]["bpe_dropout"] == 0.1
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory) -> Path:
+    """Text enough for rows of eight times the training length."""
     folder = tmp_path_factory.mktemp("world")
-    rng = random.Random(0)
-    words = ["".join(rng.choices("abcdeé", k=rng.randint(1, 4))) for _ in range(50)]
-    text = " ".join(rng.choices(words, k=9000))
-    (folder / "text.txt").write_text(text, encoding="utf-8")
+    (folder / "text.txt").write_text(random_text(9000), encoding="utf-8")
     return folder
 
 
@@ -45,14 +35,23 @@ def arguments(world: Path, *extra: str) -> list[str]:
         "--data.prepared", str(world / "prepared"), "--data.val_fraction", "0.1",
         "--train.steps", "100", "--train.eval_interval", "50", "--train.device", "cpu",
         "--log.runs", str(world / "runs"), "--log.wandb", "disabled", *extra,
-    ]  # fmt: skip
+    ]
 
 
 def run(capsys, *argv: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of ablate.py."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as caught:
         ablate.main(list(argv))
     return caught.value.code, *capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_an_option_that_is_off_leaves_the_plan_of_older_studies_as_it_was():
+    off, on = (load_config(config_parser(), ["--data.bpe_dropout", value])[0]
+               for value in ("0", "0.1"))
+    assert "bpe_dropout" not in decisive(off)["data"]
+    assert decisive(on)["data"]["bpe_dropout"] == 0.1
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def stopped(world) -> tuple[Path, subprocess.CompletedProcess]:
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "ablate.py"), *arguments(world, "--jobs", "1")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=world,
-    )  # fmt: skip
+    )
     metrics = study / "rope-s0" / "metrics.jsonl"
     while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
         time.sleep(0.02)
@@ -71,6 +70,7 @@ def stopped(world) -> tuple[Path, subprocess.CompletedProcess]:
     return study, subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_runs_which_save_and_says_how_to_go_on(world, stopped):
     study, process = stopped
     assert process.returncode == 130, process.stderr
@@ -78,8 +78,8 @@ def test_ctrl_c_stops_the_runs_which_save_and_says_how_to_go_on(world, stopped):
     assert f"To go on: python ablate.py {' '.join(arguments(world, '--jobs', '1'))}" in (
         process.stderr
     )
-    assert 0 < ablate.steps_saved(study / "rope-s0") < 100
-    plan = json.loads((study / "plan.json").read_text(encoding="utf-8"))
+    assert 0 < steps_saved(study / "rope-s0") < 100
+    plan = read_json(study / "plan.json")
     assert plan["steps"] == 100 and plan["tokens"] == 100 * 8 * 32 and plan["minutes"] > 0
 
 
@@ -93,6 +93,7 @@ def finished(world, stopped) -> Path:
     return study
 
 
+@pytest.mark.slow
 def test_a_stopped_study_goes_on_where_it_was(finished):
     log = (finished / "logs" / "rope-s0.log").read_text(encoding="utf-8")
     assert "--resume" in log
@@ -101,16 +102,14 @@ def test_a_stopped_study_goes_on_where_it_was(finished):
         assert [p["step"] for p in points if "train/loss" in p] == list(range(1, 101))
     assert sorted(p.name for p in (finished / "results").iterdir()) == [
         "rope-s0.json", "sin-s0.json",
-    ]  # fmt: skip
+    ]
     assert len(list((finished / "probes").iterdir())) == 4
     assert (finished / "report.html").stat().st_size and (finished / "RESULTS.md").stat().st_size
 
 
+@pytest.mark.slow
 def test_arms_start_from_the_same_weights_and_see_the_same_batches(finished):
-    rope, sin = (
-        json.loads((finished / "results" / f"{arm}-s0.json").read_text(encoding="utf-8"))
-        for arm in ("rope", "sin")
-    )
+    rope, sin = (read_json(finished / "results" / f"{arm}-s0.json") for arm in ("rope", "sin"))
     for key in ("init_sha256", "batches_sha256", "data_sha256", "tokenizer_sha256", "tokens"):
         assert rope[key] == sin[key], key
     assert (rope["arm"], sin["arm"]) == ("rope", "sin")
@@ -120,6 +119,7 @@ def test_arms_start_from_the_same_weights_and_see_the_same_batches(finished):
     assert rope["loss"] == pytest.approx(rope["curve"][-1][1], rel=1e-5)  # of the last weights
 
 
+@pytest.mark.slow
 def test_a_finished_study_is_not_repeated_and_prints_its_report(
     world, finished, capsys, monkeypatch
 ):
@@ -128,9 +128,10 @@ def test_a_finished_study_is_not_repeated_and_prints_its_report(
     assert code == 0 and out == f"{finished / 'report.html'}\n"
 
 
+@pytest.mark.slow
 def test_a_trained_run_without_a_result_is_only_measured(world, finished, monkeypatch):
     runner = Runner(arguments(world))
-    runner.plan = json.loads((finished / "plan.json").read_text(encoding="utf-8"))
+    runner.plan = read_json(finished / "plan.json")
     (command,) = runner._train_and_measure("sin-s0", "sin", 0, finished / "x.json")
     assert "measure_run" in " ".join(command)
     shutil.copytree(finished / "sin-s0", finished / "sin-s7")
@@ -140,12 +141,14 @@ def test_a_trained_run_without_a_result_is_only_measured(world, finished, monkey
     assert "--resume" not in train and not (finished / "sin-s7").exists()
 
 
+@pytest.mark.slow
 def test_another_plan_does_not_mix_with_this_one(world, finished, capsys):
     code, out, err = run(capsys, *arguments(world, "--model.n_layers", "1"))
     assert code == 2 and err.count("\n") == 1
     assert "another plan (config)" in err and "--name" in err and str(finished) in err
 
 
+@pytest.mark.slow
 def test_two_at_a_time_in_one_folder_are_refused(world, finished, capsys):
     with Runner(arguments(world)).locked():
         code, _, err = run(capsys, *arguments(world))
@@ -161,7 +164,7 @@ def test_two_at_a_time_in_one_folder_are_refused(world, finished, capsys):
         (["--model.position", "alibi"], "model.position alibi has no effect"),
         (["--jobs", "0"], "--jobs must be at least 1"),
         (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
-        (["--modle.dim", "64"], "did you mean model.dim?"),
+        (["--modle.dim", "64"], "did you mean --model.dim?"),
         (["--name", "a/b"], "run name 'a/b' must be"),
     ],
 )
@@ -171,6 +174,7 @@ def test_bad_input_is_one_line_before_any_work(world, capsys, extra, words):
     assert err.startswith("error: ") and words in err
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_study_is_left_alone(world, capsys):
     (world / "runs" / "mine").mkdir(parents=True)
     (world / "runs" / "mine" / "notes.txt").write_text("x", encoding="utf-8")
@@ -179,9 +183,15 @@ def test_a_folder_that_is_no_study_is_left_alone(world, capsys):
     assert [p.name for p in (world / "runs" / "mine").iterdir()] == ["notes.txt"]
 
 
-def test_the_tier_gives_way_to_the_command_line(world):
-    config = Runner(arguments(world, "--model.dim", "64")).config
-    assert config.model.dim == 64 and config.model.n_layers == 2
+@pytest.mark.slow
+def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
+    """In our own configurations, and in the commands of runs, where what comes last wins."""
+    runner = Runner(arguments(world, "--model.dim", "64", "--model.position", "rope"))
+    (command,) = runner._train({**ARMS["sin"], "name": "x"})
+    child, _ = load_config(config_parser(), command[2:])
+    for config in (runner.config_of["sin"], child):
+        assert (config.model.dim, config.model.n_layers) == (64, 2)
+        assert config.model.position == "sinusoidal"
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -214,6 +224,7 @@ def test_a_failure_stops_the_others_and_shows_its_last_lines(tmp_path):
     assert mark.exists() and not (tmp_path / "never").exists()
 
 
+@pytest.mark.slow
 def test_jobs_run_in_order_and_as_many_at_a_time_as_asked(tmp_path):
     events = tmp_path / "events"
     code = (
@@ -231,9 +242,10 @@ def test_jobs_run_in_order_and_as_many_at_a_time_as_asked(tmp_path):
     assert order == ["0", "1", "2", "3"] and events.read_text(encoding="utf-8") == "+-" * 4
 
 
-def test_a_process_has_one_thread_and_our_modules(tmp_path):
+def test_a_process_has_one_thread_and_our_modules_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "errors.py").write_text("raise SystemExit(9)", encoding="utf-8")
-    command = ablate.python(ablate.measure_run, "x")
+    monkeypatch.chdir(tmp_path)
+    command = python(measure_run, "x")
     command[3] = "import errors, os; print(os.environ['OMP_NUM_THREADS'], errors.__file__)"
     with tqdm(disable=True) as bar:
         assert Pool(1, tmp_path, 1).run([Job("a", 1, lambda: [command])], bar)
@@ -241,13 +253,14 @@ def test_a_process_has_one_thread_and_our_modules(tmp_path):
     assert f"1 {ROOT / 'errors.py'}" in log
 
 
+@pytest.mark.slow
 def test_the_same_seed_twice_is_the_same_to_the_last_bit(world):
     base, series = arguments(world)[2:], {}
     small = {"train.steps": 6, "optim.warmup_steps": 2, "model.dim": 32, "train.sample_tokens": 0}
     for name, seed in {"bits-a": 0, "bits-b": 0, "bits-c": 1}.items():
         values = {**ARMS["sin"], **small, "seed": seed, "name": name}
         with pytest.raises(SystemExit):
-            train.main([*base, *ablate.options(values)])
+            train.main([*base, *spelled(values)])
         points = RunDir.open(world / "runs" / name).metrics()
         series[name] = [p.get("train/loss", p.get("val/loss")) for p in points]
     assert series["bits-a"] == series["bits-b"] != series["bits-c"]
@@ -260,6 +273,7 @@ def test_help_teaches(capsys):
         assert word in out
 
 
+@pytest.mark.slow
 def test_the_speed_is_measured_with_the_real_parallelism(world, monkeypatch):
     started = []
     monkeypatch.setattr(Pool, "run", lambda self, jobs, bar: started.extend(jobs) or False)
