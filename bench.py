@@ -33,7 +33,7 @@ from tqdm import tqdm
 
 from errors import UserError, exit_in_words, say
 from formats.names import refuse_without_counterpart, to_hf, to_hf_config
-from gyre.cli import config_parser, parse
+from gyre.cli import config_parser, load_config
 from gyre.config import Config
 from gyre.device import autocast, resolve_compile, resolve_device, resolve_dtype
 from gyre.loss import summed_loss
@@ -65,16 +65,16 @@ def _main(argv: list[str]) -> None:
     add("--json", metavar="FILE", help="Write the figures here too.")
     add("--repeats", type=int, default=8, help="Measurements of every training subject.")
     add("--new-tokens", type=int, default=500, help="Tokens to decode after a prompt of one.")
-    config, options = parse(parser, argv)
-    for name in ("repeats", "new_tokens"):
-        if options[name] < 1:
-            raise UserError(f"--{name.replace('_', '-')} must be at least 1, not {options[name]}")
+    config, options = load_config(parser, argv)
+    for option, value in (("--repeats", options.repeats), ("--new-tokens", options.new_tokens)):
+        if value < 1:
+            raise UserError(f"{option} must be at least 1, not {value}")
     if config.train.micro_batch_size is not None:
         raise UserError("train.micro_batch_size is not measured: set train.batch_size to it")
     config.model.dropout = 0.0
-    line = json.dumps(Bench(config, options["repeats"], options["new_tokens"]).run())
-    if options["json"]:
-        Path(options["json"]).write_text(line + "\n", encoding="utf-8")
+    line = json.dumps(Bench(config, options.repeats, options.new_tokens).run())
+    if options.json:
+        Path(options.json).write_text(line + "\n", encoding="utf-8")
     print(line)
 
 
