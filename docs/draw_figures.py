@@ -68,7 +68,7 @@ def heat(ax: Axes, values: Tensor, x: str, y: str, label: str, title: str = "",
          limit: float | None = None) -> None:
     """A labelled heat map of values (rows, columns), black at -limit and white at limit."""
     low = None if limit is None else -limit
-    image = ax.imshow(values, aspect="auto", interpolation="nearest", vmin=low, vmax=limit)
+    image = ax.imshow(values.numpy(), aspect="auto", interpolation="nearest", vmin=low, vmax=limit)
     ax.set(xlabel=x, ylabel=y, title=title)
     ax.figure.colorbar(image, ax=ax, label=label)
 
