@@ -32,12 +32,13 @@ import torch
 from tqdm import tqdm
 
 from errors import UserError, exit_in_words, say
-from formats.names import refuse_without_counterpart, to_hf, to_hf_config
+from formats import hf
+from formats.names import refuse_without_counterpart, to_hf
 from gyre.cli import config_parser, load_config
 from gyre.config import Config
 from gyre.device import autocast, resolve_compile, resolve_device, resolve_dtype
+from gyre.flops import flops_per_token
 from gyre.loss import summed_loss
-from gyre.measure import flops_per_token
 from gyre.optim import OptimConfig, Optimizers
 from model.cache import KVCache
 from model.config import ModelConfig
@@ -219,7 +220,7 @@ def theirs(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any
     from transformers import LlamaConfig, LlamaForCausalLM
 
     no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    model: Any = LlamaForCausalLM(LlamaConfig(**to_hf_config(config), **no_ids))
+    model: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), **no_ids))
     source = Transformer(config)
     source.init_weights(0)
     weights = dict(to_hf(source.state_dict(), config))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bench
-from gyre.measure import flops_per_token
+from gyre.flops import flops_per_token
 from model.config import ModelConfig
 
 TINY = ["--model.dim", "32", "--model.n_layers", "1", "--model.n_heads", "2",

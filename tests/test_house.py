@@ -4,9 +4,11 @@ import ast
 import re
 import sys
 from graphlib import TopologicalSorter
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from conftest import ROOT
+
+from model.position import POSITIONS
+
 ROOMS = ("ablation", "data", "docs", "formats", "gyre", "model")
 FILES = [*ROOT.glob("*.py"), *(file for room in ROOMS for file in (ROOT / room).glob("*.py"))]
 SOURCES = {".".join(file.relative_to(ROOT).with_suffix("").parts): file.read_text(encoding="utf-8")
@@ -20,10 +22,13 @@ ARROWS["formats"] = ARROWS["ablation"] = {"gyre"} | ARROWS["gyre"]
 ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats"} | ARROWS["formats"])
 
 
-def imports(source: str) -> set[str]:
-    """Every module that a source imports, at its top or in a function."""
+TREES = {module: list(ast.walk(ast.parse(source))) for module, source in SOURCES.items()}
+
+
+def imports(tree: list[ast.AST]) -> set[str]:
+    """Every module that is imported, at the top or in a function."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in tree:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -32,10 +37,11 @@ def imports(source: str) -> set[str]:
     return found
 
 
-IMPORTS = {module: imports(source) for module, source in SOURCES.items()}
+IMPORTS = {module: imports(tree) for module, tree in TREES.items()}
 
 
 def room(module: str) -> str:
+    """The package of a module, or the module itself at the root."""
     return module.partition(".")[0]
 
 
@@ -62,3 +68,14 @@ def test_one_module_reads_the_ranks_and_one_imports_wandb():
         "gyre.parallel"]
     assert [module for module in SOURCES if "wandb" in map(room, IMPORTS[module])] == [
         "gyre.wandb_log"]
+
+
+def test_no_module_asks_which_encoding_it_is():
+    """Comparing with an encoding's name is for the encodings, for formats/, which must refuse what
+    other runtimes cannot load, and for ablation/, which compares them."""
+    for module, tree in TREES.items():
+        if module != "model.position" and room(module) not in ("formats", "ablation", "docs"):
+            words = {part.value for node in tree if isinstance(node, ast.Compare)
+                     for part in ast.walk(node)
+                     if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+            assert not words & set(POSITIONS), module
