@@ -1,43 +1,43 @@
-"""The figures of docs/positions.md, drawn from model/position.py itself.
+"""The figures of docs/positions.md.
 
-    python -m ablation.figures        writes docs/figures/*.png
+    python -m docs.draw_figures        writes docs/figures/*.png
 
-Nothing here computes an encoding a second time (but for one misprint, shown as such): every curve
-and every cell comes from the functions that models use, so no figure is right where the code is
-wrong. All are readable in greyscale, and the same code draws the same bytes.
+Every curve and every cell comes from the functions that models use (but for one misprint, shown as
+such), so a figure is wrong where the code is. All are readable in greyscale, and the same code
+draws the same bytes.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib.style
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from model.config import INIT_STD, ModelConfig
+from model.config import INIT_STD, ModelConfig, RopeScaling
 from model.position import ALiBi, Sinusoidal, sinusoid
-from model.rope import (
-    RopeScaling,
-    apply_rotary_emb,
-    precompute_freqs_cis,
-    rope_frequencies,
-    scaled_frequencies,
-)
+from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies, scaled_frequencies
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "figures"
-WIDTH = 128  # model width C of the ablation on CPU,
+FOLDER = Path(__file__).resolve().parent / "figures"
+WIDTH = 128  # model width C of the ablation on a CPU,
 HEAD = 32  # its head width D
 LENGTH = 128  # and its training length
+PAIRS = range(0, HEAD // 2, 3)  # the pairs that are named
+SINUSOIDS: list[Literal["naive", "vaswani", "matched"]] = ["naive", "vaswani", "matched"]
+SCALINGS: list[Literal["linear", "ntk", "dynamic", "yarn", "llama3"]] = [
+    "linear", "ntk", "dynamic", "yarn", "llama3"]
 STYLE = {"font.size": 8, "axes.titlesize": 8, "legend.fontsize": 7, "legend.frameon": False,
          "lines.linewidth": 1.2, "lines.markersize": 3.5, "image.cmap": "gray",
-         "axes.spines.top": False, "axes.spines.right": False}  # fmt: skip
-LINES = [{"color": color, "linestyle": style, "marker": marker}
-         for color, style, marker in (("black", "-", "o"), ("0.35", "--", "s"), ("0.55", "-.", "^"),
-                                      ("0.2", ":", "v"), ("0.65", "-", "x"))]  # fmt: skip
+         "axes.spines.top": False, "axes.spines.right": False}
+LINES: list[dict[str, Any]] = [
+    {"color": color, "linestyle": style, "marker": marker}
+    for color, style, marker in (("black", "-", "o"), ("0.35", "--", "s"), ("0.55", "-.", "^"),
+                                 ("0.2", ":", "v"), ("0.65", "-", "x"))]
+EDGE = {"color": "0.5", "linewidth": 0.8}  # of a length that the text speaks of
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -64,138 +64,130 @@ def rotation_matrix(head_dim: int, position: int) -> Tensor:
     return apply_rotary_emb(units, units, row)[0][:, 0, 0].T
 
 
-def heat(fig: Figure, ax, values: Tensor, x: str, y: str, label: str, **kwargs) -> None:
-    """A labelled heat map of values (rows, columns)."""
-    image = ax.imshow(values.numpy(), aspect="auto", interpolation="nearest", **kwargs)
-    ax.set(xlabel=x, ylabel=y)
-    fig.colorbar(image, ax=ax, label=label)
+def heat(ax: Axes, values: Tensor, x: str, y: str, label: str, title: str = "",
+         limit: float | None = None) -> None:
+    """A labelled heat map of values (rows, columns), black at -limit and white at limit."""
+    low = None if limit is None else -limit
+    image = ax.imshow(values.numpy(), aspect="auto", interpolation="nearest", vmin=low, vmax=limit)
+    ax.set(xlabel=x, ylabel=y, title=title)
+    ax.figure.colorbar(image, ax=ax, label=label)
 
 
-def rope_frequency(fig: Figure) -> None:
-    left, right = fig.subplots(1, 2)
+def rope_frequency(left: Axes, right: Axes) -> None:
+    """RoPE's frequency and wavelength of every pair, for four bases."""
     for theta, line in zip((100.0, 1e3, 1e4, 5e5), LINES, strict=False):
-        frequencies = rope_frequencies(HEAD, theta)
+        turns = rope_frequencies(HEAD, theta)
         label = f"theta {theta:g}" + (", the default" if theta == 1e4 else "")
-        left.semilogy(frequencies, **line, label=label)
-        right.semilogy(2 * math.pi / frequencies, **line)
-    right.axhline(LENGTH, color="0.5", linewidth=0.8)
+        left.semilogy(turns, **line, label=label)
+        right.semilogy(2 * math.pi / turns, **line)
+    right.axhline(LENGTH, **EDGE)
     right.text(15.5, LENGTH / 1.2, f"{LENGTH} tokens", ha="right", va="top")
-    left.set(xlabel="pair i", ylabel="frequency (radians per token)", xticks=range(0, 16, 3))
-    right.set(xlabel="pair i", ylabel="wavelength (tokens per turn)", xticks=range(0, 16, 3))
+    left.set(xlabel="pair i", ylabel="frequency (radians per token)", xticks=PAIRS)
+    right.set(xlabel="pair i", ylabel="wavelength (tokens per turn)", xticks=PAIRS)
     left.legend()
 
 
-def rope_angles(fig: Figure) -> None:
-    left, right = fig.subplots(1, 2)
+def rope_angles(left: Axes, right: Axes) -> None:
+    """How far each pair has turned by position, and the cosines that a model sees."""
     end = 8 * LENGTH
     positions = torch.arange(1, end)
     turns = torch.outer(positions, rope_frequencies(HEAD)) / (2 * math.pi)
-    for pair in range(0, HEAD // 2, 3):
+    for pair in PAIRS:
         left.loglog(positions, turns[:, pair], color="black")
-        left.text(end * 1.1, turns[-1, pair], f"pair {pair}", va="center")
-    left.axhline(1, color="0.5", linewidth=0.8)
+        left.text(end * 1.1, turns[-1, pair].item(), f"pair {pair}", va="center")
+    left.axhline(1, **EDGE)
     left.text(1.1, 1.3, "one turn")
-    left.axvline(LENGTH, color="0.5", linewidth=0.8)
+    left.axvline(LENGTH, **EDGE)
     left.text(LENGTH / 1.1, 3e-5, "training ends", ha="right")
     left.set(xlabel="position (tokens)", ylabel="angle (turns)")
     table = precompute_freqs_cis(HEAD, LENGTH)
-    heat(fig, right, table.real.T, "position (tokens)", "pair i", "cosine of the angle")
+    heat(right, table.real.T, "position (tokens)", "pair i", "cosine of the angle")
 
 
-def position_similarity(fig: Figure) -> None:
-    axes = fig.subplots(2, 2)
+def position_similarity(*axes: Axes) -> None:
+    """Scores of all pairs of positions, of sinusoids and of RoPE."""
     table = sinusoid(WIDTH, LENGTH)
-    product = table @ table.T / (WIDTH / 2)
-    mixed = table @ draw(WIDTH, WIDTH) @ table.T / WIDTH
     distance = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
+    query, key = draw(1, HEAD, seed=1), draw(1, HEAD, seed=2)
     panels = {
-        "sinusoid rows: inner product / (C/2)": product,
-        "sinusoid rows through a random W: p W p' / C": mixed,
+        "sinusoid rows: inner product / (C/2)": table @ table.T / (WIDTH / 2),
+        "sinusoid rows through a random W: p W p' / C":
+            table @ draw(WIDTH, WIDTH) @ table.T / WIDTH,
         "RoPE: mean score of equal pairs": mean_score(HEAD, LENGTH)[distance],
-        "RoPE: a random query, a random key / D": scores(
-            draw(1, HEAD, seed=1), draw(1, HEAD, seed=2), LENGTH
-        )[0] / HEAD,
-    }  # fmt: skip
-    for ax, (title, values) in zip(axes.flat, panels.items(), strict=True):
-        ax.set_title(title)
-        heat(fig, ax, values, "key position (tokens)", "query position (tokens)", "score")
+        "RoPE: a random query, a random key / D": scores(query, key, LENGTH)[0] / HEAD,
+    }
+    for ax, (title, values) in zip(axes, panels.items(), strict=True):
+        heat(ax, values, "key position (tokens)", "query position (tokens)", "score", title)
 
 
-def score_decay(fig: Figure) -> None:
-    left, right = fig.subplots(1, 2)
-    end = 2 * LENGTH
+def score_decay(left: Axes, right: Axes) -> None:
+    """RoPE's score by distance: of equal pairs, of a key that is aimed, and of random pairs."""
+    end, aim = 2 * LENGTH, 60
     left.plot(mean_score(HEAD, end), color="0.6", label=f"mean score, D = {HEAD}")
     left.plot(mean_score(128, end), color="black", label="mean score, D = 128")
     # RoFormer's section 3.4.3: by summation in parts, |score| <= constant * this.
     bound = precompute_freqs_cis(128, end).cumsum(dim=1).abs().mean(dim=1)
-    left.plot(
-        bound / bound[0], ":", color="black", label="RoFormer's bound, D = 128, up to a factor"
-    )
-    left.set(xlabel="distance (tokens)", ylabel="score / norms", title="equal pairs")
+    label = "RoFormer's bound, D = 128, up to a factor"
+    left.plot(bound / bound[0], ":", color="black", label=label)
 
-    aim = 60
     query = draw(1, HEAD, seed=3)
-    key = query @ rotation_matrix(HEAD, aim).T  # what turning back by `aim` lays onto the query
-    right.plot(scores(query, key, LENGTH)[0, :, 0] / query.norm() ** 2, color="black",
-               label=f"a key aimed at distance {aim}")  # fmt: skip
+    key = query @ rotation_matrix(HEAD, aim).T  # at distance `aim` RoPE turns it onto the query
+    aimed = scores(query, key, LENGTH)[0, :, 0] / query.norm() ** 2
+    right.plot(aimed, color="black", label=f"a key aimed at distance {aim}")
     queries, keys = draw(2, 200, HEAD, seed=4)
     norms = queries.norm(dim=-1, keepdim=True) * keys.norm(dim=-1, keepdim=True)
     by_distance = scores(queries, keys, LENGTH)[:, :, 0] / norms
     low, high = by_distance.quantile(torch.tensor([0.05, 0.95]), dim=0)
     right.plot(by_distance.mean(dim=0), "--", color="0.3", label="200 normal pairs: mean")
     right.fill_between(range(LENGTH), low, high, color="0.85", label="their middle 90 %")
-    right.set(xlabel="distance (tokens)", ylabel="score / norms", title="other queries and keys")
-    for ax in (left, right):
-        ax.axhline(0, color="0.5", linewidth=0.8)
+    for ax, title in ((left, "equal pairs"), (right, "other queries and keys")):
+        ax.set(xlabel="distance (tokens)", ylabel="score / norms", title=title)
+        ax.axhline(0, **EDGE)
         ax.set_ylim(-0.5, 1.5)
         ax.legend(loc="upper right")
 
 
-def rope_layouts(fig: Figure) -> None:
+def rope_layouts(*axes: Axes) -> None:
+    """The rotation matrix of Meta's layout and of Hugging Face's, and the permutation between."""
     head_dim = 8
     interleaved = list(range(head_dim))
     halves = interleaved[0::2] + interleaved[1::2]
-    rotation = rotation_matrix(head_dim, 1)
-    permutation = torch.eye(head_dim)[halves]
+    rotation, permutation = rotation_matrix(head_dim, 1), torch.eye(head_dim)[halves]
     panels = [
         ("interleaved (Meta, here): R", rotation, interleaved, interleaved),
         ("the row permutation: P", permutation, halves, interleaved),
         ("halves (Hugging Face): P R P'", permutation @ rotation @ permutation.T, halves, halves),
     ]
-    for ax, (title, matrix, rows, columns) in zip(fig.subplots(1, 3), panels, strict=True):
+    for ax, (title, matrix, rows, columns) in zip(axes, panels, strict=True):
         ax.imshow((matrix != 0).numpy(), cmap="Greys", vmin=0, vmax=4)
         ax.set(title=title, xlabel="channel", ylabel="channel")
-        ax.set_xticks(range(head_dim), columns)
-        ax.set_yticks(range(head_dim), rows)
+        ax.set_xticks(range(head_dim), map(str, columns))
+        ax.set_yticks(range(head_dim), map(str, rows))
         for i, j in matrix.nonzero().tolist():
             sign = "-" if matrix[i, j] < 0 else ""
             text = f"c{rows[i] // 2}" if i == j else f"{sign}s{rows[i] // 2}"
             ax.text(j, i, "1" if matrix is permutation else text, ha="center", va="center")
 
 
-def sinusoid_table(fig: Figure) -> None:
-    left, right = fig.subplots(1, 2)
+def sinusoid_table(left: Axes, right: Axes) -> None:
+    """The sinusoid's table, and the one of a formula that is often printed."""
     dim, end = 16, 64
     positions = torch.arange(end, dtype=torch.float64)
     angles = positions * 10000 ** (-2 * positions / dim)
     misprint = torch.stack((angles.sin(), angles.cos()), dim=-1).repeat(1, dim // 2)
-    for ax, title, table in ((left, "sin, cos of m / 10000^(2t/C)", sinusoid(dim, end)),
-                             (right, "misprinted: of m / 10000^(2m/C)", misprint)):  # fmt: skip
-        ax.set_title(title)
-        heat(fig, ax, table, "column", "position m (tokens)", "value", vmin=-1, vmax=1)
+    words = ("column", "position m (tokens)", "value")
+    heat(left, sinusoid(dim, end), *words, "sin, cos of m / 10000^(2t/C)", limit=1)
+    heat(right, misprint, *words, "misprinted: of m / 10000^(2m/C)", limit=1)
 
 
-def sinusoid_scale(fig: Figure) -> None:
-    left, right = fig.subplots(1, 2)
-    widths = [32 * 2**k for k in range(8)]
-    tokens = 64
-    for scaling, line in zip(("naive", "vaswani", "matched"), LINES, strict=False):
+def sinusoid_scale(left: Axes, right: Axes) -> None:
+    """What each way of adding sinusoids does to new embeddings, by width."""
+    widths, tokens = [32 * 2**k for k in range(8)], 64
+    for kind, line in zip(SINUSOIDS, LINES, strict=False):
         ratios, cosines = [], []
         for width in widths:
-            encoding = Sinusoidal(
-                ModelConfig(dim=width, position="sinusoidal", sinusoid=scaling,
-                            max_positions=tokens)
-            )  # fmt: skip
+            encoding = Sinusoidal(ModelConfig(dim=width, position="sinusoidal", sinusoid=kind,
+                                              max_positions=tokens))
             embeddings = INIT_STD * draw(2, tokens, width, seed=width)
             rows = encoding.at(0, tokens)
             with torch.no_grad():
@@ -203,44 +195,44 @@ def sinusoid_scale(fig: Figure) -> None:
                 added = encoding.embed(torch.zeros_like(embeddings), rows)
             ratios.append(added.square().mean().sqrt() / (x - added).square().mean().sqrt())
             cosines.append(torch.cosine_similarity(x[0], x[1], dim=-1).mean())
-        left.loglog(widths, ratios, **line, label=scaling)
+        left.loglog(widths, ratios, **line, label=kind)
         right.semilogx(widths, cosines, **line)
     left.axhspan(0.5, 1.5, color="0.9")
     left.set(xlabel="model width C (channels)", ylabel="rms(position) / rms(token)")
     right.set(xlabel="model width C (channels)", ylim=(0, 1.05),
-              ylabel="cosine of two tokens at one position")  # fmt: skip
+              ylabel="cosine of two tokens at one position")
     left.legend()
 
 
-def alibi_bias(fig: Figure) -> None:
-    left, right = fig.subplots(1, 2)
+def alibi_bias(left: Axes, right: Axes) -> None:
+    """ALiBi's bias by distance, and how far each head sees."""
     distance = torch.arange(8 * LENGTH)
     encoding = ALiBi(ModelConfig(n_heads=4, position="alibi"))
     biases = encoding.bias(distance[-1:], distance)[:, 0].flip(-1)  # (H, distance)
-    for head, (bias, line) in enumerate(zip(biases, LINES, strict=False)):
-        line = {**line, "marker": ""}
-        label = f"head {head}, slope 1/{-1 / bias[1]:g}"
-        left.plot(distance[:LENGTH], bias[:LENGTH], **line, label=label)
-        share = bias.softmax(dim=0).cumsum(dim=0)
-        right.semilogx(distance + 1, share, **line)
+    for head, (values, line) in enumerate(zip(biases, LINES, strict=False)):
+        plain: dict[str, Any] = {**line, "marker": ""}
+        label = f"head {head}, slope 1/{-1 / values[1]:g}"
+        left.plot(distance[:LENGTH], values[:LENGTH], **plain, label=label)
+        right.semilogx(distance + 1, values.softmax(dim=0).cumsum(dim=0), **plain)
     left.set(xlabel="distance (tokens)", ylabel="bias (logits)", ylim=(-12, 0.5))
-    right.axvline(LENGTH, color="0.5", linewidth=0.8)
+    right.axvline(LENGTH, **EDGE)
     right.text(LENGTH * 1.1, 0.03, "training ends")
     right.set(xlabel="the nearest n tokens of 1024",
-              ylabel="their share of the attention,\nequal content")  # fmt: skip
+              ylabel="their share of the attention,\nequal content")
     left.legend()
 
 
-def rope_scaling(fig: Figure) -> None:
-    small, stretch, large = fig.subplots(1, 3)
+def rope_scaling(small: Axes, stretch: Axes, large: Axes) -> None:
+    """What each way of scaling RoPE does to the wavelengths, in a small model and in LLaMA 3."""
 
-    def paint(ax, head_dim: int, theta: float, trained: int, factor: float, unit: Tensor) -> None:
-        for name, line in zip(("linear", "ntk", "dynamic", "yarn", "llama3"), LINES, strict=True):
+    def paint(ax: Axes, head_dim: int, theta: float, trained: int, factor: float,
+              unit: Tensor) -> None:
+        for kind, line in zip(SCALINGS, LINES, strict=True):
             # dynamic alone reads the length of the text, and has the paper's form at factor 1.
             length = int(factor / 2 * trained)
-            scaling = RopeScaling(name, 1.0 if name == "dynamic" else factor, trained)
+            scaling = RopeScaling(kind, 1.0 if kind == "dynamic" else factor, trained)
             scaled = scaled_frequencies(scaling, length, head_dim, theta)
-            label = "dynamic, in a text of sL/2 tokens" if name == "dynamic" else name
+            label = "dynamic, in a text of sL/2 tokens" if kind == "dynamic" else kind
             ax.semilogy(unit / scaled, **line, markevery=max(head_dim // 32, 1), label=label)
         title = f"D = {head_dim}, theta {theta:g},\nL = {trained}, s = {factor:g}"
         ax.set(xlabel="pair i", title=title)
@@ -249,29 +241,29 @@ def rope_scaling(fig: Figure) -> None:
     paint(small, *toy, unit=torch.tensor(2 * math.pi))
     small.semilogy(2 * math.pi / rope_frequencies(HEAD), color="0.8", label="unscaled")
     for length in (LENGTH, 4 * LENGTH):
-        small.axhline(length, color="0.5", linewidth=0.8)
+        small.axhline(length, **EDGE)
         small.text(15.5, length, f"{length} tokens", ha="right", va="bottom")
     small.set_ylabel("wavelength (tokens per turn)")
-
     paint(stretch, *toy, unit=rope_frequencies(HEAD))
     paint(large, 128, 5e5, 8192, 8.0, unit=rope_frequencies(128, 5e5))
     for ax, ticks in ((stretch, (1, 2, 4)), (large, (1, 2, 4, 8))):
         ax.set_yticks(ticks, map(str, ticks))
         ax.minorticks_off()
         ax.set_ylabel("wavelength / unscaled")
-    fig.legend(*small.get_legend_handles_labels(), loc="outside lower center", ncols=6)
+    small.figure.legend(*small.get_legend_handles_labels(), loc="outside lower center", ncols=6)
 
 
-FIGURES: dict[str, tuple[Callable[[Figure], None], tuple[float, float]]] = {
-    "rope_frequencies": (rope_frequency, (7, 2.8)),
-    "rope_angles": (rope_angles, (7, 2.8)),
-    "position_similarity": (position_similarity, (7, 5.2)),
-    "score_decay": (score_decay, (7, 3)),
-    "rope_layouts": (rope_layouts, (7, 2.6)),
-    "rope_scaling": (rope_scaling, (8.4, 3)),
-    "sinusoid_table": (sinusoid_table, (7, 2.8)),
-    "sinusoid_scale": (sinusoid_scale, (7, 2.8)),
-    "alibi_bias": (alibi_bias, (7, 2.8)),
+# File name -> (what draws it, width and height in inches, rows and columns of its panels).
+FIGURES: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, int]]] = {
+    "rope_frequencies": (rope_frequency, (7, 2.8), (1, 2)),
+    "rope_angles": (rope_angles, (7, 2.8), (1, 2)),
+    "position_similarity": (position_similarity, (7, 5.2), (2, 2)),
+    "score_decay": (score_decay, (7, 3), (1, 2)),
+    "rope_layouts": (rope_layouts, (7, 2.6), (1, 3)),
+    "rope_scaling": (rope_scaling, (8.4, 3), (1, 3)),
+    "sinusoid_table": (sinusoid_table, (7, 2.8), (1, 2)),
+    "sinusoid_scale": (sinusoid_scale, (7, 2.8), (1, 2)),
+    "alibi_bias": (alibi_bias, (7, 2.8), (1, 2)),
 }
 
 
@@ -280,13 +272,12 @@ def draw_all(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     files = []
     with matplotlib.style.context(["default", STYLE]):
-        for name, (paint, size) in FIGURES.items():
+        for name, (paint, size, panels) in FIGURES.items():
             figure = Figure(size, dpi=130, layout="constrained")
-            paint(figure)
-            file = folder / f"{name}.png"
+            paint(*figure.subplots(*panels).flat)
+            files.append(folder / f"{name}.png")
             # No version of the software in the file, so that the same picture is the same bytes.
-            figure.savefig(file, metadata={"Software": None}, pil_kwargs={"optimize": True})
-            files.append(file)
+            figure.savefig(files[-1], metadata={"Software": None}, pil_kwargs={"optimize": True})
     return files
 
 

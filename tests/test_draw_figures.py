@@ -4,71 +4,60 @@ import ast
 import dataclasses
 import re
 import typing
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from conftest import ROOT
 from matplotlib.image import imread
 
-from docs import draw_figures as figures
-from model import position, transformer
+from docs import draw_figures
+from model import config, kernels, position, rope
 
-ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "positions.md").read_text(encoding="utf-8")
 
 
 def test_the_document_shows_every_figure_and_no_other():
     shown = re.findall(r"\]\(figures/([\w.-]+)\)", TEXT)
-    assert sorted(shown) == sorted(f"{name}.png" for name in figures.FIGURES)
-    assert sorted(shown) == sorted(file.name for file in figures.FOLDER.iterdir())
+    assert sorted(shown) == sorted(f"{name}.png" for name in draw_figures.FIGURES)
+    assert sorted(shown) == sorted(file.name for file in draw_figures.FOLDER.iterdir())
 
 
+@pytest.mark.slow
 def test_the_figures_are_what_the_code_draws(tmp_path):
-    for drawn in figures.draw_all(tmp_path):
-        committed = figures.FOLDER / drawn.name
+    for drawn in draw_figures.draw_all(tmp_path):
+        committed = draw_figures.FOLDER / drawn.name
         assert committed.stat().st_size < 150_000
         here, there = imread(drawn), imread(committed)
-        assert here.shape == there.shape, f"{drawn.name}: run python -m ablation.figures"
+        assert here.shape == there.shape, f"{drawn.name}: run python -m docs.draw_figures"
         # Another processor may round a pixel differently; another curve moves many.
         changed = (np.abs(here - there) > 0.1).any(axis=-1).mean()
-        assert changed < 1e-4, f"{drawn.name}: run python -m ablation.figures"
+        assert changed < 1e-4, f"{drawn.name}: run python -m docs.draw_figures"
 
 
 def known_names() -> set[str]:
     """What the document may call by name: code, knobs and their values, tests."""
-    names: set[str] = set()
-    for module in (position, transformer):
+    names = {"embed", "rotate", "bias"} & set(vars(position.PositionEncoding))
+    for module in (config, kernels, position, rope):
         for name, value in vars(module).items():
-            names.add(name)
-            if isinstance(value, type):
-                names |= {f"{name}.{attribute}" for attribute in dir(value)}
-    # The three doors go by their bare names.
-    names |= {"embed", "rotate", "bias"} & set(vars(position.PositionEncoding))
-    for prefix, config in (
-        ("model.", transformer.ModelConfig),
-        ("model.rope_scaling.", position.RopeScaling),
-    ):
-        names |= {prefix + field.name for field in dataclasses.fields(config)}
-        for hint in typing.get_type_hints(config).values():
+            names |= {name, *(f"{name}.{x}" for x in dir(value) if isinstance(value, type))}
+    for prefix, part in (("model.", config.ModelConfig),
+                         ("model.rope_scaling.", config.RopeScaling)):
+        names |= {prefix + field.name for field in dataclasses.fields(part)}
+        for hint in typing.get_type_hints(part).values():
             if typing.get_origin(hint) is typing.Literal:
                 names |= set(typing.get_args(hint))
     for file in (ROOT / "tests").glob("test_*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         names |= {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    return names
+    return names | set(position.POSITIONS)
 
 
 def test_every_name_in_the_document_exists():
     prose = re.sub(r"^```.*?^```", "", TEXT, flags=re.DOTALL | re.MULTILINE)
     spans = set(re.findall(r"`([^`\n]+)`", prose))
-    known = known_names()
-    missing = {
-        span
-        for span in spans - known
-        if not (ROOT / span).exists() and not hasattr(torch, span.removeprefix("torch."))
-    }
-    assert not missing
+    assert not {span for span in spans - known_names()
+                if not (ROOT / span).exists() and not hasattr(torch, span.removeprefix("torch."))}
     assert sum(span.startswith("test_") for span in spans) > 20 and "apply_rotary_emb" in spans
 
 
