@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writing, hashes, room on the disk, JSON."""
+"""Files that are whole or not there: atomic writing, locks, JSON, hashes, room on the disk."""
 
 import hashlib
 import json
@@ -9,25 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from errors import UserError
-
-
-def write_file(file: Path, data: bytes) -> None:
-    """There completely or not at all."""
-    with writing(file), atomic_path(file) as staging:
-        staging.write_bytes(data)
+from errors import UserError, say
 
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Where to write a file or folder that then becomes `target`, completely or not at all.
 
-    It stands beside `target`, is on the disk before it is renamed, and is gone after any error.
+    It stands beside `target` as .NAME.tmp, is on the disk before it is renamed, and is gone after
+    any error. A file that is there already is replaced; a folder has to be removed first.
     """
     staging = target.with_name(f".{target.name}.tmp")
-    remove(staging)
+    remove(staging)  # of a process that was killed
     try:
         yield staging
         fsync(staging, *staging.rglob("*"))
@@ -39,47 +35,88 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def writing(target: Path, advice: str = "make room or check the permissions") -> Iterator[None]:
-    """Turn what the disk refuses into words. `torch.save` hides it behind a RuntimeError."""
+    """Turn what the disk refuses to write into a UserError that says what to do (`advice`)."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
+        # torch.save raises a RuntimeError of its own on top of the OSError.
         cause = error.__context__ if isinstance(error, RuntimeError) else error
         if not isinstance(cause, OSError | SafetensorError):
             raise
         raise UserError(f"cannot write {target}: {first_line(cause)}; {advice}") from error
 
 
-def write_json(path: Path, value: Any) -> None:
-    """There completely or not at all."""
+@contextmanager
+def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
+    """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
+
+    Where another process has it: say `busy` and wait, or, without `wait`, raise it as a UserError.
+    The system takes the lock from a process that dies.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
-
-
-def read_json(path: Path) -> Any:
-    """Raises UserError where the file is damaged."""
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        lock.acquire(blocking=False)
+    except Timeout:
+        if not wait:
+            raise UserError(busy) from None
+        say(busy)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file completely or not at all, and its folder before it. UserError if refused."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(path) as staging:
+            staging.write_bytes(data)
+
+
+def write_json(path: Path, value: Any, indent: int = 1, ensure_ascii: bool = True) -> None:
+    """Write `value` as JSON, completely or not at all. ValueError for NaN, which JSON has not."""
+    text = json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, allow_nan=False)
+    write_file(path, f"{text}\n".encode())
+
+
+def read_json(path: Path, advice: str = "restore it") -> dict[str, Any]:
+    """The object (in JSON's sense) that a file holds.
+
+    Raises UserError, which says what to do (`advice`), where the file holds no JSON or no object.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise UserError(f"{path} is damaged: remove it, and its part is made again") from error
+        raise UserError(f"{path} is damaged ({error}): {advice}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is damaged (it is not a table of fields): {advice}")
+    return value
 
 
-def require_space(target: Path, size: int) -> None:
-    """UserError, before anything is written, where the disk has no room for `size` bytes."""
+def require_space(
+    target: Path, size: int, advice: str = "make room, or choose another place"
+) -> None:
+    """Raise UserError, before anything is written, where `size` bytes do not fit on the disk."""
     folder = next(folder for folder in target.absolute().parents if folder.exists())
     free = shutil.disk_usage(folder).free
     if free < size:
         raise UserError(
             f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
-            f"{free / 1e6:,.1f} MB free: make room, or choose another place"
+            f"{free / 1e6:,.1f} MB free: {advice}"
         )
 
 
-def sha256(file: Path) -> str:
-    with file.open("rb") as stream:
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal digits."""
+    with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fsync(*paths: Path) -> None:
+    """Wait until files, and the names in folders, are on the disk."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -89,11 +126,13 @@ def fsync(*paths: Path) -> None:
 
 
 def remove(path: Path) -> None:
+    """Remove a file, or a folder and all that is in it, where there is one."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message, or its type where it has none."""
     return str(error).partition("\n")[0] or type(error).__name__

@@ -6,18 +6,18 @@
     python train.py --init-from runs/small-rope-s1 --config small.yaml
     torchrun --nproc-per-node 2 train.py --config small.yaml
 
-Values come from the defaults, then from the YAML file, then from the command line. What the run
-leaves behind is in runs/NAME.
+Values come from the defaults, then from the YAML file, then from the run of --init-from or
+--resume, then from the command line. What the run leaves behind is in runs/NAME.
 """
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from data.tokenizer import open_tokenizer
 from errors import UserError, exit_in_words, say
-from gyre.cli import config_parser, load_file, parse
+from gyre.cli import config_parser, load_config, load_file
 from gyre.config import Config
 from gyre.parallel import World
 from gyre.rundir import RunDir
@@ -42,94 +42,67 @@ def main(argv: list[str] | None = None) -> None:
 def load(argv: list[str]) -> tuple[Config, RunDir | None]:
     """The configuration, and the run to go on with if there is one.
 
-    A resumed run keeps everything that decides its numbers. UserError names what would change it.
+    Raises UserError for a configuration that cannot be, or that is not the one of a resumed run.
     """
     parser = config_parser(__doc__)
-    parser.add_argument(
-        "--resume", metavar="RUN", help="Go on with this run, exactly where it was."
-    )
-    parser.add_argument(
-        "--init-from",
-        dest="start",
-        metavar="RUN",
-        help="Start from the weights of this run, with its model and its tokenizer.",
-    )
-    resume, start = value_of("--resume", argv), value_of("--init-from", argv)
-    if resume is None:
-        if start is not None:
-            argv = from_run(RunDir.open(start), argv)
-        config, _ = parse(parser, argv)
-        if start is None and config.init_from is not None:
-            raise UserError(
-                f"init_from {config.init_from} stands in a configuration: say --init-from "
-                f"{config.init_from}, which takes the model and the tokenizer too"
-            )
-        if config.name is None:
-            stem = Path(value_of("--config", argv) or "gyre").stem
-            name = f"{stem}-{config.model.position}-s{config.seed}"
-            config.name = RunDir.free_name(config.log.runs, name)
-        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
-        return config, None
-    if start is not None:
-        raise UserError(
-            f"--resume {resume} goes on with its own weights: leave out --init-from {start}"
-        )
-    run = RunDir.open(resume)
-    if "imported" in run.manifest:
-        raise UserError(f"{resume} was imported, not trained: start from it with --init-from")
-    saved = load_file(run.path / "config.yaml")
-    config, _ = parse(parser, ["--config", str(run.path / "config.yaml"), *argv])
+    parser.add_argument("--resume", metavar="RUN",
+                        help="Go on with this run, exactly where it was.")
+    parser.add_argument("--init-from", dest="start", metavar="RUN",
+                        help="Start from the weights of this run, with its model and tokenizer.")
+    options, words = parser.split(argv)
+    if options.resume is not None:
+        if options.start is not None or options.config:
+            raise UserError(f"--resume {options.resume} goes on with its own weights and its own "
+                            "configuration: leave out --init-from and --config")
+        run = RunDir.open(options.resume)
+        if "imported" in run.manifest:
+            raise UserError(f"{run.path} was imported, not trained: start from it with --init-from")
+        saved = load_file(run.path / "config.yaml")
+        config, _ = load_config(parser, argv, dataclasses.asdict(saved))
+        refuse_changes(run.path, saved, config)
+        return config, run
+
+    base = {} if options.start is None else from_run(RunDir.open(options.start), words)
+    config, _ = load_config(parser, argv, base)
+    if config.init_from != base.get("init_from"):
+        raise UserError(f"init_from {config.init_from} stands in a configuration: say --init-from "
+                        f"{config.init_from}, which takes the model and the tokenizer too")
+    if config.name is None:
+        stem = Path(options.config[0]).stem if options.config else "gyre"
+        name = f"{stem}-{config.model.position}-s{config.seed}"
+        config.name = RunDir.free_name(config.log.runs, name)
+    RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
+    return config, None
+
+
+def refuse_changes(path: Path, saved: Config, config: Config) -> None:
+    """UserError where a resumed run would not be the one that was never stopped."""
     for part in ("name", "seed", "init_from", "model", "data", "optim"):
         if getattr(config, part) != getattr(saved, part):
-            raise UserError(
-                f"{part} of {run.path} cannot change on --resume: start a new run for that"
-            )
+            raise UserError(f"{part} of {path} cannot change on --resume: start a new run for that")
     if config.train.batch_size != saved.train.batch_size:
-        raise UserError(f"train.batch_size of {run.path} cannot change on --resume")
-    return config, run
+        raise UserError(f"train.batch_size of {path} cannot change on --resume")
 
 
-# What the weights of a run pin down.
-SHAPE = ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim", "vocab_size",
-         "tie_embeddings", "position")  # fmt: skip
+# What the weights and the tokenizer of a run pin down.
+PINNED = [f"--model.{name}" for name in (
+    "dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim", "vocab_size",
+    "tie_embeddings", "position",
+)] + ["--data.tokenizer", "--data.vocab_size"]
 
 
-def from_run(run: RunDir, argv: list[str]) -> list[str]:
-    """`argv` with the model and the tokenizer of `run`, which stand above a --config and below what
-    is said on the command line."""
-    saved, tokenizer = load_file(run.path / "config.yaml").model, open_tokenizer(run.path)
-    words = [f"--init_from={run.path}", f"--data.tokenizer={run.path}"]
-    words.append(f"--data.vocab_size={tokenizer.vocab_size}")
-    for name, value in dataclasses.asdict(saved).items():
-        words.append(f"--model.{name}={value if isinstance(value, str) else json.dumps(value)}")
-    named = {word.partition("=")[0] for word in argv}
-    for option in [f"--model.{name}" for name in SHAPE] + ["--data.tokenizer", "--data.vocab_size"]:
-        if option in named:
+def from_run(run: RunDir, words: list[str]) -> dict[str, Any]:
+    """The values of a configuration that starts from a run: its model, tokenizer and weights.
+
+    Raises UserError where `words`, of the command line, say another model or tokenizer.
+    """
+    said = {word.partition("=")[0] for word in words}
+    for option in PINNED:
+        if option in said:
             raise UserError(f"{option} cannot be given with --init-from: it is that of {run.path}")
-    file = value_of("--config", argv)
-    return [*(() if file is None else ("--config", file)), *words, *without("--config", argv)]
-
-
-def without(option: str, argv: list[str]) -> list[str]:
-    """`argv` without an option and its value."""
-    rest = iter(argv)
-    kept = []
-    for word in rest:
-        if word == option:
-            next(rest, None)
-        elif not word.startswith(f"{option}="):
-            kept.append(word)
-    return kept
-
-
-def value_of(option: str, argv: list[str]) -> str | None:
-    """What `argv` gives for an option that has to be known before the rest can be parsed."""
-    for word, following in zip(argv, [*argv[1:], None], strict=True):
-        if word == option:
-            return following
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return None
+    model = dataclasses.asdict(load_file(run.path / "config.yaml").model)
+    tokenizer = {"tokenizer": str(run.path), "vocab_size": open_tokenizer(run.path).vocab_size}
+    return {"init_from": str(run.path), "model": model, "data": tokenizer}
 
 
 if __name__ == "__main__":

@@ -1,115 +1,208 @@
-"""The command line: one parser for all commands."""
+"""The command line of every command: one parser, the options that several share, configurations.
+
+A configuration is merged from layers, each over the one before: the defaults of the dataclasses,
+the YAML files of --config, a run that is started from or resumed, and the command line.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import difflib
+import json
 import re
-from collections.abc import Callable
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Literal, NoReturn, get_type_hints
 
+import docstring_parser
 import jsonargparse
 
 from errors import UserError
-from gyre.config import Config, find_config
+from gyre.config import Config
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+
+# jsonargparse names the Python types that it expected; a user reads these words.
+EXPECTED = re.compile(r"Expected a (?:<class '(\w+)'>|typing\.Literal\[(.*?)\])")
+TYPES = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text",
+         "list": "a list"}
+
+jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 
-class _Parser(jsonargparse.ArgumentParser):
-    """Errors in one sentence, with the nearest name for a misspelling."""
-
-    def error(self, message, ex=None):
-        text = _first_reason(message)
-        unknown = re.search(r"unrecognized arguments: --([\w.-]+)", text)
-        inside = re.search(r"Group '(.*)' does not accept option '(.*)'", text)
-        word = unknown.group(1) if unknown else ".".join(inside.groups()) if inside else None
-        nearest = _nearest(word, self._option_names()) if word else None
-        raise UserError(text + (f" (did you mean {nearest}?)" if nearest else ""))
-
-    def _option_names(self) -> list[str]:
-        return [s[2:] for a in self._actions for s in a.option_strings if s.startswith("--")]
+class _HelpFormatter(RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):
+    """The description as it is laid out; types and defaults after the help of each option."""
 
 
-def _nearest(word: str, names: list[str]) -> str | None:
-    """The option most like `word`, compared in full first and then by what follows the last dot."""
-    by_last = {name.rpartition(".")[2]: name for name in reversed(names)}
-    for candidate, known in ((word, {n: n for n in names}), (word.rpartition(".")[2], by_last)):
-        close = difflib.get_close_matches(candidate, known, n=1, cutoff=0.6)
-        if close:
-            return known[close[0]]
-    return None
+class Parser(jsonargparse.ArgumentParser):
+    """A parser of options that takes whole names only. Whatever it refuses is a UserError of one
+    sentence, with the nearest name for a misspelling."""
+
+    def __init__(self, description: str = "", **settings: Any):
+        settings.setdefault("formatter_class", _HelpFormatter)
+        super().__init__(description=description, allow_abbrev=False, **settings)
+
+    def add_fields(self, cls: type, skip: Sequence[str] = ()) -> None:
+        """One option for each field of a dataclass, `top_k` as --top-k: its type and its default,
+        and its attribute docstring as the help."""
+        types = get_type_hints(cls)
+        helps = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
+        for field in dataclasses.fields(cls):
+            if field.name not in skip:
+                option = "--" + field.name.replace("_", "-")
+                text = " ".join((helps[field.name] or "").split())
+                self.add_argument(
+                    option, type=types[field.name], default=field.default, help=text
+                )
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        raise UserError(self._sentence(message, ex))
+
+    def _sentence(self, message: str, error: Exception | None) -> str:
+        """jsonargparse's message, which may have many lines, in one sentence."""
+        subject, _, reason = message.partition(":")
+        if subject == "unrecognized arguments":
+            word = reason.split()[0].partition("=")[0]
+            return self._unknown(word) if word[0] == "-" else f"unexpected argument {word!r}"
+        if isinstance(error, KeyError):  # Group 'model' does not accept option 'positon'
+            return self._unknown(".".join(re.findall(r"'(.*?)'", message)))
+        if not subject.startswith("Parser key"):
+            return _one_line(message)
+        dest = subject.split('"')[1]
+        option = next((a.option_strings[0] for a in self._actions if a.dest == dest), dest)
+        inner = next((e for e in _causes(error) if isinstance(e, UserError)), None)
+        if inner is not None:  # of the parser of a dataclass that is the value of this option
+            words = str(inner)
+            return option + (f".{words[2:]}" if words.startswith("--") else f": {words}")
+        expected = [TYPES.get(name, name) or " or ".join(values.rsplit(", ", 1))
+                    for name, values in EXPECTED.findall(reason) if name != "NoneType"]
+        if not expected:
+            return f"{option}: {reason.strip().splitlines()[0]}"
+        value = reason.rpartition("alue: ")[2]  # "Got value: 3" or "Given value: 3"
+        return f"{option} must be {' or '.join(expected)}, not {_one_line(value)}"
+
+    def _unknown(self, word: str) -> str:
+        """That there is no such option, and which one is most like it: compared in full first, and
+        then by what follows the last dot."""
+        options = [s[2:] for a in self._actions for s in a.option_strings if s.startswith("--")]
+        dashes, name = word[: len(word) - len(word.lstrip("-"))], word.lstrip("-")
+        last = {option.rpartition(".")[2]: option for option in reversed(options)}
+        close = difflib.get_close_matches(name, options, n=1) or [
+            last[end] for end in difflib.get_close_matches(name.rpartition(".")[2], last, n=1)
+        ]
+        nearest = f" (did you mean {dashes}{close[0]}?)" if close else ""
+        return f"there is no option {word}{nearest}"
 
 
-def config_parser(description: str) -> jsonargparse.ArgumentParser:
-    """A command-line parser that knows --config and every field of Config."""
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = _Parser(description=description)
-    parser.add_argument(
-        "--config", action="config", help="YAML file with any of the options below, by dotted name."
-    )
-    parser.add_class_arguments(Config)
-    return parser
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and everything that led to it, the latest first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
-def parse(parser: jsonargparse.ArgumentParser, argv: list[str]) -> tuple[Config, dict]:
-    """The configuration that `argv` describes, and the options that are not part of it.
+def _one_line(text: object) -> str:
+    return " ".join(str(text).split())
 
-    Raises UserError for whatever does not parse, does not fit its type or cannot be built.
+
+# --- options that several commands share ---------------------------------------------------------
+
+
+@dataclass
+class RunOptions:
+    """What every command about a finished run asks."""
+
+    checkpoint: Literal["best", "last"] = "best"
+    """Weights with the lowest validation loss, or the last ones."""
+    device: str = "auto"
+    """auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps."""
+
+
+def add_run_options(parser: Parser) -> None:
+    """--checkpoint and --device."""
+    parser.add_fields(RunOptions)
+
+
+# --- configurations -------------------------------------------------------------------------------
+
+
+class ConfigParser(argparse.ArgumentParser):
+    """The options that a command has beside --config and the fields of Config."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+    def split(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+        """What `argv` gives for these options, with `config`, the list of files; and the words that
+        are about Config. For a command that has to know its options before `load_config`."""
+        first = ConfigParser(parents=[self], add_help=False, allow_abbrev=False)
+        first.add_argument("--config", action="append", default=[])
+        return first.parse_known_args(argv)
+
+    def full(self) -> Parser:
+        """A parser of these options, --config, and every field of Config, such as --model.dim."""
+        parser = Parser(self.description or "", parents=[self])
+        parser.add_argument(
+            "--config", action="config", metavar="FILE",
+            help="YAML file with any of the options below, by dotted name, or one of ours: "
+            + ", ".join(_our_configs()),
+        )
+        parser.add_class_arguments(Config)
+        return parser
+
+
+def config_parser(description: str = "") -> ConfigParser:
+    """A parser for `load_config`; a command adds its own options with `add_argument`."""
+    return ConfigParser(description=description, add_help=False, allow_abbrev=False)
+
+
+def load_config(
+    parser: ConfigParser, argv: Sequence[str], base: Mapping[str, Any] | None = None
+) -> tuple[Config, argparse.Namespace]:
+    """The configuration that `argv` describes, and the command's own options.
+
+    `base` holds values that stand over the files of --config and under the rest of `argv`, such as
+    {"model": {"dim": 64}, "seed": 2}. Raises UserError for whatever does not parse, does not fit
+    its type or cannot be built; a mistake in a file is told with the name of the file.
     """
-    argv = [part for word in argv for part in _split_config(word)]
-    for i, word in enumerate(argv[:-1]):
-        if word == "--config":
-            argv[i + 1] = str(find_config(argv[i + 1]))
-            try:
-                parser.parse_path(argv[i + 1])
-            except UserError as error:  # once by itself, to say in which file the mistake is
-                raise UserError(f"{argv[i + 1]}: {error}") from None
-    parsed = parser.parse_args(argv)
+    options, words = parser.split(argv)
+    full = parser.full()
+    layers = [str(find_config(name)) for name in options.config]
+    for file in layers:
+        try:
+            full.parse_path(file)
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from None
+    if base:
+        layers.append(json.dumps(base, ensure_ascii=False))
+    parsed = full.parse_args([*(f"--config={layer}" for layer in layers), *words])
     try:
-        values = parser.instantiate(parsed).as_dict()
-        fields = {f.name: values.pop(f.name) for f in dataclasses.fields(Config)}
-        return Config(**fields), values
+        values = full.instantiate(parsed)
+        return Config(**{f.name: values[f.name] for f in dataclasses.fields(Config)}), options
     except ValueError as error:  # model/ knows no exceptions of ours
-        raise UserError(_first_reason(error)) from None
-
-
-def _first_reason(message: object) -> str:
-    """jsonargparse's message in one line and in a user's words: options instead of parser keys, no
-    Python classes, and no "not None either" about what may be unset."""
-    text = " ".join(str(message).split())
-    text = re.sub(r"Does not validate against any of the Union subtypes .*? Errors: - ", "", text)
-    text = re.sub(r" - Expected a <class 'NoneType'>.*", "", text)
-    text = re.sub(r" - Expected a (?=typing)", " or ", text)
-    text = re.sub(r"<class '(\w+)'>", r"\1", text)
-    text = re.sub(r"typing\.Literal\[(.*?)\]", r"value of \1", text)
-    return re.sub(r'Parser key "(.*?)"', r"--\1", text)
-
-
-def _split_config(word: str) -> list[str]:
-    return word.split("=", 1) if word.startswith("--config=") else [word]
+        *_, first = _causes(error)
+        raise UserError(_one_line(first)) from None
 
 
 def load_file(path: Path) -> Config:
-    """The configuration in a YAML file alone, strictly typed."""
-    return parse(config_parser(""), ["--config", str(path)])[0]
+    """The configuration in a YAML file alone, strictly typed. Raises UserError that names it."""
+    return load_config(config_parser(), ["--config", str(path)])[0]
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see --help)")
+def find_config(name: str | Path) -> Path:
+    """A path as it is, or the name of one of our own configs, from any directory.
+
+    Raises UserError that lists what there is.
+    """
+    for candidate in (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml"):
+        if candidate.is_file():
+            return candidate
+    ours = ", ".join(_our_configs())
+    raise UserError(f"no config {str(name)!r}, neither as a path nor among ours: {ours}")
 
 
-def add_weights_and_device(add: Callable[..., object]) -> None:
-    """The options that every program about a finished run has."""
-    add(
-        "--checkpoint",
-        choices=["best", "last"],
-        default="best",
-        help="Weights with the lowest validation loss, or the last ones. Default: best.",
-    )
-    add(
-        "--device",
-        default="auto",
-        help="auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps. Default: auto.",
-    )
+def _our_configs() -> list[str]:
+    return sorted(path.name for path in CONFIGS.glob("*.yaml"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import yaml
@@ -17,8 +16,6 @@ from gyre.optim import OptimConfig
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.position import POSITIONS, check_position
-
-CONFIGS = Path(__file__).parent.parent / "configs"
 
 
 @dataclass
@@ -127,15 +124,3 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9._]+[eE][-+]?[0-9]+$"), list("-+.0123456789")
 )
-
-
-def find_config(name: str | Path) -> Path:
-    """A path as it is, or the name of one of our own configs, from any directory.
-
-    Raises UserError that lists what there is.
-    """
-    for candidate in (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml"):
-        if candidate.is_file():
-            return candidate
-    ours = ", ".join(sorted(p.name for p in CONFIGS.glob("*.yaml")))
-    raise UserError(f"no config {str(name)!r}, neither as a path nor among ours: {ours}")

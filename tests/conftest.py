@@ -1,5 +1,107 @@
-"""Tests run side by side, one process a core: each has one thread, and so do its children."""
+"""What several test files need: a text to train on, the command line of a tiny run, small models.
 
+A test file says `from conftest import arguments, run, ...`; `world` is a fixture and needs no
+import. Everything drawn at random comes from a generator with a fixed seed.
+"""
+
+import dataclasses
 import os
+import random
+from collections.abc import Callable
+from pathlib import Path
 
+# Tests run side by side, one process a core: each has one thread, and so do its children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test reaches wandb unless it says so (test_wandb.py removes this again).
+os.environ.setdefault("WANDB_MODE", "disabled")
+
+import pytest
+import torch
+from torch import Tensor
+
+import train
+from gyre.cli import config_parser, load_config
+from gyre.rundir import RunDir
+from model.config import ModelConfig
+from model.transformer import Transformer
+
+ROOT = Path(__file__).parent.parent
+CPU = torch.device("cpu")
+
+# A model of no two equal sizes, so that no transposed pair of dimensions goes unnoticed.
+SIZES = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "hidden_dim": 80,
+         "vocab_size": 97, "max_positions": 64}
+
+
+def model_config(**changes) -> ModelConfig:
+    """SIZES (heads are 8 wide), with these fields of ModelConfig changed or added."""
+    return ModelConfig(**{**SIZES, **changes})
+
+
+def random_model(seed: int = 1, **changes) -> Transformer:
+    """A model of `model_config(**changes)` with fresh weights, in evaluation mode."""
+    model = Transformer(model_config(**changes))
+    model.init_weights(seed)
+    return model.eval()
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    """Standard normal float32 numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def random_text(n_words: int = 1760, seed: int = 0) -> str:
+    """Words of a vocabulary of 50, eight a line, with a letter that takes two bytes."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choices("abcdeé", k=rng.randint(1, 4))) for _ in range(50)]
+    lines = (" ".join(rng.choices(words, k=8)) for _ in range(n_words // 8))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Path:
+    """A folder with text.txt; the runs of a test file and their prepared data live in it."""
+    folder = tmp_path_factory.mktemp("world")
+    (folder / "text.txt").write_text(random_text(), encoding="utf-8")
+    return folder
+
+
+def arguments(world: Path, *extra: str) -> list[str]:
+    """Command line of a tiny run on the CPU, in float32: 12 steps, 2.6 epochs.
+
+    What `extra` says comes later and so wins.
+    """
+    return [
+        "--data.files", str(world / "text.txt"), "--data.prepared", str(world / "prepared"),
+        "--data.vocab_size", "300", "--data.seq_len", "20", "--model.dim", "48",
+        "--model.n_layers", "2", "--model.n_heads", "6", "--model.n_kv_heads", "2",
+        "--optim.warmup_steps", "3", "--train.steps", "12", "--train.batch_size", "27",
+        "--train.eval_interval", "5", "--train.sample_tokens", "4", "--train.dtype", "float32",
+        "--train.device", "cpu", "--log.runs", str(world / "runs"), "--log.wandb", "disabled",
+        *extra,
+    ]
+
+
+def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
+    """Exit code of a command's `main`, called in this process; 0 where it simply returns."""
+    try:
+        main([str(word) for word in argv])
+    except SystemExit as stop:
+        assert stop.code is None or isinstance(stop.code, int), stop.code
+        return stop.code or 0
+    return 0
+
+
+def trained(world: Path, name: str, *extra: str) -> Path:
+    """Train a tiny run of this name; returns its folder."""
+    assert run(train.main, *arguments(world, "--name", name, *extra)) == 0
+    return world / "runs" / name
+
+
+def untrained(runs: Path, name: str, tokenizer: Path, *words: str) -> RunDir:
+    """The folder of a run with the configuration that `words` describe, and no weights yet."""
+    config, _ = load_config(config_parser(), [*words, f"--log.runs={runs}"])
+    return RunDir.create(
+        dataclasses.replace(config.log, wandb="disabled"), name, config_yaml=config.to_yaml(),
+        config={}, tokenizer=[tokenizer], manifest={},
+    )
