@@ -24,7 +24,9 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 
 
 @functools.cache
-def compiled_next_logits(device_type: str) -> Callable[[Transformer, Tensor, KVCache], Tensor]:
+def compiled_next_logits(
+    device_type: str,
+) -> Callable[[Transformer, Tensor, KVCache | None], Tensor]:
     """`next_logits` for a kind of device ("cpu"), compiled; see `compile_for_decoding`."""
     return compile_for_decoding(next_logits, device_type)
 

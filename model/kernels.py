@@ -200,10 +200,8 @@ def rotate_in_reals(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tens
 
 MAX_GRAPHS = 32  # PyTorch's own limit, 8, is not enough for one of each number of rows
 
-F_ = TypeVar("F_", bound=Callable[..., Any])
 
-
-def compile_for_decoding(function: F_, device_type: str) -> F_:
+def compile_for_decoding(function: Callable[P, R], device_type: str) -> Callable[P, R]:
     """`function`, compiled once for all lengths of the cache, on a kind of device such as "cpu".
 
     The first two calls compile, for each number of rows up to MAX_SUMMED_TOKENS, for all larger

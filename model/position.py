@@ -25,7 +25,7 @@ from model.config import INIT_STD, ModelConfig
 from model.kernels import or_faster
 from model.rope import apply_rotary_emb, ntk_theta, precompute_freqs_cis
 
-Rows = Any  # what `at` returned: rows of the encoding's table, or None where it has none
+Rows = Any  # an encoding's table or rows of it, a tensor; or None where it has none
 Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; None: causal
 
@@ -50,7 +50,7 @@ class PositionEncoding(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.max_positions = config.max_positions
-        self.table: Tensor | None = None
+        self.table: Rows = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionEncoding":
         super()._apply(fn, recurse)
@@ -143,7 +143,6 @@ class RoPE(PositionEncoding):
     """
 
     options = ("theta", "partial", "rope_scaling")
-    table: Tensor  # (positions, D/2, 2): real numbers, since compiled code has no complex ones
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
@@ -168,7 +167,7 @@ class RoPE(PositionEncoding):
     def _rows(self, end: int) -> Tensor:
         c = self.config
         freqs_cis = precompute_freqs_cis(c.head_dim, end, c.theta, c.partial, c.rope_scaling)
-        return torch.view_as_real(freqs_cis)  # the same memory
+        return torch.view_as_real(freqs_cis)  # (end, D/2, 2): compiled code has no complex numbers
 
     @property
     def freqs_cis(self) -> Tensor:
@@ -258,14 +257,12 @@ class ALiBi(PositionEncoding):
     (Press et al. 2021, arXiv:2108.12409)
     """
 
-    table: Tensor  # (H,), by head and not by position
-
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.table = alibi_slopes(config.n_heads)
 
     def at(self, start: int, stop: int) -> None:
-        return None
+        return None  # the table is (H,), by head and not by position
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         distance = q_positions[:, None] - k_positions[None, :]  # (T, S)

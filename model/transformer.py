@@ -43,8 +43,8 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     if mask is None or mask.dtype in (torch.bool, xq.dtype):
         return F.scaled_dot_product_attention(xq, xk, xv, mask, is_causal=causal, enable_gqa=gqa)
     with torch.autocast(xq.device.type, enabled=False):  # a bfloat16 bias rounds 257 to 256
-        wide = (x.to(mask.dtype) for x in (xq, xk, xv))
-        return F.scaled_dot_product_attention(*wide, mask, enable_gqa=gqa).type_as(xq)
+        q, k, v = (x.to(mask.dtype) for x in (xq, xk, xv))
+        return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).type_as(xq)
 
 
 class Linear(nn.Linear):
@@ -53,8 +53,8 @@ class Linear(nn.Linear):
     def __init__(self, inputs: int, outputs: int):
         super().__init__(inputs, outputs, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight)
+    def forward(self, input: Tensor) -> Tensor:
+        return linear(input, self.weight)
 
 
 class RMSNorm(nn.Module):
@@ -132,9 +132,7 @@ class TransformerBlock(nn.Module):
 
 class Transformer(nn.Module):
     """Tokens in, logits out. State-dict keys are Meta's; tied models have no `output.weight`.
-
-    Raises ValueError for a configuration that is incomplete or that its encoding cannot serve.
-    """
+    Raises ValueError for a configuration that is incomplete or that its encoding cannot serve."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -197,5 +195,6 @@ class Transformer(nn.Module):
         mask = self.position.causal_bias(tokens.shape[1], tokens.device)
         h = self.position.embed(self.tok_embeddings(tokens), rows)
         for layer in self.layers:
+            assert isinstance(layer, TransformerBlock)
             yield layer.attention.weights(layer.attention_norm(h), rotate, mask)
             h = layer(h, rotate, mask, None)

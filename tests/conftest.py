@@ -45,6 +45,24 @@ def random_model(seed: int = 1, **changes) -> Transformer:
     return model.eval()
 
 
+def sharpened(**changes) -> Transformer:
+    """A model far from its initial weights, with which attention is flat and a wrong key hardly
+    shows. Its context is 80 tokens."""
+    sizes = {"dim": 40, "head_dim": 8, "hidden_dim": 56, "max_positions": 80}
+    model = random_model(seed=4, **{**sizes, "tie_embeddings": False, **changes})
+    with torch.no_grad():
+        for parameter in model.layers.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(7)
+        model.output.weight.mul_(8)
+    return model
+
+
+def random_tokens(*shape: int, seed: int = 0) -> Tensor:
+    """Ids of the vocabulary of SIZES."""
+    return torch.randint(0, 97, shape, generator=torch.Generator().manual_seed(seed))
+
+
 def draw(*shape: int, seed: int = 0) -> Tensor:
     """Standard normal float32 numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))

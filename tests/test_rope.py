@@ -1,0 +1,301 @@
+"""RoPE as functions: the numbers and the formulas of the documents gyre grew from, and scaling."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import draw, model_config
+from torch import Tensor
+
+from model.config import RopeScaling
+from model.kernels import rotate_in_reals
+from model.position import RoPE
+from model.rope import (
+    apply_rotary_emb,
+    ntk_theta,
+    precompute_freqs_cis,
+    reshape_for_broadcast,
+    rope_frequencies,
+    scaled_frequencies,
+    yarn_ramp,
+)
+
+
+def rotate_half(x: Tensor) -> Tensor:
+    """The halves layout of Hugging Face: (x1, x2) -> (-x2, x1)."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
+def halves(x: Tensor) -> Tensor:
+    """The row permutation from adjacent pairs to halves: 0, 2, 4, ..., 1, 3, 5, ..."""
+    return torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)
+
+
+def rotation_matrix(position: int, frequencies: Tensor) -> Tensor:
+    """R of the derivation: one 2x2 block per pair on the diagonal, in float64."""
+    blocks = []
+    for angle in (position * frequencies).tolist():
+        c, s = math.cos(angle), math.sin(angle)
+        blocks.append(torch.tensor([[c, -s], [s, c]], dtype=torch.float64))
+    return torch.block_diag(*blocks)
+
+
+def test_worked_example_to_the_last_of_its_240_numbers():
+    printed = json.loads(
+        (Path(__file__).parent / "worked_example.json").read_text(encoding="utf-8")
+    )
+    xq = torch.arange(160.0).view(2, 5, 2, 8)
+    xk = torch.arange(80.0).view(2, 5, 1, 8)
+    for rotated, name in zip(
+        apply_rotary_emb(xq, xk, precompute_freqs_cis(8, 5)), ("xq_out", "xk_out"), strict=True
+    ):
+        expected = torch.tensor(printed[name]).view_as(rotated)
+        torch.testing.assert_close(rotated, expected, rtol=0, atol=6e-5)
+    # The step that the document works out by hand.
+    assert precompute_freqs_cis(8, 5)[1, 2].real.item() == pytest.approx(0.99995, abs=1e-6)
+    assert precompute_freqs_cis(8, 5)[1, 2].imag.item() == pytest.approx(0.009999833, abs=1e-8)
+
+
+def test_complex_equals_2x2_equals_matrix_equals_rotate_half():
+    d, T = 8, 7
+    xq, xk = draw(2, T, 6, d), draw(2, T, 2, d, seed=1)
+    frequencies = rope_frequencies(d)
+    rotated, _ = apply_rotary_emb(xq, xk, precompute_freqs_cis(d, T))
+
+    angles = torch.outer(torch.arange(T), frequencies).float()[:, None]  # (T, 1, D/2)
+    even, odd = xq[..., 0::2], xq[..., 1::2]
+    by_hand = torch.empty_like(xq)
+    by_hand[..., 0::2] = even * angles.cos() - odd * angles.sin()
+    by_hand[..., 1::2] = odd * angles.cos() + even * angles.sin()
+    torch.testing.assert_close(rotated, by_hand, rtol=0, atol=1e-6)
+
+    R = torch.stack([rotation_matrix(m, frequencies) for m in range(T)])
+    by_matrix = torch.einsum("tij,bthj->bthi", R, xq.double()).float()
+    torch.testing.assert_close(rotated, by_matrix, rtol=0, atol=1e-6)
+
+    cos, sin = (torch.cat((f(angles),) * 2, dim=-1) for f in (torch.cos, torch.sin))
+    in_halves = halves(xq) * cos + rotate_half(halves(xq)) * sin
+    torch.testing.assert_close(halves(rotated), in_halves, rtol=0, atol=1e-6)
+
+
+def test_rotate_half_formula_with_the_corrected_second_vector():
+    """A published formula prints (-x1, -x3, ..., x2, x4, ...); it has to be x0, x2, x4, ..."""
+    x, m = torch.arange(1.0, 9.0), 1
+    frequencies = rope_frequencies(8).float()
+    cos, sin = (torch.cat((f(m * frequencies),) * 2) for f in (torch.cos, torch.sin))
+    corrected = halves(x) * cos + torch.cat((-x[1::2], x[0::2])) * sin
+    freqs_cis = precompute_freqs_cis(8, 2)[1:]
+    reference, _ = apply_rotary_emb(x.view(1, 1, 1, 8), x.view(1, 1, 1, 8), freqs_cis)
+    torch.testing.assert_close(corrected, halves(reference.flatten()), rtol=0, atol=1e-6)
+    assert corrected.norm().item() == pytest.approx(14.283, abs=1e-3)
+    misprinted = halves(x) * cos + torch.cat((-x[1::2], x[2::2], torch.zeros(1))) * sin
+    assert abs(misprinted.norm().item() - 14.283) > 0.1
+
+
+def test_a_table_in_the_other_layout_is_caught():
+    """A published test pairs an interleaved table with rotate_half and prints 0.4873 as a
+    warning."""
+    torch.manual_seed(42)
+    q = torch.randn(2, 32, 16, 128)
+    angles = torch.outer(torch.arange(16) * 0.1, 0.5 ** torch.arange(64.0))
+    mismatched = angles.repeat_interleave(2, dim=-1)  # adjacent channels share an angle ...
+    turned = q * mismatched.cos() + rotate_half(q) * mismatched.sin()  # ... halves are turned
+    assert (turned.norm(dim=-1) - q.norm(dim=-1)).abs().max().item() == pytest.approx(
+        0.4873, abs=1e-4
+    )
+    matched = torch.cat((angles, angles), dim=-1)
+    turned = q * matched.cos() + rotate_half(q) * matched.sin()
+    assert (turned.norm(dim=-1) - q.norm(dim=-1)).abs().max() < 1e-5
+
+    def diagonal_deviation(pairing) -> float:
+        same = draw(128).expand(1, 1, 16, 128)
+        out = (same * pairing.cos() + rotate_half(same) * pairing.sin())[0, 0]
+        scores = out @ out.T
+        return max((s := scores.diagonal(k)).max().item() - s.min().item() for k in range(-15, 16))
+
+    assert diagonal_deviation(matched) < 1e-3  # of scores near 128
+    assert diagonal_deviation(mismatched) > 0.1
+
+
+def test_scores_are_q_R_of_n_minus_m_k():
+    """The sign that two of the documents get wrong: R(n - m), not R(m - n)."""
+    d, m, n = 8, 5, 2
+    q, k, frequencies = draw(d).double(), draw(d, seed=1).double(), rope_frequencies(8)
+    score = (rotation_matrix(m, frequencies) @ q) @ (rotation_matrix(n, frequencies) @ k)
+    assert q @ rotation_matrix(n - m, frequencies) @ k == pytest.approx(score.item(), abs=1e-12)
+    assert abs(q @ rotation_matrix(m - n, frequencies) @ k - score) > 0.1
+
+
+@pytest.mark.parametrize("partial", [1.0, 0.75, 0.5])
+def test_rotation_keeps_norms_and_sees_only_distance(partial):
+    d, T = 16, 40
+    freqs_cis = precompute_freqs_cis(d, T, partial=partial)
+    x = draw(2, T, 6, d)
+    turned, _ = apply_rotary_emb(x, x, freqs_cis)
+    torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=0, atol=1e-5)
+    q, k = (draw(d, seed=s).expand(1, T, 1, d) for s in (1, 2))
+    xq, xk = apply_rotary_emb(q, k, freqs_cis)
+    scores = xq[0, :, 0] @ xk[0, :, 0].T
+    for offset in range(-T + 1, T):
+        diagonal = scores.diagonal(offset)
+        assert diagonal.max() - diagonal.min() <= 1e-5
+    assert scores.std() > 0.1  # and they do see it
+
+
+def test_partial_turns_the_fastest_pairs_at_unchanged_frequencies():
+    expected = [1.0, 0.316227766, 0.1, 0.031622777, 0.01, 0.003162278, 0.0, 0.0]
+    assert rope_frequencies(16, partial=0.75).tolist() == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("form", "view"), [(apply_rotary_emb, lambda t: t), (rotate_in_reals, torch.view_as_real)]
+)
+def test_rotation_runs_in_float32_and_returns_the_callers_dtype(form, view):
+    x, table = draw(1, 7, 6, 8).bfloat16(), view(precompute_freqs_cis(8, 7))
+    turned, _ = form(x, x, table)
+    wide, _ = form(x.float(), x.float(), table)
+    assert turned.dtype == torch.bfloat16
+    assert torch.equal(turned, wide.bfloat16())
+
+
+def test_a_table_of_the_wrong_length_does_not_broadcast():
+    x = draw(2, 7, 6, 4)
+    with pytest.raises(ValueError, match=r"\(1, 4\).*\(7, 4\)"):
+        reshape_for_broadcast(precompute_freqs_cis(8, 1), x)
+
+
+def test_position_8191_is_exact_to_float32():
+    rope = precompute_freqs_cis(64, 8192)
+    for m in (256, 257, 8191):
+        angles = [m * 10000 ** (-2 * i / 64) for i in range(32)]
+        cos, sin = (torch.tensor([f(a) for a in angles]) for f in (math.cos, math.sin))
+        torch.testing.assert_close(rope[m].real, cos, rtol=2e-7, atol=1e-12)
+        torch.testing.assert_close(rope[m].imag, sin, rtol=2e-7, atol=1e-12)
+
+
+# --- past the training length ---
+
+VECTORS = json.loads((Path(__file__).parent / "rope_scaling.json").read_text(encoding="utf-8"))
+PER_PAIR = ["linear", "ntk", "yarn", "llama3"]  # frequencies that do not depend on the length
+
+
+@pytest.mark.parametrize(
+    ("scaling", "length", "key"),
+    [
+        (RopeScaling("linear", 4, 128), 512, "linear4"),
+        (RopeScaling("ntk", 4, 128), 512, "ntk4"),
+        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_l=512(paper s=4)"),
+        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_hf factor=1 l=512"),
+        (RopeScaling("dynamic", 4, 128), 512, "dyn_ntk_hf factor=4 l=512"),
+        (RopeScaling("dynamic", 4, 128), 128, "default"),
+        (RopeScaling("dynamic", 4, 128), 5, "default"),
+        (RopeScaling("yarn", 4, 128), 512, "yarn_code"),
+        (RopeScaling("llama3", 4, 128), 512, "llama3 f4"),
+    ],
+)
+def test_scaled_frequencies_are_the_published_ones(scaling, length, key):
+    expected = torch.tensor(VECTORS[key], dtype=torch.float64)
+    scaled = scaled_frequencies(scaling, length, head_dim=16)
+    torch.testing.assert_close(scaled, expected, rtol=0, atol=1e-9)
+
+
+def test_the_other_published_numbers():
+    assert ntk_theta(10000, 4, 16) == pytest.approx(VECTORS["ntk4_base"], rel=1e-12)
+    hf = ntk_theta(10000, 4 * 512 / 128 - 3, 16)
+    assert hf == pytest.approx(VECTORS["dyn_ntk_hf factor=4 l=512 base"], rel=1e-12)
+    magnitude = RopeScaling("yarn", 4).magnitude
+    assert magnitude == pytest.approx(VECTORS["mscale4"], rel=1e-12)
+    assert magnitude**2 == pytest.approx(VECTORS["1/t"], rel=1e-12)
+    # Llama 3.1 8B, where pairs of all three kinds occur.
+    plain = rope_frequencies(128, 5e5)
+    scaled = scaled_frequencies(RopeScaling("llama3", 8, 8192), 0, head_dim=128, theta=5e5)
+    expected = VECTORS["llama3.1_8b d=128 base=5e5 L=8192 f=8: idx0,28,29,30,35,40,63"]
+    assert scaled[[0, 28, 29, 30, 35, 40, 63]].tolist() == pytest.approx(expected, abs=1e-9)
+    kept, divided = (scaled == plain).sum().item(), (scaled == plain / 8).sum().item()
+    assert [kept, 64 - kept - divided, divided] == VECTORS["llama3.1 n(unchanged, medium, divided)"]
+
+
+def test_yarns_ramp_starts_and_ends_at_whole_pairs():
+    """d = 16 and L = 128 above begin at the clamp; Llama 2's sizes begin inside, at 20.94 -> 20."""
+    ramp = yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=10000)
+    for pair, share in enumerate(ramp.tolist()):
+        assert share == pytest.approx(min(max((pair - 20) / (46 - 20), 0), 1)), pair
+    low, high = VECTORS["yarn_code_low_high"]
+    ramp = yarn_ramp(RopeScaling("yarn", 4, 128), head_dim=16, theta=10000)
+    assert ramp[: high + 1].tolist() == pytest.approx([(i - low) / high for i in range(high + 1)])
+
+
+def test_the_ramp_of_yarns_paper_is_another_one():
+    """Both between the same ends; ours is the reference code's, drawn over pairs and not turns."""
+    plain = rope_frequencies(16)
+    kept = ((128 * plain / (2 * math.pi) - 1) / (32 - 1)).clamp(0, 1)
+    paper = torch.lerp(plain / 4, plain, kept)
+    assert paper.tolist() == pytest.approx(VECTORS["yarn_paper"], abs=1e-9)
+    ours = scaled_frequencies(RopeScaling("yarn", 4, 128), 512, head_dim=16)
+    assert (ours - paper)[0] > 0.2 and torch.equal(ours[3:], plain[3:] / 4)
+
+
+@pytest.mark.parametrize("type", [*PER_PAIR, "dynamic"])
+def test_a_scaling_slows_turns_down_and_keeps_what_stands_still(type):
+    """Up to the trained length dynamic scaling does nothing, and at factor 1 none does."""
+    scaling = RopeScaling(type, 4, 16)
+    ratio = scaled_frequencies(scaling, 64, head_dim=16) / rope_frequencies(16)
+    assert (ratio <= 1).all() and (ratio.diff() <= 0).all()  # slow pairs at least as much
+    assert ratio[-1] < 0.3
+    partial = scaled_frequencies(scaling, 64, head_dim=16, partial=0.75)
+    assert (partial[:6] > 0).all() and (partial[6:] == 0).all()
+    one = precompute_freqs_cis(16, 16, scaling=RopeScaling(type, 1, 16))
+    assert torch.equal(one, precompute_freqs_cis(16, 16))
+
+
+@pytest.mark.parametrize("type", [*PER_PAIR, "dynamic"])
+def test_scaled_rotation_keeps_norms_but_for_yarns_factor_and_sees_only_distance(type):
+    d, T = 16, 60
+    scaling = RopeScaling(type, 4, 15)
+    encoding = RoPE(model_config(head_dim=d, max_positions=T, rope_scaling=scaling))
+    rows = encoding.at(0, T)
+    x = draw(2, T, 6, d)
+    turned, _ = encoding.rotate(x, x, rows)
+    factor = 0.1 * math.log(4) + 1 if type == "yarn" else 1.0
+    torch.testing.assert_close(turned.norm(dim=-1), factor * x.norm(dim=-1), rtol=1e-6, atol=0)
+    q, k = (draw(d, seed=s).expand(1, T, 1, d) for s in (1, 2))
+    xq, xk = encoding.rotate(q, k, rows)
+    scores = xq[0, :, 0] @ xk[0, :, 0].T
+    spread = [(s := scores.diagonal(n)).max() - s.min() for n in range(-T + 1, T)]
+    assert max(spread) <= 2e-5 and scores.std() > 0.1
+    plain, _ = apply_rotary_emb(x, x, precompute_freqs_cis(d, T))
+    assert (turned / factor - plain).abs().max() > 0.1  # and it is on
+
+
+def test_yarns_factor_can_be_set_and_multiplies_the_logits_by_its_square():
+    q, k = draw(1, 7, 6, 8), draw(1, 7, 2, 8, seed=1)
+    tables = [
+        precompute_freqs_cis(8, 7, scaling=RopeScaling("yarn", 4, 64, attention_factor=factor))
+        for factor in (1.0, 1.5)
+    ]
+    (q1, k1), (q2, k2) = (apply_rotary_emb(q, k, table) for table in tables)
+    torch.testing.assert_close(q2[..., :2, :] @ k2.mT, 2.25 * (q1[..., :2, :] @ k1.mT))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
+        ({"factor": 0.5}, "model.rope_scaling.factor must be at least 1, not 0.5"),
+        ({"factor": math.inf}, "factor must be at least 1, not inf"),
+        ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
+        ({"attention_factor": 0.0}, "model.rope_scaling.attention_factor must be above 0, not 0.0"),
+        ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
+        ({"beta_slow": 0.0}, "beta_slow 0.0 must be above 0"),
+        ({"type": "llama3", "high_freq_factor": 0.5}, "low_freq_factor 1.0 must .* 0.5"),
+        ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
+        ({"type": "ntk", "attention_factor": 1.0}, "attention_factor has no effect with type ntk"),
+        ({"high_freq_factor": 8.0}, "high_freq_factor has no effect with type yarn: .* llama3"),
+    ],
+)
+def test_a_scaling_without_a_meaning_is_refused_in_words(options, words):
+    with pytest.raises(ValueError, match=words):
+        RopeScaling(**{"type": "yarn", "factor": 4.0, **options})

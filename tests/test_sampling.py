@@ -1,0 +1,172 @@
+"""Sampling draws from the distribution that its options describe, at every extreme."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
+
+V = 97
+
+
+def mass(logits, sampling, seen=()):
+    """The distribution that `sample` should draw from, one row, written out in plain Python."""
+    scores = [float(x) for x in logits]
+    for i in seen:
+        penalty = sampling.repetition_penalty
+        scores[i] = scores[i] / penalty if scores[i] > 0 else scores[i] * penalty
+    weights = [math.exp((x - max(scores)) / sampling.temperature) for x in scores]
+    ranked = sorted(range(len(scores)), key=lambda i: -weights[i])
+    if sampling.top_k is not None:
+        ranked = ranked[: sampling.top_k]
+    if sampling.top_p is not None:
+        total, reached, kept = sum(weights[i] for i in ranked), 0.0, []
+        for i in ranked:
+            if reached >= sampling.top_p * total:
+                break
+            kept.append(i)
+            reached += weights[i]
+        ranked = kept
+    if sampling.min_p is not None:
+        ranked = [i for i in ranked if weights[i] >= sampling.min_p * max(weights)]
+    total = sum(weights[i] for i in ranked)
+    return [weights[i] / total if i in ranked else 0.0 for i in range(len(scores))]
+
+
+def drawn_mass(logits, sampling, seen=None, draws=4000):
+    """The distribution that `sample` does draw from: one row per point of a grid over [0, 1)."""
+    grid = (torch.arange(draws, dtype=torch.float64) + 0.5) / draws
+    seen = torch.zeros_like(logits, dtype=torch.bool) if seen is None else seen
+    ids = sample(logits.expand(draws, -1), sampling, grid, seen.expand(draws, -1))
+    return torch.bincount(ids, minlength=len(logits)) / draws
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(1.0), Sampling(0.3), Sampling(7.0), Sampling(1.0, top_k=1),
+        Sampling(1.3, top_k=5), Sampling(1.0, top_k=1000), Sampling(1.0, top_p=1e-9),
+        Sampling(1.0, top_p=0.5), Sampling(2.0, top_p=0.93), Sampling(1.0, top_p=1.0),
+        Sampling(1.0, min_p=0.0), Sampling(1.0, min_p=0.2), Sampling(1.0, min_p=1.0),
+        Sampling(1.0, repetition_penalty=1.7),
+        Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2),
+    ],
+    ids=str,
+)
+def test_sample_draws_from_the_brute_force_distribution(sampling):
+    for seed in range(3):
+        logits = 2 * torch.randn(23, generator=torch.Generator().manual_seed(seed))
+        seen = torch.zeros(23, dtype=torch.bool)
+        seen[[1, 4, 19]] = True
+        drawn = drawn_mass(logits, sampling, seen)
+        expected = torch.tensor(mass(logits, sampling, [1, 4, 19]))
+        # A grid of n points misses each of the two borders of a token by at most 1/n.
+        assert (drawn - expected).abs().max() <= 2 / 4000 + 1e-6
+        assert not drawn[expected == 0].any()
+
+
+def test_ties_do_not_add_candidates():
+    logits = torch.tensor([1.0, 3.0, 3.0, 3.0, 3.0, 0.0])
+    assert (drawn_mass(logits, Sampling(1.0, top_k=2)) > 0).sum() == 2
+    # Four tokens of about 0.24: two of them do not reach a half, three do.
+    assert (drawn_mass(logits, Sampling(1.0, top_p=0.5)) > 0).sum() == 3
+    assert (drawn_mass(torch.zeros(4), Sampling(1.0, top_p=0.5)) > 0).sum() == 2
+
+
+@pytest.mark.parametrize("p", [1e-300, 0.3, 0.9, 0.999, 1 - 1e-9])
+def test_nucleus_is_the_head_of_a_stable_sort(p):
+    """Sharp rows and flat ones, with ties within and across the candidates that are looked at."""
+    size = 9 * FIRST_CANDIDATES  # so that some are enough, eight times as many, and only all
+    draw = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 2000]), 0)
+    rows = [9 * draw, draw, draw.round(), torch.zeros(size), few]
+    masses = torch.stack([row.double().softmax(-1) for row in rows])
+    for some in (masses, masses[:1], masses[-1:]):  # with rows that need more candidates and not
+        ranked, order = some.sort(descending=True, stable=True)
+        head = ranked.cumsum(-1) - ranked < p
+        assert torch.equal(nucleus(some, p), torch.empty_like(head).scatter(-1, order, head))
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(temperature=5e-324),
+        Sampling(temperature=1e300),
+        Sampling(temperature=1e-9, top_p=1e-300),
+        Sampling(temperature=1e300, top_p=1e-300, min_p=1.0),
+        Sampling(temperature=1.0, repetition_penalty=100),
+        Sampling(temperature=0, repetition_penalty=0.01),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("u", [0.0, 0.5, 1 - 2**-53])
+def test_extreme_values_draw_a_token(sampling, u):
+    rows = torch.tensor([
+        [3e38, -3e38, 0.0, 1e-45],
+        [-3e38, -3e38, -3e38, -3e38],
+        [0.0, -math.inf, -math.inf, -math.inf],
+        [0.0, 0.0, 0.0, 0.0],
+    ])
+    seen = torch.tensor([True, False, True, True]).expand(4, -1)
+    ids = sample(rows, sampling, torch.full((4,), u, dtype=torch.float64), seen)
+    assert ((ids >= 0) & (ids < 4)).all()
+    assert ids[2] == 0  # never a token without mass
+
+
+def test_a_token_without_mass_is_not_drawn_at_the_borders():
+    logits = torch.tensor([-math.inf, 0.0, -math.inf, -math.inf, 0.0, -math.inf])
+    uniforms = torch.tensor([0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53], dtype=torch.float64)
+    none = torch.zeros(4, 6, dtype=torch.bool)
+    assert sample(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
+
+
+def test_temperature_0_is_argmax_and_the_limit_of_small_temperatures():
+    logits = torch.randn(5, V, generator=torch.Generator().manual_seed(1))
+    none = torch.zeros(5, V, dtype=torch.bool)
+    for u in (0.0, 0.7):
+        uniforms = torch.full((5,), u, dtype=torch.float64)
+        for temperature in (0, 1e-6):
+            ids = sample(logits, Sampling(temperature), uniforms, none)
+            assert torch.equal(ids, logits.argmax(-1))
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_broken_logits_are_an_error_and_not_a_token(broken):
+    logits = torch.zeros(2, V)
+    logits[1] = broken
+    with pytest.raises(ValueError, match="not finite"):
+        sample(logits, Sampling(temperature=0), torch.zeros(2), torch.zeros(2, V, dtype=torch.bool))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"temperature": -0.1}, "temperature must be 0 or a positive number, not -0.1"),
+        ({"temperature": math.nan}, "temperature .* nan"),
+        ({"temperature": math.inf}, "temperature .* inf"),
+        ({"top_k": 0}, "top_k must be at least 1, not 0"),
+        ({"top_p": 0.0}, r"top_p must be in \(0, 1\], not 0.0"),
+        ({"top_p": 1.1}, "top_p .* 1.1"),
+        ({"top_p": math.nan}, "top_p .* nan"),
+        ({"min_p": -0.1}, r"min_p must be in \[0, 1\], not -0.1"),
+        ({"min_p": 1.1}, "min_p .* 1.1"),
+        ({"repetition_penalty": 0.0}, r"repetition_penalty must be in \[0.01, 100\], not 0.0"),
+        ({"temperature": 0, "top_k": 3}, "top_k has no effect at temperature 0"),
+        ({"temperature": 0, "top_p": 0.9}, "top_p has no effect at temperature 0"),
+    ],
+)
+def test_sampling_refuses_values_without_a_meaning(changes, words):
+    with pytest.raises(ValueError, match=words):
+        dataclasses.replace(Sampling(), **changes)
+
+
+def test_uniform_numbers_are_a_function_of_their_address():
+    addresses = [(seed, s, n) for seed in range(3) for s in range(3) for n in range(300)]
+    numbers = torch.tensor([uniform(*address) for address in addresses], dtype=torch.float64)
+    assert len(set(numbers.tolist())) == len(addresses)
+    assert ((numbers >= 0) & (numbers < 1)).all()
+    assert (numbers.histc(9, 0, 1) / len(numbers) - 1 / 9).abs().max() < 0.03
+    # Written down: a seed means the same text on every machine and in every later version.
+    assert uniform(1, 2, 3) == 0.40279172247187955
