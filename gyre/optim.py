@@ -87,8 +87,8 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:
-        """Move every parameter that has a gradient."""
+    def step(self, closure: Any = None) -> Any:
+        """Move every parameter that has a gradient. There is no use of a closure."""
         for group in self.param_groups:
             stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:

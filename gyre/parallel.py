@@ -7,6 +7,7 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -73,8 +74,9 @@ class World:
         # changed in torch 2.13.
         known = signature(DistributedDataParallel).parameters
         sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {sync: False}
         return DistributedDataParallel(
-            model, device_ids=ids, gradient_as_bucket_view=True, **{sync: False}
+            model, device_ids=ids, gradient_as_bucket_view=True, **options
         )
 
     def averaging(self, model: nn.Module, last: bool) -> AbstractContextManager[None]:

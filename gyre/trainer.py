@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Literal
 
@@ -84,6 +85,8 @@ class Trainer:
         if config.train.batch_size < world.size:
             raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                             f"{world.size} processes")
+        assert config.name is not None, "train.py names every run"
+        self.path = Path(config.log.runs) / config.name if resumed is None else resumed.path
         self.dtype, dtype_reason = resolve_dtype(config.train.dtype, self.device)
         self.data = prepare(config.data)  # of several processes one does it, and the others wait
         world.join()
@@ -186,17 +189,15 @@ class Trainer:
         if resumed is not None:
             resumed.resume(self.progress.step, config.log, dataclasses.asdict(config))
             return resumed
-        assert config.name is not None, "train.py names every run"
         saved = config
         if config.data.tokenizer is not None:  # from now on the run's copy of it
-            folder = str(RunDir.new_path(config.log.runs, config.name))
-            data = dataclasses.replace(config.data, tokenizer=folder)
+            data = dataclasses.replace(config.data, tokenizer=str(self.path))
             saved = dataclasses.replace(config, data=data)
         # Bytes a parameter: 12 (its weight and Adam's two moments) in `last`, in `previous` and in
         # what is being written, and 4 in `best`.
         parameters = sum(p.numel() for p in self.module.parameters())
         return RunDir.create(
-            config.log, config.name, config_yaml=saved.to_yaml(),
+            config.log, self.path.name, config_yaml=saved.to_yaml(),
             config=dataclasses.asdict(config), tokenizer=tokenizer_files(self.data.folder),
             manifest=self.data.manifest, need_bytes=40 * parameters,
         )
@@ -220,7 +221,7 @@ class Trainer:
         passes = f" in {train.passes} passes" if train.passes > 1 else ""
         epochs = self._tokens_per_step() * config.train.steps / train.n_tokens * train.passes
         processes = f" x {self.world.size}" if self.world.size > 1 else ""
-        say(f"run     {self.run_dir.path}")
+        say(f"run     {self.path}")
         say(f"data    {self.data.folder}: {train.n_tokens:,} training tokens{passes} and "
             f"{self.val_data.n_tokens:,} for validation, vocabulary "
             f"{self.data.manifest['vocab_size']}")
@@ -334,7 +335,7 @@ class Trainer:
         if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             kept = "There was no checkpoint yet"
             if progress.best < math.inf:
-                kept = f"The last good checkpoint is kept in {config.log.runs}/{config.name}"
+                kept = f"The last good checkpoint is kept in {self.path}"
             raise UserError(
                 f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps in a row, "
                 f"up to step {progress.step}, in {self.dtype}: try a smaller optim.lr (now "
@@ -385,7 +386,7 @@ class Trainer:
 
     def _say_how_to_resume(self) -> None:
         if self.world.is_main:
-            command = ["python", "train.py", "--resume", str(self.run_dir.path)]
+            command = ["python", "train.py", "--resume", str(self.path)]
             say(f"stopped after step {self.progress.step}, saved. To go on:")
             say("    " + shlex.join(command + self.resume_options))
 
@@ -395,7 +396,7 @@ class Trainer:
         loss, bpb = self.validation
         minutes, seconds = divmod(round(self.progress.seconds), 60)
         say(f"done    validation loss {loss:.4f} nats per token, {bpb:.4f} bits per byte; "
-            f"{minutes} min {seconds} s of training steps; {self.run_dir.path}")
+            f"{minutes} min {seconds} s of training steps; {self.path}")
         prompt = self.config.train.sample_prompt or "Once"
-        run = [] if self.config.log.runs == "runs" else ["--run", str(self.run_dir.path)]
+        run = [] if self.config.log.runs == "runs" else ["--run", str(self.path)]
         say("next    " + shlex.join(["python", "generate.py", *run, "--prompt", prompt]))

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 # Tests run side by side, one process a core: each has one thread, and so do its children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,8 +30,8 @@ ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")
 
 # A model of no two equal sizes, so that no transposed pair of dimensions goes unnoticed.
-SIZES = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "hidden_dim": 80,
-         "vocab_size": 97, "max_positions": 64}
+SIZES: dict[str, Any] = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "hidden_dim": 80,
+                         "vocab_size": 97, "max_positions": 64}
 
 
 def model_config(**changes) -> ModelConfig:

@@ -24,7 +24,7 @@ EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.op
          "--train.sample_prompt", "ab"]
 
 
-def points(path: Path, key: str = "train/loss") -> dict[int, float]:
+def points(path: Path, key: str = "train/loss") -> dict:
     """{step: value}; each step may stand there once."""
     found = [(p["step"], p[key]) for p in RunDir.open(path).metrics() if key in p]
     assert len(dict(found)) == len(found)
