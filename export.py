@@ -17,6 +17,7 @@ from pathlib import Path
 from errors import UserError, exit_in_words, say
 from files import atomic_path, writing
 from formats import gguf, hf, meta
+from formats.names import Target
 from formats.run import create_run, open_run
 from gyre.cli import Parser
 from gyre.rundir import RunDir
@@ -59,7 +60,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def export_run(source: Path, target: Path, to: str, dtype: str | None) -> None:
+def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
     """Write a run as a folder (`to` hf) or a file (gguf), completely or not at all."""
     exported = open_run(source, to)
     with writing(target, "choose another place"), atomic_path(target) as staging:

@@ -83,7 +83,7 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
 def model_fields(config: ModelConfig) -> dict[str, Any]:
     """The fields of a GGUF file about the model, for the `llama` architecture."""
     theta, scaling = theta_and_scaling(config)
-    fields = {
+    fields: dict[str, Any] = {
         "vocab_size": config.vocab_size,
         "context_length": config.max_positions,
         "embedding_length": config.dim,

@@ -48,7 +48,7 @@ WITHOUT_COUNTERPART = {
 }
 
 # The fields of each type of RoPE. Any other is refused: it would change the rotations.
-ROPE_FIELDS = {
+ROPE_FIELDS: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
     "dynamic": ("factor",),
@@ -251,10 +251,13 @@ def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
         raise ValueError(f"hidden_act {activation!r}: we have silu")
     if not isinstance(tied, bool):
         raise ValueError(f"tie_word_embeddings is {tied!r}")
-    given = {k: v for k, v in SIZES.items() if k != "head_dim" or config.get(v) is not None}
+    sizes: dict[str, Any] = {
+        ours: whole(config, theirs) for ours, theirs in SIZES.items()
+        if ours != "head_dim" or config.get(theirs) is not None
+    }
     theta, scaling, positions = from_rope(config, notes)
     model = ModelConfig(
-        **{ours: whole(config, theirs) for ours, theirs in given.items()},
+        **sizes,
         tie_embeddings=tied,
         norm_eps=number(config, "rms_norm_eps"),
         max_positions=positions,

@@ -76,10 +76,12 @@ def from_params(
         scaling = RopeScaling("llama3", factor, original_positions=8192, high_freq_factor=high)
     positions = 4096 if theta == 10000 else 8192 if scaling is None else 131072
     notes.append(f"max_positions: {positions}")
-    n_kv_heads = params.get("n_kv_heads")
+    grouped = ["n_kv_heads"] if params.get("n_kv_heads") is not None else []
+    written: dict[str, Any] = {
+        name: whole(params, name) for name in ["dim", "n_layers", "n_heads", *grouped]
+    }
     model = ModelConfig(
-        **{name: whole(params, name) for name in ("dim", "n_layers", "n_heads")},
-        n_kv_heads=None if n_kv_heads is None else whole(params, "n_kv_heads"),
+        **written,
         hidden_dim=sizes["layers.0.feed_forward.w1.weight"][0],
         vocab_size=sizes["tok_embeddings.weight"][0],
         tie_embeddings="output.weight" not in sizes,

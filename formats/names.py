@@ -17,6 +17,8 @@ from model.config import ModelConfig
 from model.rope import RopeScaling, ntk_theta
 from model.transformer import Transformer
 
+Target = Literal["hf", "gguf"]
+
 # Ours (and Meta's), Hugging Face's, GGUF's. Those of a layer stand behind `layers.N.`,
 # `model.layers.N.` and `blk.N.`, and all of them end in `.weight`.
 TOP = (
@@ -37,7 +39,7 @@ LAYER = (
 )
 
 
-def tensor_names(config: ModelConfig, to: Literal["hf", "gguf"]) -> dict[str, str]:
+def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:
     """{our name: theirs} of every tensor of this model, in the order in which they are written."""
     column, layers = {"hf": (1, "model.layers"), "gguf": (2, "blk")}[to]
     top = TOP[:-1] if config.tie_embeddings else TOP
@@ -85,7 +87,7 @@ def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:
     return config.theta, scaling
 
 
-def refuse_without_counterpart(config: ModelConfig, to: Literal["hf", "gguf"]) -> None:
+def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
     """ValueError for a model that no LLaMA runtime could run, or not one of this kind."""
     target = {"hf": "Hugging Face's LlamaForCausalLM", "gguf": "llama.cpp"}[to]
     if config.position != "rope":

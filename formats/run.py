@@ -15,7 +15,7 @@ from data.dataset import DataConfig
 from data.tokenizer import JSON, SETTINGS, Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
 from files import read_json, require_space, write_json
-from formats.names import refuse_without_counterpart, tensor_names, tensor_shapes
+from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, write_safetensors
 from gyre.cli import load_file
 from gyre.config import Config, TrainConfig
@@ -46,7 +46,7 @@ class Exported:
         return found.pop() if len(found) == 1 else torch.float32
 
 
-def open_run(path: Path, to: str) -> Exported:
+def open_run(path: Path, to: Target) -> Exported:
     """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
     run = RunDir.open(path)
     config = load_file(run.path / "config.yaml")
