@@ -20,7 +20,7 @@ import torch
 
 from errors import UserError
 
-ARMS: dict[str, dict[str, str | float]] = {
+ARMS: dict[str, dict[str, Any]] = {
     "rope": {"model.position": "rope"},
     "sin": {"model.position": "sinusoidal", "model.sinusoid": "matched"},
     "sin_naive": {"model.position": "sinusoidal", "model.sinusoid": "naive"},  # the trap, labelled
@@ -183,7 +183,8 @@ def headline(arms: tuple[str, ...]) -> list[str]:
 
 def best_rate(losses: Mapping[str, float | None]) -> float:
     """Of {learning rate: loss}; a loss that is not finite is None, and loses."""
-    return float(min(losses, key=lambda lr: math.inf if losses[lr] is None else losses[lr]))
+    known = {float(lr): math.inf if loss is None else loss for lr, loss in losses.items()}
+    return min(known, key=known.__getitem__)
 
 
 def probed(arms: tuple[str, ...]) -> list[str]:

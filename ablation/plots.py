@@ -2,6 +2,7 @@
 a marker of its own, and the training length is marked by a line and by words."""
 
 import io
+import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -97,14 +98,15 @@ def forest(study: Study) -> Figure | None:
     for row, result in enumerate(results.values()):
         seeds = list(result.differences.values())
         ax.plot(seeds, [row] * len(seeds), "o", color="0.35", markersize=4, alpha=0.7, mew=0)
-        text = f"{result.mean:+.4f}"
+        mean = statistics.fmean(seeds)
+        text = f"{mean:+.4f}"
         if result.interval:
             low, high = result.interval.low, result.interval.high
             ax.plot([low, high], [row - 0.25] * 2, "|-", color="black", markersize=8)
             text += f"  [{low:+.4f}, {high:+.4f}]"
         else:
             text += "  no interval"
-        ax.plot(result.mean, row - 0.25, "D", color="black", markersize=5)
+        ax.plot(mean, row - 0.25, "D", color="black", markersize=5)
         ax.annotate(
             f"{text}  n = {result.n}".replace("-", "−"), (1.01, row - 0.12),
             xycoords=("axes fraction", "data"), va="center", fontsize=8,

@@ -151,7 +151,7 @@ class LagCopy:
 
     def excess(self, model: Transformer, lengths: int) -> float | None:
         """Nats above the floor in rows of 2T or 4T; None where the encoding ends before."""
-        if lengths * self.probe.seq_len > model.config.max_positions:
+        if not POSITIONS[model.config.position].extrapolates:
             return None
         return lag_copy_excess(self.probe, model, self.tests[lengths])
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
@@ -332,8 +332,9 @@ class Runner:
             }
             jobs = []
             for i in range(self.jobs):
-                values = {**ARMS[self.arms[i % len(self.arms)]], **shared, "name": f"speed-{i}"}
-                jobs.append(Job(values["name"], 1, partial(self._train, values)))
+                name, arm = f"speed-{i}", self.arms[i % len(self.arms)]
+                values = {**ARMS[arm], **shared, "name": name}
+                jobs.append(Job(name, 1, partial(self._train, values)))
             pool = Pool(self.jobs, Path(folder) / "logs", self.threads)
             started = time.perf_counter()
             with tqdm(disable=True) as bar:
@@ -493,7 +494,7 @@ def tuning_name(arm: str, lr: float) -> str:
     return f"tune-{arm}-lr{lr:g}"
 
 
-def spelled(values: dict[str, Any]) -> list[str]:
+def spelled(values: Mapping[str, Any]) -> list[str]:
     """As words of a command line."""
     return [word for key, value in values.items() for word in (f"--{key}", str(value))]
 
@@ -513,7 +514,7 @@ def refuse_chosen(config: Config) -> None:
 
 def decisive(config: Config) -> dict[str, Any]:
     """The part of a run's configuration that decides its numbers and is not the run's own."""
-    values = asdict(config)
+    values: dict[str, Any] = asdict(config)
     del values["log"], values["name"], values["seed"]
     del values["data"]["prepared"], values["train"]["device"]
     if not config.data.bpe_dropout:

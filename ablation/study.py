@@ -230,7 +230,7 @@ def in_lengths(tokens: int, seq_len: int) -> str:
     """512 of T = 128 as 4T."""
     if 0 < tokens < seq_len and seq_len % tokens == 0:
         return f"T/{seq_len // tokens}"
-    return {0: "0", 1: "T"}.get(tokens / seq_len, f"{tokens / seq_len:g}T")
+    return {0.0: "0", 1.0: "T"}.get(tokens / seq_len, f"{tokens / seq_len:g}T")
 
 
 def _keyed(folder: Path, keys: tuple[str, ...]) -> dict[Any, Record]:

@@ -32,10 +32,10 @@ class Page(HTMLParser):
         self.text = " ".join(self.words)
         self.claim = re.search(r"</h1>\n<p><strong>(.*)</strong></p>", text)[1]
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag, attrs):
         assert tag not in ("script", "link")  # one file, opens anywhere
         if tag == "img":
-            self.images.append(dict(attributes)["src"])
+            self.images.append(dict(attrs)["src"])
         if tag not in ("img", "meta"):
             self.open.append(tag)
         if tag == "table":
@@ -45,8 +45,8 @@ class Page(HTMLParser):
         if tag in ("td", "th"):
             self.tables[-1][-1].append("")
 
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag

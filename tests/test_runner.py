@@ -43,7 +43,9 @@ def run(capsys, *argv: str) -> tuple[int, str, str]:
     capsys.readouterr()
     with pytest.raises(SystemExit) as caught:
         ablate.main(list(argv))
-    return caught.value.code, *capsys.readouterr()
+    printed = capsys.readouterr()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code, printed.out, printed.err
 
 
 @pytest.mark.slow
