@@ -3,6 +3,7 @@ so all tensors go as they are. (ggml, docs/gguf.md)"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,16 +58,19 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
 
     writer = gguf.GGUFWriter(file, "llama")
-    add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
-           str: writer.add_string, list: writer.add_array}
+    add: dict[type, Callable[[str, Any], None]] = {
+        bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
+        str: writer.add_string, list: writer.add_array,
+    }
+    float32 = np.dtype(np.float32)
     try:
         for key, value in fields.items():
             add[type(value)](key, value)
         if factors is not None:
-            writer.add_tensor_info("rope_freqs.weight", factors.shape, np.float32, factors.nbytes)
+            writer.add_tensor_info("rope_freqs.weight", factors.shape, float32, factors.nbytes)
         for name in theirs:
             shape = weights[name].shape
-            writer.add_tensor_info(theirs[name], shape, np.float32, sizes[name], types[name])
+            writer.add_tensor_info(theirs[name], shape, float32, sizes[name], types[name])
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()

@@ -19,8 +19,7 @@ from formats.names import number, tensor_names, whole
 from formats.run import Exported, Imported
 from formats.tensors import check_tensors, stored_safetensors, write_safetensors
 from formats.tokenizers import write_hf_tokenizer
-from model.config import ModelConfig
-from model.rope import RopeScaling
+from model.config import ModelConfig, RopeScaling
 
 SHARD = 5 * 10**9  # bytes; what Hugging Face splits at
 
@@ -124,7 +123,7 @@ def model_card(exported: Exported) -> str:
     if config.init_from is not None:
         lines.append(f"Training started from the weights of {Path(config.init_from).name}.\n")
     sources = {"stdlib": "the standard library of Python", "url": data.url, "hub": data.hub}
-    source = sources.get(data.source) or ", ".join(Path(file).name for file in data.files)
+    source = sources.get(data.source) or ", ".join(Path(file).name for file in data.files or ())
     lines += ["| | |", "|---|---|", f"| data | {source} |"]
     if text := manifest.get("text"):
         lines.append(f"| text | {text['bytes']:,} bytes, sha256 {text['sha256']} |")

@@ -12,8 +12,8 @@ from files import read_json
 from formats.names import number, tensor_shapes, whole
 from formats.run import Imported
 from formats.tensors import check_tensors, stored_pickles
-from model.config import ModelConfig
-from model.rope import RopeScaling, rope_frequencies
+from model.config import ModelConfig, RopeScaling
+from model.rope import rope_frequencies
 
 WITHOUT_COUNTERPART = ("moe_args", "quantization_args", "lora_args", "vision_chunk_size")
 

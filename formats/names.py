@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from model.config import ModelConfig
-from model.rope import RopeScaling, ntk_theta
+from model.config import ModelConfig, RopeScaling
+from model.rope import ntk_theta
 from model.transformer import Transformer
 
 Target = Literal["hf", "gguf"]

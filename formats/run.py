@@ -17,10 +17,10 @@ from errors import UserError
 from files import read_json, require_space, write_json
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, write_safetensors
-from gyre.cli import load_file
 from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig
 from gyre.rundir import RunDir
+from gyre.trained import read_run
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 
@@ -49,7 +49,7 @@ class Exported:
 def open_run(path: Path, to: Target) -> Exported:
     """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
     run = RunDir.open(path)
-    config = load_file(run.path / "config.yaml")
+    config, tokenizer = read_run(run)
     try:
         refuse_without_counterpart(config.model, to)
     except ValueError as error:
@@ -57,7 +57,7 @@ def open_run(path: Path, to: Target) -> Exported:
     weights = run.load_weights()
     stored = {name: Stored(path, w.dtype, tuple(w.shape), w.clone) for name, w in weights.items()}
     check_tensors(stored, tensor_shapes(config.model))
-    return Exported(run, config, weights, open_tokenizer(run.path))
+    return Exported(run, config, weights, tokenizer)
 
 
 @dataclass

@@ -76,7 +76,7 @@ def write_safetensors(
     with file.open("wb") as stream:
         stream.write(struct.pack("<Q", len(header)) + header)
         for data in tensors:
-            stream.write(data.contiguous().view(torch.uint8).numpy())
+            stream.write(data.contiguous().view(torch.uint8).numpy().data)
 
 
 def stored_safetensors(folder: Path) -> dict[str, Stored]:

@@ -94,7 +94,7 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
     )
     special = [piece.text for piece in found if piece.kind in ("control", "unknown")]
     theirs.add_special_tokens(special)
-    steps = [decoders.ByteFallback(), decoders.Fuse()]
+    steps: list[decoders.Decoder] = [decoders.ByteFallback(), decoders.Fuse()]
     if tokenizer.adds_space:
         space = [normalizers.Prepend(" "), normalizers.Replace(SPACE, " ")]
         theirs.normalizer = normalizers.Sequence(space)

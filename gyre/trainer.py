@@ -22,11 +22,12 @@ from errors import UserError, say
 from gyre.cli import load_file
 from gyre.config import Config
 from gyre.device import autocast, resolve_compile, resolve_dtype
+from gyre.flops import matrix_parameters
 from gyre.loss import evaluate, summed_loss
-from gyre.optim import Optimizers, lr_factor, parameter_groups
+from gyre.optim import Optimizers, lr_factor
 from gyre.parallel import World
 from gyre.rundir import NullRun, RunDir
-from gyre.trained import load_model
+from gyre.trained import initial_model
 from model.generation import generate
 from model.sampling import Sampling
 from model.seeds import derive_seed
@@ -97,7 +98,9 @@ class Trainer:
         self.val_data = self.data.dataset("val", **share)
         self.sample_ids = self._sample_ids()
 
-        self.module = self._new_model(resumed).to(self.device)
+        # A resumed run loads its own weights below, and no longer needs the run it started from.
+        fresh = initial_model(config) if resumed is None else Transformer(config.model)
+        self.module = fresh.to(self.device)
         self.optimizers = Optimizers(self.module, config.optim)
         # Loss scaling is for float16. Where it is disabled, every call hands its argument through.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
@@ -135,15 +138,6 @@ class Trainer:
                 f"{train.sample_tokens} that passes model.max_positions {longest}"
             )
         return ids
-
-    def _new_model(self, resumed: RunDir | None) -> Transformer:
-        """Fresh weights, or those of `init_from`. A resumed run loads its own later."""
-        if self.config.init_from is not None and resumed is None:
-            weights = RunDir.open(self.config.init_from).load_weights()
-            return load_model(self.config.model, weights)
-        model = Transformer(self.config.model)
-        model.init_weights(self.config.seed)
-        return model
 
     def _load(self, run: RunDir) -> None:
         """Weights, optimizers and progress of the last checkpoint of a run.
@@ -203,12 +197,11 @@ class Trainer:
         )
 
     def _training_flops(self) -> float:
-        """6 per parameter and token. It counts what all encodings have in common, so that of an
-        ablation's arms none is compiled alone."""
-        hidden, _ = parameter_groups(self.module)
-        output = self.config.model.vocab_size * self.config.model.dim
-        parameters = sum(p.numel() for p in hidden) + output
-        return 6.0 * parameters * self._tokens_per_step() * self.config.train.steps
+        """6 for every weight in a matrix product, per token: what all encodings have in common, so
+        that of an ablation's arms none is compiled alone."""
+        config = self.config
+        tokens = self._tokens_per_step() * config.train.steps
+        return 6.0 * matrix_parameters(config.model) * tokens
 
     def _tokens_per_step(self) -> int:
         return self.config.train.batch_size * self.config.data.seq_len

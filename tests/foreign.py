@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 import tokenizers
@@ -34,7 +35,7 @@ ODD = [
 ]
 VOCAB = 330
 POSITIONS = 64  # as in conftest's SIZES
-THEIR_SIZES = {
+THEIR_SIZES: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
     "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
     "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "initializer_range": 0.2,
@@ -104,11 +105,11 @@ def load(run: RunDir) -> Transformer:
 
 
 def their_folder(
-    folder: Path, dtype=torch.float32, shards: str = "5GB", kind=LlamaConfig, **changes
+    folder: Path, dtype=torch.float32, shards: str = "5GB", kind=LlamaConfig, **changes: Any
 ) -> tuple[Path, torch.nn.Module]:
     """A random model of transformers' own making, saved by its own code, and our tokenizer."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(kind(**(THEIR_SIZES | changes))).to(dtype).eval()
+    model = AutoModelForCausalLM.from_config(kind(**{**THEIR_SIZES, **changes})).to(dtype).eval()
     folder = folder / "theirs"
     model.save_pretrained(folder, max_shard_size=shards)
     (folder / "tokenizer.model").write_bytes(our_tokenizer())
@@ -152,9 +153,9 @@ def rewrite(file: Path, **tensors) -> None:
 # --- tokenizers of others -------------------------------------------------------------------------
 
 
-def train_sentencepiece(folder: Path, **options) -> Path:
+def train_sentencepiece(folder: Path, **options: Any) -> Path:
     """A tokenizer.model that changes no text, but for what `options` say."""
-    words = {
+    words: dict[str, Any] = {
         "sentence_iterator": iter((TEXT * 5).splitlines()), "model_type": "bpe",
         "vocab_size": VOCAB, "byte_fallback": True, "normalization_rule_name": "identity",
         "remove_extra_whitespaces": False, "model_prefix": str(folder / "tokenizer"),

@@ -85,8 +85,11 @@ def test_every_option_is_read_by_something():
             if isinstance(function, ast.FunctionDef) and function.name == "__post_init__"
             for node in ast.walk(function)
         }
-        read |= {node.attr for node in ast.walk(tree)
-                 if isinstance(node, ast.Attribute) and id(node) not in checks}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and id(node) not in checks:
+                read.add(node.attr)
+            elif isinstance(node, ast.MatchClass):  # case DataConfig(files=...)
+                read.update(node.kwd_attrs)
     parts = [hint for hint in get_type_hints(Config).values() if dataclasses.is_dataclass(hint)]
     for part in [Config, *parts]:
         for field in dataclasses.fields(part):

@@ -36,7 +36,7 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, part, words):
 def test_windows_and_imported_runs_are_refused_in_words(tmp_path, capsys):
     assert run(evaluate.main, "runs/x", "--windows", "0") == 2
     assert "--windows must be at least 1, not 0" in capsys.readouterr().err
-    (tmp_path / "manifest.json").write_text('{"imported": {}}')
+    (tmp_path / "manifest.json").write_text('{"imported": {}}', encoding="utf-8")
     with pytest.raises(UserError, match="was imported and has no validation text of its own"):
         evaluate.refuse_mixed([RunDir(tmp_path, {})])
 

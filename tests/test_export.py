@@ -117,7 +117,7 @@ def test_nobody_pays_for_what_they_do_not_use():
 def generated(run: RunDir, capsys, tokens: int) -> str:
     capsys.readouterr()
     argv = ["--run", run.path, "--prompt", "def f(x", "--temperature", "0", "--device", "cpu"]
-    assert exit_code(generate_command.main, *argv, "--max-new-tokens", tokens) == 0
+    assert exit_code(generate_command.main, *argv, "--max-new-tokens", str(tokens)) == 0
     return capsys.readouterr().out
 
 

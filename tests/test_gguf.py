@@ -12,7 +12,7 @@ from foreign import POSITIONS, VOCAB, export_to, imported, make_run, refused
 from formats.gguf import rope_factors
 from formats.names import tensor_names
 from gyre.cli import load_file as load_config
-from model.rope import RopeScaling
+from model.config import RopeScaling
 from model.transformer import Transformer
 
 

@@ -29,8 +29,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from data.tokenizer import open_tokenizer
 from formats import hf, names
 from gyre.rundir import RunDir
+from model.config import RopeScaling
 from model.generation import generate
-from model.rope import RopeScaling
 from model.sampling import Sampling
 from model.transformer import Transformer
 

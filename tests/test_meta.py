@@ -14,7 +14,7 @@ from data.tokenizer import open_tokenizer
 from formats import meta, names
 from gyre.cli import load_file as load_config
 from gyre.rundir import RunDir
-from model.rope import RopeScaling
+from model.config import RopeScaling
 
 
 def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:

@@ -7,8 +7,8 @@ from conftest import model_config
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from formats import hf, names
+from model.config import RopeScaling
 from model.position import POSITIONS
-from model.rope import RopeScaling
 from model.transformer import Transformer
 
 
