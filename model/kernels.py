@@ -2,17 +2,19 @@
 read nothing here.
 
 plain form              faster form              taken
-linear                  linear_by_sums           compiled decoding on a CPU, up to 8 tokens
-attend                  attend_by_sums           compiled decoding on a CPU, one query
-                        attend_one_query         one query, everywhere else
-                        attend_by_products       training in bfloat16 on a CPU, no mask: compiled,
-                                                 or eager with rows of up to 512 tokens
-dropout                 dropout_of_few_bits      training on a CPU
+linear                  linear_by_sums           compiled decoding on a CPU, no autocast, up to
+                                                 8 tokens
+attend                  attend_by_sums           one query, no mask, compiled decoding on a CPU
+                        attend_one_query         one query, no mask, everywhere else
+                        attend_by_products       no mask, training in bfloat16 on a CPU:
+                                                 compiled, or rows of up to 512 tokens
+dropout                 dropout_of_few_bits      training on a CPU, p above 0
 rotate_pairs            rotate_in_reals          compiled
 any function to decode  compile_for_decoding     asked for by `generate(compile=True)`
 
 The plain forms are in model/transformer.py and model/position.py. `or_faster` decides, from FORMS
-at the end of this file. tests/test_kernels.py holds each form to its plain one, with gradients.
+at the end of this file. tests/test_kernels.py holds each form to its plain one, values and
+gradients; dropout, which draws other numbers, by what they add up to.
 docs/benchmarks.md says what each of them gains.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.

@@ -18,6 +18,7 @@ from model.kernels import (
     attend_by_sums,
     attend_one_query,
     dropout_of_few_bits,
+    linear_by_sums,
     rotate_in_reals,
 )
 from model.rope import apply_rotary_emb, precompute_freqs_cis
@@ -107,9 +108,12 @@ def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, length, mo
     monkeypatch.setattr(kernels, "LONGEST_SUM", longest)
     kv = (2, n_kv_heads, length, 8)
     q, k, v = 3 * draw(2, 6, length, 8), 3 * draw(*kv, seed=1), draw(*kv, seed=2)
-    expected = plain_attend(q, k, v)[:, :, -1:]
+    last = q[:, :, -1:]
+    plain = gradients(plain_attend, last, k, v)
+    torch.testing.assert_close(plain[0], plain_attend(q, k, v)[:, :, -1:], rtol=1e-5, atol=1e-6)
     for form in (attend_by_sums, attend_one_query):
-        torch.testing.assert_close(form(q[:, :, -1:], k, v), expected, rtol=1e-5, atol=1e-6)
+        for got, expected in zip(gradients(form, last, k, v), plain, strict=True):
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_which_form_a_single_query_takes(monkeypatch):
@@ -131,6 +135,10 @@ def test_a_few_tokens_take_sums_of_products_when_compiled(shape, monkeypatch):
         monkeypatch.setattr(torch.nn.functional, "linear", None)
         got = linear(x, weight)
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+    monkeypatch.undo()
+    sums, products = (gradients(form, x, weight) for form in (linear_by_sums, F.linear))
+    for got, expected in zip(sums, products, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-5, atol=2e-5)
 
 
 def test_more_tokens_and_training_keep_the_matrix_product(monkeypatch):
