@@ -1,27 +1,24 @@
 """A whole checkpoint is left by crashes, full disks, damaged files, and SIGKILL at any moment."""
 
-import itertools
 import math
 import os
 import pickle
 import re
-import resource
 import shutil
 import signal
-import subprocess
-import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from test_files import Failing, failures
+from conftest import start
+from failing import Failing, failures, file_size_limit
 
 from errors import UserError
 from gyre import checkpoint
 from gyre.checkpoint import Checkpoints
 
-ROOT = Path(__file__).parents[1]
 SLOW = pytest.mark.slow
 WRITERS = [(torch, "save"), (checkpoint, "save_file")]
 
@@ -29,12 +26,8 @@ WRITERS = [(torch, "save"), (checkpoint, "save_file")]
 @pytest.fixture
 def saved(tmp_path):
     """Checkpoints of a folder of its own, in which `last` has been saved for each step given."""
-    numbers = itertools.count()
-
     def saved(*steps):
-        run = tmp_path / f"run-{next(numbers)}"
-        run.mkdir()
-        checkpoints = Checkpoints(run)
+        checkpoints = Checkpoints(Path(tempfile.mkdtemp(dir=tmp_path)))
         for step in steps:
             checkpoints.save("last", *of_step(step))
         return checkpoints
@@ -153,27 +146,19 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, 
     assert loaded(before.run) == 1
 
 
-def test_without_any_whole_checkpoint_the_error_names_the_file(saved):
-    checkpoints = saved(1)
-    file = checkpoints.last / "training.pt"
-    DAMAGE["truncated"](file)
-    with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
-        checkpoints.load_training()
-
-
 def test_a_pickle_cannot_run_code(saved, tmp_path):
     class Payload:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "executed"),)
 
-    checkpoints = saved(1)
+    checkpoints = saved(1)  # without a `previous`: the error names the file
     file = checkpoints.last / "training.pt"
-    torch.save({"training": Payload(), "weights_sha256": ""}, file)
-    with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
-        checkpoints.load_training()
-    file.write_bytes(pickle.dumps(Payload(), protocol=2))
-    with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
-        checkpoints.load_training()
+    payload = {"training": Payload(), "weights_sha256": ""}
+    for damage in (DAMAGE["truncated"], lambda file: torch.save(payload, file),
+                   lambda file: file.write_bytes(pickle.dumps(Payload(), protocol=2))):
+        damage(file)
+        with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
+            checkpoints.load_training()
     assert not (tmp_path / "executed").exists()
     pickle.loads(file.read_bytes())
     assert (tmp_path / "executed").exists()  # the payload would have worked
@@ -204,6 +189,7 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
         assert {path.name for path in checkpoints.run.iterdir()} <= {"last", "previous", "best"}
 
 
+@SLOW
 def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
     for failing in failures(WRITERS, at_least=7):
         run = saved(1, 2).run
@@ -215,18 +201,17 @@ def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
         assert loaded(run) in ((1, 3) if failing.error else (3,))
 
 
-@pytest.mark.parametrize(("name", "n_files", "rename"), [("last", 2, "rename"),
-                                                         ("best", 1, "replace")])
-def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, n_files, rename):
+@pytest.mark.parametrize("name, expected", [
+    # The files, then both of them and their folder, then the names.
+    ("last", "save_file save  fsync fsync fsync  rename rename fsync"),
+    ("best", "save_file  fsync fsync  replace fsync fsync"),
+])
+def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, expected):
     checkpoints = saved(1)
     checkpoints.save("best", of_step(1)[0])
     with Failing(-1, WRITERS) as watched:
         checkpoints.save(name, *arguments(name, 2))
-    calls = [call for call in watched.calls if call in ("save", "save_file", "fsync", rename)]
-    writes = ["save_file", "save"][:n_files]
-    fsyncs = ["fsync"] * (n_files + 1)  # the files, and the folder that their names are in
-    renames = {"last": ["rename", "rename", "fsync"], "best": ["replace", "fsync", "fsync"]}
-    assert calls == writes + fsyncs + renames[name]
+    assert [call for call in watched.calls if call in expected.split()] == expected.split()
 
 
 def test_what_cannot_be_pickled_costs_nothing(saved):
@@ -240,21 +225,16 @@ def test_what_cannot_be_pickled_costs_nothing(saved):
 def test_a_full_disk_is_said_in_words(saved, limit):
     """A file-size limit refuses writes where a full disk would, from inside the real writers."""
     checkpoints = saved(1)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        words = f"cannot write {checkpoints.last}: .*File too large.*--resume"
-        with pytest.raises(UserError, match=words):
-            checkpoints.save("last", {"a": torch.ones(200)}, {"b": torch.ones(70_000)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    words = f"cannot write {checkpoints.last}: .*File too large.*--resume"
+    with file_size_limit(limit), pytest.raises(UserError, match=words):
+        checkpoints.save("last", {"a": torch.ones(200)}, {"b": torch.ones(70_000)})
     assert loaded(checkpoints.run) == 1
 
 
 SAVER = """
 import sys
 from pathlib import Path
-sys.path[:0] = sys.argv[2:]
+sys.path.insert(0, "tests")
 from test_checkpoint import Checkpoints, of_step, step_of
 checkpoints = Checkpoints(Path(sys.argv[1]))
 step = int(step_of(*checkpoints.load_training()))
@@ -266,15 +246,14 @@ while True:
 """
 
 
-@pytest.mark.slow
+@SLOW
 def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(saved):
     """A process that does nothing but save is killed again and again, and goes on where it was."""
     checkpoints = saved(0)
     checkpoints.save("best", of_step(0)[0])
-    command = [sys.executable, "-c", SAVER, str(checkpoints.run), str(ROOT), str(ROOT / "tests")]
     steps = [0]
     for kill in range(4):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = start(SAVER, checkpoints.run)
         finished = [int(process.stdout.readline()) for _ in range(2)]
         time.sleep(0.0017 * kill)  # another moment of the save each time
         process.send_signal(signal.SIGKILL)

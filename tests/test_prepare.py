@@ -6,12 +6,11 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import start
 
 from data import prepare as prepare_module
 from data import sources
@@ -19,7 +18,6 @@ from data.dataset import DataConfig
 from data.prepare import PASSES, prepare
 from errors import UserError
 
-ROOT = Path(__file__).parents[1]
 VOCAB = 300
 
 
@@ -194,10 +192,9 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     assert not any(unseen in piece for piece in tokenizer.bytes)
 
 
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [(["same"] * 3, "all 3 documents are equal"), (["x"], "1 characters cannot be split")],
-)
+@pytest.mark.parametrize("documents, message", [
+    (["same"] * 3, "all 3 documents are equal"), (["x"], "1 characters cannot be split"),
+])
 def test_what_cannot_be_split_is_refused(tmp_path, documents, message):
     path = jsonl(tmp_path / "a.jsonl", documents)
     with pytest.raises(UserError, match=message):
@@ -205,15 +202,11 @@ def test_what_cannot_be_split_is_refused(tmp_path, documents, message):
     assert visible(tmp_path / "prepared") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "owner", "limit", "size"),
-    [
-        (words(1, 3000), sources, "PIECE", 101),
-        # Cut where it changes no token: after a line.
-        ("".join(f"line {i * i} of the text\n" for i in range(500)), prepare_module, "BLOCK", 200),
-    ],
-    ids=["pieces of the source", "blocks"],
-)
+@pytest.mark.parametrize("text, owner, limit, size", [
+    (words(1, 3000), sources, "PIECE", 101),
+    # Cut where it changes no token: after a line.
+    ("".join(f"line {i * i} of the text\n" for i in range(500)), prepare_module, "BLOCK", 200),
+], ids=["pieces of the source", "blocks"])
 def test_ids_do_not_depend_on_how_a_long_text_is_cut(
     tmp_path, monkeypatch, text, owner, limit, size
 ):
@@ -264,6 +257,8 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, monkeypa
     again = prepare(config(path, seq_len=32))  # no setting of what is prepared
     assert again.folder == first.folder and again.manifest == first.manifest
     monkeypatch.setattr(prepare_module, "_build", build)
+    elsewhere = prepare(config(path, prepared=str(path.parent / "other")))
+    assert elsewhere.manifest == first.manifest  # and so the same bytes
     folders = {first.folder}
     folders.add(prepare(config(path, vocab_size=VOCAB + 1)).folder)
     folders.add(prepare(config(path, val_fraction=0.2)).folder)
@@ -273,28 +268,17 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, monkeypa
     assert prepare(config(path)).manifest["text"]["documents"] == 59
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"source": "url", "url": "https://example.org/a.txt"}, "a-e7b88455a6da"),
-        (
-            {"source": "hub", "hub": "some/stories", "hub_revision": "1", "bpe_dropout": 0.1},
-            "some-stories-661b95b088d1",
-        ),
-    ],
-)
+@pytest.mark.parametrize("options, name", [
+    ({"source": "url", "url": "https://example.org/a.txt"}, "a-e7b88455a6da"),
+    ({"source": "hub", "hub": "some/stories", "hub_revision": "1", "bpe_dropout": 0.1},
+     "some-stories-661b95b088d1"),
+])
 def test_the_name_of_a_folder_never_changes(monkeypatch, options, name):
     """With another name for the same settings, everything prepared so far would be made again."""
     names = []
     monkeypatch.setattr(prepare_module, "_open", lambda folder, _: names.append(folder.name))
     prepare(DataConfig(**options))
     assert names == [name]
-
-
-def test_preparing_again_gives_the_same_bytes(corpus, tmp_path):
-    first = prepare(config(corpus[0]))
-    other = prepare(config(corpus[0], prepared=str(tmp_path / "other")))
-    assert first.manifest == other.manifest
 
 
 def flip(path):
@@ -314,16 +298,13 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-2])
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        *((name, flip) for name in ("train.bin", "val.bin", "tokenizer.model")),
-        *((name, cut) for name in ("val.bin", "manifest.json")),
-        *((name, Path.unlink) for name in ("train.bin", "tokenizer.model", "manifest.json")),
-        ("manifest.json", edit),
-        ("manifest.json", lambda path: path.write_text("[]", encoding="utf-8")),
-    ],
-)
+@pytest.mark.parametrize("name, damage", [
+    *((name, flip) for name in ("train.bin", "val.bin", "tokenizer.model")),
+    *((name, cut) for name in ("val.bin", "manifest.json")),
+    *((name, Path.unlink) for name in ("train.bin", "tokenizer.model", "manifest.json")),
+    ("manifest.json", edit),
+    ("manifest.json", lambda path: path.write_text("[]", encoding="utf-8")),
+])
 def test_damage_is_found_said_and_repaired(corpus, capsys, name, damage):
     first = prepare(config(corpus[0]))
     assert "once for this text" in capsys.readouterr().err
@@ -350,7 +331,8 @@ def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch, capsys)
 # Never half there
 
 
-def start(path, code=""):
+def preparing(path, code=""):
+    """A process that prepares the text in `path`, after `code`."""
     script = f"""
 import os, signal, sys
 from data import prepare as module
@@ -359,23 +341,14 @@ from data.dataset import DataConfig
 config = DataConfig(files=sys.argv[1], vocab_size={VOCAB}, prepared=sys.argv[2])
 print(module.prepare(config).folder)
 """
-    return subprocess.Popen(
-        [sys.executable, "-c", script, str(path), str(path.parent / "prepared")],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )
+    return start(script, path, path.parent / "prepared")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "death",
-    [
-        "module.Tokenizer.train = lambda *a: os.kill(os.getpid(), signal.SIGKILL)",
-        "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)",  # all but the name
-    ],
-)
-def test_a_killed_process_leaves_nothing_that_counts(corpus, death):
+@pytest.mark.parametrize("where", ["module.Tokenizer.train", "os.replace"])  # all but the name
+def test_a_killed_process_leaves_nothing_that_counts(corpus, where):
     path, _ = corpus
-    process = start(path, death)
+    process = preparing(path, f"{where} = lambda *a: os.kill(os.getpid(), signal.SIGKILL)")
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     folder = path.parent / "prepared"
@@ -404,7 +377,7 @@ def test_two_processes_at_once_make_one_folder(corpus):
     path, _ = corpus
     slow = "train = module.Tokenizer.train; import time\n"
     slow += "module.Tokenizer.train = lambda *a: (print('built'), time.sleep(1), train(*a))[2]"
-    processes = [start(path, slow) for _ in range(2)]
+    processes = [preparing(path, slow) for _ in range(2)]
     outputs = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     folders = {output.split()[-1] for output, _ in outputs}
