@@ -184,9 +184,58 @@ def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
 # What has to be fetched, from servers on this machine
 
 
+COMMIT = "1" * 40
+STORIES = [f"Story {i}.\r\n" for i in range(5)]
+ROWS = "".join(json.dumps({"story": text}) + "\n" for text in STORIES).encode()
+OF_COMMIT = {"X-Repo-Commit": COMMIT, "ETag": f'"{"2" * 40}"'}
+INFO = {"id": "some/stories", "sha": COMMIT, "siblings": []}
+TREE = [{"type": "file", "path": "train.jsonl", "size": len(ROWS), "oid": "2"}]
+
+
+def as_json(value):
+    return 200, json.dumps(value).encode() + b"\n", {"Content-Type": "application/json"}
+
+
+class Server(BaseHTTPRequestHandler):
+    """Some files, and as much of the Hub as reading one data set takes."""
+
+    protocol_version = "HTTP/1.1"
+    answers = {  # path -> status, body, headers
+        "/text.txt": (200, ODD.encode(), {}),
+        "/moved.txt": (302, b"", {"Location": "/text.txt"}),
+        "/rows.jsonl": as_json({"text": ODD}),
+        "/cut.txt": (200, b"half", {"Content-Length": "8"}),
+        "/empty.txt": (200, b"", {}),
+        "/api/datasets/some/stories": as_json(INFO),
+        f"/api/datasets/some/stories/revision/{COMMIT}": as_json(INFO),
+        f"/api/datasets/some/stories/tree/{COMMIT}": as_json(TREE),
+        f"/datasets/some/stories/resolve/{COMMIT}/train.jsonl": (200, ROWS, OF_COMMIT),
+    }
+    missing = {"some/stories/revision": "RevisionNotFound", "some/stories": "EntryNotFound",
+               "": "RepoNotFound"}  # part of a path -> the Hub's word for what is not there
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        error = next(self.missing[part] for part in self.missing if part in path)
+        not_there = 404, b"", {"X-Error-Code": error, **OF_COMMIT}
+        status, body, headers = self.answers.get(path, not_there)
+        self.send_response(status)
+        headers = {"Content-Length": str(len(body)), "Connection": "close", **headers}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, format, *args):
+        pass
+
+
 @contextmanager
-def serving(handler):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+def serving():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
@@ -196,42 +245,9 @@ def serving(handler):
         server.server_close()
 
 
-class Quiet(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format, *args):
-        pass
-
-    def reply(self, status, body=b"", length=None, **headers):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.send_header("Connection", "close")
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-
-class Files(Quiet):
-    answers = {
-        "/text.txt": (200, ODD.encode()),
-        "/rows.jsonl": (200, json.dumps({"text": ODD}).encode() + b"\n"),
-        "/cut.txt": (200, b"half", 8),
-        "/empty.txt": (200,),
-    }
-
-    def do_GET(self):
-        path = self.path.split("?")[0]
-        if path == "/moved.txt":
-            self.reply(302, Location="/text.txt")
-        else:
-            self.reply(*self.answers.get(path, (404, b"not here")))
-
-
 @pytest.mark.parametrize("name", ["text.txt", "text.txt?raw=true", "moved.txt", "rows.jsonl?x=1"])
 def test_a_url_is_fetched_once_and_then_needs_no_network(name):
-    with serving(Files) as server:
+    with serving() as server:
         first = texts(source="url", url=f"{server}/{name}")
     assert first == [ODD]
     assert texts(source="url", url=f"{server}/{name}") == first
@@ -241,7 +257,7 @@ def test_a_url_is_fetched_once_and_then_needs_no_network(name):
     ("nothing.txt", "404"), ("cut.txt", "Error"), ("empty.txt", "is empty"),
 ])
 def test_a_url_that_fails_is_named_and_leaves_nothing_behind(tmp_path, name, cause):
-    with serving(Files) as server:
+    with serving() as server:
         for _ in range(2):
             with pytest.raises(UserError, match=f"{server}/{name} .*{cause}"):
                 texts(source="url", url=f"{server}/{name}")
@@ -250,37 +266,10 @@ def test_a_url_that_fails_is_named_and_leaves_nothing_behind(tmp_path, name, cau
 
 
 def test_a_url_that_nobody_answers_names_the_alternatives():
-    with serving(Files) as server:
+    with serving() as server:
         pass  # this port is free again
     with pytest.raises(UserError, match="refused.*--data.files PATH.*--data.source stdlib"):
         texts(source="url", url=f"{server}/text.txt")
-
-
-class Hub(Quiet):
-    """As much of the Hub as reading one data set takes."""
-
-    commit = "1" * 40
-    rows = "".join(json.dumps({"story": f"Story {i}.\r\n"}) + "\n" for i in range(5)).encode()
-
-    def do_GET(self):
-        headers = {"X_Repo_Commit": self.commit, "ETag": f'"{"2" * 40}"'}
-        path = self.path.split("?")[0]
-        if path.startswith("/api/datasets/some/stories/tree/"):
-            files = [{"type": "file", "path": "train.jsonl", "size": len(self.rows), "oid": "2"}]
-            self.reply(200, json.dumps(files).encode(), Content_Type="application/json")
-        elif path.removesuffix(f"/revision/{self.commit}") == "/api/datasets/some/stories":
-            info = {"id": "some/stories", "sha": self.commit, "siblings": []}
-            self.reply(200, json.dumps(info).encode(), Content_Type="application/json")
-        elif path == f"/datasets/some/stories/resolve/{self.commit}/train.jsonl":
-            self.reply(200, self.rows, **headers)
-        elif "some/stories/revision" in path:
-            self.reply(404, X_Error_Code="RevisionNotFound")
-        elif "some/stories" in path:
-            self.reply(404, X_Error_Code="EntryNotFound", **headers)
-        else:
-            self.reply(404, X_Error_Code="RepoNotFound")
-
-    do_HEAD = do_GET
 
 
 def ask_hub(endpoint, home, *configs, **environment):
@@ -306,21 +295,19 @@ for options in json.loads(sys.argv[1]):
 @pytest.mark.slow
 def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
     stories = {"hub": "some/stories", "column": "story"}
-    asked = [stories, stories | {"hub_revision": "1" * 40}, stories | {"hub_revision": "3" * 40},
+    asked = [stories, stories | {"hub_revision": COMMIT}, stories | {"hub_revision": "3" * 40},
              {"hub": "some/poems"}]
     more = [{"hub": "some/stories"}, stories | {"hub_split": "test"}]
-    expected = [f"Story {i}.\r\n" for i in range(5)]
-    with serving(Hub) as server:
+    with serving() as server:
         got, got_pinned, unknown, missing, column, split = ask_hub(server, tmp_path, *asked, *more)
-    assert got == got_pinned == expected
+    assert got == got_pinned == STORIES
     assert "no data set some/stories" in unknown and "Revision" in unknown
     assert "no data set some/poems" in missing
     assert "no column 'text', only story" in column
     assert "some/stories" in split and '"test"' in split
     for environment in ({}, {"HF_HUB_OFFLINE": "1"}):  # nobody answers; nobody is asked
-        answers = ask_hub(server, tmp_path, *asked, **environment)
-        got, got_pinned, unknown, missing = answers
-        assert got == got_pinned == expected
+        got, got_pinned, unknown, missing = ask_hub(server, tmp_path, *asked, **environment)
+        assert got == got_pinned == STORIES
         assert "another revision" in unknown
         assert "some/poems" in missing
         assert "--data.files PATH" in missing and "--data.source stdlib" in missing
