@@ -117,7 +117,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize(("name", "damage"), [
+@pytest.mark.parametrize("name, damage", [
     *((name, damage) for name in ("model.safetensors", "training.pt") for damage in DAMAGE),
     ("model.safetensors", flip_a_bit),  # of a weight: only the hash in training.pt tells
 ])
