@@ -60,6 +60,7 @@ def test_values_keep_their_types():
     assert load("--name", "3").name == "3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("from_file", [True, False])
 def test_rope_scaling_is_one_option_with_options_of_its_own(write, from_file):
     text = "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}" if from_file else "{}"
