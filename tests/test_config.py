@@ -33,6 +33,7 @@ def test_every_config_of_ours_loads_with_every_encoding(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("argv", [
+    [],
     ["--config", "small", "--data.source", "url", "--data.url", "https://example.org/a.txt"],
     ["--model.position", "learned", "--optim.lr", "1e-7", "--data.files", "[a.txt, b/*.jsonl]",
      "--data.column", "story", "--train.sample_prompt", "é: \n 'x' # no\t🙂",
