@@ -7,13 +7,15 @@ import. Everything drawn at random comes from a generator with a fixed seed.
 import dataclasses
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 # Tests run side by side, one process a core: each has one thread, and so do its children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# No test reaches wandb unless it says so (test_wandb.py removes this again).
+# No test reaches wandb unless it says so (test_wandb_log.py removes this again).
 os.environ.setdefault("WANDB_MODE", "disabled")
 
 import pytest
@@ -22,7 +24,9 @@ from torch import Tensor
 
 import train
 from gyre.cli import config_parser, load_config
+from gyre.config import Config
 from gyre.rundir import RunDir
+from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.transformer import Transformer
 
@@ -111,15 +115,53 @@ def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
     return 0
 
 
+def start(code: str, *argv: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """A process of its own that runs this program from the root of the checkout."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, argv)], cwd=ROOT, env={**os.environ, **environment},
+        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )
+
+
+def output(code: str, *argv: str | Path, **environment: str) -> str:
+    """What such a program prints, which has to succeed."""
+    process = start(code, *argv, **environment)
+    said, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return said
+
+
 def trained(world: Path, name: str, *extra: str) -> Path:
     """Train a tiny run of this name; returns its folder."""
     assert run(train.main, *arguments(world, "--name", name, *extra)) == 0
     return world / "runs" / name
 
 
+def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
+    """The configuration that a command line describes."""
+    return load_config(config_parser(), argv, base)[0]
+
+
+@pytest.fixture
+def new_run(tmp_path) -> Callable[..., RunDir]:
+    """Makes a run in tmp_path/runs whose configuration and tokenizer stand for any others.
+
+    `log` are options of LogConfig (without any, wandb is disabled), `changes` of RunDir.create.
+    """
+    def new_run(name: str = "a", log: dict[str, Any] | None = None, **changes: Any) -> RunDir:
+        tokenizer = tmp_path / "tokenizer.model"
+        tokenizer.write_bytes(bytes(range(256)) * 9)
+        log_config = LogConfig(runs=str(tmp_path / "runs"), **(log or {"wandb": "disabled"}))
+        options: dict[str, Any] = {"config_yaml": "model:\n  dim: 48\n", "config": {},
+                                   "manifest": {"n": 7}, **changes}
+        return RunDir.create(log_config, name, tokenizer=[tokenizer], **options)
+
+    return new_run
+
+
 def untrained(runs: Path, name: str, tokenizer: Path, *words: str) -> RunDir:
     """The folder of a run with the configuration that `words` describe, and no weights yet."""
-    config, _ = load_config(config_parser(), [*words, f"--log.runs={runs}"])
+    config = load(*words, f"--log.runs={runs}")
     return RunDir.create(
         dataclasses.replace(config.log, wandb="disabled"), name, config_yaml=config.to_yaml(),
         config={}, tokenizer=[tokenizer], manifest={},

@@ -1,27 +1,24 @@
 """A whole checkpoint is left by crashes, full disks, damaged files, and SIGKILL at any moment."""
 
-import itertools
 import math
 import os
 import pickle
 import re
-import resource
 import shutil
 import signal
-import subprocess
-import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from test_files import Failing, failures
+from conftest import start
+from failing import Failing, failures, file_size_limit
 
 from errors import UserError
 from gyre import checkpoint
 from gyre.checkpoint import Checkpoints
 
-ROOT = Path(__file__).parents[1]
 SLOW = pytest.mark.slow
 WRITERS = [(torch, "save"), (checkpoint, "save_file")]
 
@@ -29,29 +26,20 @@ WRITERS = [(torch, "save"), (checkpoint, "save_file")]
 @pytest.fixture
 def saved(tmp_path):
     """Checkpoints of a folder of its own, in which `last` has been saved for each step given."""
-    numbers = itertools.count()
-
     def saved(*steps):
-        run = tmp_path / f"run-{next(numbers)}"
-        run.mkdir()
-        checkpoints = Checkpoints(run)
+        checkpoints = Checkpoints(Path(tempfile.mkdtemp(dir=tmp_path)))
         for step in steps:
-            checkpoints.save("last", *of_step(step))
+            save(checkpoints, "last", step)
         return checkpoints
 
     return saved
 
 
-def of_step(step):
-    """Weights and training state that both say which step they belong to."""
-    weights = {"a": torch.full((3, 5), float(step)),
-               "b": torch.full((7,), step, dtype=torch.bfloat16)}
-    return weights, {"step": step, "optimizer": {"state": [torch.full((3, 5), float(step))]}}
-
-
-def arguments(name, step):
-    weights, training = of_step(step)
-    return (weights, training) if name == "last" else (weights,)
+def save(checkpoints, name, step):
+    """Save weights, and with `last` training state, that all say which step they belong to."""
+    a, b = torch.full((3, 5), float(step)), torch.full((7,), step, dtype=torch.bfloat16)
+    training = {"step": step, "optimizer": {"state": [a]}}
+    checkpoints.save(name, {"a": a, "b": b}, training if name == "last" else None)
 
 
 def loaded(run, name="last"):
@@ -79,18 +67,13 @@ def test_a_checkpoint_comes_back_bit_for_bit(saved):
         "layers.0.attention.wq.weight": torch.randn(5, 6).T,  # not contiguous
         "norm.weight": torch.randn(5).to(torch.bfloat16).requires_grad_(),
     }
-    moments = {"exp_avg": torch.randn(3, 5), "step": torch.tensor(2.0)}
-    optimizer = {"state": {0: moments}, "param_groups": [{"betas": (0.9, 0.95), "params": [0]}]}
+    optimizer = {"state": {0: {"exp_avg": torch.randn(3, 5), "step": torch.tensor(2.0)}},
+                 "param_groups": [{"betas": (0.9, 0.95), "params": [0]}]}
     training = {"optimizer": optimizer, "rng": torch.get_rng_state(),
                 "count": {"step": 9, "best": math.inf}}
     checkpoints.save("last", weights, training)
-    loaded, state = Checkpoints(checkpoints.run).load_training()
-    assert loaded.keys() == weights.keys()
-    for key in weights:
-        assert loaded[key].dtype == weights[key].dtype and torch.equal(loaded[key], weights[key])
-    assert state["count"] == training["count"] and torch.equal(state["rng"], training["rng"])
-    assert state["optimizer"]["param_groups"] == optimizer["param_groups"]
-    assert torch.equal(state["optimizer"]["state"][0]["exp_avg"], moments["exp_avg"])
+    loaded = Checkpoints(checkpoints.run).load_training()
+    torch.testing.assert_close(loaded, (weights, training), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("prefix", ["_orig_mod.", "module.", "module._orig_mod."])
@@ -105,10 +88,10 @@ def test_weights_are_the_best_ones_or_else_the_last(saved):
     checkpoints = saved()
     with pytest.raises(UserError, match="no checkpoint yet"):
         checkpoints.load_weights()
-    checkpoints.save("last", *of_step(1))
+    save(checkpoints, "last", 1)
     assert checkpoints.load_weights()["a"][0, 0] == 1
-    checkpoints.save("best", of_step(1)[0])
-    checkpoints.save("last", *of_step(2))
+    save(checkpoints, "best", 1)
+    save(checkpoints, "last", 2)
     assert checkpoints.load_weights()["a"][0, 0] == 1
     assert checkpoints.load_weights("last")["a"][0, 0] == 2
     (file,) = checkpoints.best.iterdir()
@@ -134,7 +117,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize(("name", "damage"), [
+@pytest.mark.parametrize("name, damage", [
     *((name, damage) for name in ("model.safetensors", "training.pt") for damage in DAMAGE),
     ("model.safetensors", flip_a_bit),  # of a weight: only the hash in training.pt tells
 ])
@@ -147,18 +130,10 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, 
     warning = capsys.readouterr().err
     assert str(file) in warning and str(before.previous) in warning
 
-    checkpoints.save("last", *of_step(2))  # the damaged one must not displace the good one
+    save(checkpoints, "last", 2)  # the damaged one must not displace the good one
     assert loaded(before.run) == 2
     shutil.rmtree(before.last)
     assert loaded(before.run) == 1
-
-
-def test_without_any_whole_checkpoint_the_error_names_the_file(saved):
-    checkpoints = saved(1)
-    file = checkpoints.last / "training.pt"
-    DAMAGE["truncated"](file)
-    with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
-        checkpoints.load_training()
 
 
 def test_a_pickle_cannot_run_code(saved, tmp_path):
@@ -166,14 +141,14 @@ def test_a_pickle_cannot_run_code(saved, tmp_path):
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "executed"),)
 
-    checkpoints = saved(1)
+    checkpoints = saved(1)  # without a `previous`: the error names the file
     file = checkpoints.last / "training.pt"
-    torch.save({"training": Payload(), "weights_sha256": ""}, file)
-    with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
-        checkpoints.load_training()
-    file.write_bytes(pickle.dumps(Payload(), protocol=2))
-    with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
-        checkpoints.load_training()
+    payload = {"training": Payload(), "weights_sha256": ""}
+    for damage in (DAMAGE["truncated"], lambda file: torch.save(payload, file),
+                   lambda file: file.write_bytes(pickle.dumps(Payload(), protocol=2))):
+        damage(file)
+        with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
+            checkpoints.load_training()
     assert not (tmp_path / "executed").exists()
     pickle.loads(file.read_bytes())
     assert (tmp_path / "executed").exists()  # the payload would have worked
@@ -189,9 +164,9 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
     for failing in failures(WRITERS, at_least=7):
         checkpoints = saved()
         for step in range(1, before + 1):
-            checkpoints.save(name, *arguments(name, step))
+            save(checkpoints, name, step)
         with failing:
-            checkpoints.save(name, *arguments(name, before + 1))
+            save(checkpoints, name, before + 1)
         if failing.error:
             assert str(checkpoints.run / name) in str(failing.error)
             assert "No space left" in str(failing.error)
@@ -199,11 +174,12 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
             assert loaded(checkpoints.run, name) in (before, before + 1)
         if name == "best" and before:
             assert (checkpoints.best / "model.safetensors").exists()
-        Checkpoints(checkpoints.run).save(name, *arguments(name, 9))
+        save(Checkpoints(checkpoints.run), name, 9)
         assert loaded(checkpoints.run, name) == 9
         assert {path.name for path in checkpoints.run.iterdir()} <= {"last", "previous", "best"}
 
 
+@SLOW
 def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
     for failing in failures(WRITERS, at_least=7):
         run = saved(1, 2).run
@@ -211,28 +187,27 @@ def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
         checkpoints = Checkpoints(run)
         checkpoints.load_training()
         with failing:
-            checkpoints.save("last", *of_step(3))
+            save(checkpoints, "last", 3)
         assert loaded(run) in ((1, 3) if failing.error else (3,))
 
 
-@pytest.mark.parametrize(("name", "n_files", "rename"), [("last", 2, "rename"),
-                                                         ("best", 1, "replace")])
-def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, n_files, rename):
+@pytest.mark.parametrize("name, expected", [
+    # The files, then both of them and their folder, then the names.
+    ("last", "save_file save  fsync fsync fsync  rename rename fsync"),
+    ("best", "save_file  fsync fsync  replace fsync fsync"),
+])
+def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, expected):
     checkpoints = saved(1)
-    checkpoints.save("best", of_step(1)[0])
+    save(checkpoints, "best", 1)
     with Failing(-1, WRITERS) as watched:
-        checkpoints.save(name, *arguments(name, 2))
-    calls = [call for call in watched.calls if call in ("save", "save_file", "fsync", rename)]
-    writes = ["save_file", "save"][:n_files]
-    fsyncs = ["fsync"] * (n_files + 1)  # the files, and the folder that their names are in
-    renames = {"last": ["rename", "rename", "fsync"], "best": ["replace", "fsync", "fsync"]}
-    assert calls == writes + fsyncs + renames[name]
+        save(checkpoints, name, 2)
+    assert [call for call in watched.calls if call in expected.split()] == expected.split()
 
 
 def test_what_cannot_be_pickled_costs_nothing(saved):
     checkpoints = saved(1)
     with pytest.raises(Exception, match="pickle"):
-        checkpoints.save("last", of_step(2)[0], {"step": lambda: None})
+        checkpoints.save("last", {"a": torch.ones(3)}, {"step": lambda: None})
     assert loaded(checkpoints.run) == 1
 
 
@@ -240,41 +215,35 @@ def test_what_cannot_be_pickled_costs_nothing(saved):
 def test_a_full_disk_is_said_in_words(saved, limit):
     """A file-size limit refuses writes where a full disk would, from inside the real writers."""
     checkpoints = saved(1)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        words = f"cannot write {checkpoints.last}: .*File too large.*--resume"
-        with pytest.raises(UserError, match=words):
-            checkpoints.save("last", {"a": torch.ones(200)}, {"b": torch.ones(70_000)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    words = f"cannot write {checkpoints.last}: .*File too large.*--resume"
+    with file_size_limit(limit), pytest.raises(UserError, match=words):
+        checkpoints.save("last", {"a": torch.ones(200)}, {"b": torch.ones(70_000)})
     assert loaded(checkpoints.run) == 1
 
 
 SAVER = """
 import sys
 from pathlib import Path
-sys.path[:0] = sys.argv[2:]
-from test_checkpoint import Checkpoints, of_step, step_of
+sys.path.insert(0, "tests")
+from test_checkpoint import Checkpoints, save, step_of
 checkpoints = Checkpoints(Path(sys.argv[1]))
 step = int(step_of(*checkpoints.load_training()))
 while True:
     step += 1
-    checkpoints.save("last", *of_step(step))
-    checkpoints.save("best", of_step(step)[0])
+    save(checkpoints, "last", step)
+    save(checkpoints, "best", step)
     print(step, flush=True)
 """
 
 
-@pytest.mark.slow
+@SLOW
 def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(saved):
     """A process that does nothing but save is killed again and again, and goes on where it was."""
     checkpoints = saved(0)
-    checkpoints.save("best", of_step(0)[0])
-    command = [sys.executable, "-c", SAVER, str(checkpoints.run), str(ROOT), str(ROOT / "tests")]
+    save(checkpoints, "best", 0)
     steps = [0]
     for kill in range(4):
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process = start(SAVER, checkpoints.run)
         finished = [int(process.stdout.readline()) for _ in range(2)]
         time.sleep(0.0017 * kill)  # another moment of the save each time
         process.send_signal(signal.SIGKILL)

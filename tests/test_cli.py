@@ -1,10 +1,8 @@
 """Defaults <- YAML <- run <- command line, strictly typed, and every mistake in one sentence."""
 
-import dataclasses
-
 import pytest
 import yaml
-from conftest import run
+from conftest import load, run
 
 import train
 from errors import UserError
@@ -17,12 +15,7 @@ from gyre.cli import (
     load_config,
     load_file,
 )
-from gyre.config import Config
 from model.sampling import Sampling
-
-
-def load(*argv: str, base: dict | None = None) -> Config:
-    return load_config(config_parser(), argv, base)[0]
 
 
 @pytest.fixture
@@ -47,16 +40,6 @@ def test_command_line_over_run_over_yaml_over_defaults(write):
     assert (both.seed, both.model.dim, both.model.n_heads) == (4, 72, 6)
 
 
-def test_a_whole_configuration_can_be_the_base():
-    config = load("--train.sample_prompt", "é: \n 'x' # no\t🙂", "--optim.lr", "1e-7",
-                  "--model.rope_scaling", "{type: ntk, factor: 2}", "--log.tags", "[a, '1']")
-    assert load(base=dataclasses.asdict(config)) == config
-    longer = load("--train.steps", "2000", base=dataclasses.asdict(config))
-    assert longer == dataclasses.replace(
-        config, train=dataclasses.replace(config.train, steps=2000)
-    )
-
-
 def test_numbers_with_an_exponent_are_numbers(write):
     """PyYAML alone reads 3e-4 as text."""
     assert yaml.safe_load("lr: 3e-4") == {"lr": "3e-4"}
@@ -77,6 +60,7 @@ def test_values_keep_their_types():
     assert load("--name", "3").name == "3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("from_file", [True, False])
 def test_rope_scaling_is_one_option_with_options_of_its_own(write, from_file):
     text = "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}" if from_file else "{}"

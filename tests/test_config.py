@@ -3,19 +3,17 @@ option is read."""
 
 import ast
 import dataclasses
+import functools
+from pathlib import Path
 from typing import get_type_hints
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, load
 
 from errors import UserError
-from gyre.cli import CONFIGS, config_parser, load_config, load_file
+from gyre.cli import CONFIGS, load_file
 from gyre.config import Config
 from model.position import POSITIONS
-
-
-def load(*argv: str) -> Config:
-    return load_config(config_parser(), argv)[0]
 
 
 def test_derived_values_follow_what_was_given_and_not_the_defaults():
@@ -33,16 +31,24 @@ def test_every_config_of_ours_loads_with_every_encoding(path):
         assert load("--config", path.name, "--model.position", position).model.position == position
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argv", [
-    ["--config", "small"],
-    ["--model.position", "learned", "--optim.lr", "1e-7", "--data.files", "[a.txt, b/*.md]",
-     "--train.sample_prompt", "é: \n 'x' # no\t🙂", "--log.tags", "[a, b]", "--name", "1e3"],
-    ["--model.rope_scaling", "{type: yarn, factor: 2.5}", "--data.seq_len", "50"],
+    [],
+    ["--config", "small", "--data.source", "url", "--data.url", "https://example.org/a.txt"],
+    ["--model.position", "learned", "--optim.lr", "1e-7", "--data.files", "[a.txt, b/*.jsonl]",
+     "--data.column", "story", "--train.sample_prompt", "é: \n 'x' # no\t🙂",
+     "--log.tags", "[a, '1']", "--name", "1e3"],
+    ["--model.rope_scaling", "{type: yarn, factor: 2.5}", "--data.seq_len", "50", "--data.source",
+     "hub", "--data.hub", "a/b", "--data.hub_revision", "abc", "--data.hub_split", "test"],
 ])
 def test_a_configuration_that_was_written_is_read_back_equal(tmp_path, argv):
+    """From its file, and as the base of a command line, of which a word changes what it says."""
     config, file = load(*argv), tmp_path / "config.yaml"
     file.write_text(config.to_yaml(), encoding="utf-8")
-    assert load_file(file) == config
+    assert load_file(file) == load(base=dataclasses.asdict(config)) == config
+    longer = load("--train.steps", "2000", base=dataclasses.asdict(config))
+    config.train.steps = 2000
+    assert longer == config
 
 
 @pytest.mark.parametrize("argv, words", [
@@ -67,11 +73,11 @@ def test_what_does_not_fit_together_is_refused_in_a_sentence(argv, words):
     assert "\n" not in str(caught.value)
 
 
-def sources(*folders: str):
-    """(path, syntax tree) of our Python files."""
-    for folder in folders:
-        for path in sorted((ROOT / folder).glob("*.py")):
-            yield path, ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def sources(*folders: str) -> list[tuple[Path, list[ast.AST]]]:
+    """Our Python files, and all nodes of their syntax trees."""
+    files = [path for folder in folders for path in sorted((ROOT / folder).glob("*.py"))]
+    return [(path, [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]) for path in files]
 
 
 def test_every_option_is_read_by_something():
@@ -79,13 +85,10 @@ def test_every_option_is_read_by_something():
     effect."""
     read = set()
     for _, tree in sources(".", "gyre", "model", "data"):
-        checks = {
-            id(node)
-            for function in ast.walk(tree)
-            if isinstance(function, ast.FunctionDef) and function.name == "__post_init__"
-            for node in ast.walk(function)
-        }
-        for node in ast.walk(tree):
+        checks = {id(node) for function in tree
+                  if isinstance(function, ast.FunctionDef) and function.name == "__post_init__"
+                  for node in ast.walk(function)}
+        for node in tree:
             if isinstance(node, ast.Attribute) and id(node) not in checks:
                 read.add(node.attr)
             elif isinstance(node, ast.MatchClass):  # case DataConfig(files=...)
@@ -102,7 +105,7 @@ CODE = (".", "gyre", "model", "data", "formats", "ablation", "docs")
 def calls(*folders: str):
     """(call, name of what is called, where) of every call in our Python files."""
     for path, tree in sources(*folders):
-        for node in ast.walk(tree):
+        for node in tree:
             if isinstance(node, ast.Call):
                 yield node, ast.unparse(node.func), f"{path}:{node.lineno}"
 

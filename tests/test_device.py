@@ -1,12 +1,10 @@
 """What `auto` stands for, and what is refused in words."""
 
 import platform
-import subprocess
-import sys
 
 import pytest
 import torch
-from conftest import CPU, ROOT
+from conftest import CPU, output
 
 from errors import UserError
 from gyre.device import resolve_compile, resolve_device, resolve_dtype
@@ -41,12 +39,9 @@ for mebibytes in (1, 40):  # below and above what glibc at most takes from its h
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
-    def page_faults(how):
-        ran = subprocess.check_output([sys.executable, "-c", program, how], cwd=ROOT, text=True)
-        return [int(line) for line in ran.split()]
-
-    assert max(page_faults("kept")) < 1_000  # a block of 40 MiB has 10 240 pages
-    assert page_faults("returned")[1] > 10_000
+    kept, returned = (output(program, how).split() for how in ("kept", "returned"))
+    assert max(map(int, kept)) < 1_000  # a block of 40 MiB has 10 240 pages
+    assert int(returned[1]) > 10_000
 
 
 def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monkeypatch):

@@ -10,17 +10,15 @@ from tqdm import tqdm
 from errors import UserError, check_ranges, exit_in_words, say
 
 
-@pytest.mark.parametrize(
-    ("interval", "inside", "outside"),
-    [
-        ("[1, inf)", [1, 10**30, None], [0, -math.inf, math.inf, math.nan]),
-        ("(0, inf)", [5e-324], [0, -1]),
-        ("[0, 1)", [0, 0.0, math.nextafter(1, 0)], [1, 1.0, -5e-324, math.nan]),
-        ("[0, 1]", [0, 1], [math.nextafter(1, 2), -1]),
-        ("(0, 1)", [0.5], [0, 1]),
-        (f"[0, {2**63})", [2**63 - 1], [2**63]),
-    ],
-)
+@pytest.mark.parametrize("interval, inside, outside", [
+    ("[1, inf)", [1, 10**30, None], [0, -math.inf, math.inf, math.nan]),
+    ("(0, inf)", [5e-324], [0, -1]),
+    ("[0, 1)", [0, 0.0, math.nextafter(1, 0)], [1, 1.0, -5e-324, math.nan]),
+    ("[0, 1]", [0, 1], [math.nextafter(1, 2), -1]),
+    ("[0, inf)", [0, 0.0], [-5e-324, math.inf, math.nan]),
+    ("(0, 1)", [0.5], [0, 1, math.nan]),
+    (f"[0, {2**63})", [2**63 - 1], [2**63]),
+])
 def test_a_range_ends_where_it_says(interval, inside, outside):
     for value in inside:
         check_ranges("part", SimpleNamespace(knob=value), knob=interval)
@@ -34,7 +32,7 @@ def test_the_message_names_the_first_knob_its_limit_and_its_value():
     with pytest.raises(UserError, match=r"^train\.steps must be at least 1, not 0$"):
         check_ranges("train", values, fine="[1, inf)", steps="[1, inf)", rate="[0, 1)")
     with pytest.raises(UserError, match=r"^train\.rate must be in \[0, 1\), not 2\.0$"):
-        check_ranges("train", values, rate="[0, 1)")
+        check_ranges("train", values, rate="[0, 1)", steps="[1, inf)")
 
 
 @pytest.mark.parametrize("error", [UserError("too few"), OSError("too few")])

@@ -1,17 +1,14 @@
 """Files are whole or not there, whatever fails; locks hold between real processes."""
 
-import errno
-import itertools
 import json
 import math
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from conftest import output, start
+from failing import Failing, failures
 from safetensors.torch import save_file
 
 from errors import UserError
@@ -26,59 +23,6 @@ from files import (
     write_json,
     writing,
 )
-
-ROOT = Path(__file__).parents[1]
-OPERATIONS = [(os, name) for name in ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")]
-
-
-class Failing:
-    """A context in which the k-th operation on the filesystem fails (none for -1).
-
-    `calls` are the names of all operations, `error` is what came of the failure: an OSError, or the
-    UserError that it was turned into. Both end with the context. Functions that write a file
-    (`writers`: pairs of owner and name) fail when it is half written.
-    """
-
-    def __init__(self, k, writers=()):
-        self.k, self.writers = k, list(writers)
-        self.calls, self.error = [], None
-
-    def __enter__(self):
-        self.patch = pytest.MonkeyPatch()
-        for owner, name in OPERATIONS + self.writers:
-            writes = (owner, name) in self.writers
-            self.patch.setattr(owner, name, self.wrap(getattr(owner, name), name, writes))
-        return self
-
-    def wrap(self, original, name, writes):
-        def call(*args, **kwargs):
-            self.calls.append(name)
-            if len(self.calls) != self.k + 1:
-                return original(*args, **kwargs)
-            if writes:
-                original(*args, **kwargs)
-                path = args[1]
-                if not isinstance(path, Path):
-                    path.flush()
-                    path = path.name
-                os.truncate(path, os.path.getsize(path) // 2)
-            raise OSError(errno.ENOSPC, f"No space left on device, said {name}")
-
-        return call
-
-    def __exit__(self, kind, error, trace):
-        self.patch.undo()
-        self.error = error
-        return isinstance(error, OSError | UserError)
-
-
-def failures(writers=(), at_least=3):
-    """For each operation one `Failing` in which it fails; in the last one nothing is left to."""
-    for k in itertools.count():
-        yield (failing := Failing(k, writers))
-        if len(failing.calls) <= k:
-            break
-    assert failing.error is None and k >= at_least
 
 
 def names(folder):
@@ -122,18 +66,16 @@ def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
     ]
 
 
-def test_what_a_killed_process_left_is_no_part_of_the_next(tmp_path):
-    write_folder(tmp_path / ".target.tmp")
-    write_file(tmp_path / "target", b"a")
-    assert names(tmp_path) == ["target"]
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_an_error_in_the_middle_leaves_nothing(tmp_path, error):
+def test_what_was_begun_is_no_part_of_what_follows(tmp_path, error):
+    """Of an error in the middle nothing is left; of a killed process nothing is taken over."""
     with pytest.raises(error), atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
         raise error
     assert names(tmp_path) == []
+    write_folder(tmp_path / ".target.tmp")
+    write_file(tmp_path / "target", b"a")
+    assert names(tmp_path) == ["target"]
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -144,15 +86,11 @@ def save_torch(path):
         torch.save({"a": torch.ones(3)}, stream)
 
 
-@pytest.mark.parametrize(
-    ("write", "path"),
-    [
-        (lambda path: path.write_bytes(b"a"), "/dev/full"),
-        (save_torch, "/dev/full"),
-        (lambda path: save_file({"a": torch.ones(3)}, path), "/none/a"),
-    ],
-    ids=["plain", "torch", "safetensors"],
-)
+@pytest.mark.parametrize("write, path", [
+    (lambda path: path.write_bytes(b"a"), "/dev/full"),
+    (save_torch, "/dev/full"),
+    (lambda path: save_file({"a": torch.ones(3)}, path), "/none/a"),
+], ids=["plain", "torch", "safetensors"])
 def test_what_the_disk_refuses_is_said_in_words(write, path):
     words = rf"^cannot write {path}: [^\n]+; choose another$"
     with pytest.raises(UserError, match=words), writing(Path(path), "choose another"):
@@ -200,9 +138,10 @@ def test_sha256_is_of_the_content(tmp_path):
     assert sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
 
 
-def test_files_does_not_import_torch():
-    code = "import sys, files; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
+@pytest.mark.slow
+@pytest.mark.parametrize("module, slow", [("files", "torch"), ("gyre.rundir", "wandb")])
+def test_what_is_slow_to_import_waits_until_it_is_needed(module, slow):
+    assert output(f"import sys, {module}; print({slow!r} in sys.modules)") == "False\n"
 
 
 # --- the lock -------------------------------------------------------------------------------------
@@ -217,12 +156,12 @@ with locked(Path({str(path)!r}), "busy"):
     print("mine", flush=True)
     input()
 """
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, text=True,
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = start(code)
     assert process.stdout.readline() == "mine\n"
     return process
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time_and_death_frees_the_lock(tmp_path, capsys):
     path = tmp_path / "new" / "target"
     other = holder(path)
@@ -235,6 +174,7 @@ def test_one_process_at_a_time_and_death_frees_the_lock(tmp_path, capsys):
     assert capsys.readouterr().err == "" and names(path.parent) in ([], [".target.lock"])
 
 
+@pytest.mark.slow
 def test_who_waits_says_so_and_goes_on_afterwards(tmp_path, capsys, monkeypatch):
     path = tmp_path / "target"
     other = holder(path)

@@ -97,7 +97,10 @@ def test_muon_takes_the_steps_of_pytorchs():
     ours, theirs = ([nn.Parameter(t.clone()) for t in start] for _ in range(2))
     stacked = Muon(ours, lr=0.1, weight_decay=0.3)
     single = torch.optim.Muon(theirs, lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw")
-    for number in range(4):
+    for number in range(5):
+        if number == 4:  # a state of PyTorch's goes on in ours
+            stacked = Muon(ours, lr=0.1, weight_decay=0.3)
+            stacked.load_state_dict(copy.deepcopy(single.state_dict()))  # else they share buffers
         for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             has_none = number == 1 and index == 4
             a.grad = None if has_none else draw(*a.shape, seed=10 * number + index)
@@ -107,17 +110,10 @@ def test_muon_takes_the_steps_of_pytorchs():
         single.step()
         for a, b, was in zip(ours, theirs, before, strict=True):
             moved = (a - was).norm()
+            assert (moved > 0) == (a.grad is not None)
             assert (a - b).norm() <= 0.02 * moved, (number, a.shape)  # bfloat16 inside
             with torch.no_grad():
                 b.copy_(a)
-    # A state of PyTorch's goes on here.
-    resumed = Muon(ours, lr=0.1, weight_decay=0.3)
-    resumed.load_state_dict(copy.deepcopy(single.state_dict()))  # else they share buffers
-    before = [p.detach().clone() for p in ours]
-    resumed.step()
-    single.step()
-    for a, b, was in zip(ours, theirs, before, strict=True):
-        assert (a - was).norm() > 0 and (a - b).norm() <= 0.02 * (a - was).norm()
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
@@ -139,7 +135,6 @@ def test_state_survives_a_round_trip(optimizer):
 @pytest.mark.parametrize("changes, words", [
     ({"muon_lr": 0.1}, "optim.muon_lr has no effect with optim.optimizer adamw"),
     ({"lr": -1.0}, "optim.lr must be at least 0, not -1.0"),
-    ({"lr": float("nan")}, r"optim.lr must be in \[0, inf\), not nan"),
     ({"grad_clip": float("inf")}, r"optim.grad_clip must be in \[0, inf\), not inf"),
     ({"warmup_steps": -1}, "optim.warmup_steps must be at least 0, not -1"),
     ({"beta2": 1.0}, r"optim.beta2 must be in \[0, 1\), not 1.0"),

@@ -6,12 +6,11 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import start
 
 from data import prepare as prepare_module
 from data import sources
@@ -19,7 +18,6 @@ from data.dataset import DataConfig
 from data.prepare import PASSES, prepare
 from errors import UserError
 
-ROOT = Path(__file__).parents[1]
 VOCAB = 300
 
 
@@ -30,11 +28,13 @@ def words(seed, count=120):
     return " ".join(pick.choice(some) + str(pick.randrange(100)) for _ in range(count)) + "\r\n"
 
 
+DOCUMENTS = [words(seed) for seed in range(60)]
+
+
 @pytest.fixture
 def corpus(tmp_path):
-    """Sixty documents as one .jsonl: the file and its texts."""
-    documents = [words(seed) for seed in range(60)]
-    return jsonl(tmp_path / "corpus.jsonl", documents), documents
+    """DOCUMENTS as one .jsonl."""
+    return jsonl(tmp_path / "corpus.jsonl", DOCUMENTS)
 
 
 def jsonl(path, documents):
@@ -75,46 +75,38 @@ def text_file(tmp_path, text, name="text.txt"):
 
 
 def test_every_document_is_on_one_side_behind_its_own_eos(corpus):
-    path, documents = corpus
-    prepared = prepare(config(path))
+    prepared = prepare(config(corpus))
     train, val = texts(prepared, "train"), texts(prepared, "val")
-    assert sorted(train + val) == sorted(documents)
+    assert sorted(train + val) == sorted(DOCUMENTS)
     assert not set(train) & set(val) and train and val
-    assert [d for d in documents if d in train] == train  # in the order of the source
+    assert [d for d in DOCUMENTS if d in train] == train  # in the order of the source
     for split in ("train", "val"):
         stream = ids(prepared, split)
         assert stream[0] == prepared.tokenizer.eos_id != stream[-1]
 
 
 def test_the_manifest_counts_truly(corpus):
-    path, documents = corpus
-    prepared = prepare(config(path))
+    def count(documents):
+        text = "".join(documents)
+        size = len(text.encode())
+        assert size > len(text)
+        return {"documents": len(documents), "bytes": size, "characters": len(text)}
+
+    prepared = prepare(config(corpus))
     manifest = prepared.manifest
     for split in ("train", "val"):
         side, stream = texts(prepared, split), ids(prepared, split)
-        assert manifest[split] == {
-            "documents": len(side),
-            "bytes": sum(len(text.encode()) for text in side),
-            "characters": sum(map(len, side)),
-            "tokens": len(stream),
-            "eos": stream.count(prepared.tokenizer.eos_id),
-        }
-        assert manifest[split]["bytes"] > manifest[split]["characters"]
-        assert manifest[split]["eos"] == len(side)
-    whole = "".join(documents).encode()
-    assert manifest["text"] == {
-        "sha256": hashlib.sha256(whole).hexdigest(),
-        "documents": len(documents),
-        "bytes": len(whole),
-        "characters": sum(map(len, documents)),
-    }
+        assert manifest[split] == count(side) | {"tokens": len(stream), "eos": len(side)}
+        assert stream.count(prepared.tokenizer.eos_id) == len(side)
+    digest = hashlib.sha256("".join(DOCUMENTS).encode()).hexdigest()
+    assert manifest["text"] == count(DOCUMENTS) | {"sha256": digest}
     assert manifest["vocab_size"] == prepared.tokenizer.vocab_size == VOCAB
     assert manifest["files"]["tokenizer.model"]["sha256"] == prepared.tokenizer.sha256
     names = ["manifest.json", "tokenizer.model", "train.bin", "val.bin"]
     assert sorted(path.name for path in prepared.folder.iterdir()) == names
 
 
-@pytest.mark.parametrize(("vocab_size", "dtype"), [(65536, "uint16"), (65537, "uint32")])
+@pytest.mark.parametrize("vocab_size, dtype", [(65536, "uint16"), (65537, "uint32")])
 def test_the_width_of_an_id_follows_the_vocabulary(corpus, monkeypatch, vocab_size, dtype):
     train = prepare_module.Tokenizer.train
 
@@ -124,17 +116,15 @@ def test_the_width_of_an_id_follows_the_vocabulary(corpus, monkeypatch, vocab_si
         return tokenizer
 
     monkeypatch.setattr(prepare_module.Tokenizer, "train", train_and_pretend)
-    path, documents = corpus
-    prepared = prepare(config(path))
+    prepared = prepare(config(corpus))
     assert prepared.manifest["dtype"] == dtype
-    assert prepared.folder.joinpath("val.bin").stat().st_size == (
-        prepared.manifest["val"]["tokens"] * np.dtype(dtype).itemsize
-    )
-    assert sorted(texts(prepared, "train") + texts(prepared, "val")) == sorted(documents)
+    size = prepared.manifest["val"]["tokens"] * np.dtype(dtype).itemsize
+    assert (prepared.folder / "val.bin").stat().st_size == size
+    assert sorted(texts(prepared, "train") + texts(prepared, "val")) == sorted(DOCUMENTS)
 
 
 def test_a_dataset_reads_what_was_written(corpus):
-    prepared = prepare(config(corpus[0]))
+    prepared = prepare(config(corpus))
     data = prepared.dataset("val", seq_len=16, batch_size=3, rank=1, size=2)
     assert (data.n_tokens, data.seq_len, data.rank, data.size) == (
         prepared.manifest["val"]["tokens"], 16, 1, 2
@@ -166,9 +156,8 @@ def test_the_share_held_out_follows_val_fraction(tmp_path):
 
 
 def test_a_document_stays_on_its_side_whatever_is_added(corpus, tmp_path):
-    path, documents = corpus
-    more = jsonl(tmp_path / "more.jsonl", [words(99), *documents, documents[0]])
-    before, after = prepare(config(path)), prepare(config(more))
+    more = jsonl(tmp_path / "more.jsonl", [words(99), *DOCUMENTS, DOCUMENTS[0]])
+    before, after = prepare(config(corpus)), prepare(config(more))
     assert set(texts(before, "val")) <= set(texts(after, "val"))
     assert set(texts(before, "train")) <= set(texts(after, "train"))
     assert not set(texts(after, "val")) & set(texts(after, "train"))  # the doubled one as well
@@ -194,10 +183,9 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     assert not any(unseen in piece for piece in tokenizer.bytes)
 
 
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [(["same"] * 3, "all 3 documents are equal"), (["x"], "1 characters cannot be split")],
-)
+@pytest.mark.parametrize("documents, message", [
+    (["same"] * 3, "all 3 documents are equal"), (["x"], "1 characters cannot be split"),
+])
 def test_what_cannot_be_split_is_refused(tmp_path, documents, message):
     path = jsonl(tmp_path / "a.jsonl", documents)
     with pytest.raises(UserError, match=message):
@@ -205,15 +193,11 @@ def test_what_cannot_be_split_is_refused(tmp_path, documents, message):
     assert visible(tmp_path / "prepared") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "owner", "limit", "size"),
-    [
-        (words(1, 3000), sources, "PIECE", 101),
-        # Cut where it changes no token: after a line.
-        ("".join(f"line {i * i} of the text\n" for i in range(500)), prepare_module, "BLOCK", 200),
-    ],
-    ids=["pieces of the source", "blocks"],
-)
+@pytest.mark.parametrize("text, owner, limit, size", [
+    (words(1, 3000), sources, "PIECE", 101),
+    # Cut where it changes no token: after a line.
+    ("".join(f"line {i * i} of the text\n" for i in range(500)), prepare_module, "BLOCK", 200),
+], ids=["pieces of the source", "blocks"])
 def test_ids_do_not_depend_on_how_a_long_text_is_cut(
     tmp_path, monkeypatch, text, owner, limit, size
 ):
@@ -230,7 +214,7 @@ def test_dropout_spells_the_training_text_anew_in_every_pass(
     corpus, tmp_path, of_many, monkeypatch
 ):
     monkeypatch.setattr(prepare_module, "BLOCK", 400)
-    path = corpus[0] if of_many else text_file(tmp_path, words(1, 3000))
+    path = corpus if of_many else text_file(tmp_path, words(1, 3000))
     plain, varied = prepare(config(path)), prepare(config(path, bpe_dropout=0.2))
     assert varied.folder != plain.folder and "bpe_dropout" not in plain.manifest["settings"]
     assert varied.dataset("train", seq_len=8).passes == varied.passes == PASSES
@@ -256,45 +240,33 @@ def visible(folder):
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
-def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, monkeypatch):
-    path, documents = corpus
-    first = prepare(config(path))
-    build = prepare_module._build
-    monkeypatch.setattr(prepare_module, "_build", None)
-    again = prepare(config(path, seq_len=32))  # no setting of what is prepared
+def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path, monkeypatch):
+    first = prepare(config(corpus))
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_module, "_build", None)
+        again = prepare(config(corpus, seq_len=32))  # no setting of what is prepared
     assert again.folder == first.folder and again.manifest == first.manifest
-    monkeypatch.setattr(prepare_module, "_build", build)
-    folders = {first.folder}
-    folders.add(prepare(config(path, vocab_size=VOCAB + 1)).folder)
-    folders.add(prepare(config(path, val_fraction=0.2)).folder)
-    jsonl(path, documents[1:])
-    folders.add(prepare(config(path)).folder)
-    assert len(folders) == 4
-    assert prepare(config(path)).manifest["text"]["documents"] == 59
+    elsewhere = prepare(config(corpus, prepared=str(tmp_path / "other")))
+    assert elsewhere.manifest == first.manifest  # and so the same bytes
+    others = [prepare(config(corpus, vocab_size=VOCAB + 1)),
+              prepare(config(corpus, val_fraction=0.2))]
+    jsonl(corpus, DOCUMENTS[1:])
+    others.append(prepare(config(corpus)))
+    assert len({first.folder, *(other.folder for other in others)}) == 4
+    assert others[-1].manifest["text"]["documents"] == 59
 
 
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [
-        ({"source": "url", "url": "https://example.org/a.txt"}, "a-e7b88455a6da"),
-        (
-            {"source": "hub", "hub": "some/stories", "hub_revision": "1", "bpe_dropout": 0.1},
-            "some-stories-661b95b088d1",
-        ),
-    ],
-)
+@pytest.mark.parametrize("options, name", [
+    ({"source": "url", "url": "https://example.org/a.txt"}, "a-e7b88455a6da"),
+    ({"source": "hub", "hub": "some/stories", "hub_revision": "1", "bpe_dropout": 0.1},
+     "some-stories-661b95b088d1"),
+])
 def test_the_name_of_a_folder_never_changes(monkeypatch, options, name):
     """With another name for the same settings, everything prepared so far would be made again."""
     names = []
     monkeypatch.setattr(prepare_module, "_open", lambda folder, _: names.append(folder.name))
     prepare(DataConfig(**options))
     assert names == [name]
-
-
-def test_preparing_again_gives_the_same_bytes(corpus, tmp_path):
-    first = prepare(config(corpus[0]))
-    other = prepare(config(corpus[0], prepared=str(tmp_path / "other")))
-    assert first.manifest == other.manifest
 
 
 def flip(path):
@@ -314,43 +286,41 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-2])
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        *((name, flip) for name in ("train.bin", "val.bin", "tokenizer.model")),
-        *((name, cut) for name in ("val.bin", "manifest.json")),
-        *((name, Path.unlink) for name in ("train.bin", "tokenizer.model", "manifest.json")),
-        ("manifest.json", edit),
-        ("manifest.json", lambda path: path.write_text("[]", encoding="utf-8")),
-    ],
-)
+@pytest.mark.parametrize("name, damage", [
+    *((name, flip) for name in ("train.bin", "val.bin", "tokenizer.model")),
+    *((name, cut) for name in ("val.bin", "manifest.json")),
+    *((name, Path.unlink) for name in ("train.bin", "tokenizer.model", "manifest.json")),
+    ("manifest.json", edit),
+    ("manifest.json", lambda path: path.write_text("[]", encoding="utf-8")),
+])
 def test_damage_is_found_said_and_repaired(corpus, capsys, name, damage):
-    first = prepare(config(corpus[0]))
+    first = prepare(config(corpus))
     assert "once for this text" in capsys.readouterr().err
     damage(first.folder / name)
-    assert prepare(config(corpus[0])).manifest == first.manifest
+    assert prepare(config(corpus)).manifest == first.manifest
     notice = capsys.readouterr().err.splitlines()
     assert len(notice) == 1 and name in notice[0] and str(first.folder) in notice[0]
-    prepare(config(corpus[0]))
+    prepare(config(corpus))
     assert capsys.readouterr().err == ""
 
 
 def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch, capsys):
-    first = prepare(config(corpus[0]))
+    first = prepare(config(corpus))
     monkeypatch.setattr(prepare_module, "HASHED", 100)
     capsys.readouterr()
     flip(first.folder / "train.bin")
-    prepare(config(corpus[0]))
+    prepare(config(corpus))
     assert capsys.readouterr().err == ""
     cut(first.folder / "train.bin")
-    prepare(config(corpus[0]))
+    prepare(config(corpus))
     assert "train.bin" in capsys.readouterr().err
 
 
 # Never half there
 
 
-def start(path, code=""):
+def preparing(path, code=""):
+    """A process that prepares the text in `path`, after `code`."""
     script = f"""
 import os, signal, sys
 from data import prepare as module
@@ -359,55 +329,38 @@ from data.dataset import DataConfig
 config = DataConfig(files=sys.argv[1], vocab_size={VOCAB}, prepared=sys.argv[2])
 print(module.prepare(config).folder)
 """
-    return subprocess.Popen(
-        [sys.executable, "-c", script, str(path), str(path.parent / "prepared")],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )
+    return start(script, path, path.parent / "prepared")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "death",
-    [
-        "module.Tokenizer.train = lambda *a: os.kill(os.getpid(), signal.SIGKILL)",
-        "os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)",  # all but the name
-    ],
-)
-def test_a_killed_process_leaves_nothing_that_counts(corpus, death):
-    path, _ = corpus
-    process = start(path, death)
+@pytest.mark.parametrize("where", ["module.Tokenizer.train", "os.replace"])  # all but the name
+def test_a_killed_process_leaves_nothing_that_counts(corpus, where):
+    process = preparing(corpus, f"{where} = lambda *a: os.kill(os.getpid(), signal.SIGKILL)")
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    folder = path.parent / "prepared"
-    assert visible(folder) == []
-    assert any(entry.name.endswith(".tmp") for entry in folder.iterdir())
-    prepared = prepare(config(path))
-    assert visible(folder) == [prepared.folder.name]
-    assert not any(entry.name.endswith(".tmp") for entry in folder.iterdir())
+    folder = corpus.parent / "prepared"
+    assert visible(folder) == [] and list(folder.glob(".*.tmp"))
+    prepared = prepare(config(corpus))
+    assert visible(folder) == [prepared.folder.name] and not list(folder.glob(".*.tmp"))
 
 
 def test_a_failure_leaves_nothing_at_all(corpus, monkeypatch):
-    path, _ = corpus
-
     def full(fd):
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(UserError, match=r"No space left.*--data.prepared"):
-            prepare(config(path))
-    assert not any(entry.is_dir() for entry in (path.parent / "prepared").iterdir())
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"No space left.*--data.prepared"):
+        prepare(config(corpus))
+    assert not any(entry.is_dir() for entry in (corpus.parent / "prepared").iterdir())
 
 
 @pytest.mark.slow
 def test_two_processes_at_once_make_one_folder(corpus):
-    path, _ = corpus
     slow = "train = module.Tokenizer.train; import time\n"
     slow += "module.Tokenizer.train = lambda *a: (print('built'), time.sleep(1), train(*a))[2]"
-    processes = [start(path, slow) for _ in range(2)]
+    processes = [preparing(corpus, slow) for _ in range(2)]
     outputs = [process.communicate(timeout=60) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
-    folders = {output.split()[-1] for output, _ in outputs}
-    assert len(folders) == 1
+    (folder,) = {output.split()[-1] for output, _ in outputs}
     assert sum(output.count("built") for output, _ in outputs) == 1
-    assert visible(path.parent / "prepared") == [Path(folders.pop()).name]
+    assert visible(corpus.parent / "prepared") == [Path(folder).name]

@@ -4,40 +4,25 @@ import json
 import math
 import os
 import re
-import resource
-from pathlib import Path
 
 import pytest
 import torch
-from test_files import failures
+from conftest import ROOT
+from failing import failures, file_size_limit
 
 from errors import UserError
 from gyre import rundir
 from gyre.rundir import NullRun, RunDir
 from gyre.wandb_log import LogConfig
 
-
-@pytest.fixture
-def log(tmp_path):
-    return LogConfig(runs=str(tmp_path / "runs"), wandb="disabled")
-
-
-@pytest.fixture
-def make(tmp_path, log):
-    def make(name="a", **kwargs):
-        tokenizer = tmp_path / "tokenizer.model"
-        tokenizer.write_bytes(bytes(range(256)) * 9)
-        kwargs = {"config_yaml": "model:\n  dim: 48\n", "config": {}, "manifest": {"n": 7}} | kwargs
-        return RunDir.create(log, name, tokenizer=[tokenizer], **kwargs)
-
-    return make
+NO_WANDB = LogConfig(wandb="disabled")
 
 
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def test_a_run_describes_itself(make, tmp_path):
-    run = make(manifest={"text": "é"})
+def test_a_run_describes_itself(new_run, tmp_path):
+    run = new_run(manifest={"text": "é"})
     assert run.path == tmp_path / "runs" / "a"
     assert sorted(p.name for p in run.path.iterdir()) == [
         "config.yaml", "manifest.json", "run.json", "tokenizer.model"
@@ -45,84 +30,77 @@ def test_a_run_describes_itself(make, tmp_path):
     assert (run.path / "config.yaml").read_text(encoding="utf-8") == "model:\n  dim: 48\n"
     for name, value in {"manifest.json": {"text": "é"}, "run.json": run.record}.items():
         assert (run.path / name).read_bytes() == json.dumps(value, indent=2).encode()
-    copy = (run.path / "tokenizer.model").read_bytes()
-    assert copy == (tmp_path / "tokenizer.model").read_bytes()
+    contents = {path: path.read_bytes() for path in run.path.iterdir()}
+    assert contents[run.path / "tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
     found = RunDir.open(run.path)
     assert found.record == run.record and found.manifest == {"text": "é"}
     assert found.tokenizer_sha256 == run.record["sha256"]["tokenizer.model"]
     assert run.record["torch"] == torch.__version__
     assert run.record["command"] and run.record["created"].endswith("+00:00")
-    if (Path(rundir.__file__).parents[1] / ".git").exists():
+    if (ROOT / ".git").exists():
         assert re.fullmatch("[0-9a-f]{40}", run.record["git"]["revision"])
+    with pytest.raises(UserError, match=f"--resume {run.path}.*--name"):  # never overwritten
+        new_run()
+    assert {path: path.read_bytes() for path in run.path.iterdir()} == contents
 
 
-def test_outside_a_git_checkout_the_revision_is_null(make, monkeypatch, tmp_path):
+def test_outside_a_git_checkout_the_revision_is_null(new_run, monkeypatch, tmp_path):
     monkeypatch.setattr(rundir, "__file__", str(tmp_path / "rundir.py"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert make("a").record["git"] is None
+    assert new_run("a").record["git"] is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert make("b").record["git"] is None
-
-
-def test_an_existing_run_is_never_overwritten(make):
-    path = make().path
-    before = (path / "run.json").read_bytes()
-    with pytest.raises(UserError, match=f"--resume {path}.*--name"):
-        make()
-    assert (path / "run.json").read_bytes() == before
+    assert new_run("b").record["git"] is None
 
 
 @pytest.mark.parametrize("name", ["", "../a", "a/b", ".hidden", "wandb", "a b", "/tmp/a"])
-def test_a_name_that_cannot_be_a_run_is_refused(make, name, tmp_path):
+def test_a_name_that_cannot_be_a_run_is_refused(new_run, name, tmp_path):
     with pytest.raises(UserError, match="choose another name"):
-        make(name)
+        new_run(name)
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_run_is_there_completely_or_not_at_all(make, tmp_path):
+@pytest.mark.slow
+def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path):
     for failing in failures(at_least=6):
         path = tmp_path / "runs" / f"a-{failing.k}"
         with failing:
-            make(path.name)
+            new_run(path.name)
         if not path.exists():
-            make(path.name)
+            new_run(path.name)
         assert RunDir.open(path) and not path.with_name(f".{path.name}.tmp").exists()
 
 
-def test_weights_from_the_start_are_part_of_the_run(make):
-    run = make(write_best=lambda file: file.write_bytes(b"weights"))
+def test_weights_from_the_start_are_part_of_the_run(new_run):
+    run = new_run(write_best=lambda file: file.write_bytes(b"weights"))
     assert (run.path / "best" / "model.safetensors").read_bytes() == b"weights"
     with pytest.raises(UserError, match="b"):
-        make("b", write_best=lambda file: (file / "none").write_bytes(b""))
+        new_run("b", write_best=lambda file: (file / "none").write_bytes(b""))
     assert [path.name for path in run.path.parent.iterdir()] == ["a"]
 
 
-def test_too_little_disk_is_said_with_numbers_before_anything_is_written(make, tmp_path):
+def test_a_place_without_room_and_one_that_refuses_are_said(new_run, tmp_path):
     with pytest.raises(UserError, match=r"1,000,000,000,000\.0 MB.*\d MB free.*--log\.runs"):
-        make(need_bytes=10**18)
+        new_run(need_bytes=10**18)
     assert not (tmp_path / "runs").exists()
-
-
-def test_an_unwritable_place_is_said(make, tmp_path):
     (tmp_path / "runs").write_text("a file", encoding="utf-8")
     with pytest.raises(UserError, match=r"cannot write .*runs/a.*--log\.runs"):
-        make()
+        new_run()
 
 
-def test_a_name_is_free_until_its_run_exists(make, log):
+def test_a_name_is_free_until_its_run_exists(new_run, tmp_path):
     names = []
     for _ in range(3):
-        names.append(RunDir.free_name(log.runs, "a"))
-        make(names[-1])
+        names.append(RunDir.free_name(tmp_path / "runs", "a"))
+        new_run(names[-1])
     assert names == ["a", "a-2", "a-3"]
 
 
-def test_open_takes_the_newest_run(make, tmp_path):
+def test_open_takes_the_newest_run(new_run, tmp_path):
     runs = tmp_path / "runs"
     with pytest.raises(UserError, match="python train.py"):
         RunDir.open(runs=runs)
     for name in ("b", "c", "a"):
-        make(name)
+        new_run(name)
     foreign = {"wandb": None, "notes": None, "other": '{"id": 3}', "list": "[3]", "text": "no",
                ".half.tmp": json.dumps({"created": "9999"})}
     for name, content in foreign.items():
@@ -138,8 +116,8 @@ def test_open_takes_the_newest_run(make, tmp_path):
 
 @pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model", "manifest.json", "run.json"])
 @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "foreign", "folder"])
-def test_a_damaged_folder_is_named(make, file, damage):
-    path = make().path / file
+def test_a_damaged_folder_is_named(new_run, file, damage):
+    path = new_run().path / file
     content = path.read_bytes()
     path.unlink()
     if damage == "folder":
@@ -154,8 +132,8 @@ def test_a_damaged_folder_is_named(make, file, damage):
 # --- points ---------------------------------------------------------------------------------------
 
 
-def test_points_come_back_as_they_went_in(make):
-    run = make()
+def test_points_come_back_as_they_went_in_and_lines_are_strict_json(new_run):
+    run = new_run()
     points = [
         {"step": 1, "tokens": 2**40, "train/loss": 0.1 + 0.2, "train/lr": 3e-4},
         {"step": 1, "sample": 'def f():\n\t"\u2028 é 🙂 \0"'},
@@ -164,18 +142,14 @@ def test_points_come_back_as_they_went_in(make):
     for n, point in enumerate(points, 1):
         run.log(point)
         assert RunDir.open(run.path).metrics() == points[:n]  # flushed: another reader sees it
-
-
-def test_the_lines_are_strict_json(make):
-    run = make()
     run.log({"step": 3, "x": math.nan, "y": math.inf, "z": -math.inf, "w": 1.5})
-    text = (run.path / "metrics.jsonl").read_text(encoding="utf-8")
-    assert text == '{"step": 3, "x": null, "y": null, "z": null, "w": 1.5}\n'
+    *_, last = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    assert last == '{"step": 3, "x": null, "y": null, "z": null, "w": 1.5}\n'
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12])
-def test_resume_leaves_every_step_exactly_once(make, log, cut):
-    run = make()
+def test_resume_leaves_every_step_exactly_once(new_run, cut):
+    run = new_run()
     for step in range(1, 8):
         run.log({"step": step, "train/loss": 1 / step})
         if step % 3 == 0:
@@ -186,7 +160,7 @@ def test_resume_leaves_every_step_exactly_once(make, log, cut):
 
     run = RunDir.open(run.path)
     assert run.metrics() == expected[:-1]
-    run.resume(3, log, {})
+    run.resume(3, NO_WANDB, {})
     assert run.metrics() == [p for p in expected if p["step"] <= 3]
     for point in expected:
         if point["step"] > 3:
@@ -194,45 +168,30 @@ def test_resume_leaves_every_step_exactly_once(make, log, cut):
     assert file.read_bytes() == content
 
 
-def test_truncating_the_points_is_all_or_nothing(make, log):
-    run = make()
+def test_truncating_the_points_is_all_or_nothing(new_run):
+    run = new_run()
     for step in range(5):
         run.log({"step": step})
     for failing in failures():
         with failing:
-            run.resume(2, log, {})
+            run.resume(2, NO_WANDB, {})
         left = [p["step"] for p in run.metrics()]
         assert left == [0, 1, 2] or failing.error and left == [0, 1, 2, 3, 4]
 
 
-def test_a_damaged_line_is_named(make):
-    run = make()
-    run.log({"step": 1})
-    with (run.path / "metrics.jsonl").open("a", encoding="utf-8") as lines:
-        lines.write('{"step": \n{"step": 3}\n')
+def test_a_damaged_line_is_named(new_run):
+    run = new_run()
+    (run.path / "metrics.jsonl").write_text('{"step": 1}\n{"step": \n{"step": 3}\n',
+                                            encoding="utf-8")
     with pytest.raises(UserError, match=r"metrics\.jsonl.*line 2"):
         run.metrics()
 
 
-def test_a_point_on_a_full_disk_is_said_in_words(make):
-    run = make()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        with pytest.raises(UserError, match="metrics.jsonl: .*File too large"):
-            run.log({"step": 1})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+def test_a_point_on_a_full_disk_is_said_in_words(new_run):
+    run = new_run()
+    with file_size_limit(0), pytest.raises(UserError, match="metrics.jsonl: .*File too large"):
+        run.log({"step": 1})
     assert run.metrics() == []
-
-
-def test_checkpoints_are_those_of_the_folder(make):
-    run = make()
-    run.save("last", {"a": torch.ones(3)}, {"step": 1})
-    run.save("best", {"a": torch.zeros(3)})
-    found = RunDir.open(run.path)
-    assert found.load_training()[1] == {"step": 1}
-    assert found.load_weights()["a"].sum() == 0 and found.load_weights("last")["a"].sum() == 3
 
 
 def test_the_other_ranks_keep_nothing(tmp_path, monkeypatch):

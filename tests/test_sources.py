@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-import subprocess
 import sys
 import sysconfig
 import threading
@@ -11,16 +10,17 @@ import tracemalloc
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from pydoc_data import topics
 
 import pyarrow
 import pyarrow.parquet
 import pytest
+from conftest import output
 
 from data import sources
 from data.dataset import DataConfig
 from errors import UserError
 
-ROOT = Path(__file__).parents[1]
 ODD = "\ufeffa\r\nb\rc\n\n\x0cd\u2028e\x85f\0g\x1c\tcaf\u00e9 \U0001f600  \n last line, not ended"
 
 
@@ -49,31 +49,17 @@ def write_jsonl(path, values, column="text"):
 # The standard library
 
 
-@pytest.fixture(scope="module")
-def library():
-    return texts()
-
-
 @pytest.mark.slow
-def test_the_standard_library_is_whole_and_plain(library):
-    root = Path(sysconfig.get_paths()["stdlib"])
+def test_the_standard_library_is_whole_and_plain():
+    """In a fixed order, and the reference texts as text."""
+    library, root = texts(), Path(sysconfig.get_paths()["stdlib"])
+    assert texts() == library
     for name in ["os.py", "json/decoder.py", "asyncio/tasks.py", "unittest/case.py"]:
         assert (root / name).read_bytes().decode() in library
     assert not any("class BoolTest(unittest.TestCase)" in text for text in library)
     assert sum(len(text.encode()) for text in library) > 5_000_000
-
-
-@pytest.mark.slow
-def test_the_reference_texts_come_as_text(library):
-    from pydoc_data import topics
-
     assert set(topics.topics.values()) <= set(library)
     assert Path(topics.__file__).read_text(encoding="utf-8") not in library
-
-
-@pytest.mark.slow
-def test_the_standard_library_comes_in_a_fixed_order(library):
-    assert texts() == library
 
 
 def test_a_python_without_sources_names_the_alternative(monkeypatch, tmp_path):
@@ -136,47 +122,38 @@ def test_another_column(tmp_path):
         texts(files=path, column="n")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("a.txt", b"", "a.txt is empty"),
-        ("a.jsonl", b"", "a.jsonl is empty"),
-        ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt is not UTF-8 text .byte 0xe9"),
-        ("a.txt", "text".encode("utf-16"), "a.txt is not UTF-8 text"),
-        ("a.txt", "x\u00e9".encode()[:-1], "a.txt is not UTF-8 text"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl cannot be read as json"),
-        ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl cannot be read as json"),
-        ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl cannot be read as json"),
-        ("a.jsonl", b'{"text": ""}\n', "a.jsonl holds no text in column 'text'"),
-        ("a.parquet", b"PAR1 no more", "a.parquet cannot be read as parquet"),
-    ],
-)
-def test_unreadable_files_are_named(tmp_path, monkeypatch, name, content, words):
+@pytest.mark.parametrize("name, content, words", [
+    ("a.txt", b"", "a.txt is empty"),
+    ("a.jsonl", b"", "a.jsonl is empty"),
+    ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt is not UTF-8 text .byte 0xe9"),
+    ("a.txt", "text".encode("utf-16"), "a.txt is not UTF-8 text"),
+    ("a.txt", "x\u00e9".encode()[:-1], "a.txt is not UTF-8 text"),
+    ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl cannot be read as json"),
+    ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl cannot be read as json"),
+    ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl cannot be read as json"),
+    ("a.jsonl", b'{"text": ""}\n', "a.jsonl holds no text in column 'text'"),
+    ("a.parquet", b"PAR1 no more", "a.parquet cannot be read as parquet"),
+    ("no.txt", None, "no.txt does not exist"),
+    ("no*.txt", None, "matches no file"),
+    ("", None, "is a folder"),
+])
+def test_missing_and_unreadable_files_are_named(tmp_path, monkeypatch, name, content, words):
     said = []
     logger = logging.getLogger("datasets")
     monkeypatch.setattr(logger, "handlers", [logging.Handler()])
     monkeypatch.setattr(logger.handlers[0], "emit", said.append)
-    path = write(tmp_path / name, content)
+    if content is not None:
+        write(tmp_path / name, content)
     with pytest.raises(UserError, match=words):
-        texts(files=path)
+        texts(files=str(tmp_path / name))
     assert said == []  # the one line is the exception
-
-
-@pytest.mark.parametrize(
-    ("pattern", "words"),
-    [("no.txt", "no.txt does not exist"), ("no*.txt", "matches no file"), ("", "is a folder")],
-)
-def test_missing_files_are_named(tmp_path, pattern, words):
-    with pytest.raises(UserError, match=words):
-        texts(files=str(tmp_path / pattern))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["one line among many\n", "one line without an end "])
 def test_a_large_file_streams(tmp_path, line):
-    size = 48 << 20
-    path = write(tmp_path / "large.txt", line * (size // len(line)))
-    config = DataConfig(files=path)
+    size = (48 << 20) // len(line) * len(line)
+    config = DataConfig(files=write(tmp_path / "large.txt", line * (size // len(line))))
     list(map(len, next(sources.documents(config))))  # what imports cost is not the question
     tracemalloc.start()
     try:
@@ -184,14 +161,13 @@ def test_a_large_file_streams(tmp_path, line):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert total == size // len(line) * len(line)
-    assert peak < size // 4
+    assert total == size and peak < size // 4
 
 
 # The fingerprint
 
 
-def test_the_fingerprint_follows_the_text(tmp_path):
+def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
     a, b = write(tmp_path / "a.txt", "abc"), write(tmp_path / "b.txt", "abc")
     first = sources.fingerprint(DataConfig(files=a))
     assert first == sources.fingerprint(DataConfig(files=[a]))
@@ -199,9 +175,6 @@ def test_the_fingerprint_follows_the_text(tmp_path):
     write(tmp_path / "a.txt", "abd")
     os.utime(a, ns=(0, 1))
     assert first != sources.fingerprint(DataConfig(files=a))
-
-
-def test_the_fingerprint_of_the_standard_library_follows_python(monkeypatch):
     first = sources.fingerprint(DataConfig())
     assert first == sources.fingerprint(DataConfig())
     monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
@@ -211,9 +184,58 @@ def test_the_fingerprint_of_the_standard_library_follows_python(monkeypatch):
 # What has to be fetched, from servers on this machine
 
 
+COMMIT = "1" * 40
+STORIES = [f"Story {i}.\r\n" for i in range(5)]
+ROWS = "".join(json.dumps({"story": text}) + "\n" for text in STORIES).encode()
+OF_COMMIT = {"X-Repo-Commit": COMMIT, "ETag": f'"{"2" * 40}"'}
+INFO = {"id": "some/stories", "sha": COMMIT, "siblings": []}
+TREE = [{"type": "file", "path": "train.jsonl", "size": len(ROWS), "oid": "2"}]
+
+
+def as_json(value):
+    return 200, json.dumps(value).encode() + b"\n", {"Content-Type": "application/json"}
+
+
+class Server(BaseHTTPRequestHandler):
+    """Some files, and as much of the Hub as reading one data set takes."""
+
+    protocol_version = "HTTP/1.1"
+    answers = {  # path -> status, body, headers
+        "/text.txt": (200, ODD.encode(), {}),
+        "/moved.txt": (302, b"", {"Location": "/text.txt"}),
+        "/rows.jsonl": as_json({"text": ODD}),
+        "/cut.txt": (200, b"half", {"Content-Length": "8"}),
+        "/empty.txt": (200, b"", {}),
+        "/api/datasets/some/stories": as_json(INFO),
+        f"/api/datasets/some/stories/revision/{COMMIT}": as_json(INFO),
+        f"/api/datasets/some/stories/tree/{COMMIT}": as_json(TREE),
+        f"/datasets/some/stories/resolve/{COMMIT}/train.jsonl": (200, ROWS, OF_COMMIT),
+    }
+    missing = {"some/stories/revision": "RevisionNotFound", "some/stories": "EntryNotFound",
+               "": "RepoNotFound"}  # part of a path -> the Hub's word for what is not there
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        error = next(self.missing[part] for part in self.missing if part in path)
+        not_there = 404, b"", {"X-Error-Code": error, **OF_COMMIT}
+        status, body, headers = self.answers.get(path, not_there)
+        self.send_response(status)
+        headers = {"Content-Length": str(len(body)), "Connection": "close", **headers}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET
+
+    def log_message(self, format, *args):
+        pass
+
+
 @contextmanager
-def serving(handler):
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+def serving():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
@@ -223,52 +245,19 @@ def serving(handler):
         server.server_close()
 
 
-class Quiet(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format, *args):
-        pass
-
-    def reply(self, status, body=b"", length=None, **headers):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.send_header("Connection", "close")
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-
-class Files(Quiet):
-    answers = {
-        "/text.txt": (200, ODD.encode()),
-        "/rows.jsonl": (200, json.dumps({"text": ODD}).encode() + b"\n"),
-        "/cut.txt": (200, b"half", 8),
-        "/empty.txt": (200,),
-    }
-
-    def do_GET(self):
-        path = self.path.split("?")[0]
-        if path == "/moved.txt":
-            self.reply(302, Location="/text.txt")
-        else:
-            self.reply(*self.answers.get(path, (404, b"not here")))
-
-
 @pytest.mark.parametrize("name", ["text.txt", "text.txt?raw=true", "moved.txt", "rows.jsonl?x=1"])
 def test_a_url_is_fetched_once_and_then_needs_no_network(name):
-    with serving(Files) as server:
+    with serving() as server:
         first = texts(source="url", url=f"{server}/{name}")
     assert first == [ODD]
     assert texts(source="url", url=f"{server}/{name}") == first
 
 
-@pytest.mark.parametrize(
-    ("name", "cause"), [("nothing.txt", "404"), ("cut.txt", "Error"), ("empty.txt", "is empty")]
-)
+@pytest.mark.parametrize("name, cause", [
+    ("nothing.txt", "404"), ("cut.txt", "Error"), ("empty.txt", "is empty"),
+])
 def test_a_url_that_fails_is_named_and_leaves_nothing_behind(tmp_path, name, cause):
-    with serving(Files) as server:
+    with serving() as server:
         for _ in range(2):
             with pytest.raises(UserError, match=f"{server}/{name} .*{cause}"):
                 texts(source="url", url=f"{server}/{name}")
@@ -277,37 +266,10 @@ def test_a_url_that_fails_is_named_and_leaves_nothing_behind(tmp_path, name, cau
 
 
 def test_a_url_that_nobody_answers_names_the_alternatives():
-    with serving(Files) as server:
+    with serving() as server:
         pass  # this port is free again
     with pytest.raises(UserError, match="refused.*--data.files PATH.*--data.source stdlib"):
         texts(source="url", url=f"{server}/text.txt")
-
-
-class Hub(Quiet):
-    """As much of the Hub as reading one data set takes."""
-
-    commit = "1" * 40
-    rows = "".join(json.dumps({"story": f"Story {i}.\r\n"}) + "\n" for i in range(5)).encode()
-
-    def do_GET(self):
-        headers = {"X_Repo_Commit": self.commit, "ETag": f'"{"2" * 40}"'}
-        path = self.path.split("?")[0]
-        if path.startswith("/api/datasets/some/stories/tree/"):
-            files = [{"type": "file", "path": "train.jsonl", "size": len(self.rows), "oid": "2"}]
-            self.reply(200, json.dumps(files).encode(), Content_Type="application/json")
-        elif path.removesuffix(f"/revision/{self.commit}") == "/api/datasets/some/stories":
-            info = {"id": "some/stories", "sha": self.commit, "siblings": []}
-            self.reply(200, json.dumps(info).encode(), Content_Type="application/json")
-        elif path == f"/datasets/some/stories/resolve/{self.commit}/train.jsonl":
-            self.reply(200, self.rows, **headers)
-        elif "some/stories/revision" in path:
-            self.reply(404, X_Error_Code="RevisionNotFound")
-        elif "some/stories" in path:
-            self.reply(404, X_Error_Code="EntryNotFound", **headers)
-        else:
-            self.reply(404, X_Error_Code="RepoNotFound")
-
-    do_HEAD = do_GET
 
 
 def ask_hub(endpoint, home, *configs, **environment):
@@ -325,33 +287,27 @@ for options in json.loads(sys.argv[1]):
         answer = str(error)
     print(json.dumps(answer))
 """
-    process = subprocess.run(
-        [sys.executable, "-c", script, json.dumps(configs)], cwd=ROOT, capture_output=True,
-        text=True, timeout=60, env={**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home),
-                                    **environment},
-    )
-    assert process.returncode == 0, process.stderr
-    return [json.loads(line) for line in process.stdout.splitlines()]
+    environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(home)}
+    answers = output(script, json.dumps(configs), **environment)
+    return [json.loads(line) for line in answers.splitlines()]
 
 
 @pytest.mark.slow
 def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
     stories = {"hub": "some/stories", "column": "story"}
-    asked = [stories, stories | {"hub_revision": "1" * 40}, stories | {"hub_revision": "3" * 40},
+    asked = [stories, stories | {"hub_revision": COMMIT}, stories | {"hub_revision": "3" * 40},
              {"hub": "some/poems"}]
     more = [{"hub": "some/stories"}, stories | {"hub_split": "test"}]
-    expected = [f"Story {i}.\r\n" for i in range(5)]
-    with serving(Hub) as server:
+    with serving() as server:
         got, got_pinned, unknown, missing, column, split = ask_hub(server, tmp_path, *asked, *more)
-    assert got == got_pinned == expected
+    assert got == got_pinned == STORIES
     assert "no data set some/stories" in unknown and "Revision" in unknown
     assert "no data set some/poems" in missing
     assert "no column 'text', only story" in column
     assert "some/stories" in split and '"test"' in split
     for environment in ({}, {"HF_HUB_OFFLINE": "1"}):  # nobody answers; nobody is asked
-        answers = ask_hub(server, tmp_path, *asked, **environment)
-        got, got_pinned, unknown, missing = answers
-        assert got == got_pinned == expected
+        got, got_pinned, unknown, missing = ask_hub(server, tmp_path, *asked, **environment)
+        assert got == got_pinned == STORIES
         assert "another revision" in unknown
         assert "some/poems" in missing
         assert "--data.files PATH" in missing and "--data.source stdlib" in missing

@@ -1,6 +1,5 @@
 """The loop: exact resumption, fair randomness, signals, processes, and what it reports."""
 
-import json
 import math
 import os
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CPU, ROOT, arguments, run, trained
+from conftest import CPU, ROOT, arguments, run, start, trained
 
 import train
 from gyre.loss import evaluate
@@ -51,9 +50,13 @@ def silent_trainer(world: Path, *extra: str) -> Trainer:
     return Trainer(config, World(1, 1, CPU), None)
 
 
-def stopping_at(number: int, step=Trainer.step):
-    """`Trainer.step`, which is told to stop in this step."""
-    return lambda self, *args: step(self, *args) or self.progress.step == number
+def stop_at(number: int, *argv: str | Path) -> None:
+    """The command, told to stop in this step."""
+    step = Trainer.step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step",
+                      lambda self, *args: step(self, *args) or self.progress.step == number)
+        assert run(train.main, *argv) == 128 + signal.SIGTERM
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +76,10 @@ def test_a_run_leaves_what_the_readme_says(straight):
     assert list(points(straight, "sample")) == [5, 10, 12]
     assert points(straight)[12] < points(straight)[1] - 0.1
     assert all(p["tokens"] == p["step"] * 27 * 20 for p in RunDir.open(straight).metrics())
+    count = RunDir.open(straight).manifest["val"]
+    bpb = {step: loss * (count["tokens"] - 1) / math.log(2) / count["bytes"]
+           for step, loss in points(straight, "val/loss").items()}
+    assert points(straight, "val/bpb") == pytest.approx(bpb, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -86,13 +93,11 @@ def test_a_run_with_bpe_dropout_counts_passes_over_the_text_and_resumes(world, c
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_twice_equals_never_stopped(world, straight, monkeypatch):
+def test_killed_and_resumed_twice_equals_never_stopped(world, straight):
     """kill -9 in the middle of an evaluation interval, then a stop past the epoch's end."""
     path = world / "runs" / "killed"
     deadly = f"""
-import os, signal, sys
-sys.path.insert(0, {str(ROOT)!r})
-import train
+import os, signal, train
 step = train.Trainer.step
 def deadly(self, *args):
     if self.progress.step == 7:
@@ -101,12 +106,11 @@ def deadly(self, *args):
 train.Trainer.step = deadly
 train.main({arguments(world, *EXACT, "--name", "killed")!r})
 """
-    done = subprocess.run([sys.executable, "-c", deadly], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    process = start(deadly)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGKILL, errors
     assert list(points(path)) == list(range(1, 8))  # two steps past the checkpoint
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", stopping_at(11))
-        assert run(train.main, "--resume", path) == 128 + signal.SIGTERM
+    stop_at(11, "--resume", path)
     assert run(train.main, "--resume", path) == 0
     equal_runs(straight, path)
 
@@ -224,15 +228,6 @@ def test_losses_that_are_not_numbers_are_skipped_counted_and_finally_stop(
 
 
 @pytest.mark.slow
-def test_a_run_reports_bits_per_byte(straight):
-    manifest = json.loads((straight / "manifest.json").read_text(encoding="utf-8"))
-    loss, bpb = points(straight, "val/loss"), points(straight, "val/bpb")
-    for step in loss:
-        nats = loss[step] * (manifest["val"]["tokens"] - 1)
-        assert bpb[step] == pytest.approx(nats / math.log(2) / manifest["val"]["bytes"], rel=1e-9)
-
-
-@pytest.mark.slow
 def test_best_is_the_lowest_validation(world, straight):
     trainer = silent_trainer(world, *EXACT)
     trainer.module.load_state_dict(RunDir.open(straight).load_weights("best"))
@@ -242,15 +237,13 @@ def test_best_is_the_lowest_validation(world, straight):
 
 
 @pytest.mark.slow
-def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd, monkeypatch):
+def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
     """Also where the tokenizer is the same: one word of the validation part is enough."""
     text, path = tmp_path / "text.txt", tmp_path / "runs" / "changed"
     original = (world / "text.txt").read_text(encoding="utf-8")
     text.write_text(original, encoding="utf-8")
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", stopping_at(6))
-        assert run(train.main, *arguments(world, "--data.files", str(text), "--log.runs",
-                                          str(path.parent), "--name", path.name)) == 143
+    stop_at(6, *arguments(world, "--data.files", str(text), "--log.runs", str(path.parent),
+                          "--name", path.name))
     text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
     assert run(train.main, "--resume", path) == 2
     assert "has changed since it was started" in capfd.readouterr().err
@@ -259,15 +252,12 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd, monkeypat
 
 
 @pytest.mark.slow
-def test_a_longer_run_says_how_it_goes_on(world, straight, capfd, monkeypatch):
+def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
     assert run(train.main, "--resume", straight) == 2
     assert "has finished its 12 steps: give --train.steps" in capfd.readouterr().err
     path = world / "runs" / "longer"
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", stopping_at(6))
-        assert run(train.main, *arguments(world, "--name", "longer")) == 143
-        patch.setattr(Trainer, "step", stopping_at(8))
-        assert run(train.main, "--resume", path, "--train.steps", "17") == 143
+    stop_at(6, *arguments(world, "--name", "longer"))
+    stop_at(8, "--resume", path, "--train.steps", "17")
     assert f"python train.py --resume {path} --train.steps 17" in capfd.readouterr().err
     assert run(train.main, "--resume", path) == 2
     assert "was last resumed with --train.steps 17" in capfd.readouterr().err
