@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 import export
 from data.dataset import DataConfig
-from data.tokenizer import Tokenizer
+from data.tokenizer import Tokenizer, open_tokenizer
 from gyre.cli import load_file as load_config
 from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig
@@ -82,8 +82,8 @@ def make_run(
     log = LogConfig(runs=str(folder), wandb="disabled")
     config = Config(
         model=model_config(**({"vocab_size": VOCAB, "tie_embeddings": False} | model)),
-        data=DataConfig(vocab_size=VOCAB, seq_len=16), optim=OptimConfig(), train=TrainConfig(),
-        log=log,
+        data=DataConfig(vocab_size=open_tokenizer(tokenizer.parent).vocab_size, seq_len=16),
+        optim=OptimConfig(), train=TrainConfig(), log=log,
     )
     run = RunDir.create(log, name, config_yaml=config.to_yaml(), config={}, tokenizer=[tokenizer],
                         manifest={})
