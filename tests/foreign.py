@@ -80,10 +80,11 @@ def make_run(
         tokenizer = folder / "tokenizer.model"
         tokenizer.write_bytes(our_tokenizer())
     log = LogConfig(runs=str(folder), wandb="disabled")
+    pieces = open_tokenizer(tokenizer.parent).vocab_size
     config = Config(
-        model=model_config(**({"vocab_size": VOCAB, "tie_embeddings": False} | model)),
-        data=DataConfig(vocab_size=open_tokenizer(tokenizer.parent).vocab_size, seq_len=16),
-        optim=OptimConfig(), train=TrainConfig(), log=log,
+        model=model_config(**({"vocab_size": pieces, "tie_embeddings": False} | model)),
+        data=DataConfig(vocab_size=pieces, seq_len=16), optim=OptimConfig(), train=TrainConfig(),
+        log=log,
     )
     run = RunDir.create(log, name, config_yaml=config.to_yaml(), config={}, tokenizer=[tokenizer],
                         manifest={})

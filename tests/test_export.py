@@ -40,6 +40,7 @@ from model.generation import generate
 from model.sampling import Sampling
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     run, out = make_run(tmp_path, "alibi", position="alibi").path, tmp_path / "out.gguf"
     refused(capsys, "gguf", run, out, str(run), "model.position alibi")

@@ -95,6 +95,7 @@ def test_the_folder_says_what_it_is(tmp_path):
     assert read(out / "generation_config.json") == {"bos_token_id": 1, "eos_token_id": 2}
 
 
+@pytest.mark.slow
 def test_shards(tmp_path, monkeypatch):
     run = make_run(tmp_path)
     monkeypatch.setattr(hf, "SHARD", 100_000)

@@ -84,19 +84,21 @@ UNIGRAM = {"model_type": "unigram", "hard_vocab_limit": False}
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (lambda: {"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"]),
-        (lambda: UNIGRAM, ["(-", "do not number", "other ids"]),
-        (lambda: UNIGRAM | {"sentence_iterator": some_words()}, ["is it not a list of byte pairs"]),
+        ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"]),
+        (UNIGRAM, ["(-", "do not number", "other ids"]),
+        pytest.param(UNIGRAM | {"sentence_iterator": some_words()},
+                     ["is it not a list of byte pairs?"], marks=pytest.mark.slow),
     ],
 )
 def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words, tmp_path, capsys):
     """Merges alone would give other ids in silence."""
-    tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False, **options())
+    tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False, **options)
     run = make_run(tmp_path, tokenizer=tokenizer)
     for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", *words)
 
 
+@pytest.mark.slow
 def test_two_files_that_differ_in_one_piece_do_not_agree(tmp_path):
     run = make_run(tmp_path)
     out = export_to("hf", run.path, tmp_path / "hf")
