@@ -102,12 +102,9 @@ class Tokenizer:
 
     def _bytes_of(self, i: int) -> bytes:
         """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
-        piece = self.processor.id_to_piece(i)
         if self.processor.is_control(i) or self.processor.is_unknown(i):
             return b""
-        if self.processor.is_byte(i):
-            return bytes([int(piece[1:-1], 16)])
-        return piece.replace(SPACE, " ").encode()
+        return _byte_fallback(self.processor.id_to_piece(i))
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, path: str | Path) -> "Tokenizer":
@@ -364,16 +361,14 @@ def _sentences(texts: Iterable[str]) -> Iterator[str]:
 
 def _vocabulary_error(vocab_size: int, message: str) -> UserError:
     """sentencepiece's refusal in words; it alone knows the limit."""
-    if found := re.search(r"value <= (\d+)", message):
-        return UserError(
-            f"vocab_size {vocab_size} is more than this text allows: at most {found[1]} "
-            "(lower --data.vocab_size, or give more text)"
-        )
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return UserError(
-            f"vocab_size {vocab_size} is too small for the characters of this text: at least "
-            f"{found[1]} (raise --data.vocab_size)"
-        )
+    for pattern, words in (
+        (r"value <= (\d+)", "more than this text allows: at most {} (lower --data.vocab_size, or "
+         "give more text)"),
+        (r"required_chars\. \d+ vs (\d+)", "too small for the characters of this text: at least "
+         "{} (raise --data.vocab_size)"),
+    ):
+        if found := re.search(pattern, message):
+            return UserError(f"vocab_size {vocab_size} is {words.format(found[1])}")
     if "sentences_.empty()" in message:
         return UserError("no tokenizer can be trained: the training text is empty")
     return UserError(f"no tokenizer can be trained on this text: {message.splitlines()[0]}")

@@ -34,6 +34,10 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
     config, weights = exported.config.model, exported.weights
     dtype = dtype or {torch.float16: "f16", torch.bfloat16: "bf16"}.get(exported.dtype, "f32")
     theirs = tensor_names(config, "gguf")
+    factors = rope_factors(config)
+    if factors is not None:
+        name = "rope_freqs.weight"
+        theirs, weights = {name: name} | theirs, {name: factors} | weights
     types, sizes = {}, {}
     for name in theirs:
         weight = weights[name]
@@ -53,7 +57,6 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
         **model_fields(config),
         **to_gguf_fields(exported.run.path, exported.tokenizer, config.vocab_size),
     }
-    factors = rope_factors(config)
     require_space(file, sum(sizes.values()))
     file.parent.mkdir(parents=True, exist_ok=True)
 
@@ -62,20 +65,15 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
         bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
         str: writer.add_string, list: writer.add_array,
     }
-    float32 = np.dtype(np.float32)
     try:
         for key, value in fields.items():
             add[type(value)](key, value)
-        if factors is not None:
-            writer.add_tensor_info("rope_freqs.weight", factors.shape, float32, factors.nbytes)
         for name in theirs:
-            shape = weights[name].shape
-            writer.add_tensor_info(theirs[name], shape, float32, sizes[name], types[name])
+            shape, size = weights[name].shape, sizes[name]
+            writer.add_tensor_info(theirs[name], shape, np.dtype("float32"), size, types[name])
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        if factors is not None:
-            writer.write_tensor_data(factors.numpy())
         with tqdm(theirs, "writing", unit="tensor", delay=2) as bar:
             for name in bar:
                 data = weights[name].float().numpy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -138,9 +137,7 @@ def model_card(exported: Exported) -> str:
 
 
 def to_config(config: ModelConfig) -> dict[str, Any]:
-    """The fields of config.json about the model, for LlamaForCausalLM. ValueError where it has no
-    counterpart there."""
-    names.refuse_without_counterpart(config, "hf")
+    """The fields of config.json about the model, for LlamaForCausalLM."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -213,12 +210,9 @@ def read_folder(folder: Path) -> Imported:
     check_tensors(found, {name: expected[ours] for ours, name in theirs.items()})
     tensors = {ours: found[name] for ours, name in theirs.items()}
     for name in filter(names.is_rotated, tensors):
-        tensors[name].read = _in_pairs(tensors[name].read, model.head_dim)
+        read = tensors[name].read
+        tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
     return Imported(folder, "Hugging Face", model, tensors, notes)
-
-
-def _in_pairs(read: Callable[[], Tensor], head_dim: int) -> Callable[[], Tensor]:
-    return lambda: names.relayout(read(), head_dim, "pairs")
 
 
 def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
@@ -233,10 +227,7 @@ def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
         raise ValueError(f"model_type {kind!r} is neither llama nor mistral")
     if kind == "mistral" and "sliding_window" not in config:
         raise ValueError("mistral without sliding_window has one of 4096, which we have not")
-    for name, without in WITHOUT_COUNTERPART.items():
-        value = config.get(name)
-        if value is not None and value != without:
-            raise ValueError(f"{name} {value!r}: we have no counterpart for it")
+    names.refuse_fields(config, WITHOUT_COUNTERPART)
     if other := set(config.get("layer_types") or []) - {"full_attention"}:
         raise ValueError(f"layer_types {', '.join(sorted(other))}: we have full_attention")
     defaults = {"hidden_act": "silu", "tie_word_embeddings": False,

@@ -9,13 +9,15 @@ import torch
 
 from errors import UserError
 from files import read_json
-from formats.names import number, tensor_shapes, whole
+from formats.names import number, refuse_fields, tensor_shapes, whole
 from formats.run import Imported
 from formats.tensors import check_tensors, stored_pickles
 from model.config import ModelConfig, RopeScaling
 from model.rope import rope_frequencies
 
-WITHOUT_COUNTERPART = ("moe_args", "quantization_args", "lora_args", "vision_chunk_size")
+WITHOUT_COUNTERPART = dict.fromkeys(
+    ("moe_args", "quantization_args", "lora_args", "vision_chunk_size"), -1
+)
 
 
 def read_folder(folder: Path) -> Imported:
@@ -55,9 +57,7 @@ def from_params(
     roundabout way, and often not the vocabulary.
     """
     notes: list[str] = []
-    for name in WITHOUT_COUNTERPART:
-        if params.get(name) not in (None, -1):
-            raise ValueError(f"{name} {params[name]!r}: we have no counterpart for it")
+    refuse_fields(params, WITHOUT_COUNTERPART)
     if params.get("rope_theta") is None:
         params = params | {"rope_theta": 10000.0}
         notes.append("rope_theta: 10000, as in Llama 1 and 2")

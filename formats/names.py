@@ -90,33 +90,33 @@ def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:
 def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
     """ValueError for a model that no LLaMA runtime could run, or not one of this kind."""
     target = {"hf": "Hugging Face's LlamaForCausalLM", "gguf": "llama.cpp"}[to]
-    if config.position != "rope":
-        raise ValueError(
-            f"model.position {config.position}: {target} knows only rope, and would turn queries "
-            "and keys that were trained without rotations"
-        )
-    if config.partial != 1:
-        raise ValueError(
-            f"model.partial {config.partial}: {target} turns every pair of channels, and has no "
-            "field that lets the slow ones stand still"
-        )
-    if to == "hf" and config.dim % config.n_heads:
-        raise ValueError(
-            f"model.dim {config.dim} is not divisible by model.n_heads {config.n_heads}: {target} "
-            "refuses that, whatever head_dim says"
-        )
     scaling = config.rope_scaling
-    if to == "gguf" and scaling is not None:
-        if scaling.type == "dynamic":
-            raise ValueError(
-                f"model.rope_scaling.type dynamic: {target} has no rotations that depend on the "
-                "length; linear, ntk, yarn and llama3 can be written"
-            )
-        if scaling.attention_factor is not None:
-            raise ValueError(
-                f"model.rope_scaling.attention_factor {scaling.attention_factor}: {target} takes "
-                "0.1 ln(factor) + 1, whatever the file says"
-            )
+    attention_factor = None if scaling is None else scaling.attention_factor
+    for refused, what, why in (
+        (config.position != "rope", f"position {config.position}",
+         "knows only rope, and would turn queries and keys that were trained without rotations"),
+        (config.partial != 1, f"partial {config.partial}",
+         "turns every pair of channels, and has no field that lets the slow ones stand still"),
+        (to == "hf" and config.dim % config.n_heads,
+         f"dim {config.dim} is not divisible by model.n_heads {config.n_heads}",
+         "refuses that, whatever head_dim says"),
+        (to == "gguf" and scaling is not None and scaling.type == "dynamic",
+         "rope_scaling.type dynamic",
+         "has no rotations that depend on the length; linear, ntk, yarn and llama3 can be written"),
+        (to == "gguf" and attention_factor is not None,
+         f"rope_scaling.attention_factor {attention_factor}",
+         "takes 0.1 ln(factor) + 1, whatever the file says"),
+    ):
+        if refused:
+            raise ValueError(f"model.{what}: {target} {why}")
+
+
+def refuse_fields(fields: dict[str, Any], without: dict[str, Any]) -> None:
+    """ValueError for a field of `without` that has another value than the one given there, which is
+    the one that a LLaMA has. A field that is absent or None passes."""
+    for name, value in without.items():
+        if fields.get(name) not in (None, value):
+            raise ValueError(f"{name} {fields[name]!r}: we have no counterpart for it")
 
 
 def whole(fields: dict[str, Any], name: str) -> int:

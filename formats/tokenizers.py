@@ -21,13 +21,16 @@ from data.tokenizer import (
 from errors import UserError
 from files import read_json, write_json
 
+# Kinds of pieces, and their numbers in GGUF.
+KINDS = {"normal": 1, "unknown": 2, "control": 3, "unused": 5, "byte": 6}
+
 
 class Piece(NamedTuple):
     """One id of a sentencepiece file. A space is sentencepiece's mark in `text`."""
 
     text: str
     score: float
-    kind: str  # normal, byte, control, unknown or unused
+    kind: str
 
 
 def pieces(tokenizer: Tokenizer) -> list[Piece]:
@@ -38,16 +41,11 @@ def pieces(tokenizer: Tokenizer) -> list[Piece]:
     before all else.
     """
     processor = tokenizer.processor
-    kinds = {
-        "byte": processor.is_byte,
-        "control": processor.is_control,
-        "unknown": processor.is_unknown,
-        "unused": processor.is_unused,
-    }
     found = []
     scores: dict[float, str] = {}
     for i in range(tokenizer.vocab_size):
-        kind = next((kind for kind, is_kind in kinds.items() if is_kind(i)), "normal")
+        others = (k for k in KINDS if k != "normal" and getattr(processor, f"is_{k}")(i))
+        kind = next(others, "normal")
         text, score = processor.id_to_piece(i), processor.get_score(i)
         if kind == "normal" and scores.setdefault(score, text) != text:
             raise UserError(
@@ -181,14 +179,13 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
         )
     found = pieces(ours)
     found += [Piece(f"[PAD{i}]", -1000.0, "unused") for i in range(len(found), vocab_size)]
-    types = {"normal": 1, "unknown": 2, "control": 3, "unused": 5, "byte": 6}
     special = {"bos": ours.bos_id, "eos": ours.eos_id, "unknown": ours.unk_id}
     fields = {
         "model": "llama",
         "pre": "default",
         "tokens": [piece.text for piece in found],
         "scores": [piece.score for piece in found],
-        "token_type": [types[piece.kind] for piece in found],
+        "token_type": [KINDS[piece.kind] for piece in found],
         **{f"{name}_token_id": i for name, i in special.items() if i is not None},
         "add_bos_token": bool(ours.prefix_ids),
         "add_eos_token": False,

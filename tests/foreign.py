@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 import export
 from data.dataset import DataConfig
-from data.tokenizer import Tokenizer
+from data.tokenizer import Tokenizer, open_tokenizer
 from gyre.cli import load_file as load_config
 from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig
@@ -80,9 +80,10 @@ def make_run(
         tokenizer = folder / "tokenizer.model"
         tokenizer.write_bytes(our_tokenizer())
     log = LogConfig(runs=str(folder), wandb="disabled")
+    pieces = open_tokenizer(tokenizer.parent).vocab_size
     config = Config(
-        model=model_config(**({"vocab_size": VOCAB, "tie_embeddings": False} | model)),
-        data=DataConfig(vocab_size=VOCAB, seq_len=16), optim=OptimConfig(), train=TrainConfig(),
+        model=model_config(**({"vocab_size": pieces, "tie_embeddings": False} | model)),
+        data=DataConfig(vocab_size=pieces, seq_len=16), optim=OptimConfig(), train=TrainConfig(),
         log=log,
     )
     run = RunDir.create(log, name, config_yaml=config.to_yaml(), config={}, tokenizer=[tokenizer],

@@ -31,16 +31,17 @@ import export
 import generate as generate_command
 import train
 from data.prepare import prepare
-from data.tokenizer import open_tokenizer
+from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
-from gyre.cli import load_file as load_config
 from gyre.rundir import RunDir
+from gyre.trained import read_run
+from gyre.trainer import Trainer
 from model.generation import generate
 from model.sampling import Sampling
-from model.transformer import Transformer
 
 
-def test_what_cannot_be_done_is_refused(tmp_path, capsys):
+@pytest.mark.slow
+def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     run, out = make_run(tmp_path, "alibi", position="alibi").path, tmp_path / "out.gguf"
     refused(capsys, "gguf", run, out, str(run), "model.position alibi")
     refused(capsys, "hf", run, out, str(run), "model.position alibi")
@@ -50,31 +51,30 @@ def test_what_cannot_be_done_is_refused(tmp_path, capsys):
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
     refused(capsys, "run", run / "config.yaml", tmp_path / "new", "is no folder")
 
-
-def test_a_refused_import_makes_no_folder(tmp_path, capsys):
-    folder, _ = their_folder(tmp_path)
+    run, (folder, _) = make_run(tmp_path).path, their_folder(tmp_path)
     edit(folder / "config.json", mlp_bias=True)
-    refused(capsys, "run", folder, tmp_path / "new" / "ours", "mlp_bias")
-    assert not (tmp_path / "new").exists()
-
-
-def test_too_little_room_is_said_before_anything_is_written(tmp_path, capsys, monkeypatch):
-    run, (folder, _) = make_run(tmp_path), their_folder(tmp_path)
-    usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    for to, source in (("hf", run.path), ("gguf", run.path), ("run", folder)):
-        refused(capsys, to, source, tmp_path / "out", "0.1 MB free", "make room")
+    new = tmp_path / "new"
+    refused(capsys, "run", folder, new / "ours", "mlp_bias")
+    words = "--dtype q8_0", "tok_embeddings.weight", "rows of 48"
+    refused(capsys, "gguf", run, new / "out.gguf", *words, options=["--dtype", "q8_0"])
+    assert not new.exists()
 
 
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
-def test_a_disk_that_fills_up_leaves_nothing(to, tmp_path, capsys):
-    """The system refuses the write that passes a limit, as a full disk would."""
+def test_a_disk_that_is_full_or_fills_up_is_said_and_nothing_is_left(
+    to, tmp_path, capsys, monkeypatch
+):
     source = their_folder(tmp_path)[0] if to == "run" else make_run(tmp_path).path
+    out = tmp_path / "out"
+    usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", lambda path: usage)
+        refused(capsys, to, source, out, "0.1 MB free", "make room")
+    # The system refuses the write that passes a limit, as a full disk would.
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
     try:
-        reason = "File too large" if to != "gguf" else "written"
-        refused(capsys, to, source, tmp_path / "out", str(tmp_path / "out"), reason)
+        refused(capsys, to, source, out, str(out), "written" if to == "gguf" else "File too large")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -149,85 +149,44 @@ def test_generation_is_theirs_and_ends_where_the_tokenizer_says(kind, tmp_path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_fine_tuning_from_an_imported_model(kind, tmp_path):
-    run, _ = imported(tmp_path, kind)
-    (tmp_path / "text.txt").write_text(TEXT * 60, encoding="utf-8")
-    (tmp_path / "tune.yaml").write_text(
-        "model: {dim: 32, n_heads: 2, position: alibi}\n", encoding="utf-8"
-    )
-    begin = [
-        "--init-from", run.path, "--config", tmp_path / "tune.yaml",
-        "--data.files", tmp_path / "text.txt", "--data.prepared", tmp_path / "prepared",
-        "--data.seq_len", "20", "--data.val_fraction", "0.5", "--train.batch_size", "6",
-        "--train.eval_interval", "4", "--train.sample_tokens", "4", "--train.dtype", "float32",
-        "--train.device", "cpu", "--log.runs", tmp_path / "runs", "--log.wandb", "disabled",
-        "--optim.warmup_steps", "1", "--train.steps", "8", "--name",
+def test_fine_tuning_from_an_imported_model(kind, tmp_path, monkeypatch):
+    start, _ = imported(tmp_path, kind)
+    text = TEXT * 60
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    options = [
+        "--init-from", start.path, "--data.files", tmp_path / "text.txt",
+        "--data.prepared", tmp_path / "prepared", "--data.seq_len", "20",
+        "--data.val_fraction", "0.5", "--train.batch_size", "6", "--train.eval_interval", "4",
+        "--train.sample_tokens", "4", "--train.dtype", "float32", "--train.device", "cpu",
+        "--log.runs", tmp_path / "runs", "--log.wandb", "disabled", "--optim.warmup_steps", "1",
+        "--train.steps", "8", "--name",
     ]
-
-    def losses(name):
-        points = RunDir.open(tmp_path / "runs" / name).metrics()
-        return [point["train/loss"] for point in points if "train/loss" in point]
-
-    forward, steps = Transformer.forward, []
-
-    def stopped(model, *args, **kwargs):
-        steps.extend([1] if model.training else [])
-        if len(steps) == 5 and model.training:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return forward(model, *args, **kwargs)
-
-    assert exit_code(train.main, *begin, "whole") == 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Transformer, "forward", stopped)
-        assert exit_code(train.main, *begin, "cut") == 128 + signal.SIGTERM
-    os.rename(run.path, tmp_path / "elsewhere")  # what it came from is not needed again
+    assert exit_code(train.main, *options, "whole") == 0
+    step = Trainer.step
+    with monkeypatch.context() as patch:  # stopped in its fifth step
+        patch.setattr(Trainer, "step", lambda t, *args: step(t, *args) or t.progress.step == 5)
+        assert exit_code(train.main, *options, "cut") == 128 + signal.SIGTERM
+    os.rename(start.path, tmp_path / "elsewhere")  # what it came from is not needed again
     assert exit_code(train.main, "--resume", tmp_path / "runs" / "cut") == 0
-    os.rename(tmp_path / "elsewhere", run.path)
-    assert losses("cut") == losses("whole") and len(losses("whole")) == 8
-    assert losses("whole")[-1] < losses("whole")[0]
+    os.rename(tmp_path / "elsewhere", start.path)
+    whole, cut = (RunDir.open(tmp_path / "runs" / name) for name in ("whole", "cut"))
+    losses, again = ([point["train/loss"] for point in run.metrics() if "train/loss" in point]
+                     for run in (whole, cut))
+    assert losses == again and len(losses) == 8 and losses[-1] < losses[0]
 
-    whole = RunDir.open(tmp_path / "runs" / "whole")
-    config = load_config(whole.path / "config.yaml")
-    assert config.model == load_config(run.path / "config.yaml").model
-    assert {f.name: f.read_bytes() for f in whole.path.glob("tokenizer*")} == {
-        f.name: f.read_bytes() for f in run.path.glob("tokenizer*")
-    }
+    for file in tokenizer_files(start.path):
+        assert (whole.path / file.name).read_bytes() == file.read_bytes()
     # The first loss is that of the imported weights, on what the imported tokenizer makes.
+    config, tokenizer = read_run(whole)
     data = prepare(config.data)
     x, y = data.dataset("train", batch_size=6, seed=config.seed, seq_len=20).batch(0)
     with torch.no_grad():
-        expected = torch.nn.functional.cross_entropy(load(run)(x).flatten(0, 1), y.flatten())
-    assert losses("whole")[0] == pytest.approx(expected.item(), abs=1e-4)
+        expected = torch.nn.functional.cross_entropy(load(start)(x).flatten(0, 1), y.flatten())
+    assert losses[0] == pytest.approx(expected.item(), abs=1e-4)
     ids, _ = next(iter(data.dataset("val", seq_len=20).windows(1)))
-    tokenizer = open_tokenizer(run.path)
     assert ids[0, 0] == tokenizer.eos_id and ids[0, 1] == tokenizer.bos_id
-    text = (tmp_path / "text.txt").read_text(encoding="utf-8")
     assert tokenizer.decode(ids[0].tolist()).strip() in text
     # It goes on from there like any other run, out again included.
     out = export_to("hf", whole.path, tmp_path / "tuned")
     assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load(whole))
     assert exit_code(evaluate.main, whole.path, "--windows", "1", "--device", "cpu") == 0
-
-
-def test_what_the_weights_pin_down_cannot_change(tmp_path, capsys):
-    run = make_run(tmp_path).path
-    for more, words in [
-        (["--model.dim", "24"], "--model.dim cannot be given with --init-from"),
-        (["--model.n_layers=1"], "--model.n_layers cannot be given with --init-from"),
-        (["--data.vocab_size", "999"], "--data.vocab_size cannot be given with --init-from"),
-        (["--data.tokenizer=x"], "--data.tokenizer cannot be given with --init-from"),
-        (["--resume", "x"], "leave out --init-from"),
-    ]:
-        assert exit_code(train.main, "--init-from", run, *more) == 2
-        assert words in capsys.readouterr().err
-    (tmp_path / "a.yaml").write_text("init_from: runs/x\n", encoding="utf-8")
-    assert exit_code(train.main, "--config", tmp_path / "a.yaml") == 2
-    assert "say --init-from runs/x" in capsys.readouterr().err
-
-
-def test_an_imported_run_is_neither_resumed_nor_evaluated(tmp_path, capsys):
-    run = export_to("run", their_folder(tmp_path)[0], tmp_path / "ours")
-    assert exit_code(train.main, "--resume", run) == 2
-    assert "start from it with --init-from" in capsys.readouterr().err
-    assert exit_code(evaluate.main, run) == 2
-    assert "imported and has no validation text" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import pytest
 import sentencepiece
 import torch
 from conftest import model_config
-from foreign import POSITIONS, VOCAB, export_to, imported, make_run, refused
+from foreign import POSITIONS, TOKENIZERS, VOCAB, export_to, imported, make_run, refused
 
 from formats.gguf import rope_factors
 from formats.names import tensor_names
@@ -117,23 +117,14 @@ def test_the_factors_are_the_scaling():
     assert rope_factors(plain) is None
 
 
-def test_rows_that_cannot_be_packed_are_refused_and_make_no_folder(tmp_path, capsys):
-    words = "--dtype q8_0", "tok_embeddings.weight", "rows of 48"
-    out = tmp_path / "new" / "out.gguf"
-    refused(capsys, "gguf", make_run(tmp_path).path, out, *words, options=["--dtype", "q8_0"])
-    assert not out.parent.exists()
-
-
-@pytest.mark.parametrize("kind", ["llama2", "llama2-json"])
-def test_an_imported_sentencepiece_file_goes_with_its_padding(kind, tmp_path):
-    run, _ = imported(tmp_path, kind)
-    fields, _ = read_gguf(export_to("gguf", run.path, tmp_path / "out.gguf"))
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_an_imported_sentencepiece_file_goes_with_its_padding(kind, tmp_path, capsys):
+    """A tokenizer.json alone is refused."""
+    run, out = imported(tmp_path, kind)[0].path, tmp_path / "out.gguf"
+    if kind == "llama3":
+        refused(capsys, "gguf", run, out, "tokenizer.json", "convert_hf_to_gguf")
+        return
+    fields, _ = read_gguf(export_to("gguf", run, out))
     assert fields["tokenizer.ggml.add_space_prefix"] and fields["tokenizer.ggml.add_bos_token"]
     assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{i}]" for i in range(VOCAB, VOCAB + 6)]
     assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5] * 6
-
-
-def test_an_imported_tokenizer_json_alone_is_refused(tmp_path, capsys):
-    run, _ = imported(tmp_path, "llama3")
-    words = "tokenizer.json", "convert_hf_to_gguf"
-    refused(capsys, "gguf", run.path, tmp_path / "out.gguf", *words)

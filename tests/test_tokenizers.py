@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 
 import pytest
 import sentencepiece
@@ -22,7 +23,7 @@ from foreign import (
 from transformers import AutoTokenizer
 
 from data.tokenizer import Tokenizer, open_tokenizer
-from formats.tokenizers import agree, pieces
+from formats.tokenizers import agree
 
 
 def test_autotokenizer_gives_our_ids(tmp_path):
@@ -69,39 +70,35 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
         assert again(text)["input_ids"] == ids, text
 
 
-def refuse_both_ways(capsys, tmp_path, tokenizer, *words):
-    run = make_run(tmp_path, tokenizer=tokenizer)
-    for to in ("hf", "gguf"):
-        refused(capsys, to, run.path, tmp_path / "out", *words)
+def some_words() -> Iterator[str]:
+    """A text whose unigram model has scores that all differ and so could number merges."""
+    rng = random.Random(300)
+    words = ["".join(rng.choices("abcdefgh", k=rng.randint(1, 5))) for _ in range(60)]
+    often = [1 / n for n in range(1, 61)]
+    return (" ".join(rng.choices(words, often, k=9)) for _ in range(2000))
+
+
+UNIGRAM = {"model_type": "unigram", "hard_vocab_limit": False}
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'"]),
-        ({"model_type": "unigram", "hard_vocab_limit": False}, ["(-", "do not number"]),
+        ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"]),
+        (UNIGRAM, ["(-", "do not number", "other ids"]),
+        pytest.param(UNIGRAM | {"sentence_iterator": some_words()},
+                     ["is it not a list of byte pairs?"], marks=pytest.mark.slow),
     ],
 )
 def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words, tmp_path, capsys):
     """Merges alone would give other ids in silence."""
     tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False, **options)
-    refuse_both_ways(capsys, tmp_path, tokenizer, *words, "other ids")
+    run = make_run(tmp_path, tokenizer=tokenizer)
+    for to in ("hf", "gguf"):
+        refused(capsys, to, run.path, tmp_path / "out", *words)
 
 
-def test_likelihoods_that_all_differ_are_no_merges_either(tmp_path, capsys):
-    """A unigram model whose scores could number merges, and do not."""
-    rng = random.Random(300)
-    words = ["".join(rng.choices("abcdefgh", k=rng.randint(1, 5))) for _ in range(60)]
-    often = [1 / n for n in range(1, 61)]
-    text = [" ".join(rng.choices(words, often, k=9)) for _ in range(2000)]
-    tokenizer = train_sentencepiece(
-        tmp_path, sentence_iterator=iter(text), model_type="unigram", hard_vocab_limit=False,
-        add_dummy_prefix=False,
-    )
-    assert pieces(Tokenizer(tokenizer))  # not refused for its scores
-    refuse_both_ways(capsys, tmp_path, tokenizer, "is it not a list of byte pairs?")
-
-
+@pytest.mark.slow
 def test_two_files_that_differ_in_one_piece_do_not_agree(tmp_path):
     run = make_run(tmp_path)
     out = export_to("hf", run.path, tmp_path / "hf")
@@ -114,8 +111,9 @@ def test_two_files_that_differ_in_one_piece_do_not_agree(tmp_path):
     assert not agree(ours, open_tokenizer(out))
 
 
-def test_tokens_beside_a_sentencepiece_file_are_refused(tmp_path, capsys):
-    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 6)
+def test_tokens_and_ids_that_do_not_fit_are_refused(tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB - 1)
+    refused(capsys, "run", folder, tmp_path / "ours", "ids up to 329", "329 embeddings")
     added = {"added_tokens_decoder": {str(VOCAB): {"content": "<pad>"}}}
     (folder / "tokenizer_config.json").write_text(json.dumps(added), encoding="utf-8")
     refused(capsys, "run", folder, tmp_path / "ours", "'<pad>'", "tokenizer_config.json")
