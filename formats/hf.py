@@ -19,6 +19,7 @@ from formats.run import Exported, Imported
 from formats.tensors import check_tensors, stored_safetensors, write_safetensors
 from formats.tokenizers import write_hf_tokenizer
 from model.config import ModelConfig, RopeScaling
+from model.position import check_position
 
 SHARD = 5 * 10**9  # bytes; what Hugging Face splits at
 
@@ -193,6 +194,7 @@ def read_folder(folder: Path) -> Imported:
     file = folder / "config.json"
     try:
         model, notes = from_config(read_json(file))
+        check_position(model)
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
     theirs, expected = tensor_names(model, "hf"), names.tensor_shapes(model)

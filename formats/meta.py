@@ -13,6 +13,7 @@ from formats.names import number, refuse_fields, tensor_shapes, whole
 from formats.run import Imported
 from formats.tensors import check_tensors, stored_pickles
 from model.config import ModelConfig, RopeScaling
+from model.position import check_position
 from model.rope import rope_frequencies
 
 WITHOUT_COUNTERPART = dict.fromkeys(
@@ -35,6 +36,7 @@ def read_folder(folder: Path) -> Imported:
             raise UserError(f"{name} is in no consolidated.*.pth of {folder}: is it no LLaMA?")
     try:
         model, notes = from_params(params, {n: tensor.shape for n, tensor in tensors.items()})
+        check_position(model)
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
     if frequencies is not None:

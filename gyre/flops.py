@@ -1,18 +1,14 @@
 """How much arithmetic a model takes."""
 
-import torch
-
 from model.config import ModelConfig
-from model.transformer import Transformer
 
 
 def matrix_parameters(config: ModelConfig) -> int:
     """Weights that take part in a matrix product for every token: those of the blocks and the
     output matrix. Looking up an embedding is no product, so tied or not makes no difference."""
-    with torch.device("meta"):
-        layers = Transformer(config).layers
-    hidden = sum(p.numel() for p in layers.parameters() if p.ndim == 2)
-    return hidden + config.vocab_size * config.dim
+    attention = 2 * (config.n_heads + config.n_kv_heads) * config.head_dim  # wq, wo; wk, wv
+    rows = config.n_layers * (attention + 3 * config.hidden_dim) + config.vocab_size
+    return rows * config.dim
 
 
 def flops_per_token(config: ModelConfig, seq_len: int) -> int:

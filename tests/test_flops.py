@@ -1,14 +1,15 @@
-"""FLOPs, counted by hand."""
+"""FLOPs are those of the matrices that a model has."""
 
-from conftest import model_config
+import pytest
+from conftest import model_config, random_model
 
 from gyre.flops import flops_per_token, matrix_parameters
 
 
-def test_flops_count_products_and_scores():
-    """Tied or not: the output matrix is one product, and looking up an embedding is none."""
-    for tie in (True, False):
-        config = model_config(tie_embeddings=tie, position="learned")
-        layer = 48 * 48 + 2 * 48 * 16 + 48 * 48 + 3 * 48 * 80  # wq, wk and wv, wo, w1 to w3
-        assert matrix_parameters(config) == 3 * layer + 97 * 48
-        assert flops_per_token(config, 10) == 6 * (3 * layer + 97 * 48) + 12 * 10 * 3 * 6 * 8
+@pytest.mark.parametrize("tied", [True, False])
+def test_flops_are_those_of_the_matrices_and_of_attention(tied):
+    config = model_config(n_layers=2, head_dim=10, tie_embeddings=tied)
+    layers = random_model(n_layers=2, head_dim=10, tie_embeddings=tied).layers
+    matrices = sum(p.numel() for p in layers.parameters() if p.ndim == 2) + 97 * 48
+    assert matrix_parameters(config) == matrices
+    assert flops_per_token(config, 20) == 6 * matrices + 12 * 20 * 2 * 6 * 10

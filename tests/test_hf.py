@@ -181,6 +181,7 @@ def field(**fields):
         (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
         (field(attention_bias=True), ["config.json", "attention_bias"]),
         (field(vocab_size=300), ["lm_head.weight", "(300, 48)"]),
+        (field(head_dim=7), ["config.json", "must be even, not 7"]),
         (lambda f: os.truncate(f / "config.json", 9), ["config.json is damaged"]),
         (lambda f: (f / "config.json").unlink(), ["neither config.json", "params.json"]),
         (lambda f: (f / "tokenizer.model").unlink(), ["has no tokenizer"]),

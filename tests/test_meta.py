@@ -90,6 +90,8 @@ def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     says(str(first), "rope.freqs", "500000")
     edit(folder / "params.json", rope_theta=1e4, use_scaled_rope=True)
     says("params.json", "rope_scaling_factor")
+    edit(folder / "params.json", use_scaled_rope=False, n_heads=16, n_kv_heads=16)
+    says("params.json", "must be even, not 3")
 
 
 # --- params.json ----------------------------------------------------------------------------------
