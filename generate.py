@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from errors import UserError, exit_in_words, say
-from gyre.cli import Parser, add_run_options
+from gyre.cli import Parser, RunOptions
 from gyre.device import resolve_compile
 from gyre.streaming import Row
 from gyre.trained import Trained, load
@@ -71,21 +71,43 @@ def run(options: argparse.Namespace) -> None:
 
 
 @dataclass
-class Options:
-    """What else the user may ask, beside the prompts and how a token is drawn (Sampling)."""
+class ModelOptions:
+    """How the model runs, beside RunOptions."""
 
     run: str | None = None
     """Folder of a run. Unset: the newest one in runs/."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast where the hardware has it."""
+    compile: bool = False
+    """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens
+    a second for one sample, fewer times for more. That minute pays from some ten thousand tokens on
+    for one sample, from some hundred thousand for eight and more."""
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""
     rope_factor: float | None = None
     """How many times the length of the training rows --rope-scaling is for."""
+
+
+@dataclass
+class PromptOptions:
+    """What is continued."""
+
+    prompt: list[str]
+    """Text to continue. Given several times: one batch."""
     prompt_file: str | None = None
     """Continue what is in this UTF-8 file, to its last newline; - is stdin."""
+    interactive: bool = False
+    """Continue one line of stdin after the other. Ctrl-D ends."""
+
+
+@dataclass
+class TextOptions:
+    """How much is written."""
+
+    stop: list[str]
+    """End where the model writes this, and leave it out. Can be given several times."""
     max_new_tokens: int | None = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
     (model.max_positions) has room for."""
@@ -98,20 +120,10 @@ class Options:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options, checked, with `sampling` made of those of Sampling."""
     parser = Parser(__doc__)
-    add = parser.add_argument
-    add("--prompt", action="append", default=[], metavar="TEXT",
-        help="Text to continue. Given several times: one batch.")
-    add("--interactive", action="store_true",
-        help="Continue one line of stdin after the other. Ctrl-D ends.")
-    add("--stop", action="append", default=[], metavar="TEXT",
-        help="End where the model writes this, and leave it out. Can be given several times.")
-    parser.add_fields(Options)
-    parser.add_fields(Sampling)
-    add_run_options(parser)
-    add("--compile", action="store_true",
-        help="Compile decoding: up to a minute the first time, then, on a CPU, several times as "
-        "many tokens a second for one sample, fewer times for more. That minute pays from some ten "
-        "thousand tokens on for one sample, from some hundred thousand for eight and more.")
+    parser.add_fields(RunOptions, ModelOptions, heading="the model")
+    parser.add_fields(PromptOptions, heading="the prompt")
+    parser.add_fields(TextOptions, heading="the text")
+    parser.add_fields(Sampling, heading="the choice of each token")
     options = parser.parse_args(argv)
     scaled = options.rope_scaling is not None
     given = [options.interactive, bool(options.prompt or options.prompt_file)]
