@@ -22,9 +22,8 @@ from errors import UserError, exit_in_words, say
 from gyre.cli import Parser, RunOptions
 from gyre.device import resolve_compile
 from gyre.streaming import Row
-from gyre.trained import Trained, load
+from gyre.trained import Trained, continued, load
 from model.config import RopeScaling, ScalingType
-from model.generation import generate
 from model.sampling import Sampling
 
 # What the errors of model/ call a value -> the option that sets it.
@@ -204,10 +203,9 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
         compiled, why = resolve_compile(True, trained.device, 0)
         how = f", {why}"
     newest = "" if options.run else " (the newest run)"
-    say(
-        f"{trained.run.path}{newest}: {options.checkpoint} weights, "
-        f"{trained.config.model.position} positions{scaled}, {trained.device}, {options.dtype}{how}"
-    )
+    say(f"{trained.run.path}{newest}: {options.checkpoint} weights, "
+        f"{trained.config.model.position} positions{scaled}, {trained.device}, "
+        f"{options.dtype}{how}")
     return trained, compiled
 
 
@@ -220,13 +218,9 @@ def write(
     if new_tokens is None:
         new_tokens = trained.new_tokens(longest)
     limit = trained.model.position.cache_limit
-    use_cache = longest + new_tokens <= limit
-    if not use_cache:
-        say(
-            f"note: no cache, so every token takes longer: past {limit} tokens this scaling turns "
-            "all keys anew for every length"
-            + (", and decoding is not compiled" if compiled else "")
-        )
+    if longest + new_tokens > limit:
+        say(f"note: no cache, so every token takes longer: past {limit} tokens this scaling turns "
+            "all keys anew for every length" + compiled * ", and decoding is not compiled")
     repeated = [prompt for prompt in prompts for _ in range(options.num_samples)]
     rows = [Row(prompt, trained.tokenizer, options.stop) for prompt in repeated]
     streamed, times = len(rows) == 1, [time.perf_counter()]
@@ -239,10 +233,9 @@ def write(
         return rows[row].stopped
 
     with options_named():
-        new = generate(
-            trained.model, ids, options.sampling, max_new_tokens=new_tokens,
-            eos_id=trained.tokenizer.eos_id, num_samples=options.num_samples, seed=options.seed,
-            use_cache=use_cache, compile=compiled and use_cache, on_token=on_token,
+        new = continued(
+            trained.model, trained.tokenizer, ids, options.sampling, max_new_tokens=new_tokens,
+            num_samples=options.num_samples, seed=options.seed, compile=compiled, on_token=on_token,
         )
     times.append(time.perf_counter())
     for i, row in enumerate(rows):
@@ -276,10 +269,8 @@ def report(
     say(speeds)
     longest = max(n + len(row) for n, row in zip(prompts, new, strict=True))
     if longest > seq_len:
-        say(
-            f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
-            "(data.seq_len), and past that it may get worse"
-        )
+        say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
+            "(data.seq_len), and past that it may get worse")
 
 
 if __name__ == "__main__":

@@ -75,11 +75,9 @@ class DataConfig:
             bpe_dropout="[0, 1)", val_fraction="(0, 1)",
         )
         if self.bpe_dropout and self.tokenizer is not None:
-            raise UserError(
-                "data.bpe_dropout is for a tokenizer that is trained on this text, and not for "
-                f"{self.tokenizer} (data.tokenizer, which --init-from sets): leave it out or say "
-                "--data.bpe_dropout 0"
-            )
+            raise UserError("data.bpe_dropout is for a tokenizer that is trained on this text, and "
+                            f"not for {self.tokenizer} (data.tokenizer, which --init-from sets): "
+                            "leave it out or say --data.bpe_dropout 0")
         if not self.prepared:
             raise UserError("data.prepared is empty: name a folder")
 
@@ -124,10 +122,9 @@ class TokenDataset:
         tokens = self.n_tokens // passes
         self.n_windows = tokens // seq_len
         if tokens < seq_len + 1:
-            raise UserError(
-                f"the {path.stem} split has {tokens} tokens, and one row needs {seq_len + 1}: "
-                "lower --data.seq_len or give more text (for val, raise --data.val_fraction)"
-            )
+            raise UserError(f"the {path.stem} split has {tokens} tokens, and one row needs "
+                            f"{seq_len + 1}: lower --data.seq_len or give more text (for val, "
+                            "raise --data.val_fraction)")
 
     def _share(self, n: int) -> range:
         """This rank's part of n rows: contiguous, and as large as the others' but for one row."""

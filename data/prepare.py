@@ -91,10 +91,8 @@ def prepare(config: DataConfig) -> Prepared:
                 remove(folder)
             return _open(folder, settings)
     except OSError as error:
-        raise UserError(
-            f"cannot prepare {folder}: {error}; make room or choose another folder with "
-            "--data.prepared"
-        ) from error
+        raise UserError(f"cannot prepare {folder}: {error}; make room or choose another folder "
+                        "with --data.prepared") from error
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
@@ -110,10 +108,8 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     if config.tokenizer is not None:
         given = open_tokenizer(config.tokenizer)
         if given.vocab_size != config.vocab_size:
-            raise UserError(
-                f"data.vocab_size {config.vocab_size} is not the {given.vocab_size} of the "
-                f"tokenizer in {config.tokenizer} (data.tokenizer)"
-            )
+            raise UserError(f"data.vocab_size {config.vocab_size} is not the {given.vocab_size} of "
+                            f"the tokenizer in {config.tokenizer} (data.tokenizer)")
         files = tokenizer_files(Path(config.tokenizer))
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
     return settings
@@ -293,17 +289,14 @@ def _split(text: _Text, val_fraction: float) -> tuple[_Side, _Side]:
     if len(text.hashes) == 1:
         cut = _byte_offset(text, int(text.characters * (1 - val_fraction)))
         if not 0 < cut < text.bytes:
-            raise UserError(
-                f"a text of {text.characters} characters cannot be split with "
-                f"--data.val_fraction {val_fraction}"
-            )
+            raise UserError(f"a text of {text.characters} characters cannot be split with "
+                            f"--data.val_fraction {val_fraction}")
         ends, val = array("Q", [cut, text.bytes]), bytes([0, 1])
     else:
         lowest, highest = min(text.hashes), max(text.hashes)
         if lowest == highest:
-            raise UserError(
-                f"all {len(text.hashes)} documents are equal: none can be held out for validation"
-            )
+            raise UserError(f"all {len(text.hashes)} documents are equal: none can be held out for "
+                            "validation")
         threshold = min(max(int(val_fraction * 2**64), lowest), highest - 1)
         ends, val = text.ends, bytes(value <= threshold for value in text.hashes)
     train = bytes(not held_out for held_out in val)

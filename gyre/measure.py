@@ -54,16 +54,13 @@ class Scorer:
         Raises UserError where the stream is too short or T cannot be cut into halves and quarters.
         """
         if seq_len % 4:
-            raise UserError(
-                f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into contexts of "
-                "half of it and strides of a quarter"
-            )
+            raise UserError(f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into "
+                            "contexts of half of it and strides of a quarter")
         needed = 2 * SPAN * seq_len + 1
         if len(stream) < needed:
-            raise UserError(
-                f"the validation split has {len(stream)} tokens, and contexts of {SPAN} times "
-                f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give more text"
-            )
+            raise UserError(f"the validation split has {len(stream)} tokens, and contexts of "
+                            f"{SPAN} times data.seq_len {seq_len} need {needed}: raise "
+                            "--data.val_fraction or give more text")
         self.trained, self.stream, self.seq_len, self.dtype = model, stream, seq_len, dtype
         self.device = model.tok_embeddings.weight.device
 
@@ -325,10 +322,8 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     """What two runs must share for their losses to be about the same tokens, from the manifest in a
     folder. UserError for a run without a text."""
     if "imported" in manifest:
-        raise UserError(
-            f"{folder} was imported and has no validation text of its own: start a run from it "
-            "with --init-from and evaluate that"
-        )
+        raise UserError(f"{folder} was imported and has no validation text of its own: start a run "
+                        "from it with --init-from and evaluate that")
     tokenizer = {n: f["sha256"] for n, f in manifest["files"].items() if n.startswith("tokenizer")}
     return {
         "text": manifest["text"]["sha256"],
@@ -370,9 +365,8 @@ def measure(
     data = prepare(config.data)
     ours = data_of(data.manifest, data.folder)
     if ours != theirs:
-        raise UserError(
-            f"the data in {data.folder} is not what {run.path} was trained on: restore the text"
-        )
+        raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
+                        "the text")
     validation = data.dataset("val", seq_len=seq_len)
     ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
     scorer = Scorer(model, torch.from_numpy(ids), seq_len, getattr(torch, dtype))

@@ -84,7 +84,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(saved):
     training = {"optimizer": optimizer, "rng": torch.get_rng_state(),
                 "count": {"step": 9, "best": math.inf}}
     checkpoints.save("last", weights, training)
-    loaded, state = Checkpoints(checkpoints.run).load_training()
+    loaded, state = Checkpoints(checkpoints.path).load_training()
     assert loaded.keys() == weights.keys()
     for key in weights:
         assert loaded[key].dtype == weights[key].dtype and torch.equal(loaded[key], weights[key])
@@ -98,7 +98,7 @@ def test_wrapped_names_never_reach_the_disk(saved, prefix):
     checkpoints = saved()
     with pytest.raises(AssertionError, match="bare module"):
         checkpoints.save("best", {f"{prefix}norm.weight": torch.ones(3)})
-    assert not any(checkpoints.run.iterdir())
+    assert not any(checkpoints.path.iterdir())
 
 
 def test_weights_are_the_best_ones_or_else_the_last(saved):
@@ -142,15 +142,15 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, 
     before = saved(1, 2)
     file = before.last / name
     DAMAGE.get(damage, damage)(file)
-    checkpoints = Checkpoints(before.run)
+    checkpoints = Checkpoints(before.path)
     assert step_of(*checkpoints.load_training()) == 1
     warning = capsys.readouterr().err
     assert str(file) in warning and str(before.previous) in warning
 
     checkpoints.save("last", *of_step(2))  # the damaged one must not displace the good one
-    assert loaded(before.run) == 2
+    assert loaded(before.path) == 2
     shutil.rmtree(before.last)
-    assert loaded(before.run) == 1
+    assert loaded(before.path) == 1
 
 
 def test_without_any_whole_checkpoint_the_error_names_the_file(saved):
@@ -193,20 +193,20 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
         with failing:
             checkpoints.save(name, *arguments(name, before + 1))
         if failing.error:
-            assert str(checkpoints.run / name) in str(failing.error)
+            assert str(checkpoints.path / name) in str(failing.error)
             assert "No space left" in str(failing.error)
         if before or not failing.error:
-            assert loaded(checkpoints.run, name) in (before, before + 1)
+            assert loaded(checkpoints.path, name) in (before, before + 1)
         if name == "best" and before:
             assert (checkpoints.best / "model.safetensors").exists()
-        Checkpoints(checkpoints.run).save(name, *arguments(name, 9))
-        assert loaded(checkpoints.run, name) == 9
-        assert {path.name for path in checkpoints.run.iterdir()} <= {"last", "previous", "best"}
+        Checkpoints(checkpoints.path).save(name, *arguments(name, 9))
+        assert loaded(checkpoints.path, name) == 9
+        assert {path.name for path in checkpoints.path.iterdir()} <= {"last", "previous", "best"}
 
 
 def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
     for failing in failures(WRITERS, at_least=7):
-        run = saved(1, 2).run
+        run = saved(1, 2).path
         DAMAGE["truncated"](run / "last" / "training.pt")
         checkpoints = Checkpoints(run)
         checkpoints.load_training()
@@ -233,7 +233,7 @@ def test_what_cannot_be_pickled_costs_nothing(saved):
     checkpoints = saved(1)
     with pytest.raises(Exception, match="pickle"):
         checkpoints.save("last", of_step(2)[0], {"step": lambda: None})
-    assert loaded(checkpoints.run) == 1
+    assert loaded(checkpoints.path) == 1
 
 
 @pytest.mark.parametrize("limit", [0, 100, 1200, 100_000])  # at the start, within each file
@@ -248,7 +248,7 @@ def test_a_full_disk_is_said_in_words(saved, limit):
             checkpoints.save("last", {"a": torch.ones(200)}, {"b": torch.ones(70_000)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert loaded(checkpoints.run) == 1
+    assert loaded(checkpoints.path) == 1
 
 
 SAVER = """
@@ -271,7 +271,7 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(saved):
     """A process that does nothing but save is killed again and again, and goes on where it was."""
     checkpoints = saved(0)
     checkpoints.save("best", of_step(0)[0])
-    command = [sys.executable, "-c", SAVER, str(checkpoints.run), str(ROOT), str(ROOT / "tests")]
+    command = [sys.executable, "-c", SAVER, str(checkpoints.path), str(ROOT), str(ROOT / "tests")]
     steps = [0]
     for kill in range(4):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -279,6 +279,6 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(saved):
         time.sleep(0.0017 * kill)  # another moment of the save each time
         process.send_signal(signal.SIGKILL)
         finished += [int(line) for line in process.communicate()[0].split()]
-        steps.append(loaded(checkpoints.run))
+        steps.append(loaded(checkpoints.path))
         assert steps[-1] >= finished[-1] > steps[-2]
-        assert loaded(checkpoints.run, "best") in (steps[-1] - 1, steps[-1])
+        assert loaded(checkpoints.path, "best") in (steps[-1] - 1, steps[-1])

@@ -13,7 +13,7 @@ from test_files import failures
 
 from errors import UserError
 from gyre import rundir
-from gyre.rundir import NullRun, RunDir
+from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 
 
@@ -233,12 +233,3 @@ def test_checkpoints_are_those_of_the_folder(make):
     found = RunDir.open(run.path)
     assert found.load_training()[1] == {"step": 1}
     assert found.load_weights()["a"].sum() == 0 and found.load_weights("last")["a"].sum() == 3
-
-
-def test_the_other_ranks_keep_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = NullRun()
-    run.log({"step": 1})
-    run.save("last", {"a": torch.ones(3)}, {"step": 1})
-    run.finish(exit_code=1)
-    assert list(tmp_path.iterdir()) == []
