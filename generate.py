@@ -196,9 +196,7 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
         if options.rope_scaling:
             scaling = RopeScaling(options.rope_scaling, options.rope_factor)
             scaled = f" scaled by {scaling.type} {scaling.factor:g}"
-        trained = load(
-            options.run, options.checkpoint, options.device, options.dtype, rope_scaling=scaling
-        )
+        trained = load(options.run, options.checkpoint, options.device, options.dtype, scaling)
     if options.compile:
         compiled, why = resolve_compile(True, trained.device, 0)
         how = f", {why}"
@@ -256,13 +254,11 @@ def report(
     For each row the length of its prompt and its new tokens; `times`, in seconds, are those of the
     start, of every token drawn, and of the end.
     """
-    common = min(prompts)
     prefill, decode = times[1] - times[0], times[-1] - times[1]
     # The first forward draws a token for the rows whose prompt it has read to the end.
-    decoded = max(0, len(times) - 2 - prompts.count(common))
-    fed = common * len(prompts)
+    fed, decoded = min(prompts) * len(prompts), len(times) - 2 - prompts.count(min(prompts))
     speeds = f"prefill: {fed} tokens in {prefill:.3f} s ({fed / prefill:.0f} tokens/s)"
-    if decoded:
+    if decoded > 0:
         compiling = ", compilation included" if compiled else ""
         speeds += f"; decode: {decoded} tokens in {decode:.3f} s "
         speeds += f"({decoded / decode:.0f} tokens/s{compiling})"

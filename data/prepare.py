@@ -81,10 +81,9 @@ def prepare(config: DataConfig) -> Prepared:
             try:
                 return _open(folder, settings)  # the other process has made it
             except _Unusable as reason:
-                if folder.exists():
-                    say(f"{folder} is damaged ({reason}): preparing it again")
-                else:
-                    say(f"preparing {folder}: once for this text and these settings")
+                damaged = f"{folder} is damaged ({reason}): preparing it again"
+                first = f"preparing {folder}: once for this text and these settings"
+                say(damaged if folder.exists() else first)
             with atomic_path(folder) as staging:
                 staging.mkdir()
                 _build(config, settings, staging)
@@ -100,11 +99,10 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
     if not config.bpe_dropout:
         ignored.add("bpe_dropout")  # so that what was prepared before there was one is found
-    settings: dict[str, Any] = {"format": FORMAT}
-    settings |= {name: value for name, value in asdict(config).items() if name not in ignored}
+    fields = {name: value for name, value in asdict(config).items() if name not in ignored}
+    settings: dict[str, Any] = {"format": FORMAT, **fields, "text": fingerprint(config)}
     if config.bpe_dropout:
         settings["passes"] = PASSES
-    settings["text"] = fingerprint(config)
     if config.tokenizer is not None:
         given = open_tokenizer(config.tokenizer)
         if given.vocab_size != config.vocab_size:
@@ -204,12 +202,8 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     manifest = {
         "settings": settings,
         "versions": {"python": platform.python_version(), **versions},
-        "text": {
-            "sha256": text.sha256,
-            "documents": len(text.hashes),
-            "bytes": text.bytes,
-            "characters": text.characters,
-        },
+        "text": {"sha256": text.sha256, "documents": len(text.hashes), "bytes": text.bytes,
+                 "characters": text.characters},
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
         **splits,
@@ -324,8 +318,8 @@ def _write(
     dtype: str, bar: tqdm,
 ) -> dict[str, int]:
     """Write the ids of a split; returns what is in them."""
-    found = {"documents": 0, "bytes": 0, "characters": 0, "tokens": 0, "eos": 0}
-    with open(path, "wb") as file:
+    found = dict.fromkeys(("documents", "bytes", "characters", "tokens", "eos"), 0)
+    with path.open("wb") as file:
         for batch in _batches(blocks):
             ids: list[int] = []
             for (first, text), row in zip(batch, encode([text for _, text in batch]), strict=True):
