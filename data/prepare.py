@@ -100,9 +100,8 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     if not config.bpe_dropout:
         ignored.add("bpe_dropout")  # so that what was prepared before there was one is found
     fields = {name: value for name, value in asdict(config).items() if name not in ignored}
-    settings: dict[str, Any] = {"format": FORMAT, **fields, "text": fingerprint(config)}
-    if config.bpe_dropout:
-        settings["passes"] = PASSES
+    passes = {"passes": PASSES} if config.bpe_dropout else {}
+    settings: dict[str, Any] = {"format": FORMAT, **fields, **passes, "text": fingerprint(config)}
     if config.tokenizer is not None:
         given = open_tokenizer(config.tokenizer)
         if given.vocab_size != config.vocab_size:
