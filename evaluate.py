@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from errors import UserError, exit_in_words
-from gyre.cli import Parser, add_run_options
+from gyre.cli import Parser, RunOptions
 from gyre.measure import CONTEXTS, SCALED_CONTEXTS, WINDOWS, data_of, measure
 from gyre.rundir import RunDir
 
@@ -114,8 +114,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options, checked."""
     parser = Parser(__doc__)
     parser.add_argument("runs", nargs="+", metavar="RUN", help="Folder of a run.")
-    add_run_options(parser)
-    parser.add_fields(Options)
+    parser.add_fields(RunOptions, Options)
     options = parser.parse_args(argv)
     if options.windows < 1:
         raise UserError(f"--windows must be at least 1, not {options.windows}")

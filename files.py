@@ -103,10 +103,8 @@ def require_space(
     folder = next(folder for folder in target.absolute().parents if folder.exists())
     free = shutil.disk_usage(folder).free
     if free < size:
-        raise UserError(
-            f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
-            f"{free / 1e6:,.1f} MB free: {advice}"
-        )
+        raise UserError(f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
+                        f"{free / 1e6:,.1f} MB free: {advice}")
 
 
 def sha256(path: Path) -> str:

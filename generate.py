@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Literal
 
 from errors import UserError, exit_in_words, say
-from gyre.cli import Parser, add_run_options
+from gyre.cli import Parser, RunOptions
 from gyre.device import resolve_compile
 from gyre.streaming import Row
-from gyre.trained import Trained, load
+from gyre.trained import Trained, continued, load
 from model.config import RopeScaling, ScalingType
-from model.generation import generate
 from model.sampling import Sampling
 
 # What the errors of model/ call a value -> the option that sets it.
@@ -71,21 +70,43 @@ def run(options: argparse.Namespace) -> None:
 
 
 @dataclass
-class Options:
-    """What else the user may ask, beside the prompts and how a token is drawn (Sampling)."""
+class ModelOptions:
+    """How the model runs, beside RunOptions."""
 
     run: str | None = None
     """Folder of a run. Unset: the newest one in runs/."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast where the hardware has it."""
+    compile: bool = False
+    """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens
+    a second for one sample, fewer times for more. That minute pays from some ten thousand tokens on
+    for one sample, from some hundred thousand for eight and more."""
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""
     rope_factor: float | None = None
     """How many times the length of the training rows --rope-scaling is for."""
+
+
+@dataclass
+class PromptOptions:
+    """What is continued."""
+
+    prompt: list[str]
+    """Text to continue. Given several times: one batch."""
     prompt_file: str | None = None
     """Continue what is in this UTF-8 file, to its last newline; - is stdin."""
+    interactive: bool = False
+    """Continue one line of stdin after the other. Ctrl-D ends."""
+
+
+@dataclass
+class TextOptions:
+    """How much is written."""
+
+    stop: list[str]
+    """End where the model writes this, and leave it out. Can be given several times."""
     max_new_tokens: int | None = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
     (model.max_positions) has room for."""
@@ -98,20 +119,10 @@ class Options:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options, checked, with `sampling` made of those of Sampling."""
     parser = Parser(__doc__)
-    add = parser.add_argument
-    add("--prompt", action="append", default=[], metavar="TEXT",
-        help="Text to continue. Given several times: one batch.")
-    add("--interactive", action="store_true",
-        help="Continue one line of stdin after the other. Ctrl-D ends.")
-    add("--stop", action="append", default=[], metavar="TEXT",
-        help="End where the model writes this, and leave it out. Can be given several times.")
-    parser.add_fields(Options)
-    parser.add_fields(Sampling)
-    add_run_options(parser)
-    add("--compile", action="store_true",
-        help="Compile decoding: up to a minute the first time, then, on a CPU, several times as "
-        "many tokens a second for one sample, fewer times for more. That minute pays from some ten "
-        "thousand tokens on for one sample, from some hundred thousand for eight and more.")
+    parser.add_fields(RunOptions, ModelOptions, heading="the model")
+    parser.add_fields(PromptOptions, heading="the prompt")
+    parser.add_fields(TextOptions, heading="the text")
+    parser.add_fields(Sampling, heading="the choice of each token")
     options = parser.parse_args(argv)
     scaled = options.rope_scaling is not None
     given = [options.interactive, bool(options.prompt or options.prompt_file)]
@@ -185,17 +196,14 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
         if options.rope_scaling:
             scaling = RopeScaling(options.rope_scaling, options.rope_factor)
             scaled = f" scaled by {scaling.type} {scaling.factor:g}"
-        trained = load(
-            options.run, options.checkpoint, options.device, options.dtype, rope_scaling=scaling
-        )
+        trained = load(options.run, options.checkpoint, options.device, options.dtype, scaling)
     if options.compile:
         compiled, why = resolve_compile(True, trained.device, 0)
         how = f", {why}"
     newest = "" if options.run else " (the newest run)"
-    say(
-        f"{trained.run.path}{newest}: {options.checkpoint} weights, "
-        f"{trained.config.model.position} positions{scaled}, {trained.device}, {options.dtype}{how}"
-    )
+    say(f"{trained.run.path}{newest}: {options.checkpoint} weights, "
+        f"{trained.config.model.position} positions{scaled}, {trained.device}, "
+        f"{options.dtype}{how}")
     return trained, compiled
 
 
@@ -208,13 +216,9 @@ def write(
     if new_tokens is None:
         new_tokens = trained.new_tokens(longest)
     limit = trained.model.position.cache_limit
-    use_cache = longest + new_tokens <= limit
-    if not use_cache:
-        say(
-            f"note: no cache, so every token takes longer: past {limit} tokens this scaling turns "
-            "all keys anew for every length"
-            + (", and decoding is not compiled" if compiled else "")
-        )
+    if longest + new_tokens > limit:
+        say(f"note: no cache, so every token takes longer: past {limit} tokens this scaling turns "
+            "all keys anew for every length" + compiled * ", and decoding is not compiled")
     repeated = [prompt for prompt in prompts for _ in range(options.num_samples)]
     rows = [Row(prompt, trained.tokenizer, options.stop) for prompt in repeated]
     streamed, times = len(rows) == 1, [time.perf_counter()]
@@ -227,10 +231,9 @@ def write(
         return rows[row].stopped
 
     with options_named():
-        new = generate(
-            trained.model, ids, options.sampling, max_new_tokens=new_tokens,
-            eos_id=trained.tokenizer.eos_id, num_samples=options.num_samples, seed=options.seed,
-            use_cache=use_cache, compile=compiled and use_cache, on_token=on_token,
+        new = continued(
+            trained.model, trained.tokenizer, ids, options.sampling, max_new_tokens=new_tokens,
+            num_samples=options.num_samples, seed=options.seed, compile=compiled, on_token=on_token,
         )
     times.append(time.perf_counter())
     for i, row in enumerate(rows):
@@ -251,23 +254,19 @@ def report(
     For each row the length of its prompt and its new tokens; `times`, in seconds, are those of the
     start, of every token drawn, and of the end.
     """
-    common = min(prompts)
     prefill, decode = times[1] - times[0], times[-1] - times[1]
     # The first forward draws a token for the rows whose prompt it has read to the end.
-    decoded = max(0, len(times) - 2 - prompts.count(common))
-    fed = common * len(prompts)
+    fed, decoded = min(prompts) * len(prompts), len(times) - 2 - prompts.count(min(prompts))
     speeds = f"prefill: {fed} tokens in {prefill:.3f} s ({fed / prefill:.0f} tokens/s)"
-    if decoded:
+    if decoded > 0:
         compiling = ", compilation included" if compiled else ""
         speeds += f"; decode: {decoded} tokens in {decode:.3f} s "
         speeds += f"({decoded / decode:.0f} tokens/s{compiling})"
     say(speeds)
     longest = max(n + len(row) for n, row in zip(prompts, new, strict=True))
     if longest > seq_len:
-        say(
-            f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
-            "(data.seq_len), and past that it may get worse"
-        )
+        say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
+            "(data.seq_len), and past that it may get worse")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """What a run is trained on: its configuration, and prepared token ids as rows of a batch."""
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,11 +76,9 @@ class DataConfig:
             bpe_dropout="[0, 1)", val_fraction="(0, 1)",
         )
         if self.bpe_dropout and self.tokenizer is not None:
-            raise UserError(
-                "data.bpe_dropout is for a tokenizer that is trained on this text, and not for "
-                f"{self.tokenizer} (data.tokenizer, which --init-from sets): leave it out or say "
-                "--data.bpe_dropout 0"
-            )
+            raise UserError("data.bpe_dropout is for a tokenizer that is trained on this text, and "
+                            f"not for {self.tokenizer} (data.tokenizer, which --init-from sets): "
+                            "leave it out or say --data.bpe_dropout 0")
         if not self.prepared:
             raise UserError("data.prepared is empty: name a folder")
 
@@ -112,22 +111,17 @@ class TokenDataset:
 
         Raises UserError where no row fits.
         """
-        self.seq_len = seq_len
-        self.batch_size = batch_size
-        self.seed = seed
-        self.rank, self.size = rank, size
-        self.passes = passes
-        self.dtype = np.dtype(dtype)
+        self.seq_len, self.batch_size, self.passes = seq_len, batch_size, passes
+        self.seed, self.rank, self.size, self.dtype = seed, rank, size, np.dtype(dtype)
         # Held open, so that a file replaced under the same name does not change a running training.
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
         tokens = self.n_tokens // passes
         self.n_windows = tokens // seq_len
         if tokens < seq_len + 1:
-            raise UserError(
-                f"the {path.stem} split has {tokens} tokens, and one row needs {seq_len + 1}: "
-                "lower --data.seq_len or give more text (for val, raise --data.val_fraction)"
-            )
+            raise UserError(f"the {path.stem} split has {tokens} tokens, and one row needs "
+                            f"{seq_len + 1}: lower --data.seq_len or give more text (for val, "
+                            "raise --data.val_fraction)")
 
     def _share(self, n: int) -> range:
         """This rank's part of n rows: contiguous, and as large as the others' but for one row."""
@@ -149,15 +143,13 @@ class TokenDataset:
         """
         share = self._share(-(-(self.n_tokens - 1) // self.seq_len))
         for start in range(share.start, share.stop, batch_size):
-            count = min(batch_size, share.stop - start)
+            shape = (min(batch_size, share.stop - start), self.seq_len)
             at = start * self.seq_len
-            ids = self._ids()[at : at + count * self.seq_len + 1].astype(np.int64)
-            x = np.zeros(count * self.seq_len, dtype=np.int64)
-            y = np.full(count * self.seq_len, -100, dtype=np.int64)
-            x[: len(ids) - 1] = ids[:-1]
-            y[: len(ids) - 1] = ids[1:]
-            shape = (count, self.seq_len)
-            yield torch.from_numpy(x.reshape(shape)), torch.from_numpy(y.reshape(shape))
+            ids = torch.from_numpy(self._ids()[at : at + math.prod(shape) + 1].astype(np.int64))
+            x, y = torch.zeros(shape, dtype=torch.long), torch.full(shape, -100)
+            x.view(-1)[: len(ids) - 1] = ids[:-1]
+            y.view(-1)[: len(ids) - 1] = ids[1:]
+            yield x, y
 
     def _start(self, row: int) -> int:
         """The index in the stream of ids at which a row of the whole training begins."""

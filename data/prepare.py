@@ -81,20 +81,17 @@ def prepare(config: DataConfig) -> Prepared:
             try:
                 return _open(folder, settings)  # the other process has made it
             except _Unusable as reason:
-                if folder.exists():
-                    say(f"{folder} is damaged ({reason}): preparing it again")
-                else:
-                    say(f"preparing {folder}: once for this text and these settings")
+                damaged = f"{folder} is damaged ({reason}): preparing it again"
+                first = f"preparing {folder}: once for this text and these settings"
+                say(damaged if folder.exists() else first)
             with atomic_path(folder) as staging:
                 staging.mkdir()
                 _build(config, settings, staging)
                 remove(folder)
             return _open(folder, settings)
     except OSError as error:
-        raise UserError(
-            f"cannot prepare {folder}: {error}; make room or choose another folder with "
-            "--data.prepared"
-        ) from error
+        raise UserError(f"cannot prepare {folder}: {error}; make room or choose another folder "
+                        "with --data.prepared") from error
 
 
 def _settings(config: DataConfig) -> dict[str, Any]:
@@ -102,18 +99,14 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
     if not config.bpe_dropout:
         ignored.add("bpe_dropout")  # so that what was prepared before there was one is found
-    settings: dict[str, Any] = {"format": FORMAT}
-    settings |= {name: value for name, value in asdict(config).items() if name not in ignored}
-    if config.bpe_dropout:
-        settings["passes"] = PASSES
-    settings["text"] = fingerprint(config)
+    fields = {name: value for name, value in asdict(config).items() if name not in ignored}
+    passes = {"passes": PASSES} if config.bpe_dropout else {}
+    settings: dict[str, Any] = {"format": FORMAT, **fields, **passes, "text": fingerprint(config)}
     if config.tokenizer is not None:
         given = open_tokenizer(config.tokenizer)
         if given.vocab_size != config.vocab_size:
-            raise UserError(
-                f"data.vocab_size {config.vocab_size} is not the {given.vocab_size} of the "
-                f"tokenizer in {config.tokenizer} (data.tokenizer)"
-            )
+            raise UserError(f"data.vocab_size {config.vocab_size} is not the {given.vocab_size} of "
+                            f"the tokenizer in {config.tokenizer} (data.tokenizer)")
         files = tokenizer_files(Path(config.tokenizer))
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
     return settings
@@ -208,12 +201,8 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     manifest = {
         "settings": settings,
         "versions": {"python": platform.python_version(), **versions},
-        "text": {
-            "sha256": text.sha256,
-            "documents": len(text.hashes),
-            "bytes": text.bytes,
-            "characters": text.characters,
-        },
+        "text": {"sha256": text.sha256, "documents": len(text.hashes), "bytes": text.bytes,
+                 "characters": text.characters},
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
         **splits,
@@ -293,17 +282,14 @@ def _split(text: _Text, val_fraction: float) -> tuple[_Side, _Side]:
     if len(text.hashes) == 1:
         cut = _byte_offset(text, int(text.characters * (1 - val_fraction)))
         if not 0 < cut < text.bytes:
-            raise UserError(
-                f"a text of {text.characters} characters cannot be split with "
-                f"--data.val_fraction {val_fraction}"
-            )
+            raise UserError(f"a text of {text.characters} characters cannot be split with "
+                            f"--data.val_fraction {val_fraction}")
         ends, val = array("Q", [cut, text.bytes]), bytes([0, 1])
     else:
         lowest, highest = min(text.hashes), max(text.hashes)
         if lowest == highest:
-            raise UserError(
-                f"all {len(text.hashes)} documents are equal: none can be held out for validation"
-            )
+            raise UserError(f"all {len(text.hashes)} documents are equal: none can be held out for "
+                            "validation")
         threshold = min(max(int(val_fraction * 2**64), lowest), highest - 1)
         ends, val = text.ends, bytes(value <= threshold for value in text.hashes)
     train = bytes(not held_out for held_out in val)
@@ -331,8 +317,8 @@ def _write(
     dtype: str, bar: tqdm,
 ) -> dict[str, int]:
     """Write the ids of a split; returns what is in them."""
-    found = {"documents": 0, "bytes": 0, "characters": 0, "tokens": 0, "eos": 0}
-    with open(path, "wb") as file:
+    found = dict.fromkeys(("documents", "bytes", "characters", "tokens", "eos"), 0)
+    with path.open("wb") as file:
         for batch in _batches(blocks):
             ids: list[int] = []
             for (first, text), row in zip(batch, encode([text for _, text in batch]), strict=True):

@@ -89,10 +89,8 @@ def _stdlib_files() -> list[tuple[str, Path]]:
             if path.suffix == ".py" and not _is_foreign(name) and path.is_file():
                 files.append((path.relative_to(root).as_posix(), path))
     if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
-        raise UserError(
-            f"this Python keeps no sources of its standard library in {root}: give text of your "
-            "own with --data.files PATH"
-        )
+        raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
+                        "text of your own with --data.files PATH")
     return sorted(files)
 
 
@@ -174,10 +172,9 @@ def _text_rows(paths: tuple[str, ...], url: str | None) -> Iterator[dict[str, An
                 while text := file.read(PIECE):
                     yield {"document": document, "text": text}
         except UnicodeDecodeError as error:
-            raise UserError(
-                f"{url or path} is not UTF-8 text (byte 0x{error.object[error.start]:02x}): "
-                "convert it, or leave it out of --data.files"
-            ) from error
+            raise UserError(f"{url or path} is not UTF-8 text (byte "
+                            f"0x{error.object[error.start]:02x}): convert it, or leave it out of "
+                            "--data.files") from error
 
 
 def _table_documents(loader: str, path: str, column: str, name: str) -> Iterator[list[str]]:
@@ -200,15 +197,12 @@ def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[
     """The texts of one column. A row without text (null or "") is no document."""
     for row in rows:
         if column not in row:
-            raise UserError(
-                f"{name} has no column {column!r}, only {', '.join(row)}: choose with --data.column"
-            )
+            raise UserError(f"{name} has no column {column!r}, only {', '.join(row)}: choose with "
+                            "--data.column")
         text = row[column]
         if text is not None and not isinstance(text, str):
-            raise UserError(
-                f"column {column!r} of {name} holds {type(text).__name__}, not text: choose "
-                "another with --data.column"
-            )
+            raise UserError(f"column {column!r} of {name} holds {type(text).__name__}, not text: "
+                            "choose another with --data.column")
         if text:
             yield text
 
@@ -275,10 +269,8 @@ def _hub_documents(name: str, config: DataConfig) -> Iterator[list[str]]:
     # Offline, `datasets` takes the newest copy in its cache, of whatever revision.
     copies = [file["filename"] for file in rows.cache_files]
     if silence and revision and not all(revision in copy for copy in copies):
-        raise UserError(
-            f"the Hub does not answer ({_cause(silence)}), and the cache holds another revision of "
-            f"{name} than {revision}. {OFFLINE}"
-        )
+        raise UserError(f"the Hub does not answer ({_cause(silence)}), and the cache holds another "
+                        f"revision of {name} than {revision}. {OFFLINE}")
     if config.column in rows.column_names:
         rows = rows.select_columns(config.column)
     for text in _column(rows, config.column, name):

@@ -40,18 +40,16 @@ T = TypeVar("T")
 
 
 class Checkpoints:
-    """What stands in `last`, `previous` and `best` of one run."""
+    """What stands in `last`, `previous` and `best` of the run at `path`."""
 
-    def __init__(self, run: Path):
-        self.run = run
-        self.last, self.previous, self.best = run / "last", run / "previous", run / "best"
-        self.staging = run / ".saving"
+    def __init__(self, path: Path):
+        self.path = path
+        self.last, self.previous, self.best = path / "last", path / "previous", path / "best"
+        self.staging = path / ".saving"
         self._last_is_good = True  # else `previous` is the only whole one
 
     def save(
-        self,
-        name: Literal["last", "best"],
-        weights: dict[str, Tensor],
+        self, name: Literal["last", "best"], weights: dict[str, Tensor],
         training: dict[str, Any] | None = None,
     ) -> None:
         """Write a checkpoint: `last` with the training state, `best` without.
@@ -62,14 +60,13 @@ class Checkpoints:
         assert (training is not None) == (name == "last"), "training state goes with `last` only"
         for key in weights:
             assert not key.startswith(("_orig_mod.", "module.")), f"{key}: save the bare module"
-        advice = "the checkpoint before it is kept; make room and --resume"
-        with writing(self.run / name, advice):
+        with writing(self.path / name, "the checkpoint before it is kept; make room and --resume"):
             self._write(weights, training)
             if name == "last":
                 self._replace_last()
             else:
                 self._replace_best()
-            fsync(self.run)
+            fsync(self.path)
 
     def _write(self, weights: dict[str, Tensor], training: dict[str, Any] | None) -> None:
         remove(self.staging)  # of a save that was killed
@@ -117,7 +114,7 @@ class Checkpoints:
     def _newest(self, read: Callable[[Path], T]) -> T:
         """What is read from `last`, or with a warning from `previous` where `last` is damaged."""
         if not self.last.exists() and not self.previous.exists():
-            raise UserError(f"{self.run} has no checkpoint yet; choose another run or train again")
+            raise UserError(f"{self.path} has no checkpoint yet; choose another run or train again")
         try:
             return read(self.last)
         except UserError as error:

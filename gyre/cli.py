@@ -34,7 +34,14 @@ jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):
-    """The description as it is laid out; types and defaults after the help of each option."""
+    """The description as it is laid out; after the help of each option its type, and its default
+    where it has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        text = super()._get_help_string(action)
+        if action.default in (None, []) or action.nargs == 0:
+            text = re.sub(r" \(default: %\(default\)s\)|, default: %\(default\)s", "", text)
+        return text
 
 
 class Parser(jsonargparse.ArgumentParser):
@@ -45,18 +52,25 @@ class Parser(jsonargparse.ArgumentParser):
         settings.setdefault("formatter_class", _HelpFormatter)
         super().__init__(description=description, allow_abbrev=False, **settings)
 
-    def add_fields(self, cls: type, skip: Sequence[str] = ()) -> None:
-        """One option for each field of a dataclass, `top_k` as --top-k: its type and its default,
-        and its attribute docstring as the help."""
-        types = get_type_hints(cls)
-        helps = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
-        for field in dataclasses.fields(cls):
-            if field.name not in skip:
+    def add_fields(self, *classes: type, heading: str | None = None) -> None:
+        """One option for each field of dataclasses, `top_k` as --top-k: its type and its default,
+        and its attribute docstring as the help.
+
+        A field of type bool is a flag without a value, and list[str] an option that can be given
+        several times. `heading` is that of a group of their own in the help.
+        """
+        group = self if heading is None else self.add_argument_group(heading)
+        for cls in classes:
+            types, parsed = get_type_hints(cls), docstring_parser.parse_from_object(cls)
+            helps = {param.arg_name: _one_line(param.description) for param in parsed.params}
+            for field in dataclasses.fields(cls):
+                settings: dict[str, Any] = {"type": types[field.name], "default": field.default}
+                if settings["type"] is bool:
+                    settings = {"action": "store_true"}
+                elif settings["type"] == list[str]:
+                    settings = {"action": "append", "default": []}
                 option = "--" + field.name.replace("_", "-")
-                text = " ".join((helps[field.name] or "").split())
-                self.add_argument(
-                    option, type=types[field.name], default=field.default, help=text
-                )
+                group.add_argument(option, help=helps[field.name], **settings)
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         raise UserError(self._sentence(message, ex))
@@ -69,14 +83,20 @@ class Parser(jsonargparse.ArgumentParser):
             return self._unknown(word) if word[0] == "-" else f"unexpected argument {word!r}"
         if isinstance(error, KeyError):  # Group 'model' does not accept option 'positon'
             return self._unknown(".".join(re.findall(r"'(.*?)'", message)))
+        typed = {a.dest: (*a.option_strings, a.metavar or a.dest)[0] for a in self._actions}
+        if subject.endswith("required"):
+            missing = ", ".join(str(typed.get(dest, dest)) for dest in reason.strip().split(", "))
+            return f"{subject}: {missing}"
         if not subject.startswith("Parser key"):
             return _one_line(message)
         dest = subject.split('"')[1]
-        option = next((a.option_strings[0] for a in self._actions if a.dest == dest), dest)
+        option = str(typed.get(dest, dest))
         inner = next((e for e in _causes(error) if isinstance(e, UserError)), None)
         if inner is not None:  # of the parser of a dataclass that is the value of this option
             words = str(inner)
-            return option + (f".{words[2:]}" if words.startswith("--") else f": {words}")
+            if words.startswith("--"):
+                return f"{option}.{words[2:]}"
+            return f"{option}: {words.replace(' --', ' ')}"
         expected = [TYPES.get(name, name) or " or ".join(values.rsplit(", ", 1))
                     for name, values in EXPECTED.findall(reason) if name != "NoneType"]
         if not expected:
@@ -119,11 +139,6 @@ class RunOptions:
     """Weights with the lowest validation loss, or the last ones."""
     device: str = "auto"
     """auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps."""
-
-
-def add_run_options(parser: Parser) -> None:
-    """--checkpoint and --device."""
-    parser.add_fields(RunOptions)
 
 
 # --- configurations -------------------------------------------------------------------------------

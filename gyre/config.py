@@ -85,10 +85,8 @@ class Config:
             model.vocab_size = data.vocab_size
         padded = data.tokenizer is not None and model.vocab_size > data.vocab_size
         if model.vocab_size != data.vocab_size and not padded:
-            raise UserError(
-                f"model.vocab_size {model.vocab_size} and data.vocab_size {data.vocab_size} "
-                "differ: leave model.vocab_size unset"
-            )
+            raise UserError(f"model.vocab_size {model.vocab_size} and data.vocab_size "
+                            f"{data.vocab_size} differ: leave model.vocab_size unset")
 
     def _fit_positions(self) -> None:
         """Positions reach as far as training rows do, and farther only where that has a meaning."""
@@ -101,14 +99,12 @@ class Config:
             if scaling is not None:
                 model.max_positions = max(model.max_positions, scaling.reach)
         if model.max_positions < seq_len:
-            raise UserError(
-                f"data.seq_len {seq_len} is longer than model.max_positions {model.max_positions}"
-            )
+            raise UserError(f"data.seq_len {seq_len} is longer than model.max_positions "
+                            f"{model.max_positions}")
         if model.max_positions > seq_len and not extrapolates:
-            raise UserError(
-                f"model.max_positions {model.max_positions} is longer than data.seq_len {seq_len}: "
-                f"with model.position {model.position} those rows would never be trained"
-            )
+            raise UserError(f"model.max_positions {model.max_positions} is longer than "
+                            f"data.seq_len {seq_len}: with model.position {model.position} those "
+                            "rows would never be trained")
 
     def to_yaml(self) -> str:
         """The configuration with all that was filled in; `load_file` makes an equal one of it."""

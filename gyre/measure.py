@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,16 +55,13 @@ class Scorer:
         Raises UserError where the stream is too short or T cannot be cut into halves and quarters.
         """
         if seq_len % 4:
-            raise UserError(
-                f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into contexts of "
-                "half of it and strides of a quarter"
-            )
+            raise UserError(f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into "
+                            "contexts of half of it and strides of a quarter")
         needed = 2 * SPAN * seq_len + 1
         if len(stream) < needed:
-            raise UserError(
-                f"the validation split has {len(stream)} tokens, and contexts of {SPAN} times "
-                f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give more text"
-            )
+            raise UserError(f"the validation split has {len(stream)} tokens, and contexts of "
+                            f"{SPAN} times data.seq_len {seq_len} need {needed}: raise "
+                            "--data.val_fraction or give more text")
         self.trained, self.stream, self.seq_len, self.dtype = model, stream, seq_len, dtype
         self.device = model.tok_embeddings.weight.device
 
@@ -74,10 +72,8 @@ class Scorer:
             return None
         if positions <= config.max_positions and scaling is None:
             return self.trained
-        config = dataclasses.replace(
-            config, max_positions=max(positions, config.max_positions),
-            rope_scaling=scaling or config.rope_scaling,
-        )
+        longest, scaling = max(positions, config.max_positions), scaling or config.rope_scaling
+        config = dataclasses.replace(config, max_positions=longest, rope_scaling=scaling)
         return load_model(config, self.trained.state_dict()).to(self.device).eval()
 
     def spans(self, windows: int) -> Tensor:
@@ -182,10 +178,8 @@ def loss_by_position(scorer: Scorer, spans: Tensor) -> dict[str, list]:
     if model is None:
         model, reach = scorer.trained, scorer.trained.config.max_positions
     nats = scorer.nats(model, spans, reach, reach).mean(0)
-    losses = [
-        nats[start:stop].mean().item() if stop <= reach else None
-        for start, stop in zip(edges, edges[1:], strict=False)
-    ]
+    losses = [nats[start:stop].mean().item() if stop <= reach else None
+              for start, stop in pairwise(edges)]
     return {"position": [edge + 1 for edge in edges[:-1]], "loss": losses}
 
 
@@ -311,9 +305,8 @@ def position_scale(model: Transformer, seq_len: int) -> dict[str, float | None]:
 
 def batches_sha256(config: Config, data: Prepared) -> str:
     """Over every training batch, in order."""
-    dataset = data.dataset(
-        "train", seq_len=config.data.seq_len, seed=config.seed, batch_size=config.train.batch_size
-    )
+    dataset = data.dataset("train", seq_len=config.data.seq_len, seed=config.seed,
+                           batch_size=config.train.batch_size)
     digest = hashlib.sha256()
     for step in range(config.train.steps):
         for part in dataset.batch(step):
@@ -325,10 +318,8 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     """What two runs must share for their losses to be about the same tokens, from the manifest in a
     folder. UserError for a run without a text."""
     if "imported" in manifest:
-        raise UserError(
-            f"{folder} was imported and has no validation text of its own: start a run from it "
-            "with --init-from and evaluate that"
-        )
+        raise UserError(f"{folder} was imported and has no validation text of its own: start a run "
+                        "from it with --init-from and evaluate that")
     tokenizer = {n: f["sha256"] for n, f in manifest["files"].items() if n.startswith("tokenizer")}
     return {
         "text": manifest["text"]["sha256"],
@@ -341,9 +332,8 @@ def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
     """How far the checkpoint was trained, in how long, and the validation losses on the way."""
     points = run.metrics()
     validated = [point for point in points if point.get("val/loss") is not None]
-    at = points[-1]
-    if checkpoint == "best" and validated:
-        at = min(validated, key=lambda point: point["val/loss"])
+    best = min(validated, key=lambda point: point["val/loss"], default=points[-1])
+    at = best if checkpoint == "best" else points[-1]
     return {"tokens": at["tokens"], "tokens_per_second": at["tokens"] / at["seconds"],
             "train_seconds": at["seconds"],
             "curve": [[point["tokens"], point["val/loss"]] for point in validated]}
@@ -351,12 +341,8 @@ def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
 
 @torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
 def measure(
-    run: RunDir,
-    *,
-    checkpoint: Literal["best", "last"] = "best",
-    windows: int = WINDOWS,
-    device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
+    run: RunDir, *, checkpoint: Literal["best", "last"] = "best", windows: int = WINDOWS,
+    device: str = "auto", dtype: Literal["float32", "bfloat16"] = "float32",
     rope_scaling: bool = False,
 ) -> dict[str, Any]:
     """All that can be said about a run from its folder and its prepared data, ready for JSON.
@@ -370,9 +356,8 @@ def measure(
     data = prepare(config.data)
     ours = data_of(data.manifest, data.folder)
     if ours != theirs:
-        raise UserError(
-            f"the data in {data.folder} is not what {run.path} was trained on: restore the text"
-        )
+        raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
+                        "the text")
     validation = data.dataset("val", seq_len=seq_len)
     ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
     scorer = Scorer(model, torch.from_numpy(ids), seq_len, getattr(torch, dtype))

@@ -28,10 +28,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from errors import UserError
 from files import atomic_path, read_json, require_space, sha256, write_file, writing
@@ -39,13 +38,12 @@ from gyre.checkpoint import WEIGHTS, Checkpoints
 from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
 
-class RunDir:
-    """One run. Only rank 0 holds one; the other ranks hold a `NullRun`."""
+class RunDir(Checkpoints):
+    """One run: its checkpoints, and all else. Of several processes only the first holds one."""
 
     def __init__(self, path: Path, record: dict[str, Any]):
-        self.path = path
+        super().__init__(path)
         self.record = record  # run.json
-        self.checkpoints = Checkpoints(path)
         self._metrics_file = path / "metrics.jsonl"
         self._wandb: WandbThread | None = None
 
@@ -64,15 +62,8 @@ class RunDir:
 
     @classmethod
     def create(
-        cls,
-        log: LogConfig,
-        name: str,
-        *,
-        config_yaml: str,
-        config: dict[str, Any],
-        tokenizer: list[Path],
-        manifest: dict[str, Any],
-        need_bytes: int = 0,
+        cls, log: LogConfig, name: str, *, config_yaml: str, config: dict[str, Any],
+        tokenizer: list[Path], manifest: dict[str, Any], need_bytes: int = 0,
         write_best: Callable[[Path], None] | None = None,
     ) -> "RunDir":
         """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
@@ -125,34 +116,27 @@ class RunDir:
             record = read_json(path / "run.json", "restore it, or choose another run")
             hashes = dict(record["sha256"])
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"{path / 'run.json'} is missing or damaged: {path} is not a run folder, "
-                f"or no longer a whole one; choose another run"
-            ) from error
+            raise UserError(f"{path / 'run.json'} is missing or damaged: {path} is not a run "
+                            "folder, or no longer a whole one; choose another run") from error
         for name, digest in hashes.items():
             if not (path / name).is_file():
                 raise UserError(f"{path / name} is missing: restore it, or choose another run")
             if sha256(path / name) != digest:
-                raise UserError(
-                    f"{path / name} is not the file this run was made with (its sha256 differs "
-                    f"from the one in run.json): restore it, or choose another run"
-                )
+                raise UserError(f"{path / name} is not the file this run was made with (its sha256 "
+                                "differs from the one in run.json): restore it, or choose another "
+                                "run")
         return cls(path, record)
 
     @staticmethod
     def new_path(runs: str | Path, name: str) -> Path:
         """Where a run of this name will be. UserError if it cannot be, or is there already."""
         if not re.fullmatch(r"\w[\w.=+-]*", name) or name == "wandb":
-            raise UserError(
-                f"run name {name!r} must be letters, digits and _ . = + - (and not 'wandb', "
-                "which holds wandb's files): choose another name"
-            )
+            raise UserError(f"run name {name!r} must be letters, digits and _ . = + - (and not "
+                            "'wandb', which holds wandb's files): choose another name")
         path = Path(runs) / name
         if path.exists():
-            raise UserError(
-                f"{path} already exists: continue it with --resume {path}, "
-                f"or start another run with --name"
-            )
+            raise UserError(f"{path} already exists: continue it with --resume {path}, or start "
+                            "another run with --name")
         return path
 
     @staticmethod
@@ -204,25 +188,6 @@ class RunDir:
                 raise UserError(f"{file} is damaged in line {number}: remove that line") from None
         return points
 
-    # --- checkpoints ---
-
-    def save(
-        self,
-        name: Literal["last", "best"],
-        weights: dict[str, Tensor],
-        training: dict[str, Any] | None = None,
-    ) -> None:
-        """See `Checkpoints.save`."""
-        self.checkpoints.save(name, weights, training)
-
-    def load_weights(self, name: Literal["last", "best"] = "best") -> dict[str, Tensor]:
-        """See `Checkpoints.load_weights`."""
-        return self.checkpoints.load_weights(name)
-
-    def load_training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """See `Checkpoints.load_training`."""
-        return self.checkpoints.load_training()
-
     # --- wandb ---
 
     def _start_wandb(self, log: LogConfig, config: dict[str, Any]) -> None:
@@ -237,24 +202,14 @@ class RunDir:
             self._wandb = None
 
 
-class NullRun:
-    """The run of every rank but the first: takes what RunDir takes and keeps nothing."""
-
-    def log(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing, as do `save` and `finish`."""
-
-    save = finish = log
-
-
 def _newest(runs: Path) -> Path:
     created = {}
     for file in runs.glob("[!.]*/run.json"):
         with suppress(UserError, KeyError, OSError):  # a folder that is not ours
             created[read_json(file)["created"], file.parent.name] = file.parent
     if not created:
-        raise UserError(
-            f"no run in {runs}/ yet: make one with `python train.py --config small.yaml`"
-        )
+        raise UserError(f"no run in {runs}/ yet: make one with `python train.py --config "
+                        "small.yaml`")
     return created[max(created)]
 
 

@@ -57,10 +57,9 @@ class Trained:
             row.push(token)
             return row.stopped
 
-        generate(
-            self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
-            eos_id=self.tokenizer.eos_id, on_token=on_token,
-            use_cache=len(ids) + count <= self.model.position.cache_limit,
+        continued(
+            self.model, self.tokenizer, [ids], Sampling(**sampling), max_new_tokens=count,
+            seed=seed, on_token=on_token,
         )
         row.finish()
         return row.text
@@ -80,11 +79,23 @@ class Trained:
         return self.model.tok_embeddings.weight.device
 
 
+def continued(
+    model: Transformer, tokenizer: Tokenizer, prompts: list[list[int]], sampling: Sampling, *,
+    max_new_tokens: int, compile: bool = False, **options: Any,
+) -> list[list[int]]:
+    """`generate` up to the end of the document, without a cache, and so without `compile`, where
+    its keys would go stale."""
+    total = max(map(len, prompts)) + max_new_tokens
+    use_cache = total <= model.position.cache_limit
+    return generate(
+        model, prompts, sampling, max_new_tokens=max_new_tokens, eos_id=tokenizer.eos_id,
+        use_cache=use_cache, compile=compile and use_cache, **options,
+    )
+
+
 def load(
-    run: str | Path | RunDir | None = None,
-    checkpoint: Literal["best", "last"] = "best",
-    device: str = "auto",
-    dtype: Literal["float32", "bfloat16"] = "float32",
+    run: str | Path | RunDir | None = None, checkpoint: Literal["best", "last"] = "best",
+    device: str = "auto", dtype: Literal["float32", "bfloat16"] = "float32",
     rope_scaling: RopeScaling | None = None,
 ) -> Trained:
     """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights.
@@ -106,10 +117,9 @@ def read_run(run: RunDir) -> tuple[Config, Tokenizer]:
     """The configuration and the tokenizer of a run. Raises UserError where they do not fit."""
     config, tokenizer = load_file(run.path / "config.yaml"), open_tokenizer(run.path)
     if tokenizer.vocab_size != config.data.vocab_size:
-        raise UserError(
-            f"the tokenizer in {run.path} has {tokenizer.vocab_size} pieces, and its config.yaml "
-            f"says {config.data.vocab_size} (data.vocab_size): they do not belong together"
-        )
+        raise UserError(f"the tokenizer in {run.path} has {tokenizer.vocab_size} pieces, and its "
+                        f"config.yaml says {config.data.vocab_size} (data.vocab_size): they do not "
+                        "belong together")
     return config, tokenizer
 
 
@@ -143,10 +153,8 @@ def scaled(config: Config, scaling: RopeScaling) -> ModelConfig:
     that was trained with a scaling, ValueError for a model that does not rotate.
     """
     if config.model.rope_scaling is not None:
-        raise UserError(
-            f"this run was trained with model.rope_scaling {config.model.rope_scaling.type}: "
-            "--rope-scaling would take it away"
-        )
+        raise UserError("this run was trained with model.rope_scaling "
+                        f"{config.model.rope_scaling.type}: --rope-scaling would take it away")
     if scaling.original_positions is None:
         scaling = replace(scaling, original_positions=config.data.seq_len)
     reach = max(config.model.max_positions, scaling.reach)

@@ -26,9 +26,8 @@ from gyre.flops import matrix_parameters
 from gyre.loss import evaluate, summed_loss
 from gyre.optim import Optimizers, lr_factor
 from gyre.parallel import World
-from gyre.rundir import NullRun, RunDir
-from gyre.trained import initial_model
-from model.generation import generate
+from gyre.rundir import RunDir
+from gyre.trained import continued, initial_model
 from model.sampling import Sampling
 from model.seeds import derive_seed
 from model.transformer import Transformer
@@ -69,10 +68,6 @@ class Progress:
     skipped_in_a_row: int = 0
     best: float = math.inf  # lowest validation loss, nats per token
 
-    def axes(self) -> dict[str, float]:
-        """What every point of metrics.jsonl can be drawn against."""
-        return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
-
 
 class Trainer:
     """Everything that one process holds of a training run.
@@ -83,6 +78,8 @@ class Trainer:
 
     def __init__(self, config: Config, world: World, resumed: RunDir | None):
         self.config, self.world, self.device = config, world, world.device
+        self.say = say if world.is_main else lambda text: None
+        self.tokens_per_step = config.train.batch_size * config.data.seq_len
         if config.train.batch_size < world.size:
             raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                             f"{world.size} processes")
@@ -101,19 +98,21 @@ class Trainer:
         # A resumed run loads its own weights below, and no longer needs the run it started from.
         fresh = initial_model(config) if resumed is None else Transformer(config.model)
         self.module = fresh.to(self.device)
+        self.parameters = sum(p.numel() for p in self.module.parameters())
         self.optimizers = Optimizers(self.module, config.optim)
         # Loss scaling is for float16. Where it is disabled, every call hands its argument through.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.progress = Progress()
         self.resume_options: list[str] = []
-        self.validation = (math.nan, math.nan)  # the latest: nats per token, bits per byte
+        self.validation = ""  # the latest, in words
         if resumed is not None:
             self._load(resumed)
         self.run_dir = self._open_folder(resumed)
 
-        compiled, compile_reason = resolve_compile(
-            config.train.compile, self.device, self._training_flops()
-        )
+        # 6 for every weight in a matrix product, per token: what all encodings have in common, so
+        # that of an ablation's arms none is compiled alone.
+        flops = 6.0 * matrix_parameters(config.model) * (self.tokens_per_step * config.train.steps)
+        compiled, compile_reason = resolve_compile(config.train.compile, self.device, flops)
         self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
         if compiled:
             # In place, so that the state dict keeps its names. On a CPU, dropout draws the numbers
@@ -133,10 +132,9 @@ class Trainer:
             ids.insert(0, tokenizer.eos_id)
         longest = self.config.model.max_positions
         if len(ids) + train.sample_tokens > longest:
-            raise UserError(
-                f"train.sample_prompt has {len(ids)} tokens, and with train.sample_tokens "
-                f"{train.sample_tokens} that passes model.max_positions {longest}"
-            )
+            raise UserError(f"train.sample_prompt has {len(ids)} tokens, and with "
+                            f"train.sample_tokens {train.sample_tokens} that passes "
+                            f"model.max_positions {longest}")
         return ids
 
     def _load(self, run: RunDir) -> None:
@@ -168,18 +166,16 @@ class Trainer:
                             "larger number to go on")
         own_steps = load_file(run.path / "config.yaml").train.steps
         if last_steps != steps == own_steps:
-            raise UserError(
-                f"{run.path} was last resumed with --train.steps {last_steps}, which decides its "
-                "learning rates: say so again, or choose another number"
-            )
+            raise UserError(f"{run.path} was last resumed with --train.steps {last_steps}, which "
+                            "decides its learning rates: say so again, or choose another number")
         return [] if steps == own_steps else ["--train.steps", str(steps)]
 
-    def _open_folder(self, resumed: RunDir | None) -> RunDir | NullRun:
+    def _open_folder(self, resumed: RunDir | None) -> RunDir | None:
         """The folder of a new run, or of the resumed one from its checkpoint on. Only the main
         process has one."""
         config = self.config
         if not self.world.is_main:
-            return NullRun()
+            return None
         if resumed is not None:
             resumed.resume(self.progress.step, config.log, dataclasses.asdict(config))
             return resumed
@@ -189,41 +185,29 @@ class Trainer:
             saved = dataclasses.replace(config, data=data)
         # Bytes a parameter: 12 (its weight and Adam's two moments) in `last`, in `previous` and in
         # what is being written, and 4 in `best`.
-        parameters = sum(p.numel() for p in self.module.parameters())
         return RunDir.create(
             config.log, self.path.name, config_yaml=saved.to_yaml(),
             config=dataclasses.asdict(config), tokenizer=tokenizer_files(self.data.folder),
-            manifest=self.data.manifest, need_bytes=40 * parameters,
+            manifest=self.data.manifest, need_bytes=40 * self.parameters,
         )
 
-    def _training_flops(self) -> float:
-        """6 for every weight in a matrix product, per token: what all encodings have in common, so
-        that of an ablation's arms none is compiled alone."""
-        config = self.config
-        tokens = self._tokens_per_step() * config.train.steps
-        return 6.0 * matrix_parameters(config.model) * tokens
-
-    def _tokens_per_step(self) -> int:
-        return self.config.train.batch_size * self.config.data.seq_len
-
     def _say_what_runs(self, dtype_reason: str, compile_reason: str) -> None:
-        if not self.world.is_main:
-            return
         config, train = self.config, self.train_data
-        parameters = sum(p.numel() for p in self.module.parameters())
         passes = f" in {train.passes} passes" if train.passes > 1 else ""
-        epochs = self._tokens_per_step() * config.train.steps / train.n_tokens * train.passes
+        epochs = self.tokens_per_step * config.train.steps / train.n_tokens * train.passes
         processes = f" x {self.world.size}" if self.world.size > 1 else ""
-        say(f"run     {self.path}")
-        say(f"data    {self.data.folder}: {train.n_tokens:,} training tokens{passes} and "
+        self.say(
+            f"run     {self.path}\n"
+            f"data    {self.data.folder}: {train.n_tokens:,} training tokens{passes} and "
             f"{self.val_data.n_tokens:,} for validation, vocabulary "
-            f"{self.data.manifest['vocab_size']}")
-        say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
+            f"{self.data.manifest['vocab_size']}\n"
+            f"model   {self.parameters:,} parameters, positions: {config.model.position}; "
             f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
-            f"({epochs:.1f} epochs)")
-        say(f"device  {self.device}{processes}; {dtype_reason}; {compile_reason}")
+            f"({epochs:.1f} epochs)\n"
+            f"device  {self.device}{processes}; {dtype_reason}; {compile_reason}"
+        )
         if self.loss is not summed_loss:
-            say("        the first step compiles, which takes up to a minute")
+            self.say("        the first step compiles, which takes up to a minute")
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -257,12 +241,13 @@ class Trainer:
             self._say_what_next()
             return code
         finally:
-            self.run_dir.finish(code)
+            if self.run_dir:
+                self.run_dir.finish(code)
 
     def step(self, bar: tqdm, stop: StopSignal) -> bool:
         """One optimizer step on one global batch. Returns whether any process was told to stop."""
         config, progress, started = self.config, self.progress, time.perf_counter()
-        tokens = self._tokens_per_step()
+        tokens = self.tokens_per_step
         # Dropout draws the numbers of this step, whatever else has drawn some before.
         torch.manual_seed(derive_seed(config.seed, "dropout", progress.step, self.world.rank))
         factor = lr_factor(config.optim, progress.step, config.train.steps)
@@ -286,10 +271,9 @@ class Trainer:
         progress.tokens += tokens
         progress.seconds += seconds
         self._count_skipped(finite, loss)
-        self.run_dir.log({
-            **progress.axes(), "train/loss": loss, "train/lr": factor * config.optim.lr,
-            "train/grad_norm": grad_norm, "train/tokens_per_second": tokens / seconds,
-            "train/skipped": progress.skipped,
+        self.log({
+            "train/loss": loss, "train/lr": factor * config.optim.lr, "train/grad_norm": grad_norm,
+            "train/tokens_per_second": tokens / seconds, "train/skipped": progress.skipped,
         })
         bar.update()
         bar.set_postfix_str(f"loss {loss:.3f}, {tokens / seconds:,.0f} tok/s", refresh=False)
@@ -310,9 +294,15 @@ class Trainer:
                 loss = self.loss(logits, y)
                 # Divided by the tokens of the whole batch, so that unequal parts weigh every token
                 # alike; times the processes, as DDP divides by them again.
-                self.scaler.scale(loss * (self.world.size / self._tokens_per_step())).backward()
+                self.scaler.scale(loss * (self.world.size / self.tokens_per_step)).backward()
             loss_sum += loss.detach()
         return loss_sum
+
+    def log(self, values: dict[str, float | str]) -> None:
+        """A point of metrics.jsonl, with what it can be drawn against."""
+        if self.run_dir:
+            axes = ("step", "tokens", "seconds")
+            self.run_dir.log({name: getattr(self.progress, name) for name in axes} | values)
 
     def _count_skipped(self, finite: bool, loss: float) -> None:
         """Count a step whose loss or gradient was not finite. UserError after several in a row.
@@ -329,11 +319,9 @@ class Trainer:
             kept = "There was no checkpoint yet"
             if progress.best < math.inf:
                 kept = f"The last good checkpoint is kept in {self.path}"
-            raise UserError(
-                f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps in a row, "
-                f"up to step {progress.step}, in {self.dtype}: try a smaller optim.lr (now "
-                f"{config.optim.lr}). {kept}"
-            )
+            raise UserError(f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps "
+                            f"in a row, up to step {progress.step}, in {self.dtype}: try a smaller "
+                            f"optim.lr (now {config.optim.lr}). {kept}")
 
     def validate(self) -> None:
         """Mean loss per token, and bits per byte, over every token of the validation split; the
@@ -342,17 +330,17 @@ class Trainer:
             self.module, self.val_data, self.config.train.batch_size, self.device, self.dtype
         ))
         loss, bpb = nats / tokens, nats / math.log(2) / self.data.manifest["val"]["bytes"]
-        self.validation = (loss, bpb)
-        self.run_dir.log({**self.progress.axes(), "val/loss": loss, "val/bpb": bpb})
-        if self.world.is_main:
-            say(f"step {self.progress.step}: validation loss {loss:.4f} nats per token, "
-                f"{bpb:.4f} bits per byte")
+        self.validation = f"validation loss {loss:.4f} nats per token, {bpb:.4f} bits per byte"
+        self.log({"val/loss": loss, "val/bpb": bpb})
+        self.say(f"step {self.progress.step}: {self.validation}")
         if loss < self.progress.best:
             self.progress.best = loss
             self.save("best")
 
     def save(self, name: Literal["last", "best"]) -> None:
         """Write a checkpoint: `last` with all that a resumed run needs, `best` the weights only."""
+        if self.run_dir is None:
+            return
         training = None
         if name == "last":
             training = {
@@ -368,28 +356,23 @@ class Trainer:
         length, tokenizer = self.config.train.sample_tokens, self.data.tokenizer
         if not self.world.is_main or length == 0:
             return
-        (new,) = generate(
-            self.module, [self.sample_ids], Sampling(), max_new_tokens=length,
-            eos_id=tokenizer.eos_id, seed=self.config.seed,
-            use_cache=len(self.sample_ids) + length <= self.module.position.cache_limit,
+        (new,) = continued(
+            self.module, tokenizer, [self.sample_ids], Sampling(), max_new_tokens=length,
+            seed=self.config.seed,
         )
         text = tokenizer.decode(self.sample_ids + new)
-        self.run_dir.log({**self.progress.axes(), "sample": text})
-        say(f"--- sample at step {self.progress.step}\n{text}\n---")
+        self.log({"sample": text})
+        self.say(f"--- sample at step {self.progress.step}\n{text}\n---")
 
     def _say_how_to_resume(self) -> None:
-        if self.world.is_main:
-            command = ["python", "train.py", "--resume", str(self.path)]
-            say(f"stopped after step {self.progress.step}, saved. To go on:")
-            say("    " + shlex.join(command + self.resume_options))
+        command = ["python", "train.py", "--resume", str(self.path), *self.resume_options]
+        self.say(f"stopped after step {self.progress.step}, saved. To go on:\n"
+                 f"    {shlex.join(command)}")
 
     def _say_what_next(self) -> None:
-        if not self.world.is_main:
-            return
-        loss, bpb = self.validation
         minutes, seconds = divmod(round(self.progress.seconds), 60)
-        say(f"done    validation loss {loss:.4f} nats per token, {bpb:.4f} bits per byte; "
-            f"{minutes} min {seconds} s of training steps; {self.path}")
         prompt = self.config.train.sample_prompt or "Once"
         run = [] if self.config.log.runs == "runs" else ["--run", str(self.path)]
-        say("next    " + shlex.join(["python", "generate.py", *run, "--prompt", prompt]))
+        command = ["python", "generate.py", *run, "--prompt", prompt]
+        self.say(f"done    {self.validation}; {minutes} min {seconds} s of training steps; "
+                 f"{self.path}\nnext    {shlex.join(command)}")

@@ -113,15 +113,9 @@ class WandbThread(threading.Thread):
         import wandb  # slow, and not everybody who opens a run needs it
 
         chosen: dict[str, Any] = {} if self.mode == "auto" else {"mode": self.mode}
-        settings = wandb.Settings(
-            silent=True,  # the terminal belongs to the progress bar
-            console="off",
-            disable_git=True,
-            disable_code=True,
-            init_timeout=WANDB_START,
-            finish_timeout=WANDB_FINISH,
-            finish_timeout_raises=True,
-            **chosen,
+        settings = wandb.Settings(  # silent: the terminal belongs to the progress bar
+            silent=True, console="off", disable_git=True, disable_code=True, **chosen,
+            init_timeout=WANDB_START, finish_timeout=WANDB_FINISH, finish_timeout_raises=True,
         )
         mode: Any = wandb.setup(settings).settings.mode  # knows WANDB_MODE and `wandb offline`
         if mode not in ("offline", "dryrun", "disabled"):

@@ -20,12 +20,13 @@ def train_tokenizer(folder: Path, vocab_size: int = VOCAB) -> Path:
     return folder / "tokenizer.model"
 
 
-def noise_run(runs: Path, name: str, tokenizer: Path, **model) -> RunDir:
-    """A run of a small model with rows of 32 tokens; `best` and `last` differ."""
+def noise_run(runs: Path, name: str, pieces: int = VOCAB, **model) -> RunDir:
+    """A run of a small model with rows of 32 tokens; `best` and `last` differ. Its tokenizer has so
+    many pieces."""
     model = {"dim": 24, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 40} | model
     words = [f"--model.{key}={value}" for key, value in model.items()]
     words += [f"--data.vocab_size={VOCAB}", "--data.seq_len=32"]
-    run = untrained(runs, name, tokenizer, *words)
+    run = untrained(runs, name, train_tokenizer(runs.parent, pieces), *words)
     config = load_file(run.path / "config.yaml")
     for seed, checkpoint in enumerate(("last", "best")):
         model = Transformer(config.model)

@@ -72,7 +72,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(saved):
     training = {"optimizer": optimizer, "rng": torch.get_rng_state(),
                 "count": {"step": 9, "best": math.inf}}
     checkpoints.save("last", weights, training)
-    loaded = Checkpoints(checkpoints.run).load_training()
+    loaded = Checkpoints(checkpoints.path).load_training()
     torch.testing.assert_close(loaded, (weights, training), rtol=0, atol=0)
 
 
@@ -81,7 +81,7 @@ def test_wrapped_names_never_reach_the_disk(saved, prefix):
     checkpoints = saved()
     with pytest.raises(AssertionError, match="bare module"):
         checkpoints.save("best", {f"{prefix}norm.weight": torch.ones(3)})
-    assert not any(checkpoints.run.iterdir())
+    assert not any(checkpoints.path.iterdir())
 
 
 def test_weights_are_the_best_ones_or_else_the_last(saved):
@@ -125,15 +125,15 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, 
     before = saved(1, 2)
     file = before.last / name
     DAMAGE.get(damage, damage)(file)
-    checkpoints = Checkpoints(before.run)
+    checkpoints = Checkpoints(before.path)
     assert step_of(*checkpoints.load_training()) == 1
     warning = capsys.readouterr().err
     assert str(file) in warning and str(before.previous) in warning
 
     save(checkpoints, "last", 2)  # the damaged one must not displace the good one
-    assert loaded(before.run) == 2
+    assert loaded(before.path) == 2
     shutil.rmtree(before.last)
-    assert loaded(before.run) == 1
+    assert loaded(before.path) == 1
 
 
 def test_a_pickle_cannot_run_code(saved, tmp_path):
@@ -168,21 +168,21 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
         with failing:
             save(checkpoints, name, before + 1)
         if failing.error:
-            assert str(checkpoints.run / name) in str(failing.error)
+            assert str(checkpoints.path / name) in str(failing.error)
             assert "No space left" in str(failing.error)
         if before or not failing.error:
-            assert loaded(checkpoints.run, name) in (before, before + 1)
+            assert loaded(checkpoints.path, name) in (before, before + 1)
         if name == "best" and before:
             assert (checkpoints.best / "model.safetensors").exists()
-        save(Checkpoints(checkpoints.run), name, 9)
-        assert loaded(checkpoints.run, name) == 9
-        assert {path.name for path in checkpoints.run.iterdir()} <= {"last", "previous", "best"}
+        save(Checkpoints(checkpoints.path), name, 9)
+        assert loaded(checkpoints.path, name) == 9
+        assert {path.name for path in checkpoints.path.iterdir()} <= {"last", "previous", "best"}
 
 
 @SLOW
 def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
     for failing in failures(WRITERS, at_least=7):
-        run = saved(1, 2).run
+        run = saved(1, 2).path
         DAMAGE["truncated"](run / "last" / "training.pt")
         checkpoints = Checkpoints(run)
         checkpoints.load_training()
@@ -208,7 +208,7 @@ def test_what_cannot_be_pickled_costs_nothing(saved):
     checkpoints = saved(1)
     with pytest.raises(Exception, match="pickle"):
         checkpoints.save("last", {"a": torch.ones(3)}, {"step": lambda: None})
-    assert loaded(checkpoints.run) == 1
+    assert loaded(checkpoints.path) == 1
 
 
 @pytest.mark.parametrize("limit", [0, 100, 1200, 100_000])  # at the start, within each file
@@ -218,7 +218,7 @@ def test_a_full_disk_is_said_in_words(saved, limit):
     words = f"cannot write {checkpoints.last}: .*File too large.*--resume"
     with file_size_limit(limit), pytest.raises(UserError, match=words):
         checkpoints.save("last", {"a": torch.ones(200)}, {"b": torch.ones(70_000)})
-    assert loaded(checkpoints.run) == 1
+    assert loaded(checkpoints.path) == 1
 
 
 SAVER = """
@@ -243,11 +243,11 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(saved):
     save(checkpoints, "best", 0)
     steps = [0]
     for kill in range(4):
-        process = start(SAVER, checkpoints.run)
+        process = start(SAVER, checkpoints.path)
         finished = [int(process.stdout.readline()) for _ in range(2)]
         time.sleep(0.0017 * kill)  # another moment of the save each time
         process.send_signal(signal.SIGKILL)
         finished += [int(line) for line in process.communicate()[0].split()]
-        steps.append(loaded(checkpoints.run))
+        steps.append(loaded(checkpoints.path))
         assert steps[-1] >= finished[-1] > steps[-2]
-        assert loaded(checkpoints.run, "best") in (steps[-1] - 1, steps[-1])
+        assert loaded(checkpoints.path, "best") in (steps[-1] - 1, steps[-1])

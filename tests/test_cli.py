@@ -9,7 +9,7 @@ from errors import UserError
 from gyre.cli import (
     CONFIGS,
     Parser,
-    add_run_options,
+    RunOptions,
     config_parser,
     find_config,
     load_config,
@@ -149,23 +149,32 @@ def test_a_command_has_options_of_its_own():
 def test_the_fields_of_a_dataclass_are_options_of_a_plain_command(capsys):
     parser = Parser("What it does.\n\n    an example\n\nMore.")
     parser.add_argument("runs", nargs="+", metavar="RUN")
-    parser.add_fields(Sampling, skip=["min_p"])
-    add_run_options(parser)
+    parser.add_fields(RunOptions)
+    parser.add_fields(Sampling, heading="the choice of each token")
     options = parser.parse_args(["a", "b", "--top-k", "3", "--checkpoint", "last"])
     assert (options.runs, options.top_k, options.checkpoint) == (["a", "b"], 3, "last")
     assert (options.temperature, options.device) == (Sampling.temperature, "auto")
     for argv, words in (
         (["a", "--topk", "3"], r"no option --topk \(did you mean --top-k\?"),
         (["a", "--top-k", "x"], "^--top-k must be a whole number, not x$"),
-        (["a", "--min-p", "0.1"], "no option --min-p"),
         (["a", "--checkpoint", "first"], "^--checkpoint must be 'best' or 'last', not first$"),
-        ([], "required: runs|required: RUN"),
+        ([], "^the following arguments are required: RUN$"),
     ):
         with pytest.raises(UserError, match=words):
             parser.parse_args(argv)
     help = parser.format_help()
     assert "What it does.\n\n    an example\n\nMore.\n" in help  # as it is laid out
-    assert "Keep the k likeliest tokens. Unset: all." in " ".join(help.split())
+    own = " ".join(help.split()).partition(" the choice of each token: ")[2]
+    assert "Keep the k likeliest tokens. Unset: all. (type: int | null) --top-p" in own
+    assert "type: float, default: 0.8)" in own and "--device" not in own
+
+
+def test_what_is_missing_is_named_as_it_is_typed():
+    parser = Parser()
+    parser.add_argument("target", metavar="OUT")
+    parser.add_argument("--to-where", required=True)
+    with pytest.raises(UserError, match="^the following arguments are required: OUT, --to-where$"):
+        parser.parse_args([])
 
 
 def test_help_explains_every_option(monkeypatch, capsys):

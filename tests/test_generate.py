@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 from typing import get_args
+from unittest import mock
 
 import pytest
 from conftest import ROOT, run
-from noise import PROMPT, noise_run, train_tokenizer
+from noise import PROMPT, noise_run
 
 import generate as script
-from data.tokenizer import Tokenizer
+from data.tokenizer import open_tokenizer
 from gyre.cli import load_file
 from gyre.rundir import RunDir
 from model.config import RopeScaling, ScalingType
@@ -26,22 +27,17 @@ from model.transformer import Transformer
 
 
 @pytest.fixture(scope="module")
-def tokenizer_file(tmp_path_factory):
-    return train_tokenizer(tmp_path_factory.mktemp("tokenizer"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tokenizer_file):
-    return Tokenizer(tokenizer_file)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory, tokenizer_file):
+def runs(tmp_path_factory):
     """Two runs: "learned", whose context ends after 32 tokens, and the newer "rope"."""
     folder = tmp_path_factory.mktemp("work") / "runs"
-    noise_run(folder, "learned", tokenizer_file, position="learned")
-    noise_run(folder, "rope", tokenizer_file, max_positions=6000)
+    noise_run(folder, "learned", position="learned")
+    noise_run(folder, "rope", max_positions=6000)
     return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(runs):
+    return open_tokenizer(runs / "rope")
 
 
 @pytest.fixture
@@ -141,38 +137,33 @@ def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
     file = tmp_path / "prompt.txt"
     file.write_bytes(text.encode())
     continuation = tokenizer.decode(expected(text, max_new_tokens=5))
-    for words, stdin in (
-        (["--prompt-file", str(file)], b""),
-        (["--prompt-file", "-"], text.encode()),
-    ):
-        out, _ = call(*words, "--max-new-tokens", "5", stdin=stdin)
+    for path in (file, "-"):
+        out, _ = call("--prompt-file", str(path), "--max-new-tokens", "5", stdin=text.encode())
         assert out == text + continuation + "\n"
 
 
-def test_interactive_continues_line_after_line(call, expected, tokenizer):
+def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, tokenizer, monkeypatch):
     too_long = 6000 * "\x01"
     lines = f"x\n\n{too_long}\n🙂 y".encode()
     out, err = call("--interactive", "--max-new-tokens", "5", stdin=lines)
     texts = [t + tokenizer.decode(expected(t, max_new_tokens=5)) + "\n" for t in ("x", "🙂 y")]
     assert out == "".join(texts)
     assert "past the context of 6000" in err  # the long line's error, and the next line was read
-
-
-def test_ctrl_c_at_the_interactive_prompt_ends(call, monkeypatch):
-    class Interrupted(io.TextIOWrapper):
-        def readline(self):
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(io, "TextIOWrapper", Interrupted)
+    ctrl_c = {"readline": mock.Mock(side_effect=KeyboardInterrupt)}
+    monkeypatch.setattr(io, "TextIOWrapper", type("Terminal", (io.TextIOWrapper,), ctrl_c))
     assert call("--interactive").out == ""
 
 
-def test_the_note_on_length_appears_past_the_training_rows_only(call, tokenizer):
-    prompt = len(tokenizer.encode(PROMPT))
-    for total, noted in ((32, False), (33, True)):
-        err = call("--prompt", PROMPT, "--max-new-tokens", str(total - prompt)).err
-        note = f"this text has {total} tokens; the model was trained on rows of 32"
-        assert (note in err) == noted
+def test_past_the_training_rows_there_is_a_note_and_past_a_table_nothing(
+    call, expected, tokenizer
+):
+    """The default length is what the context has room for."""
+    room = 32 - len(tokenizer.encode(PROMPT))
+    out, err = call("--run", "runs/learned", "--prompt", PROMPT)
+    new = expected(name="learned", max_new_tokens=room)
+    assert out == PROMPT + tokenizer.decode(new) + "\n" and "this text has" not in err
+    err = call("--prompt", PROMPT, "--max-new-tokens", str(room + 1)).err
+    assert "this text has 33 tokens; the model was trained on rows of 32" in err
 
 
 def test_the_text_ends_with_the_document(call, expected, tokenizer):
@@ -181,12 +172,6 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
     seed, new = next((seed, new) for seed, new in drawn if 1 < len(new) < 39)
     words = ("--max-new-tokens", "40", "--temperature", "50", "--seed", str(seed))
     assert call("--prompt", PROMPT, *words).out == PROMPT + tokenizer.decode(new) + "\n"
-
-
-def test_the_default_length_is_what_the_context_has_room_for(call, expected, tokenizer):
-    out, _ = call("--run", "runs/learned", "--prompt", PROMPT)
-    new = expected(name="learned", max_new_tokens=32 - len(tokenizer.encode(PROMPT)))
-    assert out == PROMPT + tokenizer.decode(new) + "\n"
 
 
 @pytest.mark.parametrize("type", get_args(ScalingType))
@@ -199,14 +184,12 @@ def test_rotations_are_scaled_without_training_again(call, expected, tokenizer, 
     assert new != expected()
     assert f"rope positions scaled by {type} 3, cpu" in err
     assert ("note: no cache, so every token takes longer: past 32 tokens" in err) == uncached
-
-
-def test_dynamic_scaling_keeps_its_cache_within_the_training_length(call, expected, tokenizer):
-    new_tokens = 32 - len(tokenizer.encode(PROMPT))
-    words = ("--max-new-tokens", str(new_tokens), "--rope-scaling", "dynamic", "--rope-factor", "1")
-    out, err = call("--prompt", PROMPT, *words)
-    assert out == PROMPT + tokenizer.decode(expected(max_new_tokens=new_tokens)) + "\n"
-    assert "no cache" not in err
+    if uncached:  # within the training length it turns as it was trained, and has its cache
+        short = 32 - len(tokenizer.encode(PROMPT))
+        words = ("--max-new-tokens", str(short), "--rope-scaling", type, "--rope-factor", "1")
+        out, err = call("--prompt", PROMPT, *words)
+        assert out == PROMPT + tokenizer.decode(expected(max_new_tokens=short)) + "\n"
+        assert "no cache" not in err
 
 
 def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenizer):
@@ -261,22 +244,18 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
         (["--prompt", "x", "--device", "cuda:99"], "device cuda:99 was asked for"),
         (["--prompt", "\udcff"], "half of a surrogate pair"),
         (["--prompt-file", "none.txt"], "none.txt"),
+        (["--prompt-file", "bad.txt"], "bad.txt is not UTF-8: byte 3 is 0xff"),
+        (["--prompt-file", "empty.txt"], "empty.txt is empty"),
+        (["--prompt-file", "-"], "stdin is empty"),
     ],
 )
-def test_bad_options_are_one_line_and_exit_2(call, words, message):
+def test_bad_options_are_one_line_and_exit_2(call, runs, words, message):
+    (runs.parent / "bad.txt").write_bytes(b"abc\xff")
+    (runs.parent / "empty.txt").touch()
     out, err = call(*words, code=2)
     assert out == ""
     assert re.search(message, err.splitlines()[-1])
     assert err.count("error:") == 1 and "Traceback" not in err
-
-
-def test_bad_prompt_files_are_named(call, tmp_path):
-    file = tmp_path / "prompt.txt"
-    file.write_bytes(b"abc\xff")
-    assert f"{file} is not UTF-8: byte 3 is 0xff" in call("--prompt-file", str(file), code=2).err
-    file.write_bytes(b"")
-    assert f"{file} is empty" in call("--prompt-file", str(file), code=2).err
-    assert "stdin is empty" in call("--prompt-file", "-", code=2).err
 
 
 def test_no_run_yet(call, monkeypatch, tmp_path):

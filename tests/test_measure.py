@@ -103,13 +103,6 @@ def test_losses_by_position_and_context_are_those_of_explicit_loops(position):
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
 
-def test_sliding_by_the_whole_window_is_cutting():
-    s = scorer()
-    spans = s.spans(4)
-    model = s.model(T)
-    assert s.loss(model, slide(spans, T, T, T)) == s.loss(model, cut(spans, T, T))
-
-
 @pytest.mark.parametrize("position", POSITIONS)
 def test_relative_encodings_do_not_notice_a_shift(position):
     """The gate of the ablation, with the sinusoid's effect far from rounding."""
@@ -188,9 +181,11 @@ def test_attention_distance_follows_the_model_that_runs():
     assert measure.attention_distance(s, spans)[1] == pytest.approx(total.tolist(), abs=1e-4)
 
 
-def test_scaling_raw_is_the_model_and_the_others_are_not():
+def test_sliding_by_a_window_is_cutting_and_only_raw_is_the_model_as_it_is():
     s = scorer()
     spans = s.spans(4)
+    # Sliding by the whole window is cutting.
+    assert s.loss(s.model(T), slide(spans, T, T, T)) == s.loss(s.model(T), cut(spans, T, T))
     rows = {(r["scaling"], r["context"]): r["loss"] for r in measure.loss_by_scaling(s, spans)}
     assert len(rows) == 6 * 3
     for context in (2 * T, 4 * T, 8 * T):

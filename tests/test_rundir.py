@@ -12,7 +12,7 @@ from failing import failures, file_size_limit
 
 from errors import UserError
 from gyre import rundir
-from gyre.rundir import NullRun, RunDir
+from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 
 NO_WANDB = LogConfig(wandb="disabled")
@@ -192,12 +192,3 @@ def test_a_point_on_a_full_disk_is_said_in_words(new_run):
     with file_size_limit(0), pytest.raises(UserError, match="metrics.jsonl: .*File too large"):
         run.log({"step": 1})
     assert run.metrics() == []
-
-
-def test_the_other_ranks_keep_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = NullRun()
-    run.log({"step": 1})
-    run.save("last", {"a": torch.ones(3)}, {"step": 1})
-    run.finish(exit_code=1)
-    assert list(tmp_path.iterdir()) == []

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 import torch
-from noise import PROMPT, VOCAB, noise_run, train_tokenizer
+from noise import PROMPT, VOCAB, noise_run
 
-from data.tokenizer import Tokenizer
+from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.trained import initial_model, load
 from model.config import RopeScaling
@@ -16,20 +16,15 @@ from model.transformer import Transformer
 
 
 @pytest.fixture(scope="module")
-def tokenizer_file(tmp_path_factory):
-    return train_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+def run(tmp_path_factory):
+    return noise_run(tmp_path_factory.mktemp("work") / "runs", "rope")
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, tokenizer_file):
-    return noise_run(tmp_path_factory.mktemp("work") / "runs", "rope", tokenizer_file)
-
-
-def test_three_lines_generate(run, tokenizer_file):
+def test_three_lines_generate(run):
     """The example at the top of gyre/trained.py, against the loop called by hand."""
     model = load(run.path)
     text = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20)
-    tokenizer, by_hand = Tokenizer(tokenizer_file), Transformer(model.config.model)
+    tokenizer, by_hand = open_tokenizer(run.path), Transformer(model.config.model)
     by_hand.load_state_dict(run.load_weights("best"))
     (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
                       eos_id=tokenizer.eos_id, seed=3)
@@ -85,19 +80,19 @@ def test_without_a_cache_where_keys_would_go_stale(run):
     assert text == dynamic.tokenizer.decode(new)
 
 
-def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path, tokenizer_file):
+def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path):
     trained = {"rope_scaling.type": "linear", "rope_scaling.factor": 4}
-    run = noise_run(tmp_path, "trained", tokenizer_file, **trained)
+    run = noise_run(tmp_path / "runs", "trained", **trained)
     assert load(run).model.config.rope_scaling == RopeScaling("linear", 4.0, 32)
     with pytest.raises(UserError, match="trained with model.rope_scaling linear: --rope-scaling "):
         load(run, rope_scaling=RopeScaling("ntk", 2.0))
 
 
-def test_a_tokenizer_or_weights_of_another_model_are_refused(tmp_path, tokenizer_file):
-    run = noise_run(tmp_path, "tokenizer", train_tokenizer(tmp_path, VOCAB - 7))
+def test_a_tokenizer_or_weights_of_another_model_are_refused(tmp_path):
+    run = noise_run(tmp_path / "runs", "tokenizer", VOCAB - 7)
     with pytest.raises(UserError, match=rf"has {VOCAB - 7} pieces, .* says {VOCAB} \(data.vocab"):
         load(run)
-    run = noise_run(tmp_path, "weights", tokenizer_file)
+    run = noise_run(tmp_path / "runs", "weights")
     weights = run.load_weights("best")
     weights["extra"] = weights.pop("norm.weight")
     weights["layers.0.attention.wq.weight"] = torch.zeros(5, 24)
