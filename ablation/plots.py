@@ -179,10 +179,7 @@ def probes(study: Study) -> Figure | None:
     if not names:
         return None
     arms = list(dict.fromkeys([*study.arms, *(arm for _, arm, _ in study.probes)]))
-    excess = {
-        arm: [r["excess"] for r in study.probe("P1", arm).values() if r.get("excess")]
-        for arm in arms
-    }
+    excess = {arm: [r["excess"] for r in study.probe("P1", arm).values()] for arm in arms}
     lengths = list(dict.fromkeys(at for rows in excess.values() for row in rows for at in row))
     fig, axes = _panels(len(names) + bool(lengths))
     for ax, name in zip(axes, names, strict=False):

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from string import Template
@@ -177,25 +177,36 @@ def p_values(study: Study) -> dict[str, float]:
     return known | stats.holm({arm: p for arm, p in known.items() if arm in study.secondary})
 
 
+def by_arm(arms: Iterable[str], columns: dict[str, Callable[[str], str]]) -> str:
+    """A table of these arms: by the title of a column, what it says of an arm."""
+    rows = [[arm, *(said(arm) for said in columns.values())] for arm in arms]
+    return table(["arm", *columns], rows)
+
+
+def means(study: Study, measure: Measure, form: str = ".4f") -> Callable[[str], str]:
+    """A column of means over seeds."""
+    return lambda arm: number(study.mean(arm, measure), form)
+
+
 def arms_table(study: Study) -> str:
-    p, rows = p_values(study), []
-    for arm in study.arms:
-        records = study.of(arm).values()
-        rows.append([
-            arm,
-            joined({record.get("parameters") for record in records}, "{:,}"),
-            number(study.mean(arm, "tokens_per_second"), ",.0f"),
-            joined({record["lr"] for record in records}, "{:g}"),
-            str(len(study.losses(arm))),
-            over_seeds(study, arm, "loss"),
-            number(study.mean(arm, "bpb")),
-            UNDEFINED if arm == study.baseline else difference(study.paired(arm)),
-            number(p.get(arm), ".3g"),
-            to_target(study, arm),
-        ])
-    header = ["arm", "parameters", "tokens/s", "learning rate", "n", "loss, nats/token",
-              "bits/byte", f"minus {study.baseline}, paired [95 %]", "p", "tokens to target"]
-    return table(header, rows)
+    p, base = p_values(study), study.baseline
+
+    def each(arm: str, key: str, form: str) -> str:
+        return joined({record[key] for record in study.of(arm).values()}, form)
+
+    return by_arm(study.arms, {
+        "parameters": lambda arm: each(arm, "parameters", "{:,}"),
+        "tokens/s": means(study, "tokens_per_second", ",.0f"),
+        "learning rate": lambda arm: each(arm, "lr", "{:g}"),
+        "n": lambda arm: str(len(study.losses(arm))),
+        "loss, nats/token": lambda arm: over_seeds(study, arm, "loss"),
+        "bits/byte": means(study, "bpb"),
+        f"minus {base}, paired [95 %]": lambda arm: (
+            UNDEFINED if arm == base else difference(study.paired(arm))
+        ),
+        "p": lambda arm: number(p.get(arm), ".3g"),
+        "tokens to target": lambda arm: to_target(study, arm),
+    })
 
 
 def to_target(study: Study, arm: str) -> str:
@@ -224,24 +235,25 @@ def pairing(study: Study) -> str:
 
 
 def seeds_table(study: Study) -> str:
-    every = study.seeds()
-    return table(
-        ["arm", *(f"seed {seed}" for seed in every)],
-        [[arm, *(number(study.losses(arm).get(s)) for s in every)] for arm in study.arms],
-    )
+    return by_arm(study.arms, {
+        f"seed {seed}": lambda arm, seed=seed: number(study.losses(arm).get(seed))
+        for seed in study.seeds()
+    })
 
 
 def shift_table(study: Study) -> str:
     deltas = sorted(study.distinct("shift", "delta"))
     if not deltas:
         return NOT_MEASURED
-    lengths = [f"+{in_lengths(delta, study.seq_len)}" for delta in deltas]
-    rows = []
-    for arm in study.arms:
-        means = [study.mean(arm, cell("shift", "dloss", delta=delta)) for delta in deltas]
-        largest = study.mean(arm, cell("shift", "dlogit_max", delta=deltas[-1]))
-        rows.append([arm, *(number(mean, "+.1e") for mean in means), number(largest, ".1e")])
-    return table(["arm", *lengths, f"largest change of a logit at {lengths[-1]}"], rows)
+    columns = {
+        f"+{in_lengths(delta, study.seq_len)}":
+            means(study, cell("shift", "dloss", delta=delta), "+.1e")
+        for delta in deltas
+    }
+    largest = means(study, cell("shift", "dlogit_max", delta=deltas[-1]), ".1e")
+    return by_arm(
+        study.arms, columns | {f"largest change of a logit at {[*columns][-1]}": largest}
+    )
 
 
 def table_by_context(study: Study, source: str, kind: str, title: str) -> str:
@@ -260,8 +272,8 @@ def table_by_context(study: Study, source: str, kind: str, title: str) -> str:
 
 
 def past_table(study: Study) -> str:
-    rows = [[arm, over_seeds(study, arm, past_the_end, "+.4f")] for arm in study.arms]
-    return table(["arm", "loss at T+1 … 2T minus loss at 1 … T"], rows)
+    title = "loss at T+1 … 2T minus loss at 1 … T"
+    return by_arm(study.arms, {title: lambda arm: over_seeds(study, arm, past_the_end, "+.4f")})
 
 
 def probe_tables(study: Study) -> str:
@@ -271,35 +283,34 @@ def probe_tables(study: Study) -> str:
     for probe in sorted({name for name, *_ in study.probes}):
         records = {arm: list(study.probe(probe, arm).values()) for arm in planned}
         every = [record for found in records.values() for record in found]
-        measured = [(record.get("excess") or {}).items() for record in every]
-        lengths = dict.fromkeys(at for items in measured for at, x in items if x is not None)
-        timed = any(record.get("steps_to_90") is not None for record in every)
+        lengths = [at for at in every[0]["excess"]
+                   if any(record["excess"][at] is not None for record in every)]
+        timed = any(record["steps_to_90"] is not None for record in every)
         rows = []
         for arm, found in records.items():
-            excess = [[(r.get("excess") or {}).get(at) for r in found] for at in lengths]
-            steps = joined(r.get("steps_to_90") or "never" for r in found)
+            excess = [with_sd(record["excess"][at] for record in found) for at in lengths]
+            steps = joined(record["steps_to_90"] or "never" for record in found)
             if found:
-                rows.append([arm, str(len(found)), *map(with_sd, excess), *([steps] * timed)])
+                rows.append([arm, str(len(found)), *excess, *([steps] * timed)])
         header = ["arm", "n", *(f"at {at}" for at in lengths)]
-        floors = joined({record.get("entropy_floor") for record in every}, "{:.4f}")
+        floors = joined({record["entropy_floor"] for record in every}, "{:.4f}")
         tables += [
             table(header + ["steps to 90 %, by seed"] * timed, rows),
             f"{probe}: loss above the optimum, nats/token, mean ± sd over seeds; entropy floor "
-            f"{floors or UNDEFINED}.",
+            f"{floors}.",
         ]
     return "\n\n".join(tables)
 
 
 def scale_table(study: Study) -> str:
-    keys = ("position_rms", "embedding_rms", "rms_ratio", "rms_ratio_trained")
-    header = ["arm", "rms of positions", "rms of embeddings", "ratio", "ratio after training",
-              "loss, nats/token"]
-    return table(header, [
-        [arm, *(number(study.mean(arm, key), ".4g") for key in keys),
-         over_seeds(study, arm, "loss")]
-        for arm in study.arms
-        if study.mean(arm, "rms_ratio") is not None
-    ])
+    added = [arm for arm in study.arms if study.mean(arm, "rms_ratio") is not None]
+    return by_arm(added, {
+        "rms of positions": means(study, "position_rms", ".4g"),
+        "rms of embeddings": means(study, "embedding_rms", ".4g"),
+        "ratio": means(study, "rms_ratio", ".4g"),
+        "ratio after training": means(study, "rms_ratio_trained", ".4g"),
+        "loss, nats/token": lambda arm: over_seeds(study, arm, "loss"),
+    })
 
 
 def predictions_table(predicted: list[Outcome]) -> str:

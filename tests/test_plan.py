@@ -102,17 +102,11 @@ def test_a_learning_rate_that_diverged_loses():
 @pytest.fixture
 def plan() -> dict:
     plan = {
-        "tier": "cpu",
+        "tier": "cpu", "grid": [1e-3, 2e-3], "tuning_seed": 1000,
         "arms": {"rope": {"overrides": ARMS["rope"], "seeds": [0, 1], "lr": None}},
-        "grid": [1e-3, 2e-3],
-        "tuning_seed": 1000,
         "probes": {"P1": {"arms": ["rope"], "seeds": [0], "steps": None}},
-        "budget_minutes": 45.0,
-        "config": {"rope": {"model": {"dim": 128}}},
-        "data_sha256": {"train.bin": "a"},
-        "tokens": 2048,
-        "steps": 1,
-        "expected_minutes": 3.0,
+        "config": {"rope": {"model": {"dim": 128}}}, "data_sha256": {"train.bin": "a"},
+        "tokens": 2048, "steps": 1, "expected_minutes": 3.0, "budget_minutes": 45.0,
     }
     return {**plan, "sha256": fingerprint(plan)}
 
