@@ -69,35 +69,18 @@ TIERS = {
         arms=tuple(ARMS),
         grid=(5e-4, 1e-3, 2e-3),
         overrides={
-            "model.dim": 384,
-            "model.n_layers": 6,
-            "model.n_heads": 6,
-            "model.hidden_dim": 1024,
-            "data.vocab_size": 4096,
-            "data.seq_len": 256,
-            "optim.warmup_steps": 100,
-            "train.steps": 1500,
-            "train.batch_size": 128,
-            "train.eval_interval": 150,
-            "train.dtype": "auto",
-            "train.compile": "auto",
+            "model.dim": 384, "model.n_layers": 6, "model.n_heads": 6, "model.hidden_dim": 1024,
+            "data.vocab_size": 4096, "data.seq_len": 256, "optim.warmup_steps": 100,
+            "train.steps": 1500, "train.batch_size": 128, "train.eval_interval": 150,
+            "train.dtype": "auto", "train.compile": "auto",
         },
     ),
     "smoke": Tier(
-        arms=HEADLINE,
-        headline_seeds=1,
-        probe_seeds=1,
-        probe_steps=10,
+        arms=HEADLINE, headline_seeds=1, probe_seeds=1, probe_steps=10,
         overrides={
-            "model.dim": 48,
-            "model.n_layers": 2,
-            "model.n_heads": 2,
-            "model.hidden_dim": 96,
-            "data.seq_len": 32,
-            "optim.warmup_steps": 5,
-            "train.steps": 20,
-            "train.batch_size": 8,
-            "train.eval_interval": 10,
+            "model.dim": 48, "model.n_layers": 2, "model.n_heads": 2, "model.hidden_dim": 96,
+            "data.seq_len": 32, "optim.warmup_steps": 5,
+            "train.steps": 20, "train.batch_size": 8, "train.eval_interval": 10,
         },
     ),
 }
@@ -134,11 +117,6 @@ def seeds_of(tier: Tier, arm: str) -> list[int]:
     return list(range(count))
 
 
-def run_equivalents(tier: Tier, arms: tuple[str, ...]) -> float:
-    """How many full runs the study trains: a tuning run is half of one."""
-    return sum(len(seeds_of(tier, arm)) + len(tier.grid) / 2 for arm in arms)
-
-
 @dataclass(frozen=True)
 class Speed:
     """Measured with as many processes at a time as the study uses."""
@@ -162,7 +140,8 @@ def shrink(
     rest = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
     rest += (runs + len(arms) * len(tier.grid)) * speed.overhead / speed.jobs
     # Seconds that one step more of every run takes.
-    each = run_equivalents(tier, arms) * step_tokens / speed.tokens_per_second
+    trained = runs + len(arms) * len(tier.grid) / 2  # a tuning run is half a run
+    each = trained * step_tokens / speed.tokens_per_second
     budget = 60 * budget_minutes
     affordable = math.floor(min(TRAINING_SHARE * budget, budget - rest) / each)
     least = 2 * (warmup + 1)
@@ -226,21 +205,18 @@ def check_same(study: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]
 
 def machine() -> dict[str, Any]:
     """What the study runs on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        processor = next(line.partition(":")[2].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        processor = platform.processor() or platform.machine()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"system": platform.system(), "processor": _processor(), "cores": cores(), "gpu": gpu}
+    return {"system": platform.system(), "processor": processor, "cores": cores(), "gpu": gpu}
 
 
 def cores() -> int:
     """How many this process may use, which in a container can be fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str]:

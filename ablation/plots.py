@@ -2,8 +2,9 @@
 a marker of its own, and the training length is marked by a line and by words."""
 
 import io
+import itertools
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,6 @@ STYLES: list[dict[str, Any]] = [
 ]
 DPI = 150
 GREY = "0.88"  # of a band of differences that do not matter
-ABOVE_OPTIMUM = "loss above the optimum (nats / token)"
 
 
 def draw(study: Study) -> list[str]:
@@ -52,22 +52,18 @@ def draw(study: Study) -> list[str]:
     return names
 
 
-def styles(arms: Iterable[str]) -> dict[str, dict[str, Any]]:
-    return {arm: STYLES[i % len(STYLES)] for i, arm in enumerate(arms)}
-
-
 def curves(study: Study) -> Figure:
     """Validation loss against tokens, and the same as differences from the baseline by seed."""
     fig, (left, right) = _panels(2)
     losses = {arm: [curve(r) for r in study.of(arm).values()] for arm in study.arms}
     base = {seed: curve(record) for seed, record in study.of(study.baseline).items()}
     gaps = {
-        arm: [_minus(curve(r), base[seed]) for seed, r in study.of(arm).items() if seed in base]
+        arm: [_minus(curve(r), base[seed]) for seed, r in study.of(arm).items()
+              if seed in base and arm != study.baseline]
         for arm in study.arms
-        if arm != study.baseline
     }
     for ax, series, shown in ((left, losses, []), (right, gaps, [0.0])):
-        for x, rows in _bands(ax, series, styles(study.arms)):
+        for x, rows in _bands(ax, series):
             # What is before a quarter of the training would flatten the rest.
             late = np.array(x) >= study.tokens / 4
             shown.extend(rows[:, late].flat)
@@ -135,7 +131,7 @@ def position(study: Study) -> Figure | None:
         ]
         for arm in study.arms
     }
-    if not _bands(ax, series, styles(study.arms)):
+    if not _bands(ax, series):
         return None
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
@@ -162,7 +158,7 @@ def shift(study: Study) -> Figure | None:
         arm: [defined(enumerate(m(record) for m in measures)) for record in study.of(arm).values()]
         for arm in study.arms
     }
-    _bands(ax, series, styles(study.arms))
+    _bands(ax, series)
     ax.set_xticks(range(len(deltas)), [in_lengths(d, study.seq_len) for d in deltas])
     ax.set_yscale("symlog", linthresh=1e-4)
     ax.yaxis.set_major_locator(ticker.SymmetricalLogLocator(base=10, linthresh=1e-4))
@@ -182,30 +178,25 @@ def probes(study: Study) -> Figure | None:
     names = sorted({probe for probe, *_ in study.probes})
     if not names:
         return None
-    fig, axes = _panels(len(names) + ("P1" in names))
     arms = list(dict.fromkeys([*study.arms, *(arm for _, arm, _ in study.probes)]))
+    excess = {arm: [r["excess"] for r in study.probe("P1", arm).values()] for arm in arms}
+    lengths = list(dict.fromkeys(at for rows in excess.values() for row in rows for at in row))
+    fig, axes = _panels(len(names) + bool(lengths))
     for ax, name in zip(axes, names, strict=False):
-        series = {arm: [curve(r) for r in study.probe(name, arm).values()] for arm in arms}
-        _bands(ax, series, styles(arms))
-        ax.axhline(0, color="0.4", linewidth=0.8)
-        ax.set(xlabel="step", title=name, ylabel=ABOVE_OPTIMUM)
-    if "P1" in names:
-        ax = axes[-1]
-        excess = {
-            arm: [r["excess"] for r in study.probe("P1", arm).values() if r.get("excess")]
-            for arm in arms
-        }
-        lengths = list(dict.fromkeys(at for rows in excess.values() for row in rows for at in row))
+        _bands(ax, {arm: [curve(r) for r in study.probe(name, arm).values()] for arm in arms})
+        ax.set(xlabel="step", title=name)
+    if lengths:
         series = {
             arm: [defined(enumerate(row.get(at) for at in lengths)) for row in rows]
             for arm, rows in excess.items()
         }
-        _bands(ax, series, styles(arms))
+        _bands(axes[-1], series)
+        axes[-1].set_xticks(range(len(lengths)), lengths)
+        axes[-1].set(xlabel="row length (T: as trained)", title="P1 past its training length")
+    for ax in axes:
         ax.axhline(0, color="0.4", linewidth=0.8)
-        ax.set_xticks(range(len(lengths)), lengths)
-        ax.set(xlabel="row length (T: as trained)", title="P1 past its training length",
-               ylabel=ABOVE_OPTIMUM)
-    _legend_below(fig, axes[-1] if "P1" in names else axes[0])
+        ax.set_ylabel("loss above the optimum (nats / token)")
+    _legend_below(fig, axes[-1])
     return fig
 
 
@@ -241,7 +232,7 @@ def _aligned(series: list[Curve]) -> tuple[list[float], np.ndarray]:
 
 
 def _bands(
-    ax: Axes, series: Mapping[str, list[Curve]], style: Mapping[str, dict[str, Any]]
+    ax: Axes, series: Mapping[str, list[Curve]]
 ) -> list[tuple[list[float], np.ndarray]]:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
     around it. Over the x that all its seeds have: elsewhere it would be a mean over other seeds.
@@ -249,17 +240,17 @@ def _bands(
     Returns x and y (seeds, x) of each arm that has a point.
     """
     drawn = []
-    for arm, runs in series.items():
+    for style, (arm, runs) in zip(itertools.cycle(STYLES), series.items(), strict=False):
         x, rows = _aligned(runs)
         if not x:
             continue
         ax.plot(
             x, rows.mean(0), label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
-            markevery=max(1, len(x) // 8), **style[arm],
+            markevery=max(1, len(x) // 8), **style,
         )
         if len(rows) > 1:
-            colour = style[arm]["color"]
-            ax.fill_between(x, rows.min(0), rows.max(0), color=colour, alpha=0.15, lw=0)
+            low, high = rows.min(0), rows.max(0)
+            ax.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=0)
         drawn.append((x, rows))
     return drawn
 

@@ -48,7 +48,7 @@ def shifted(study: Study, arm: str) -> float | None:
 
 
 def excess(study: Study, arm: str, at: str) -> float | None:
-    found = [(record.get("excess") or {}).get(at) for record in study.probe("P1", arm).values()]
+    found = [record["excess"][at] for record in study.probe("P1", arm).values()]
     return stats.mean([value for value in found if value is not None])
 
 

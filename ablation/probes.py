@@ -63,14 +63,18 @@ def generator(*parts: object) -> torch.Generator:
 # --- P1: noisy lag-k copy ---
 
 
-def lag_copy(probe: Probe, seed: int, step: int | str, rows: int, length: int) -> Tensor:
-    """Tokens (rows, length); the first k are uniform."""
+def lag_copy(
+    probe: Probe, seed: int, step: int | str, rows: int, lengths: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Tokens (rows, S), of which the first k are uniform, and which of them can be known, bool
+    (rows, S): all others. S is `lengths` times T."""
+    length = lengths * probe.seq_len
     g = generator("P1", seed, step)
     tokens = torch.randint(probe.vocab_size, (rows, length), generator=g)
     kept = torch.rand(rows, length, generator=g) >= probe.rho
     for t in range(probe.lag, length):
         tokens[:, t] = torch.where(kept[:, t], tokens[:, t - probe.lag], tokens[:, t])
-    return tokens
+    return tokens, (torch.arange(length) >= probe.lag).expand(rows, -1)
 
 
 def lag_copy_entropy(probe: Probe) -> float:
@@ -84,8 +88,9 @@ def lag_copy_entropy(probe: Probe) -> float:
     return -p * math.log(p) - (probe.vocab_size - 1) * q * math.log(q)
 
 
-def lag_copy_excess(probe: Probe, model: Transformer, tokens: Tensor) -> float:
-    """Nats above the entropy, over the last T positions that can be known (t > k).
+def lag_copy_score(probe: Probe, model: Transformer, tokens: Tensor) -> tuple[float, float]:
+    """Mean nats above the entropy, over the last T positions that can be known (t > k); and nan:
+    right predictions are not counted.
 
     The expectation over what each next token could have been is taken exactly, from the
     probabilities it was drawn with: a mean over the drawn ones would be off by more than the 0.02
@@ -97,14 +102,14 @@ def lag_copy_excess(probe: Probe, model: Transformer, tokens: Tensor) -> float:
     source = F.one_hot(tokens[:, first - probe.lag : length - probe.lag], probe.vocab_size)
     truth = (1 - probe.rho) * source.double() + probe.rho / probe.vocab_size
     loss = -(truth * logits.double().log_softmax(-1)).sum(-1).mean().item()
-    return loss - lag_copy_entropy(probe)
+    return loss - lag_copy_entropy(probe), math.nan
 
 
 # --- P2: variable-length repeat ---
 
 
 def repeats(probe: Probe, seed: int, step: int | str, rows: int) -> tuple[Tensor, Tensor]:
-    """Tokens (rows, T) and where the second copies stand, bool (rows, T).
+    """Tokens (rows, T), and which of them can be known, bool (rows, T): the second copies.
 
     Segments have 8 .. T/2 - 1 tokens, all different; what follows the second copy are separators.
     """
@@ -118,62 +123,13 @@ def repeats(probe: Probe, seed: int, step: int | str, rows: int) -> tuple[Tensor
     return tokens.masked_fill((at == n) | (at > 2 * n), SEPARATOR), second
 
 
-def repeat_score(model: Transformer, tokens: Tensor, second: Tensor) -> tuple[float, float]:
+def repeat_score(
+    probe: Probe, model: Transformer, tokens: Tensor, second: Tensor
+) -> tuple[float, float]:
     """Mean nats, and share of right predictions, over the second copies."""
     logits, targets, scored = model(tokens[:, :-1]), tokens[:, 1:], second[:, 1:]
     nats = F.cross_entropy(logits[scored].double(), targets[scored]).item()
     return nats, (logits.argmax(-1) == targets)[scored].double().mean().item()
-
-
-# --- the tasks ---
-
-
-class LagCopy:
-    """P1: what is trained on, and the score. Every token past the lag can be known."""
-
-    def __init__(self, probe: Probe, seed: int, device: torch.device):
-        self.probe, self.seed = probe, seed
-        self.floor = lag_copy_entropy(probe)
-        self.known = torch.arange(probe.seq_len) >= probe.lag
-        self.tests = {
-            n: lag_copy(probe, seed, f"test {n}T", 128 // n, n * probe.seq_len).to(device)
-            for n in LENGTHS
-        }
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Tokens (rows, T), and which of them are learned."""
-        tokens = lag_copy(self.probe, self.seed, step, self.probe.batch_size, self.probe.seq_len)
-        return tokens, self.known.expand_as(tokens)
-
-    def score(self, model: Transformer) -> tuple[float, float]:
-        """Nats above the floor at T; the share of right predictions is not counted."""
-        return lag_copy_excess(self.probe, model, self.tests[1]), math.nan
-
-    def excess(self, model: Transformer, lengths: int) -> float | None:
-        """Nats above the floor in rows of 2T or 4T; None where the encoding ends before."""
-        if not POSITIONS[model.config.position].extrapolates:
-            return None
-        return lag_copy_excess(self.probe, model, self.tests[lengths])
-
-
-class Repeats:
-    """P2: what is trained on, and the score. Second copies can be known."""
-
-    def __init__(self, probe: Probe, seed: int, device: torch.device):
-        self.probe, self.seed, self.floor = probe, seed, 0.0
-        self.test = [part.to(device) for part in repeats(probe, seed, "test", 128)]
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Tokens (rows, T), and which of them are learned."""
-        return repeats(self.probe, self.seed, step, self.probe.batch_size)
-
-    def score(self, model: Transformer) -> tuple[float, float]:
-        """Nats, and the share of right predictions."""
-        return repeat_score(model, *self.test)
-
-    def excess(self, model: Transformer, lengths: int) -> float | None:
-        """Not measured: rows of another length are another task."""
-        return None
 
 
 # --- training ---
@@ -184,12 +140,8 @@ def build(probe: Probe, arm: str, device: torch.device) -> Transformer:
     fields = {key.removeprefix("model."): value for key, value in ARMS[arm].items()}
     longest = LENGTHS[-1] if POSITIONS[fields["position"]].extrapolates else 1
     config = ModelConfig(
-        dim=probe.dim,
-        n_layers=probe.layers,
-        n_heads=probe.heads,
-        vocab_size=probe.vocab_size,
-        max_positions=longest * probe.seq_len,
-        **fields,
+        dim=probe.dim, n_layers=probe.layers, n_heads=probe.heads, vocab_size=probe.vocab_size,
+        max_positions=longest * probe.seq_len, **fields,
     )
     return Transformer(config).to(device)
 
@@ -218,11 +170,7 @@ def train(
 
 
 def run_probe(
-    name: str,
-    arm: str,
-    seed: int,
-    steps: int | None = None,
-    device: str = "auto",
+    name: str, arm: str, seed: int, steps: int | None = None, device: str = "auto",
     probe: Probe | None = None,
 ) -> dict[str, Any]:
     """Train a small model of an arm on "P1" or "P2", and return its record, ready for JSON.
@@ -236,25 +184,30 @@ def run_probe(
     where = resolve_device(device)
     model = build(probe, arm, where)
     model.init_weights(derive_seed("probe", seed))
-    task = (LagCopy if name == "P1" else Repeats)(probe, seed, where)
+    if name == "P1":
+        sample, score, floor = lag_copy, lag_copy_score, lag_copy_entropy(probe)
+        tests = {n: lag_copy(probe, seed, f"test {n}T", 128 // n, n)[:1] for n in LENGTHS}
+    else:  # rows of another length would be another task
+        sample, score, floor = repeats, repeat_score, 0.0
+        tests = {1: repeats(probe, seed, "test", 128)}
+
+    @torch.inference_mode()
+    def evaluate(lengths: int) -> tuple[float | None, float]:
+        if lengths not in tests or lengths * probe.seq_len > model.config.max_positions:
+            return None, math.nan
+        return score(probe, model, *(part.to(where) for part in tests[lengths]))
+
     curve, steps_to_90 = [], None
-    for step in train(probe, model, steps, task.batch):
-        with torch.inference_mode():
-            nats, right = task.score(model)
+    for step in train(probe, model, steps, lambda at: sample(probe, seed, at, probe.batch_size)):
+        nats, right = evaluate(1)
         curve.append([step, nats])
         if right >= 0.9 and steps_to_90 is None:
             steps_to_90 = step
-    with torch.inference_mode():
-        longer = {f"{n}T": task.excess(model, n) for n in LENGTHS[1:]}
     return {
-        "probe": name,
-        "arm": arm,
-        "seed": seed,
-        "steps": steps,
-        "lag": probe.lag or None,
+        "probe": name, "arm": arm, "seed": seed, "steps": steps, "lag": probe.lag or None,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "entropy_floor": task.floor,
+        "entropy_floor": floor,
         "curve": curve,
-        "excess": {"T": curve[-1][1], **longer},
+        "excess": {"T": curve[-1][1], **{f"{n}T": evaluate(n)[0] for n in LENGTHS[1:]}},
         "steps_to_90": steps_to_90,
     }

@@ -4,9 +4,10 @@
     python -m ablation.report docs/results docs/results.md
 
 The words stand in report.md, and the numbers are filled in here; report.html is the result with the
-figures inside. Everything in it is read from the study's files, so it can be made again anywhere,
-after any number of runs. What there is to say about one study stands in a NOTES.md in its folder,
-which the report repeats below its first sentence. Losses are in nats per token.
+figures inside, laid out by page.html. Everything in it is read from the study's files, so it can be
+made again anywhere, after any number of runs. What there is to say about one study stands in a
+NOTES.md in its folder, which the report repeats below its first sentence. Losses are in nats per
+token.
 """
 
 import base64
@@ -15,9 +16,10 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
+from string import Template
 from typing import Any
 from urllib.parse import quote
 
@@ -32,20 +34,10 @@ from gyre.wandb_log import LogConfig, Table, log_to_wandb
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #111; max-width: 62rem; margin: 2rem auto;
-       padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.5rem; }
-h1 + p { font-size: 1.15rem; border-left: 4px solid #111; padding-left: 1rem; }
-table { display: block; overflow-x: auto; border-collapse: collapse; font-size: .85rem;
-        font-variant-numeric: tabular-nums; }
-table + p, p:has(img) + p { font-size: .85rem; color: #444; }
-th, td { text-align: left; vertical-align: top; padding: .25rem .8rem .25rem 0;
-         border-bottom: 1px solid #ccc; }
-th { border-bottom: 2px solid #111; }
-img { max-width: 100%; }
-pre { background: #f2f2f2; padding: .6rem; overflow-x: auto; }
-"""
+# Of the tables that wandb gets.
+RUN_COLUMNS = ["arm", "seed", "lr", "parameters", "tokens", "tokens_per_second", "loss", "bpb",
+               "init_sha256", "batches_sha256"]
+DIFFERENCE_COLUMNS = ["arm", "baseline", "n", "mean", "sd", "low", "high", "p"]
 
 
 def write_report(path: Path, markdown: Path | None = None) -> None:
@@ -71,7 +63,7 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
     predicted = outcomes(study)
     verdicts = [outcome.verdict for outcome in predicted]
     said = {
-        "name": plan.get("name", study.path.name),
+        "name": plan["name"],
         "claim": claim(study),
         "base": study.baseline,
         "secondary": joined(study.secondary) or "no secondary arm",
@@ -94,9 +86,9 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "pairing": pairing(study),
         "seeds": seeds_table(study),
         "shifts": shift_table(study),
-        "contexts": context_table(study),
+        "contexts": table_by_context(study, "context", "mode", "windows"),
         "past_the_end": past_table(study),
-        "scalings": scaling_table(study),
+        "scalings": table_by_context(study, "rope_scaling", "scaling", "scaling"),
         "probes": probe_tables(study),
         "scales": scale_table(study),
         "predictions": predictions_table(predicted),
@@ -104,7 +96,7 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "tuning": tuning_table(study),
         "threats": bullets(threats(study)),
         "fairness": fairness_table(study),
-        "command": f"```\n{plan['command']}\n```" if plan.get("command") else "",
+        "command": f"```\n{plan['command']}\n```",
         "facts": bullets(facts(study)),
     }
     for name in plots.FIGURES:
@@ -124,12 +116,9 @@ def to_html(markdown: str, folder: Path) -> str:
             png = (folder / f"{image.content}.png").read_bytes()
             image.attrs["src"] = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     title = html.escape(markdown.partition("\n")[0].removeprefix("# "))
-    return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width">\n<title>{title}</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"{parser.renderer.render(tokens, parser.options, {})}</body>\n</html>\n"
-    )
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    body = parser.renderer.render(tokens, parser.options, {})
+    return Template(template).substitute(title=title, body=body)
 
 
 # --- what is said ---------------------------------------------------------------------------------
@@ -188,25 +177,36 @@ def p_values(study: Study) -> dict[str, float]:
     return known | stats.holm({arm: p for arm, p in known.items() if arm in study.secondary})
 
 
+def by_arm(arms: Iterable[str], columns: dict[str, Callable[[str], str]]) -> str:
+    """A table of these arms: by the title of a column, what it says of an arm."""
+    rows = [[arm, *(said(arm) for said in columns.values())] for arm in arms]
+    return table(["arm", *columns], rows)
+
+
+def means(study: Study, measure: Measure, form: str = ".4f") -> Callable[[str], str]:
+    """A column of means over seeds."""
+    return lambda arm: number(study.mean(arm, measure), form)
+
+
 def arms_table(study: Study) -> str:
-    p, rows = p_values(study), []
-    for arm in study.arms:
-        records, is_base = study.of(arm).values(), arm == study.baseline
-        rows.append([
-            arm,
-            joined({record.get("parameters") for record in records}, "{:,}"),
-            number(study.mean(arm, "tokens_per_second"), ",.0f"),
-            joined({record["lr"] for record in records}, "{:g}"),
-            str(len(study.losses(arm))),
-            over_seeds(study, arm, "loss"),
-            number(study.mean(arm, "bpb")),
-            UNDEFINED if is_base else difference(study.paired(arm)),
-            UNDEFINED if is_base else number(p.get(arm), ".3g"),
-            to_target(study, arm),
-        ])
-    header = ["arm", "parameters", "tokens/s", "learning rate", "n", "loss, nats/token",
-              "bits/byte", f"minus {study.baseline}, paired [95 %]", "p", "tokens to target"]
-    return table(header, rows)
+    p, base = p_values(study), study.baseline
+
+    def each(arm: str, key: str, form: str) -> str:
+        return joined({record[key] for record in study.of(arm).values()}, form)
+
+    return by_arm(study.arms, {
+        "parameters": lambda arm: each(arm, "parameters", "{:,}"),
+        "tokens/s": means(study, "tokens_per_second", ",.0f"),
+        "learning rate": lambda arm: each(arm, "lr", "{:g}"),
+        "n": lambda arm: str(len(study.losses(arm))),
+        "loss, nats/token": lambda arm: over_seeds(study, arm, "loss"),
+        "bits/byte": means(study, "bpb"),
+        f"minus {base}, paired [95 %]": lambda arm: (
+            UNDEFINED if arm == base else difference(study.paired(arm))
+        ),
+        "p": lambda arm: number(p.get(arm), ".3g"),
+        "tokens to target": lambda arm: to_target(study, arm),
+    })
 
 
 def to_target(study: Study, arm: str) -> str:
@@ -235,32 +235,25 @@ def pairing(study: Study) -> str:
 
 
 def seeds_table(study: Study) -> str:
-    every = study.seeds()
-    return table(
-        ["arm", *(f"seed {seed}" for seed in every)],
-        [[arm, *(number(study.losses(arm).get(s)) for s in every)] for arm in study.arms],
-    )
+    return by_arm(study.arms, {
+        f"seed {seed}": lambda arm, seed=seed: number(study.losses(arm).get(seed))
+        for seed in study.seeds()
+    })
 
 
 def shift_table(study: Study) -> str:
     deltas = sorted(study.distinct("shift", "delta"))
     if not deltas:
         return NOT_MEASURED
-    lengths = [f"+{in_lengths(delta, study.seq_len)}" for delta in deltas]
-    rows = []
-    for arm in study.arms:
-        means = [study.mean(arm, cell("shift", "dloss", delta=delta)) for delta in deltas]
-        largest = study.mean(arm, cell("shift", "dlogit_max", delta=deltas[-1]))
-        rows.append([arm, *(number(mean, "+.1e") for mean in means), number(largest, ".1e")])
-    return table(["arm", *lengths, f"largest change of a logit at {lengths[-1]}"], rows)
-
-
-def context_table(study: Study) -> str:
-    return table_by_context(study, "context", "mode", "windows")
-
-
-def scaling_table(study: Study) -> str:
-    return table_by_context(study, "rope_scaling", "scaling", "scaling")
+    columns = {
+        f"+{in_lengths(delta, study.seq_len)}":
+            means(study, cell("shift", "dloss", delta=delta), "+.1e")
+        for delta in deltas
+    }
+    largest = means(study, cell("shift", "dlogit_max", delta=deltas[-1]), ".1e")
+    return by_arm(
+        study.arms, columns | {f"largest change of a logit at {[*columns][-1]}": largest}
+    )
 
 
 def table_by_context(study: Study, source: str, kind: str, title: str) -> str:
@@ -279,8 +272,8 @@ def table_by_context(study: Study, source: str, kind: str, title: str) -> str:
 
 
 def past_table(study: Study) -> str:
-    rows = [[arm, over_seeds(study, arm, past_the_end, "+.4f")] for arm in study.arms]
-    return table(["arm", "loss at T+1 … 2T minus loss at 1 … T"], rows)
+    title = "loss at T+1 … 2T minus loss at 1 … T"
+    return by_arm(study.arms, {title: lambda arm: over_seeds(study, arm, past_the_end, "+.4f")})
 
 
 def probe_tables(study: Study) -> str:
@@ -290,35 +283,34 @@ def probe_tables(study: Study) -> str:
     for probe in sorted({name for name, *_ in study.probes}):
         records = {arm: list(study.probe(probe, arm).values()) for arm in planned}
         every = [record for found in records.values() for record in found]
-        measured = [(record.get("excess") or {}).items() for record in every]
-        lengths = dict.fromkeys(at for items in measured for at, x in items if x is not None)
-        timed = any(record.get("steps_to_90") is not None for record in every)
+        lengths = [at for at in every[0]["excess"]
+                   if any(record["excess"][at] is not None for record in every)]
+        timed = any(record["steps_to_90"] is not None for record in every)
         rows = []
         for arm, found in records.items():
-            excess = [[(r.get("excess") or {}).get(at) for r in found] for at in lengths]
-            steps = joined(r.get("steps_to_90") or "never" for r in found)
+            excess = [with_sd(record["excess"][at] for record in found) for at in lengths]
+            steps = joined(record["steps_to_90"] or "never" for record in found)
             if found:
-                rows.append([arm, str(len(found)), *map(with_sd, excess), *([steps] * timed)])
+                rows.append([arm, str(len(found)), *excess, *([steps] * timed)])
         header = ["arm", "n", *(f"at {at}" for at in lengths)]
-        floors = joined({record.get("entropy_floor") for record in every}, "{:.4f}")
+        floors = joined({record["entropy_floor"] for record in every}, "{:.4f}")
         tables += [
             table(header + ["steps to 90 %, by seed"] * timed, rows),
             f"{probe}: loss above the optimum, nats/token, mean ± sd over seeds; entropy floor "
-            f"{floors or UNDEFINED}.",
+            f"{floors}.",
         ]
     return "\n\n".join(tables)
 
 
 def scale_table(study: Study) -> str:
-    keys = ("position_rms", "embedding_rms", "rms_ratio", "rms_ratio_trained")
-    header = ["arm", "rms of positions", "rms of embeddings", "ratio", "ratio after training",
-              "loss, nats/token"]
-    return table(header, [
-        [arm, *(number(study.mean(arm, key), ".4g") for key in keys),
-         over_seeds(study, arm, "loss")]
-        for arm in study.arms
-        if study.mean(arm, "rms_ratio") is not None
-    ])
+    added = [arm for arm in study.arms if study.mean(arm, "rms_ratio") is not None]
+    return by_arm(added, {
+        "rms of positions": means(study, "position_rms", ".4g"),
+        "rms of embeddings": means(study, "embedding_rms", ".4g"),
+        "ratio": means(study, "rms_ratio", ".4g"),
+        "ratio after training": means(study, "rms_ratio_trained", ".4g"),
+        "loss, nats/token": lambda arm: over_seeds(study, arm, "loss"),
+    })
 
 
 def predictions_table(predicted: list[Outcome]) -> str:
@@ -333,8 +325,7 @@ def predictions_table(predicted: list[Outcome]) -> str:
 def attention_table(study: Study) -> str:
     rows = []
     for arm in study.arms:
-        known = [r["attention_distance"] for r in study.of(arm).values()
-                 if r.get("attention_distance")]
+        known = [r["attention_distance"] for r in study.of(arm).values()]
         layers = [
             " ".join(number(stats.mean(head), ".1f") for head in zip(*layer, strict=True))
             for layer in zip(*known, strict=True)
@@ -345,14 +336,14 @@ def attention_table(study: Study) -> str:
 
 
 def tuning_table(study: Study) -> str:
-    tuning = study.plan.get("tuning") or {}
+    tuning = study.plan["tuning"]
     if not tuning:
         return "Not tuned: every arm has the learning rate of the configuration."
     rates = sorted({float(lr) for losses in tuning.values() for lr in losses})
     rows, edges = [], []
     for arm, losses in tuning.items():
         losses = {float(lr): loss for lr, loss in losses.items()}
-        chosen = study.plan["arms"].get(arm, {}).get("lr")
+        chosen = study.plan["arms"][arm]["lr"]
         rows.append([arm, *(number(losses.get(lr)) + " *" * (lr == chosen) for lr in rates)])
         if chosen in (rates[0], rates[-1]):
             edges.append(arm)
@@ -385,11 +376,10 @@ def threats(study: Study) -> list[str]:
 def full_turns(study: Study) -> tuple[int, int] | None:
     """(pairs that turn at least once within T, pairs) of the rope arm."""
     for record in study.of("rope").values():
-        model = (record.get("config") or {}).get("model") or {}
-        width, theta = model.get("head_dim"), model.get("theta")
-        if width and theta:
-            turns = [study.seq_len * theta ** (-2 * i / width) for i in range(width // 2)]
-            return sum(angle >= 2 * math.pi for angle in turns), len(turns)
+        model = record["config"]["model"]
+        pairs = range(model["head_dim"] // 2)
+        turns = [study.seq_len * model["theta"] ** (-2 * i / model["head_dim"]) for i in pairs]
+        return sum(angle >= 2 * math.pi for angle in turns), len(pairs)
     return None
 
 
@@ -408,13 +398,9 @@ def facts(study: Study) -> list[str]:
     plan = study.plan
     minutes = {"spent": "minutes", "expected": "expected_minutes", "allowed": "budget_minutes"}
     known = {
-        "tier": plan.get("tier"),
-        "steps": plan.get("steps"),
-        "minutes": joined(f"{plan[key]:.1f} {word}" for word, key in minutes.items()
-                          if plan.get(key) is not None) or None,
-        "machine": plan.get("machine"),
-        "versions": plan.get("versions"),
-        "revision": plan.get("git"),
+        "tier": plan["tier"], "steps": plan["steps"],
+        "minutes": joined(f"{plan[key]:.1f} {word}" for word, key in minutes.items()),
+        "machine": plan["machine"], "versions": plan["versions"], "revision": plan["git"],
     }
     return [f"{name}: {flat(value)}" for name, value in known.items() if value is not None]
 
@@ -505,21 +491,28 @@ def wandb_runs(
     study: Study, log: LogConfig
 ) -> Iterator[tuple[LogConfig, str, Record, list[dict[str, Any]]]]:
     """For each run the arguments of `log_to_wandb`: where, name, config, points."""
-    groups = {}
+    groups = {arm: record["config"]["log"]["group"] for (arm, _), record in study.records.items()}
     for (arm, seed), record in study.records.items():
-        logged = (record.get("config") or {}).get("log") or {}
-        groups[arm] = logged.get("group") or arm
-        known = {key: record.get(key) for key in ("arm", "seed", "lr", "seq_len", "data_sha256")}
+        known = {key: record[key] for key in ("arm", "seed", "lr", "seq_len", "data_sha256")}
         where = replace(log, group=groups[arm], job_type="eval")
         yield where, f"{arm}-s{seed}-eval", known, measured_points(record)
     for (probe, arm, seed), record in study.probes.items():
         where = replace(log, group=groups.get(arm, arm), job_type="probe")
         points = [{"probe_step": step, f"probe/{probe}": value} for step, value in record["curve"]]
         yield where, f"{arm}-s{seed}-{probe}", {"arm": arm, "seed": seed, "probe": probe}, points
-    tables = {"runs": runs_for_wandb(study), "differences": differences_for_wandb(study)}
-    figures = {file.stem: file for file in sorted(study.path.glob("fig_*.png"))}
+    p = p_values(study)
+    runs = [record for arm in study.arms for record in study.of(arm).values()]
+    differences = [
+        {"arm": arm, "baseline": study.baseline, "n": d.n, "mean": d.mean, "sd": d.sd,
+         **(asdict(d.interval) if d.interval else {}), "p": p.get(arm)}
+        for arm in study.arms
+        if arm != study.baseline and (d := study.paired(arm))
+    ]
+    point = {"runs": columns_of(runs, RUN_COLUMNS),
+             "differences": columns_of(differences, DIFFERENCE_COLUMNS),
+             **{file.stem: file for file in sorted(study.path.glob("fig_*.png"))}}
     where = replace(log, group=study.path.name, job_type="report")
-    yield where, f"{study.path.name}-report", study.plan, [tables | figures]
+    yield where, f"{study.path.name}-report", study.plan, [point]
 
 
 def measured_points(record: Record) -> list[dict[str, float]]:
@@ -537,21 +530,8 @@ def measured_points(record: Record) -> list[dict[str, float]]:
     return [{k: v for k, v in point.items() if v is not None} for point in points]
 
 
-def runs_for_wandb(study: Study) -> Table:
-    columns = ["arm", "seed", "lr", "parameters", "tokens", "tokens_per_second", "loss", "bpb",
-               "init_sha256", "batches_sha256"]
-    runs = [study.of(arm).values() for arm in study.arms]
-    return Table(columns, [[r.get(column) for column in columns] for arm in runs for r in arm])
-
-
-def differences_for_wandb(study: Study) -> Table:
-    p, rows = p_values(study), []
-    for arm in study.arms:
-        if arm != study.baseline:
-            d = study.paired(arm)
-            ends = [d.interval.low, d.interval.high] if d.interval else [None, None]
-            rows.append([arm, study.baseline, d.n, d.mean, d.sd, *ends, p.get(arm)])
-    return Table(["arm", "baseline", "n", "mean", "sd", "low", "high", "p"], rows)
+def columns_of(rows: Iterable[Record], columns: list[str]) -> Table:
+    return Table(columns, [[row.get(column) for column in columns] for row in rows])
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -14,8 +14,9 @@ from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -116,42 +117,37 @@ class Pool:
     def _carry_out(self, job: Job, processes: dict[str, subprocess.Popen]) -> Iterator[None]:
         """Runs the commands of a job; yields as often as it is asked while one of them runs, which
         then is in `processes`."""
+        file = self.logs / f"{job.name}.log"
         for command in job.commands():
-            process = processes[job.name] = self._start(job.name, command)
+            process = processes[job.name] = self._start(command, file)
             while process.poll() is None:
                 yield
             del processes[job.name]
             if process.returncode:
-                raise UserError(self._last_words(job.name, process.returncode))
+                text = file.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
+                last = [f"    {line}" for line in text.split("\n") if line.strip()][-12:]
+                raise UserError("\n".join([
+                    f"{job.name} failed (exit {process.returncode}), and the study stopped; all of "
+                    f"it is in {file}, and its last lines are:", *last,
+                ]))
         job.done()
 
-    def _start(self, name: str, command: list[str]) -> subprocess.Popen:
-        self.logs.mkdir(parents=True, exist_ok=True)
-        with self._log(name).open("a", encoding="utf-8") as log:
+    def _start(self, command: list[str], file: Path) -> subprocess.Popen:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as log:
             log.write(f"$ {shlex.join(command)}\n")
             log.flush()
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
             )
 
-    def _log(self, name: str) -> Path:
-        return self.logs / f"{name}.log"
-
-    def _last_words(self, name: str, code: int) -> str:
-        text = self._log(name).read_text(encoding="utf-8", errors="replace")
-        lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
-        return "\n".join([
-            f"{name} failed (exit {code}), and the study stopped; all of it is in "
-            f"{self._log(name)}, and its last lines are:",
-            *(f"    {line}" for line in lines[-12:]),
-        ])
-
 
 def python(function: Callable, *arguments: object) -> list[str]:
-    """The command that calls a function of this module in a process of its own, with its arguments
-    as text. -P: no module is taken from the folder that the user stands in."""
-    call = f"import sys; from ablation import runner; runner.{function.__name__}(*sys.argv[1:])"
-    return [sys.executable, "-P", "-c", call, *map(str, arguments)]
+    """The command that calls a function of this module in a process of its own, with arguments
+    that JSON has, or paths. -P: no module is taken from the folder that the user stands in."""
+    call = f"runner.{function.__name__}(*json.loads(sys.argv[1]))"
+    code = f"import json, sys; from ablation import runner; {call}"
+    return [sys.executable, "-P", "-c", code, json.dumps(arguments, default=str)]
 
 
 def measure_run(run: str, arm: str, device: str, result: str) -> None:
@@ -168,13 +164,14 @@ def measure_run(run: str, arm: str, device: str, result: str) -> None:
         write_json(Path(result), {"arm": arm, **record})
 
 
-def run_probe(name: str, arm: str, seed: str, steps: str, device: str, result: str) -> None:
-    """Train a probe and write its record to the file `result`; `steps` may be "None"."""
+def run_probe(
+    name: str, arm: str, seed: int, steps: int | None, device: str, result: str
+) -> None:
+    """Train a probe and write its record to the file `result`."""
     from ablation import probes
 
     with exit_in_words():
-        count = None if steps == "None" else int(steps)
-        write_json(Path(result), probes.run_probe(name, arm, int(seed), count, device))
+        write_json(Path(result), probes.run_probe(name, arm, seed, steps, device))
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -213,6 +210,7 @@ class Runner:
         default = stem if self.tier_name == "cpu" else f"{stem}-{self.tier_name}"
         name = self.config.name or default
         self.path = Path(self.config.log.runs) / name
+        self.plan_file = self.path / "plan.json"
         if not self.path.exists():
             RunDir.new_path(self.config.log.runs, name)  # refuses a bad name
 
@@ -233,12 +231,12 @@ class Runner:
         if self.dry_run:
             return 0
         started, before = time.perf_counter(), self.plan["minutes"]
-        self._save_plan()
+        write_json(self.plan_file, self.plan)
         try:
             finished = self._run_all()
         finally:
             self.plan["minutes"] = before + (time.perf_counter() - started) / 60
-            self._save_plan()
+            write_json(self.plan_file, self.plan)
         if not finished:
             say(f"stopped, and what was running has saved. To go on: {self.command}")
             return 130
@@ -251,16 +249,12 @@ class Runner:
 
     # --- the plan ---
 
-    def _save_plan(self) -> None:
-        write_json(self.path / "plan.json", self.plan)
-
     def _stored_plan(self) -> dict[str, Any] | None:
         """The plan in the folder. Raises UserError where it is not the one the command asks for."""
-        file = self.path / "plan.json"
-        if file.exists():
-            stored = read_json(file)
+        if self.plan_file.exists():
+            stored = read_json(self.plan_file)
             planning.check_same(self.path, stored, self._wanted())
-            say(f"plan    {file}: going on")
+            say(f"plan    {self.plan_file}: going on")
             return stored
         if self.path.exists() and any(self.path.iterdir()):
             raise UserError(
@@ -278,18 +272,11 @@ class Runner:
             self.budget, speed,
         )
         plan = {
-            "name": self.path.name,
-            "command": self.command,
-            **self._wanted(),
-            "tokens": steps * step_tokens,
-            "steps": steps,
-            "expected_minutes": minutes,
-            "speed": asdict(speed),
-            "machine": planning.machine(),
-            "versions": planning.versions(),
-            "git": git,
-            "tuning": {},
-            "minutes": 0.0,
+            "name": self.path.name, "command": self.command, **self._wanted(),
+            "tokens": steps * step_tokens, "steps": steps,
+            "expected_minutes": minutes, "speed": asdict(speed),
+            "machine": planning.machine(), "versions": planning.versions(), "git": git,
+            "tuning": {}, "minutes": 0.0,
         }
         return {**plan, "sha256": planning.fingerprint(plan)}
 
@@ -323,18 +310,16 @@ class Runner:
         say(f"speed   measuring {SPEED_STEPS} steps of {self.jobs} runs side by side ...")
         train = self.config.train
         with tempfile.TemporaryDirectory() as folder:
-            shared = {
-                "train.steps": SPEED_STEPS,
-                "train.eval_interval": max(1, SPEED_STEPS * train.eval_interval // train.steps),
-                "optim.warmup_steps": min(SPEED_STEPS, self.config.optim.warmup_steps),
-                "log.runs": folder,
-                "log.wandb": "disabled",
-            }
             jobs = []
             for i in range(self.jobs):
-                name, arm = f"speed-{i}", self.arms[i % len(self.arms)]
-                values = {**ARMS[arm], **shared, "name": name}
-                jobs.append(Job(name, 1, partial(self._train, values)))
+                values = {
+                    **ARMS[self.arms[i % len(self.arms)]],
+                    "train.steps": SPEED_STEPS,
+                    "train.eval_interval": max(1, SPEED_STEPS * train.eval_interval // train.steps),
+                    "optim.warmup_steps": min(SPEED_STEPS, self.config.optim.warmup_steps),
+                    "log.runs": folder, "log.wandb": "disabled", "name": f"speed-{i}",
+                }
+                jobs.append(Job(f"speed-{i}", 1, partial(self._train, values)))
             pool = Pool(self.jobs, Path(folder) / "logs", self.threads)
             started = time.perf_counter()
             with tqdm(disable=True) as bar:
@@ -344,11 +329,8 @@ class Runner:
             opened = [RunDir.open(Path(folder) / job.name) for job in jobs]
             series = [run.metrics() for run in opened]
         rates = [
-            statistics.median(
-                point["train/tokens_per_second"]
-                for point in points
-                if point["step"] > SPEED_WARMUP and "train/loss" in point
-            )
+            statistics.median(p["train/tokens_per_second"] for p in points
+                              if p["step"] > SPEED_WARMUP and "train/loss" in p)
             for points in series
         ]
         training = statistics.mean(points[-1]["seconds"] for points in series)
@@ -385,34 +367,34 @@ class Runner:
         ) as bar:
             if not pool.run(list(tuning.values()), bar):
                 return False
-            self._choose_rates(list(tuning))
+            self._choose_rates(tuning)
             return pool.run(rest, bar)
 
-    def _tuning_jobs(self) -> dict[tuple[str, float], Job]:
+    def _tuning_jobs(self) -> dict[tuple[str, str], Job]:
         """By (arm, learning rate): those whose loss is not in the plan yet."""
         jobs = {}
         for arm in self.arms:
             for lr in self.plan["grid"]:
                 if f"{lr:g}" not in self.plan["tuning"].get(arm, {}):
-                    name = tuning_name(arm, lr)
+                    name = f"tune-{arm}-lr{lr:g}"
                     train = partial(self._train_missing, name, arm, planning.TUNING_SEED, lr)
-                    jobs[arm, lr] = Job(name, self.plan["tokens"] / 2, train)
+                    jobs[arm, f"{lr:g}"] = Job(name, self.plan["tokens"] / 2, train)
         return jobs
 
-    def _choose_rates(self, tuned: list[tuple[str, float]]) -> None:
+    def _choose_rates(self, tuned: dict[tuple[str, str], Job]) -> None:
         """Read the losses of tuning runs, and give every arm its best learning rate."""
         plan = self.plan
-        for arm, lr in tuned:
-            points = RunDir.open(self.path / tuning_name(arm, lr)).metrics()
+        for (arm, lr), job in tuned.items():
+            points = RunDir.open(self.path / job.name).metrics()
             loss = next(p["val/loss"] for p in reversed(points) if "val/loss" in p)
-            plan["tuning"].setdefault(arm, {})[f"{lr:g}"] = loss
+            plan["tuning"].setdefault(arm, {})[lr] = loss
         for arm, losses in plan["tuning"].items():
             best = planning.best_rate(losses)
             plan["arms"][arm]["lr"] = best
             at_edge = best in (plan["grid"][0], plan["grid"][-1])
             note = " (at the edge of the grid)" if at_edge else ""
             tqdm.write(f"tuned   {arm:<11}{best:g}{note}", file=sys.stderr)
-        self._save_plan()
+        write_json(self.plan_file, self.plan)
 
     def _run_jobs(self) -> list[Job]:
         """One for each run without a result: the headline pair first, seed by seed."""
@@ -464,12 +446,9 @@ class Runner:
         tags = [self.tier_name, self.config.data.source, kind, revision, *self.config.log.tags]
         return self._train({
             **ARMS[arm],
-            "optim.lr": lr,
-            "train.steps": steps,
+            "optim.lr": lr, "train.steps": steps,
             "train.eval_interval": steps if tuning else interval,
-            "seed": seed,
-            "name": name,
-            "log.runs": str(self.path),
+            "seed": seed, "name": name, "log.runs": str(self.path),
             "log.group": f"{self.tier_name}/{self.config.data.source}/{arm}",
             "log.job_type": "tune" if tuning else "train",
             "log.tags": json.dumps(tags),
@@ -490,10 +469,6 @@ def uses_gpu(config: Config) -> bool:
     return resolve_device(config.train.device).type != "cpu"
 
 
-def tuning_name(arm: str, lr: float) -> str:
-    return f"tune-{arm}-lr{lr:g}"
-
-
 def spelled(values: Mapping[str, Any]) -> list[str]:
     """As words of a command line."""
     return [word for key, value in values.items() for word in (f"--{key}", str(value))]
@@ -501,13 +476,12 @@ def spelled(values: Mapping[str, Any]) -> list[str]:
 
 def refuse_chosen(config: Config) -> None:
     """UserError where the command sets for all runs what the study sets for each."""
+    default = load_config(config_parser(), [])[0]
     for key in CHOSEN:
-        *parents, name = key.split(".")
-        part = getattr(config, parents[0]) if parents else config
-        default = next(field.default for field in fields(part) if field.name == name)
-        if getattr(part, name) != default:
+        value = attrgetter(key)(config)
+        if value != attrgetter(key)(default):
             raise UserError(
-                f"{key} {getattr(part, name)} has no effect: the study sets it for each run "
+                f"{key} {value} has no effect: the study sets it for each run "
                 "(ablation/plan.py); leave it out"
             )
 

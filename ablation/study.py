@@ -51,18 +51,15 @@ class Study:
                     f"does not have: {', '.join(plan['arms'])}; move it to a study of its own"
                 )
         study = cls(path, plan, records, _keyed(path / "probes", ("probe", "arm", "seed")))
-        study._refuse_mixtures()
-        return study
-
-    def _refuse_mixtures(self) -> None:
         for key in SAME_EVERYWHERE:
-            self._must_agree(key, self.records, "only runs that agree can share a table")
-        for seed in self.seeds():
-            runs = [run for run in self.records if run[1] == seed]
+            study._must_agree(key, records, "only runs that agree can share a table")
+        for seed in study.seeds():
+            runs = [run for run in records if run[1] == seed]
             for key in SAME_IN_A_SEED:
-                self._must_agree(
+                study._must_agree(
                     key, runs, "arms of one seed must share it, or they differ in more than the arm"
                 )
+        return study
 
     def _must_agree(self, key: str, runs: Iterable[tuple[str, int]], why: str) -> None:
         holders = defaultdict(list)
@@ -84,17 +81,17 @@ class Study:
 
     @property
     def tier(self) -> str:
-        return str(self.plan.get("tier", "cpu"))
+        return self.plan["tier"]
 
     @property
     def headline(self) -> tuple[str, str]:
         """The arm that the study is about, and the baseline it is measured against."""
-        arm, baseline = self.plan.get("headline", ("rope", "sin"))
+        arm, baseline = self.plan["headline"]
         return arm, baseline
 
     @property
     def baseline(self) -> str:
-        return self.plan.get("baseline", self.headline[1])
+        return self.plan["baseline"]
 
     @property
     def arms(self) -> list[str]:
@@ -112,7 +109,7 @@ class Study:
         return [
             f"{arm}-s{seed}"
             for arm, planned in self.plan["arms"].items()
-            for seed in planned.get("seeds", [])
+            for seed in planned["seeds"]
             if (arm, seed) not in self.records
         ]
 
@@ -135,10 +132,8 @@ class Study:
 
     def values(self, arm: str, measure: Measure) -> dict[int, float]:
         """A measure by seed, without the seeds for which it is undefined."""
-        measured = {
-            seed: record.get(measure) if isinstance(measure, str) else measure(record)
-            for seed, record in self.of(arm).items()
-        }
+        read = measure if callable(measure) else lambda record: record.get(measure)
+        measured = {seed: read(record) for seed, record in self.of(arm).items()}
         return {seed: value for seed, value in measured.items() if value is not None}
 
     def mean(self, arm: str, measure: Measure) -> float | None:

@@ -35,7 +35,7 @@ def record(arm: str, seed: int, effect: float, noise: float = 0.004) -> dict[str
         "tokens": TOKENS, "tokens_per_second": 15_000.0, "seq_len": T,
         "init_sha256": f"init{seed}" + "0" * 59, "batches_sha256": f"batch{seed}" + "0" * 58,
         "data_sha256": "d" * 64, "tokenizer_sha256": "e" * 64,
-        "config": {"model": {"head_dim": 32, "theta": 10000.0}},
+        "config": {"model": {"head_dim": 32, "theta": 10000.0}, "log": {"group": arm}},
         "position_rms": (0.7071 if naive else 0.02) if added else None,
         "embedding_rms": 0.02, "rms_ratio": (35.4 if naive else 1.0) if added else None,
         "curve": [[int(x), final + 2.5 * (math.exp(-x / 40_000) - math.exp(-5))] for x in at],

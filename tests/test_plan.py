@@ -18,7 +18,6 @@ from ablation.plan import (
     choose_tier,
     fingerprint,
     headline,
-    run_equivalents,
     seeds_of,
     shrink,
 )
@@ -52,10 +51,6 @@ def test_the_model_is_the_one_of_the_protocol():
     config = config_of("rope").model
     assert (config.dim, config.n_layers, config.n_heads, config.head_dim) == (128, 4, 4, 32)
     assert 0.8e6 < sum(p.numel() for p in Transformer(config).parameters()) < 0.9e6
-
-
-def test_the_cpu_tier_is_thirty_three_runs():
-    assert run_equivalents(CPU, CPU.arms) == 2 * 6 + 4 * 3 + 6 * 3 / 2
 
 
 @pytest.mark.parametrize("tier", [*TIERS.values(), replace(CPU, headline_seeds=1)])
@@ -107,17 +102,11 @@ def test_a_learning_rate_that_diverged_loses():
 @pytest.fixture
 def plan() -> dict:
     plan = {
-        "tier": "cpu",
+        "tier": "cpu", "grid": [1e-3, 2e-3], "tuning_seed": 1000,
         "arms": {"rope": {"overrides": ARMS["rope"], "seeds": [0, 1], "lr": None}},
-        "grid": [1e-3, 2e-3],
-        "tuning_seed": 1000,
         "probes": {"P1": {"arms": ["rope"], "seeds": [0], "steps": None}},
-        "budget_minutes": 45.0,
-        "config": {"rope": {"model": {"dim": 128}}},
-        "data_sha256": {"train.bin": "a"},
-        "tokens": 2048,
-        "steps": 1,
-        "expected_minutes": 3.0,
+        "config": {"rope": {"model": {"dim": 128}}}, "data_sha256": {"train.bin": "a"},
+        "tokens": 2048, "steps": 1, "expected_minutes": 3.0, "budget_minutes": 45.0,
     }
     return {**plan, "sha256": fingerprint(plan)}
 

@@ -8,6 +8,7 @@ from made_up_study import EFFECT, T, losses, make_study
 from matplotlib import image
 
 from ablation import plots
+from ablation.plan import ARMS
 from ablation.study import Study
 
 
@@ -32,9 +33,8 @@ def test_figures_are_pictures(study):
 
 
 def test_arms_differ_without_colour():
-    styles = plots.styles(map(str, range(11))).values()  # as many as there are arms
-    assert len({str(style["linestyle"]) for style in styles}) == 11
-    assert len({style["marker"] for style in styles}) == 11
+    for mark in ("linestyle", "marker"):
+        assert len({str(style[mark]) for style in plots.STYLES}) == len(ARMS)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from model.transformer import Transformer
 
 def test_data_are_a_function_of_seed_and_step():
     state = torch.get_rng_state()
-    for make in (
-        lambda seed, step: lag_copy(P1, seed, step, 5, 40),
-        lambda seed, step: repeats(P2, seed, step, 5)[0],
-    ):
+    for sample, probe in ((lag_copy, P1), (repeats, P2)):
+        def make(seed, step, sample=sample, probe=probe):
+            return sample(probe, seed, step, 5)[0]
+
         assert torch.equal(make(1, 2), make(1, 2))
         assert not torch.equal(make(1, 2), make(1, 3))
         assert not torch.equal(make(1, 2), make(2, 2))
@@ -26,7 +26,8 @@ def test_data_are_a_function_of_seed_and_step():
 
 @pytest.mark.parametrize("lag", [1, 3, 7, 15])
 def test_noisy_copies_have_the_stated_frequencies(lag):
-    tokens = lag_copy(replace(P1, lag=lag), 0, 0, rows=1000, length=65)
+    tokens, known = lag_copy(replace(P1, lag=lag, seq_len=65), 0, 0, rows=1000)
+    assert known.shape == tokens.shape and known.nonzero()[:, 1].min() == lag
     error = 5 * math.sqrt(0.25 / 1000 / (64 - 2 * lag))
     for other in (lag, 2 * lag, lag + 1, 2 * lag + 1):
         copies = 0 if other % lag else 0.5 ** (other // lag)
@@ -40,7 +41,7 @@ def test_noisy_copies_have_the_stated_frequencies(lag):
 def test_the_floor_is_the_published_one_and_the_best_prediction_reaches_it(vocab_size, floor):
     probe = replace(P1, vocab_size=vocab_size)
     assert lag_copy_entropy(probe) == pytest.approx(floor, abs=5e-5)
-    tokens = lag_copy(probe, 0, 0, rows=3, length=2 * P1.seq_len)
+    tokens = lag_copy(probe, 0, 0, rows=3, lengths=2)[0]
 
     def logits(x: torch.Tensor, lag: int) -> torch.Tensor:
         """Of who knows the answer: what stands `lag` before the next token, with its probability.
@@ -51,9 +52,12 @@ def test_the_floor_is_the_published_one_and_the_best_prediction_reaches_it(vocab
             out[range(3), t, x[:, t + 1 - lag]] += 0.5
         return out.log()
 
-    assert probes.lag_copy_excess(probe, lambda x: logits(x, 7), tokens) == pytest.approx(0)
-    assert probes.lag_copy_excess(probe, lambda x: logits(x, 6), tokens) > 0.3
-    uniform = probes.lag_copy_excess(probe, lambda x: torch.zeros(*x.shape, vocab_size), tokens)
+    def excess(model) -> float:
+        return probes.lag_copy_score(probe, model, tokens)[0]
+
+    assert excess(lambda x: logits(x, 7)) == pytest.approx(0)
+    assert excess(lambda x: logits(x, 6)) > 0.3
+    uniform = excess(lambda x: torch.zeros(*x.shape, vocab_size))
     assert uniform == pytest.approx(math.log(vocab_size) - floor, abs=5e-5)
 
 
@@ -79,7 +83,7 @@ def test_the_score_counts_second_copies_only():
         answer = torch.where(second, tokens, wrong)[:, 1:]
         return 50.0 * torch.nn.functional.one_hot(answer, P2.vocab_size)
 
-    nats, right = probes.repeat_score(oracle, tokens, second)
+    nats, right = probes.repeat_score(P2, oracle, tokens, second)
     assert nats == pytest.approx(0, abs=1e-6) and right == 1
 
 
