@@ -76,10 +76,15 @@ def write_file(path: Path, data: bytes) -> None:
             staging.write_bytes(data)
 
 
-def write_json(path: Path, value: Any, indent: int = 1, ensure_ascii: bool = True) -> None:
+def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON, completely or not at all. ValueError for NaN, which JSON has not."""
-    text = json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, allow_nan=False)
-    write_file(path, f"{text}\n".encode())
+    write_file(path, f"{json.dumps(value, indent=1, allow_nan=False)}\n".encode())
+
+
+def stage_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON into a folder that is not there yet for others, see `atomic_path`."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def read_json(path: Path, advice: str = "restore it") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from errors import UserError
-from files import read_json, require_space, write_json
+from files import read_json, require_space, stage_json
 from formats import names
 from formats.names import number, tensor_names, whole
 from formats.run import Exported, Imported
@@ -74,8 +74,8 @@ def write_folder(exported: Exported, folder: Path) -> None:
     dtype = str(exported.dtype).removeprefix("torch.")
     # v4 reads torch_dtype, v5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype, "dtype": dtype}
-    write_json(folder / "config.json", config, indent=2, ensure_ascii=False)
-    write_json(folder / "generation_config.json", ids, indent=2, ensure_ascii=False)
+    stage_json(folder / "config.json", config)
+    stage_json(folder / "generation_config.json", ids)
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     (folder / "README.md").write_text(model_card(exported), encoding="utf-8")
 
@@ -85,7 +85,7 @@ def write_folder(exported: Exported, folder: Path) -> None:
         files = [f"model-{n:05}-of-{len(shards):05}.safetensors" for n in range(1, len(shards) + 1)]
         index = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
         content = {"metadata": {"total_size": size}, "weight_map": index}
-        write_json(folder / "model.safetensors.index.json", content, indent=2, ensure_ascii=False)
+        stage_json(folder / "model.safetensors.index.json", content)
     with tqdm(names.to_hf(weights, model), "writing", len(weights), unit="tensor", delay=2) as bar:
         tensors = (tensor for _, tensor in bar)
         for file, shard in zip(files, shards, strict=True):

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from data.dataset import DataConfig
 from data.tokenizer import JSON, SETTINGS, Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
-from files import read_json, require_space, write_json
+from files import read_json, require_space, stage_json
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, write_safetensors
 from gyre.config import Config, TrainConfig
@@ -108,7 +108,7 @@ def create_run(imported: Imported, target: Path) -> int:
             imported.notes.append("add_bos_token: true")
             files[SETTINGS] = Path(spare) / SETTINGS
             settings["add_bos_token"] = True
-            write_json(files[SETTINGS], settings, indent=2, ensure_ascii=False)
+            stage_json(files[SETTINGS], settings)
         RunDir.create(
             log, target.name, config_yaml=config.to_yaml(), config={},
             manifest={"imported": {"from": str(folder), "format": imported.kind}},

@@ -19,7 +19,7 @@ from data.tokenizer import (
     tokenizer_files,
 )
 from errors import UserError
-from files import read_json, write_json
+from files import read_json, stage_json
 
 # Kinds of pieces, and their numbers in GGUF.
 KINDS = {"normal": 1, "unknown": 2, "control": 3, "unused": 5, "byte": 6}
@@ -133,7 +133,7 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     if (folder / JSON).exists():
         return
     content = to_json(tokenizer)
-    write_json(folder / JSON, content, indent=2, ensure_ascii=False)
+    stage_json(folder / JSON, content)
     texts = [piece.text for piece in pieces(tokenizer)]
     settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
     settings |= {
@@ -147,7 +147,7 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
         "split_special_tokens": True,
         "model_max_length": max_length,
     }
-    write_json(folder / SETTINGS, settings, indent=2, ensure_ascii=False)
+    stage_json(folder / SETTINGS, settings)
     if not agree(tokenizer, open_tokenizer(folder)):
         raise UserError(
             f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a list of byte "

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
-import json
 import re
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +18,11 @@ from typing import Any, Literal, NoReturn, get_type_hints
 
 import docstring_parser
 import jsonargparse
+import yaml
 
 from errors import UserError
-from gyre.config import Config
+from gyre.config import Config, ConfigDumper
+from model.position import POSITIONS
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 
@@ -97,12 +98,14 @@ class Parser(jsonargparse.ArgumentParser):
             if words.startswith("--"):
                 return f"{option}.{words[2:]}"
             return f"{option}: {words.replace(' --', ' ')}"
+        value = _one_line(reason.rpartition("alue: ")[2])  # "Got value: 3" or "Given value: 3"
         expected = [TYPES.get(name, name) or " or ".join(values.rsplit(", ", 1))
                     for name, values in EXPECTED.findall(reason) if name != "NoneType"]
+        if "Does not validate against any" in reason and not expected:
+            expected = ["a table of its fields"]
         if not expected:
             return f"{option}: {reason.strip().splitlines()[0]}"
-        value = reason.rpartition("alue: ")[2]  # "Got value: 3" or "Given value: 3"
-        return f"{option} must be {' or '.join(expected)}, not {_one_line(value)}"
+        return f"{option} must be {' or '.join(expected)}, not {value}"
 
     def _unknown(self, word: str) -> str:
         """That there is no such option, and which one is most like it: compared in full first, and
@@ -188,11 +191,13 @@ def load_config(
     layers = [str(find_config(name)) for name in options.config]
     for file in layers:
         try:
-            full.parse_path(file)
+            position = full.parse_path(file)["model.position"]
+            if position not in POSITIONS:
+                raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
     if base:
-        layers.append(json.dumps(base, ensure_ascii=False))
+        layers.append(yaml.dump(base, Dumper=ConfigDumper, allow_unicode=True))
     parsed = full.parse_args([*(f"--config={layer}" for layer in layers), *words])
     try:
         values = full.instantiate(parsed)

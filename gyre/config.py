@@ -109,14 +109,14 @@ class Config:
     def to_yaml(self) -> str:
         """The configuration with all that was filled in; `load_file` makes an equal one of it."""
         return yaml.dump(
-            dataclasses.asdict(self), Dumper=_Dumper, sort_keys=False, allow_unicode=True
+            dataclasses.asdict(self), Dumper=ConfigDumper, sort_keys=False, allow_unicode=True
         )
 
 
-class _Dumper(yaml.SafeDumper):
+class ConfigDumper(yaml.SafeDumper):
     """Quotes a text such as 1e3, which would be read back as a number."""
 
 
-_Dumper.add_implicit_resolver(
+ConfigDumper.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9._]+[eE][-+]?[0-9]+$"), list("-+.0123456789")
 )

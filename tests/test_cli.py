@@ -75,6 +75,12 @@ def test_rope_scaling_is_one_option_with_options_of_its_own(write, from_file):
     assert load("--config", file, "--model.rope_scaling", "null").model.rope_scaling is None
 
 
+@pytest.mark.parametrize("text", ["a\x7fb", "\xff\x9f", "1e3", "null", "é: #\n\t😀", "{a: b}"])
+def test_a_run_gives_its_texts_back_as_they_are(text):
+    """The layer of --resume and --init-from is read as YAML is."""
+    assert load(base={"train": {"sample_prompt": text}}).train.sample_prompt == text
+
+
 def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert find_config("small.yaml") == find_config("small") == CONFIGS / "small.yaml"
@@ -106,6 +112,8 @@ def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
     (["--model", "x"], "^--model: Unable to load config 'x'$"),
     (["--model.rope_scaling.type", "ntk"], "^--model.rope_scaling: .* required: factor$"),
     (["--model.rope_scaling.fator", "2"], r"^--model.rope_scaling: .* fator \(did you mean fac"),
+    (["--model.rope_scaling", "yarn"],
+     "^--model.rope_scaling must be a table of its fields, not yarn$"),
     (["--model.rope_scaling", "{type: yam, factor: 2}"],
      "^--model.rope_scaling.type must be 'linear', .* or 'llama3', not yam$"),
     (["--model.rope_scaling", "{type: ntk, factor: 0.5}"],
@@ -125,6 +133,7 @@ def test_mistakes_are_refused_in_a_sentence(argv, words):
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?"),
     ("modle: {position: rope}", r"modle.*did you mean model.position\?"),
     ("optim: {lr: fast}", "optim.lr must be a number, not fast"),
+    ("model: {position: rop}", "model.position must be one of rope, sinusoidal"),
     ("model: {rope_scaling: {type: ntk, fator: 2}}", "rope_scaling.*did you mean factor"),
     ("model: [", "did not find expected"),
     ("just words", "just words"),

@@ -19,6 +19,7 @@ from files import (
     remove,
     require_space,
     sha256,
+    stage_json,
     write_file,
     write_json,
     writing,
@@ -118,7 +119,7 @@ def test_json_is_written_as_asked_and_read_back(tmp_path):
     write_json(path, value)
     assert path.read_bytes() == (json.dumps(value, indent=1) + "\n").encode()
     assert read_json(path) == value
-    write_json(path, value, indent=2, ensure_ascii=False)
+    stage_json(path, value)
     assert path.read_bytes() == (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
     with pytest.raises(ValueError, match="JSON"):
         write_json(path, {"loss": math.nan})

@@ -3,13 +3,14 @@
 import json
 import math
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
 from conftest import draw, model_config
 from torch import Tensor
 
-from model.config import RopeScaling
+from model.config import RopeScaling, ScalingType
 from model.kernels import rotate_in_reals
 from model.position import RoPE
 from model.rope import (
@@ -163,7 +164,8 @@ def test_position_8191_is_exact_to_float32():
 # --- past the training length ---
 
 VECTORS = json.loads((Path(__file__).parent / "rope_scaling.json").read_text(encoding="utf-8"))
-PER_PAIR = ["linear", "ntk", "yarn", "llama3"]  # frequencies that do not depend on the length
+# Those whose frequencies do not depend on the length.
+PER_PAIR: list[ScalingType] = ["linear", "ntk", "yarn", "llama3"]
 
 
 @pytest.mark.parametrize(
@@ -236,7 +238,7 @@ def test_a_scaling_slows_turns_down_and_keeps_what_stands_still(type):
 
 
 TABLES = [("plain", 0.75, None), ("plain", 0.5, None), ("plain", 1.0, None)]
-TABLES += [(type, 1.0, RopeScaling(type, 4, 15)) for type in (*PER_PAIR, "dynamic")]
+TABLES += [(type, 1.0, RopeScaling(type, 4, 15)) for type in get_args(ScalingType)]
 
 
 @pytest.mark.parametrize(("name", "partial", "scaling"), TABLES)

@@ -34,7 +34,8 @@ def play(row, ids):
     return shown, row.stopped
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
 @given(
     text=st.text("ab中 \n", max_size=14),
     stops=st.lists(st.text("ab中 \n", min_size=1, max_size=4), max_size=3),
@@ -45,7 +46,8 @@ def test_where_a_row_stops_does_not_depend_on_its_tokens(tokenizer, text, stops)
         assert play(Row("ab", tokenizer, stops), ids) == ("ab" + expected, stopped)
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=12))
 def test_a_row_of_any_bytes_equals_the_one_shot_decode(tokenizer, data):
     ids = [FIRST_BYTE + byte for byte in data]
