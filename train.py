@@ -44,6 +44,9 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
 
     Raises UserError for a configuration that cannot be, or that is not the one of a resumed run.
     """
+    if not argv:
+        raise UserError("say what to train, such as --config small.yaml, or what to --resume "
+                        "(--help lists all options)")
     parser = config_parser(__doc__)
     parser.add_argument("--resume", metavar="RUN",
                         help="Go on with this run, exactly where it was.")

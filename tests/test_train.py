@@ -76,6 +76,11 @@ def test_init_from_in_a_configuration_is_no_way_round(tmp_path):
         train.load(["--config", str(file)])
 
 
+def test_without_an_option_it_says_what_to_do(capfd):
+    assert run(train.main) == 2
+    assert "--config small.yaml" in capfd.readouterr().err
+
+
 def test_ctrl_c_before_the_loop_ends_without_a_traceback(world, monkeypatch, capfd):
     def interrupted(*_):
         raise KeyboardInterrupt
