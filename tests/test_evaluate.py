@@ -26,7 +26,7 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, part, words):
         manifest = {"files": files, "text": {"sha256": has["text"]},
                     "settings": {"val_fraction": has["split"]}}
         (tmp_path / name).mkdir()
-        (tmp_path / name / "manifest.json").write_text(json.dumps(manifest))
+        (tmp_path / name / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
         runs.append(RunDir(tmp_path / name, {}))
     evaluate.refuse_mixed(runs[:2])
     with pytest.raises(UserError, match=f"one and .*three {words}.*one at a time"):
