@@ -31,8 +31,11 @@ SCALED = {
 
 @pytest.mark.parametrize(
     ("position", "n_kv_heads", "changes"),
-    [(position, heads, {}) for position in POSITIONS for heads in (1, 2, H)]
-    + [pytest.param("rope", 2, changes, id=f"rope-{name}") for name, changes in SCALED.items()],
+    [pytest.param(position, 2, {}, id=position) for position in POSITIONS]
+    + [pytest.param("rope", 2, changes, id=f"rope-{name}", marks=pytest.mark.slow)
+       for name, changes in SCALED.items()]
+    + [pytest.param(position, heads, {}, id=f"{position}-{heads}", marks=pytest.mark.slow)
+       for position in POSITIONS for heads in (1, H)],
 )
 @torch.inference_mode()
 def test_cached_logits_equal_uncached_at_every_split(position, n_kv_heads, changes):

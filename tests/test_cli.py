@@ -90,6 +90,7 @@ def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
         load("--config=smal.yaml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argv, words", [
     (["--model.positon", "rope"], r"^there is no option --model.positon \(did you mean "
                                   r"--model.position\?\)$"),

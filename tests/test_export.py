@@ -60,6 +60,7 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     assert not new.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
 def test_a_disk_that_is_full_or_fills_up_is_said_and_nothing_is_left(
     to, tmp_path, capsys, monkeypatch

@@ -174,6 +174,7 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
     assert call("--prompt", PROMPT, *words).out == PROMPT + tokenizer.decode(new) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", get_args(ScalingType))
 def test_rotations_are_scaled_without_training_again(call, expected, tokenizer, type):
     words = ("--max-new-tokens", "40", "--rope-scaling", type, "--rope-factor", "3")
@@ -192,6 +193,7 @@ def test_rotations_are_scaled_without_training_again(call, expected, tokenizer, 
         assert "no cache" not in err
 
 
+@pytest.mark.slow
 def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenizer):
     new = expected()
     pieces = [tokenizer.decode([i]) for i in new]

@@ -34,6 +34,7 @@ def test_dynamic_scaling_generates_without_a_cache():
         assert model(torch.tensor([ids + new[:i]]))[0, -1].argmax() == token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=1, top_p=0.95)])
 def test_the_cache_changes_no_token(position, sampling):
@@ -60,6 +61,7 @@ def forwards(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", POSITIONS)
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_each_row_of_a_mixed_batch_draws_from_its_solo_logits(position, use_cache, forwards):
@@ -90,6 +92,7 @@ def test_forwards_are_as_few_as_the_prompts_allow(forwards):
     assert [call.shape for call in forwards] == [(2, V)] * (3 + 1 + 2)
 
 
+@pytest.mark.slow
 def test_sampled_rows_are_the_same_alone_and_in_any_batch():
     model = sharpened()
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=1.1)

@@ -22,6 +22,7 @@ def read_gguf(file):
     return fields, {t.name: t for t in reader.tensors}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "q8_0"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):

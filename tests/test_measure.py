@@ -75,6 +75,7 @@ def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
     assert len(spans) == min(9, (length - 1 - 8 * T) // (8 * T))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position", ["rope", "sinusoidal", "alibi"])
 def test_losses_by_position_and_context_are_those_of_explicit_loops(position):
     s = scorer(position)

@@ -36,6 +36,7 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parts", "columns"), [(1, False), (2, False), (2, True)])
 def test_folders_are_read_however_they_were_cut(parts, columns, tmp_path):
     run = make_run(tmp_path, dtype=torch.bfloat16)

@@ -156,6 +156,7 @@ def test_what_a_folder_refuses(world, finished, capsys):
     assert [p.name for p in (world / "runs" / "mine").iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
