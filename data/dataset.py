@@ -145,11 +145,11 @@ class TokenDataset:
         for start in range(share.start, share.stop, batch_size):
             shape = (min(batch_size, share.stop - start), self.seq_len)
             at = start * self.seq_len
-            ids = torch.from_numpy(self._ids()[at : at + math.prod(shape) + 1].astype(np.int64))
-            x, y = torch.zeros(shape, dtype=torch.long), torch.full(shape, -100)
-            x.view(-1)[: len(ids) - 1] = ids[:-1]
-            y.view(-1)[: len(ids) - 1] = ids[1:]
-            yield x, y
+            ids = self._ids()[at : at + math.prod(shape) + 1].astype(np.int64)
+            x, y = np.zeros(shape, dtype=np.int64), np.full(shape, -100)
+            x.ravel()[: len(ids) - 1] = ids[:-1]
+            y.ravel()[: len(ids) - 1] = ids[1:]
+            yield torch.from_numpy(x), torch.from_numpy(y)
 
     def _start(self, row: int) -> int:
         """The index in the stream of ids at which a row of the whole training begins."""
