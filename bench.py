@@ -4,10 +4,11 @@
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
 
 The model has random weights, which take as long as trained ones. Where transformers is installed
-(requirements-dev.txt), its LlamaForCausalLM runs the same weights. Both train with AdamW and
-without dropout, whatever the configuration says. Every subject has a process of its own, and they
-take turns, so that all share the machine's slower minutes; figures are medians. Compilation starts
-with an empty cache on the disk.
+(requirements-dev.txt), its LlamaForCausalLM runs the same weights, in float32 and in bfloat16
+unless --train.dtype says which. Both train with AdamW and without dropout, whatever the
+configuration says. Every subject has a process of its own, and they take turns, so that all share
+the machine's slower minutes; figures are medians. Compilation starts with an empty cache on the
+disk.
 """
 
 import dataclasses
@@ -23,10 +24,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import torch
 from tqdm import tqdm
@@ -36,7 +38,15 @@ from formats import hf
 from formats.names import refuse_without_counterpart, to_hf
 from gyre.cli import config_parser, load_config
 from gyre.config import Config
-from gyre.device import autocast, resolve_compile, resolve_device, resolve_dtype
+from gyre.device import (
+    autocast,
+    processor,
+    product_rates,
+    resolve_compile,
+    resolve_device,
+    resolve_dtype,
+    synchronize,
+)
 from gyre.flops import flops_per_token
 from gyre.loss import summed_loss
 from gyre.optim import OptimConfig, Optimizers
@@ -44,9 +54,10 @@ from model.cache import KVCache
 from model.config import ModelConfig
 from model.generation import generate, next_logits
 from model.sampling import Sampling
-from model.transformer import Transformer
+from model.transformer import Transformer, linear
 
 Run = Callable[[], object]
+K = TypeVar("K")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -90,40 +101,38 @@ class Clock:
 
     def seconds(self, run: Run) -> float:
         """Seconds of one call of `run`."""
-        self._wait()
+        synchronize(self.device)
         started = time.perf_counter()
         run()
-        self._wait()
+        synchronize(self.device)
         return time.perf_counter() - started
 
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        elif self.device.type == "mps":
-            torch.mps.synchronize()
 
-
-def alternate(clocks: dict[str, Callable[[], float]], repeats: int, what: str) -> dict[str, float]:
+def alternate(clocks: dict[K, Callable[[], float]], repeats: int, what: str) -> dict[K, float]:
     """Median seconds of each, one after the other in every round."""
-    times: dict[str, list[float]] = {name: [] for name in clocks}
+    times: dict[K, list[float]] = {name: [] for name in clocks}
     for _ in tqdm(range(repeats), what, leave=False, delay=2):
         for name, seconds in clocks.items():
             times[name].append(seconds())
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def machine(device: torch.device, dtype: torch.dtype) -> tuple[float, float]:
-    """(FLOP/s of a large matrix product, bytes/s of reading and writing in a large copy)."""
+def machine(device: torch.device) -> dict[str, float]:
+    """FLOP/s of a large matrix product in float32 and bfloat16, bytes/s of reading and writing in a
+    large copy."""
+    resolve_device(str(device))  # for what it sets in this process
     clock, gpu = Clock(device), device.type == "cuda"
     n = 8192 if gpu else 2048
-    a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
     source = torch.ones(2**30 if gpu else 2**27, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    clocks = {"product": lambda: clock.seconds(lambda: a @ b),
-              "copy": lambda: clock.seconds(lambda: target.copy_(source))}
+    clocks = {"copy": lambda: clock.seconds(lambda: target.copy_(source))}
+    for dtype in (torch.float32, torch.bfloat16):
+        a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+        clocks[str(dtype)] = lambda a=a, b=b: clock.seconds(lambda: linear(a, b))
     alternate(clocks, 1, "the machine")  # not counted
     times = alternate(clocks, 8, "the machine")
-    return 2 * n**3 / times["product"], 2 * source.nbytes / times["copy"]
+    copied = 2 * source.nbytes / times.pop("copy")
+    return {"copy": copied, **{dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}}
 
 
 def spawn() -> ProcessPoolExecutor:
@@ -207,6 +216,19 @@ def _peak_bytes() -> int:
 # --- the subjects ---------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Setting:
+    """Which program runs, and how."""
+
+    program: Literal["gyre", "transformers"]
+    compiled: bool
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        kind = "compiled" if self.compiled else "eager"
+        return f"{self.program}, {kind}, {str(self.dtype).removeprefix('torch.')}"
+
+
 def ours(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Transformer:
     """Our model with the weights of seed 0."""
     resolve_device(str(device))  # for what it sets in this process
@@ -230,13 +252,13 @@ def theirs(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any
     return model.to(device, dtype)
 
 
-def training_step(name: str, config: ModelConfig, rows: int, length: int,
-                  device: torch.device, dtype: torch.dtype) -> Run:
+def training_step(setting: Setting, config: ModelConfig, rows: int, length: int,
+                  device: torch.device) -> Run:
     """One step of training; transformers computes its own loss."""
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(config.vocab_size, (rows, length + 1), generator=generator)
     x, y = (t.contiguous().to(device) for t in (tokens[:, :-1], tokens[:, 1:]))
-    peer, compiled = name.startswith("transformers"), name.endswith("compiled")
+    peer, compiled = setting.program == "transformers", setting.compiled
     model = (theirs if peer else ours)(config, device, torch.float32)
     if peer:
         optimizers = [torch.optim.AdamW(model.train().parameters(), fused=True)]
@@ -247,7 +269,7 @@ def training_step(name: str, config: ModelConfig, rows: int, length: int,
         model.compile()
 
     def step() -> float:
-        with autocast(device, dtype):
+        with autocast(device, setting.dtype):
             # Without the cache, as transformers' own trainer does it.
             out = model(x, labels=y, shift_labels=y, use_cache=False) if peer else model(x)
         loss = out.loss if peer else loss_of(out, y) / y.numel()
@@ -263,11 +285,10 @@ def training_step(name: str, config: ModelConfig, rows: int, length: int,
 PREFILLS = 8  # in a row, each of some milliseconds
 
 
-def prefill(name: str, config: ModelConfig, length: int,
-            device: torch.device, dtype: torch.dtype) -> Run:
+def prefill(setting: Setting, config: ModelConfig, length: int, device: torch.device) -> Run:
     """The logits of the last position of a prompt, PREFILLS times."""
-    prompt = torch.zeros(1, length, dtype=torch.long, device=device)
-    if name.startswith("transformers"):
+    prompt, dtype = torch.zeros(1, length, dtype=torch.long, device=device), setting.dtype
+    if setting.program == "transformers":
         peer = theirs(config, device, dtype).eval()
 
         def once() -> object:
@@ -281,19 +302,19 @@ def prefill(name: str, config: ModelConfig, length: int,
     return torch.inference_mode()(lambda: [once() for _ in range(PREFILLS)])
 
 
-def decoding(name: str, config: ModelConfig, rows: int, new: int,
-             device: torch.device, dtype: torch.dtype) -> Run:
+def decoding(setting: Setting, config: ModelConfig, rows: int, new: int,
+             device: torch.device) -> Run:
     """`new` tokens after a prompt of one, for every row."""
-    if name.startswith("transformers"):
-        peer = theirs(config, device, dtype).eval()
+    if setting.program == "transformers":
+        peer = theirs(config, device, setting.dtype).eval()
         prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
         settings = {"attention_mask": torch.ones_like(prompt), "do_sample": False,
                     "use_cache": True, "min_new_tokens": new, "max_new_tokens": new,
                     "pad_token_id": 0}
         return torch.inference_mode()(lambda: peer.generate(prompt, **settings))
-    model = ours(config, device, dtype).eval()
+    model = ours(config, device, setting.dtype).eval()
     return lambda: generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
-                            num_samples=rows, compile=name.endswith("compiled"))
+                            num_samples=rows, compile=setting.compiled)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -305,43 +326,54 @@ class Bench:
     def __init__(self, config: Config, repeats: int, new_tokens: int):
         self.config, self.repeats, self.new_tokens = config, repeats, new_tokens
         self.device = resolve_device(config.train.device)
-        self.dtype, why = resolve_dtype(config.train.dtype, self.device)
-        say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
         # Decoding may be longer than the rows are.
         reach = max(config.model.max_positions or 0, config.data.seq_len, new_tokens + 1)
         self.model = dataclasses.replace(config.model, max_positions=reach)
-        names = ["gyre"]
+        self.settings = self._settings()
+        self.subjects: dict[Setting, Subject] = {}
+        self.figures: dict[str, Any] = {
+            "processor": processor(), "device": str(self.device), "dtype": str(self.dtype),
+            "torch": torch.__version__, "threads": torch.get_num_threads(),
+            "model": dataclasses.asdict(self.model), "compile_seconds": {},
+        }
+
+    def _settings(self) -> list[Setting]:
+        """Ours in the dtype that training would choose, transformers in all that it may have."""
+        model, asked, rows = self.model, self.config.train.dtype, self.config.train.batch_size
+        assert model.hidden_dim is not None, "ModelConfig fills it in"
+        shape = (min(rows * self.config.data.seq_len, 2048), model.dim, model.hidden_dim)
+        self.dtype, why = resolve_dtype(asked, self.device,
+                                        lambda: product_rates(self.device, *shape))
+        say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
+        allowed = self.config.train.compile is not False
+        compiles = allowed and resolve_compile(True, self.device, self.dtype, 0)[0]
+        kinds = [True, False] if compiles else [False]
+        settings = [Setting("gyre", compiled, self.dtype) for compiled in kinds]
         if find_spec("transformers"):
+            dtypes = [torch.float32, torch.bfloat16] if asked == "auto" else [self.dtype]
             try:
-                refuse_without_counterpart(self.model, "hf")
-                names.append("transformers")
+                refuse_without_counterpart(model, "hf")
+                settings += [Setting("transformers", c, d) for c in kinds for d in dtypes]
             except ValueError as error:
                 say(f"note: without transformers: {error}")
-        allowed = config.train.compile is not False
-        compiles = allowed and resolve_compile(True, self.device, 0)[0]
-        kinds = ["compiled", "eager"] if compiles else ["eager"]
-        self.names = [f"{name}, {kind}" for name in names for kind in kinds]
-        self.subjects: dict[str, Subject] = {}
-        self.figures: dict[str, Any] = {
-            "device": str(self.device), "dtype": str(self.dtype), "torch": torch.__version__,
-            "threads": torch.get_num_threads(), "model": dataclasses.asdict(self.model),
-            "compile_seconds": {},
-        }
+        return settings
 
     def run(self) -> dict[str, Any]:
         """Print all tables; returns the figures in them."""
         with spawn() as process:
-            limits = process.submit(machine, self.device, self.dtype).result()
-        self.flops_per_second, self.bytes_per_second = limits
-        self.figures["matmul_flops_per_second"] = self.flops_per_second
+            rates = process.submit(machine, self.device).result()
+        self.flops_per_second, self.bytes_per_second = rates[str(self.dtype)], rates["copy"]
+        self.figures["matmul_flops_per_second"] = {d: rates[d] for d in rates if d != "copy"}
         self.figures["copy_bytes_per_second"] = self.bytes_per_second
-        print(f"machine: {self.flops_per_second / 1e9:,.0f} GFLOP/s in matrix products, "
-              f"{self.bytes_per_second / 1e9:.1f} GB/s in copies")
+        products = {str(d): f"{rates[str(d)] / 1e9:,.0f}" for d in (torch.float32, torch.bfloat16)}
+        print(f"machine: {self.figures['processor']}; matrix products: "
+              f"{products['torch.float32']} GFLOP/s in float32, {products['torch.bfloat16']} in "
+              f"bfloat16; copies: {self.bytes_per_second / 1e9:.1f} GB/s")
         with ExitStack() as stack:
-            for name in self.names:
+            for setting in self.settings:
                 cache = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
                 process = stack.enter_context(spawn())
-                self.subjects[name] = Subject(process, self.device, cache)
+                self.subjects[setting] = Subject(process, self.device, cache)
             self.training()
             self.prefill()
             for rows in (1, 8, 32):
@@ -352,9 +384,9 @@ class Bench:
         """One optimizer step on a batch of the configuration's size."""
         rows, length = self.config.train.batch_size, self.config.data.seq_len
         limit = self.flops_per_second / flops_per_token(self.model, length)
-        figures = self._measure(f"training, {rows} x {length}", self.names, rows * length, limit,
+        figures = self._measure(f"training, {rows} x {length}", self.settings, rows * length, limit,
                                 self.repeats, training_step, self.model, rows, length)
-        figures["peak_bytes"] = {name: s.peak_bytes() for name, s in self.subjects.items()}
+        figures["peak_bytes"] = {str(of): s.peak_bytes() for of, s in self.subjects.items()}
         for name, peak in figures["peak_bytes"].items():
             print(f"  peak memory of {name}: {peak / 2**20:,.0f} MiB", flush=True)
         self.figures["training"] = figures
@@ -362,47 +394,47 @@ class Bench:
     def prefill(self) -> None:
         """One prompt as long as the configuration's rows."""
         length = self.config.data.seq_len
-        names = [name for name in self.names if name.endswith("eager")]
+        eager = [setting for setting in self.settings if not setting.compiled]
         # A forward pass is a third of a training step; only the last position has logits.
         flops = flops_per_token(self.model, length) / 3 * length
         flops -= (length - 1) * 2 * self.model.vocab_size * self.model.dim
         limit = length * self.flops_per_second / flops
         self.figures["prefill"] = self._measure(
-            f"prefill, one prompt of {length}", names, PREFILLS * length, limit,
+            f"prefill, one prompt of {length}", eager, PREFILLS * length, limit,
             self.repeats, prefill, self.model, length)
 
     def decoding(self, rows: int) -> None:
         """`rows` samples of one prompt."""
-        names = [name for name in self.names if name != "transformers, compiled"]
+        settings = [s for s in self.settings if s.program == "gyre" or not s.compiled]
         read = decode_bytes(self.model, rows, self.new_tokens / 2, self.dtype)
         self.figures[f"decoding_{rows}"] = self._measure(
-            f"decoding, batch {rows}, {self.new_tokens} new", names, rows * self.new_tokens,
+            f"decoding, batch {rows}, {self.new_tokens} new", settings, rows * self.new_tokens,
             rows * self.bytes_per_second / read, 3, decoding, self.model, rows, self.new_tokens)
 
-    def _measure(self, title: str, names: list[str], tokens: int, limit: float, repeats: int,
+    def _measure(self, title: str, settings: list[Setting], tokens: int, limit: float, repeats: int,
                  build: Callable[..., Run], *arguments: object) -> dict[str, Any]:
         """Print and return tokens/s of these subjects beside the machine's limit, and what the
         first call of a compiled one took longer than the others."""
         first_calls = {}
-        for name in tqdm(names, f"{title}: first calls", leave=False, delay=2):
-            self.subjects[name].build(build, name, *arguments, self.device, self.dtype)
-            first_calls[name] = self.subjects[name].seconds()
-        clocks = {name: self.subjects[name].seconds for name in names}
+        for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2):
+            self.subjects[setting].build(build, setting, *arguments, self.device)
+            first_calls[setting] = self.subjects[setting].seconds()
+        clocks = {setting: self.subjects[setting].seconds for setting in settings}
         alternate(clocks, 1, title)  # not counted
         times = alternate(clocks, repeats, title)
-        for name in names:
-            self.subjects[name].release()
-        rates = {name: tokens / seconds for name, seconds in times.items()}
-        print(f"\n{title}\n  {'tokens/s':>31} {'of the limit':>14}")
+        for setting in settings:
+            self.subjects[setting].release()
+        rates = {str(setting): tokens / seconds for setting, seconds in times.items()}
+        print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
         for name, rate in rates.items():
-            print(f"  {name:<21} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
-        print(f"  {'limit':<21} {limit:>9,.0f}")
-        for name in names:
-            if name.endswith("compiled"):
+            print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
+        print(f"  {'limit':<33} {limit:>9,.0f}")
+        for setting in settings:
+            if setting.compiled:
                 # None where the graph of an earlier measurement serves.
-                seconds = max(0.0, first_calls[name] - times[name])
-                self.figures["compile_seconds"][f"{title}: {name}"] = seconds
-                print(f"  compiling {name}: {seconds:.1f} s")
+                seconds = max(0.0, first_calls[setting] - times[setting])
+                self.figures["compile_seconds"][f"{title}: {setting}"] = seconds
+                print(f"  compiling {setting}: {seconds:.1f} s")
         sys.stdout.flush()
         return {"tokens_per_second": rates, "limit": limit}
 

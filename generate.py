@@ -198,7 +198,7 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
             scaled = f" scaled by {scaling.type} {scaling.factor:g}"
         trained = load(options.run, options.checkpoint, options.device, options.dtype, scaling)
     if options.compile:
-        compiled, why = resolve_compile(True, trained.device, 0)
+        compiled, why = resolve_compile(True, trained.device, trained.dtype, 0)
         how = f", {why}"
     newest = "" if options.run else " (the newest run)"
     say(f"{trained.run.path}{newest}: {options.checkpoint} weights, "

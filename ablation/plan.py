@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from errors import UserError
+from gyre.device import processor
 
 ARMS: dict[str, dict[str, Any]] = {
     "rope": {"model.position": "rope"},
@@ -205,13 +206,8 @@ def check_same(study: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]
 
 def machine() -> dict[str, Any]:
     """What the study runs on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        processor = next(line.partition(":")[2].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        processor = platform.processor() or platform.machine()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"system": platform.system(), "processor": processor, "cores": cores(), "gpu": gpu}
+    return {"system": platform.system(), "processor": processor(), "cores": cores(), "gpu": gpu}
 
 
 def cores() -> int:

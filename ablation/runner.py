@@ -28,9 +28,9 @@ from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError, exit_in_words, say
 from files import locked, read_json, write_json
-from gyre.cli import ConfigParser, config_parser, load_config
+from gyre.cli import ConfigParser, config_parser, load_config, load_file
 from gyre.config import Config
-from gyre.device import resolve_device
+from gyre.device import Dtype, resolve_device
 from gyre.rundir import RunDir
 from gyre.trainer import StopSignal
 
@@ -264,7 +264,7 @@ class Runner:
         return None
 
     def _new_plan(self) -> dict[str, Any]:
-        speed, git = self._measure_speed()
+        speed, git, dtype = self._measure_speed()
         train = self.config.train
         step_tokens = train.batch_size * self.config.data.seq_len
         steps, minutes = planning.shrink(
@@ -274,7 +274,7 @@ class Runner:
         plan = {
             "name": self.path.name, "command": self.command, **self._wanted(),
             "tokens": steps * step_tokens, "steps": steps,
-            "expected_minutes": minutes, "speed": asdict(speed),
+            "expected_minutes": minutes, "speed": asdict(speed), "dtype": dtype,
             "machine": planning.machine(), "versions": planning.versions(), "git": git,
             "tuning": {}, "minutes": 0.0,
         }
@@ -303,10 +303,10 @@ class Runner:
             "data_sha256": {name: file["sha256"] for name, file in files.items()},
         }
 
-    def _measure_speed(self) -> tuple[Speed, dict[str, Any] | None]:
+    def _measure_speed(self) -> tuple[Speed, dict[str, Any] | None, Dtype]:
         """Of as many runs side by side as the study will have, of its first arms, in a folder that
-        is thrown away; and the git revision that they noted. They validate as often as a real run
-        does."""
+        is thrown away; the git revision that they noted; and the dtype that all runs of the study
+        will have. They validate as often as a real run does."""
         say(f"speed   measuring {SPEED_STEPS} steps of {self.jobs} runs side by side ...")
         train = self.config.train
         with tempfile.TemporaryDirectory() as folder:
@@ -334,7 +334,8 @@ class Runner:
             for points in series
         ]
         training = statistics.mean(points[-1]["seconds"] for points in series)
-        return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"]
+        dtype = load_file(opened[0].path / "config.yaml").train.dtype
+        return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"], dtype
 
     def _print_plan(self) -> None:
         plan, manifest = self.plan, self.data.manifest
@@ -446,6 +447,8 @@ class Runner:
         tags = [self.tier_name, self.config.data.source, kind, revision, *self.config.log.tags]
         return self._train({
             **ARMS[arm],
+            # One for all runs. Studies from before it was noted have the one they ask for.
+            "train.dtype": self.plan.get("dtype", train.dtype),
             "optim.lr": lr, "train.steps": steps,
             "train.eval_interval": steps if tuning else interval,
             "seed": seed, "name": name, "log.runs": str(self.path),

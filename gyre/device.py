@@ -1,16 +1,26 @@
 """Which device and which arithmetic to use, and why: what `auto` stands for."""
 
 import ctypes
+import functools
+import math
 import os
+import platform
 import shutil
 import sys
+import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from errors import UserError
 from files import first_line
+from model.kernels import onednn_product, prefer_onednn
+from model.transformer import linear
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -19,8 +29,9 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     """What `device` names: auto is CUDA, else Apple's MPS, else the CPU.
 
     cuda is the card of number `local_rank`, so that every process of a machine has its own. Where
-    it is the CPU, this process keeps freed memory from now on (`keep_freed_memory`). Raises
-    UserError for a device that this machine does not have.
+    it is the CPU, this process keeps freed memory from now on (`keep_freed_memory`), and computes
+    float32 products by oneDNN where that is faster (`onednn_gain`). Raises UserError for a device
+    that this machine does not have.
     """
     if device == "auto":
         if torch.cuda.is_available():
@@ -45,6 +56,7 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
         raise UserError(f"device {device!r} is not supported: {known}")
     if resolved.type == "cpu":
         keep_freed_memory()
+        prefer_onednn(onednn_gain() >= ONEDNN_GAIN)
     return resolved
 
 
@@ -63,30 +75,106 @@ def keep_freed_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
 
 
-def has_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 matrices in hardware, rather than by emulation."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    if device.type == "cpu":
-        # avx512_bf16 and amx_bf16 on x86, bf16 on Arm. Older releases of torch do not tell.
-        flags = getattr(torch.cpu, "get_capabilities", dict)()
-        return any(flags.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))
-    return False
+# It is 1 or above 2, depending on the processor: the same every time, however busy the machine is.
+ONEDNN_GAIN = 1.5
 
 
-def resolve_dtype(dtype: Dtype, device: torch.device) -> tuple[torch.dtype, str]:
-    """The dtype of matrix products under autocast, and the reason in words.
+@functools.cache
+def onednn_gain() -> float:
+    """How many times as fast a float32 product is by oneDNN as by F.linear, measured once in some
+    30 ms; 0 where this torch has no oneDNN.
 
-    Raises UserError for float16 off CUDA: it needs loss scaling and has no fast kernels there.
+    On one thread, where a busy machine leaves some of the calls alone.
     """
-    if dtype == "auto":
-        if has_bfloat16(device):
-            return torch.bfloat16, f"bfloat16 autocast: this {device.type} has it in hardware"
-        return torch.float32, f"float32: no bfloat16 in hardware on this {device.type}"
+    if not torch.backends.mkldnn.is_available():
+        return 0.0
+    x, weight = torch.randn(256, 256), torch.randn(512, 256)
+    best, threads = [math.inf, math.inf], torch.get_num_threads()
+    torch.set_num_threads(1)
+    for _ in range(20):
+        for i, product in enumerate((F.linear, onednn_product)):
+            started = time.perf_counter()
+            product(x, weight)
+            best[i] = min(best[i], time.perf_counter() - started)
+    torch.set_num_threads(threads)
+    return best[0] / best[1]
+
+
+# The least gain in matrix products for which bfloat16's 8 bits are accepted.
+BFLOAT16_GAIN = 1.2
+
+
+def product_rates(device: torch.device, tokens: int, inputs: int, outputs: int) -> list[float]:
+    """FLOP/s in float32 and in bfloat16 of the products that a weight matrix takes part in when it
+    is trained: with `tokens` rows of inputs, and two for the gradients.
+
+    Each is the best of several calls in turn, which together take a fraction of a second.
+    """
+    x, weight = torch.randn(tokens, inputs), torch.randn(outputs, inputs)
+    gradient = torch.randn(tokens, outputs)
+
+    def operands(dtype: torch.dtype) -> list[Tensor]:
+        leaves = [t.to(device, dtype).requires_grad_() for t in (x, weight)]
+        return [*leaves, gradient.to(device, dtype)]
+
+    def seconds(x: Tensor, weight: Tensor, gradient: Tensor) -> float:
+        synchronize(device)
+        started = time.perf_counter()
+        linear(x, weight).backward(gradient)
+        synchronize(device)
+        return time.perf_counter() - started
+
+    tried = [operands(torch.float32), operands(torch.bfloat16)]
+    best = [math.inf, math.inf]
+    stop, rounds = time.perf_counter() + 0.25, 0
+    while rounds < 3 or time.perf_counter() < stop:
+        best = [min(before, seconds(*t)) for before, t in zip(best, tried, strict=True)]
+        rounds += 1
+    return [6.0 * tokens * inputs * outputs / time for time in best]
+
+
+def processor() -> str:
+    """The name of this machine's CPU."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for what is queued on a GPU."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def check_dtype(dtype: Dtype, device: torch.device) -> None:
+    """UserError for float16 off CUDA: it needs loss scaling and has no fast kernels there."""
     if dtype == "float16" and device.type != "cuda":
         raise UserError(f"dtype float16 needs a CUDA device, not {device.type}: use bfloat16 or "
                         "float32")
-    return getattr(torch, dtype), f"{dtype}, as asked"
+
+
+def resolve_dtype(
+    dtype: Dtype, device: torch.device, rates: Callable[[], list[float]]
+) -> tuple[torch.dtype, str]:
+    """The dtype of matrix products under autocast, and the reason in words.
+
+    auto is bfloat16 where `rates`, such as `product_rates`, tell that it is faster than float32 by
+    BFLOAT16_GAIN at least. A processor's flags do not tell: some compute bfloat16 slower than
+    float32. Raises UserError as `check_dtype` does.
+    """
+    check_dtype(dtype, device)
+    if dtype != "auto":
+        return getattr(torch, dtype), f"{dtype}, as configured"
+    if device.type == "mps":
+        return torch.float32, "float32: bfloat16 is not tried on mps"
+    float32, bfloat16 = rates()
+    if bfloat16 < BFLOAT16_GAIN * float32:
+        return torch.float32, (f"float32: its products run at {float32 / 1e9:,.0f} GFLOP/s here, "
+                               f"bfloat16's at {bfloat16 / 1e9:,.0f}")
+    return torch.bfloat16, (f"bfloat16 autocast: its products run at {bfloat16 / 1e9:,.0f} GFLOP/s "
+                            f"here, float32's at {float32 / 1e9:,.0f}")
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager:
@@ -96,23 +184,26 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     return torch.autocast(device.type, dtype=dtype)
 
 
-# A first compilation takes 30 to 45 s on two CPU cores, and one from the cache a few seconds; every
-# step is then a fifth or a quarter shorter. Less work than this gains little even from a cached one
-# (docs/benchmarks.md; the number for cuda is a guess).
-COMPILE_PAYS_FLOPS = {"cpu": 3e13, "cuda": 1e15}
+# A first compilation takes 30 to 60 s on two CPU cores, and one from the cache a few seconds; every
+# step is then a fifth shorter in bfloat16 and a tenth in float32. Less work than this gains little
+# even from a cached one (docs/benchmarks.md; the number for cuda is a guess).
+COMPILE_PAYS_FLOPS = {
+    ("cpu", torch.bfloat16): 3e13, ("cpu", torch.float32): 2e14,
+    **{("cuda", dtype): 1e15 for dtype in (torch.bfloat16, torch.float16, torch.float32)},
+}
 
 
 def resolve_compile(
-    choice: bool | Literal["auto"], device: torch.device, training_flops: float
+    choice: bool | Literal["auto"], device: torch.device, dtype: torch.dtype, training_flops: float
 ) -> tuple[bool, str]:
     """Whether to compile, and the reason in words; no where there is no working compiler.
 
-    auto depends on the work ahead and never on timing, so that a run is the same every time.
+    auto depends on the work ahead and the dtype, never on timing.
     """
     if choice is False:
-        return False, "eager, as asked"
+        return False, "eager, as configured"
     if choice == "auto":
-        threshold = COMPILE_PAYS_FLOPS.get(device.type)
+        threshold = COMPILE_PAYS_FLOPS.get((device.type, dtype))
         if threshold is None:
             return False, f"eager: compilation is not tried on {device.type}"
         if training_flops < threshold:
@@ -120,7 +211,9 @@ def resolve_compile(
     trouble = _compiler_trouble(device)
     if trouble is not None:
         return False, f"eager: torch.compile does not work here ({trouble})"
-    return True, "compiled, as asked" if choice is True else "compiled: enough work to repay it"
+    if choice is True:
+        return True, "compiled, as configured"
+    return True, "compiled: enough work to repay it"
 
 
 def _compiler_trouble(device: torch.device) -> str | None:

@@ -78,13 +78,16 @@ class Muon(torch.optim.Optimizer):
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; the update has the rms of an
     AdamW step, 0.2 (Liu et al. 2025, arXiv:2502.16982). It takes the steps of torch.optim.Muon, and
     is faster where many matrices have one shape, as in a transformer: it stacks them and makes
-    their updates orthogonal together.
+    their updates orthogonal together, in `dtype`: bfloat16 is precise enough, and slower than
+    float32 on some processors.
     """
 
     def __init__(
-        self, params: list[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95
+        self, params: list[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95,
+        dtype: torch.dtype = torch.bfloat16,
     ):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -110,7 +113,7 @@ class Muon(torch.optim.Optimizer):
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(gradient)
             mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-            update = gradient.lerp(mean, momentum).bfloat16()  # Nesterov's look ahead
+            update = gradient.lerp(mean, momentum).to(self.dtype)  # Nesterov's look ahead
             wide.append(update if update.size(0) <= update.size(1) else update.T)
         stacked = torch.stack(wide)
         del wide, update  # their memory is free before the products need as much again
@@ -136,15 +139,18 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 class Optimizers:
     """All parameters of a model in one or two torch optimizers: AdamW, and before it Muon if the
-    configuration says so. The learning rate of each is set as a fraction of its peak."""
+    configuration says so. The learning rate of each is set as a fraction of its peak. `dtype` is
+    that of Muon's products."""
 
-    def __init__(self, model: nn.Module, config: OptimConfig):
+    def __init__(
+        self, model: nn.Module, config: OptimConfig, dtype: torch.dtype = torch.bfloat16
+    ):
         hidden, rest = parameter_groups(model)
         adamw: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
         self.optimizers: list[torch.optim.Optimizer] = []
         if config.optimizer == "muon":
             muon_lr = config.lr if config.muon_lr is None else config.muon_lr
-            self.optimizers.append(Muon(hidden, muon_lr, config.weight_decay))
+            self.optimizers.append(Muon(hidden, muon_lr, config.weight_decay, dtype=dtype))
         else:
             adamw.append({"params": hidden, "lr": config.lr, "weight_decay": config.weight_decay})
         fused = rest[0].device.type in ("cpu", "cuda")

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Literal
@@ -21,7 +22,7 @@ from data.tokenizer import tokenizer_files
 from errors import UserError, say
 from gyre.cli import load_file
 from gyre.config import Config
-from gyre.device import autocast, resolve_compile, resolve_dtype
+from gyre.device import autocast, check_dtype, product_rates, resolve_compile, resolve_dtype
 from gyre.flops import matrix_parameters
 from gyre.loss import evaluate, summed_loss
 from gyre.optim import Optimizers, lr_factor
@@ -33,6 +34,7 @@ from model.seeds import derive_seed
 from model.transformer import Transformer
 
 MAX_SKIPPED_IN_A_ROW = 3
+TIMED_STEPS = 20  # by which the length of a run is foreseen
 
 
 class StopSignal:
@@ -85,9 +87,10 @@ class Trainer:
                             f"{world.size} processes")
         assert config.name is not None, "train.py names every run"
         self.path = Path(config.log.runs) / config.name if resumed is None else resumed.path
-        self.dtype, dtype_reason = resolve_dtype(config.train.dtype, self.device)
+        check_dtype(config.train.dtype, self.device)
         self.data = prepare(config.data)  # of several processes one does it, and the others wait
         world.join()
+        arithmetic = self._choose_arithmetic()
         share = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
         self.train_data = self.data.dataset(
             "train", batch_size=config.train.batch_size, seed=config.seed, **share
@@ -99,7 +102,8 @@ class Trainer:
         fresh = initial_model(config) if resumed is None else Transformer(config.model)
         self.module = fresh.to(self.device)
         self.parameters = sum(p.numel() for p in self.module.parameters())
-        self.optimizers = Optimizers(self.module, config.optim)
+        muon_dtype = torch.float32 if self.dtype == torch.float32 else torch.bfloat16
+        self.optimizers = Optimizers(self.module, config.optim, muon_dtype)
         # Loss scaling is for float16. Where it is disabled, every call hands its argument through.
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.progress = Progress()
@@ -109,20 +113,39 @@ class Trainer:
             self._load(resumed)
         self.run_dir = self._open_folder(resumed)
 
-        # 6 for every weight in a matrix product, per token: what all encodings have in common, so
-        # that of an ablation's arms none is compiled alone.
-        flops = 6.0 * matrix_parameters(config.model) * (self.tokens_per_step * config.train.steps)
-        compiled, compile_reason = resolve_compile(config.train.compile, self.device, flops)
         self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
-        if compiled:
+        if self.config.train.compile:
             # In place, so that the state dict keeps its names. On a CPU, dropout draws the numbers
             # of eager mode, which is also faster there than the compiler's own generator.
             self.module.compile(options={"fallback_random": self.device.type == "cpu"})
             self.loss = torch.compile(summed_loss)
         self.model = world.wrap(self.module)
-        self._say_what_runs(dtype_reason, compile_reason)
+        self._say_what_runs(arithmetic)
 
     # --- setting up -------------------------------------------------------------------------------
+
+    def _choose_arithmetic(self) -> str:
+        """Put what `auto` stands for here, device, dtype and compilation, into the configuration,
+        so that a resumed run keeps it, on another machine too. Returns the reasons in words."""
+        config, device = self.config, self.device
+        model, train = config.model, config.train
+        assert model.hidden_dim is not None, "ModelConfig fills it in"
+        tokens = self.tokens_per_step // self.world.size
+        shape = (min(tokens, 2048), model.dim, model.hidden_dim)
+        # Summed over the processes, which must not decide differently.
+        self.dtype, why = resolve_dtype(
+            train.dtype, device, lambda: self.world.sum(*product_rates(device, *shape))
+        )
+        # 6 for every weight in a matrix product, per token: what all encodings have in common, so
+        # that of an ablation's arms none is compiled alone.
+        flops = 6.0 * matrix_parameters(model) * (self.tokens_per_step * train.steps)
+        compiled, why_compiled = resolve_compile(train.compile, device, self.dtype, flops)
+        chosen = dataclasses.replace(
+            train, device=device.type if train.device == "auto" else train.device,
+            dtype=str(self.dtype).removeprefix("torch."), compile=compiled,
+        )
+        self.config = dataclasses.replace(config, train=chosen)
+        return f"{why}; {why_compiled}"
 
     def _sample_ids(self) -> list[int]:
         """The prompt of the samples during training. UserError where they would not fit."""
@@ -191,7 +214,7 @@ class Trainer:
             manifest=self.data.manifest, need_bytes=40 * self.parameters,
         )
 
-    def _say_what_runs(self, dtype_reason: str, compile_reason: str) -> None:
+    def _say_what_runs(self, arithmetic: str) -> None:
         config, train = self.config, self.train_data
         passes = f" in {train.passes} passes" if train.passes > 1 else ""
         epochs = self.tokens_per_step * config.train.steps / train.n_tokens * train.passes
@@ -204,7 +227,7 @@ class Trainer:
             f"model   {self.parameters:,} parameters, positions: {config.model.position}; "
             f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
             f"({epochs:.1f} epochs)\n"
-            f"device  {self.device}{processes}; {dtype_reason}; {compile_reason}"
+            f"device  {self.device}{processes}; {arithmetic}"
         )
         if self.loss is not summed_loss:
             self.say("        the first step compiles, which takes up to a minute")
@@ -220,10 +243,15 @@ class Trainer:
             disable=not self.world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         )
         code = 1  # of an error, for wandb
+        first, started = self.progress.step, 0.0
         try:
             with StopSignal() as stop, bar:
                 while self.progress.step < steps:
                     stopping = self.step(bar, stop)
+                    if self.progress.step == first + 1:  # which may have been a compilation
+                        started = time.perf_counter()
+                    elif self.progress.step == first + 1 + TIMED_STEPS:
+                        self._say_when_done((time.perf_counter() - started) / TIMED_STEPS)
                     at_end = self.progress.step == steps
                     if at_end or self.progress.step % interval == 0:
                         self.validate()
@@ -363,6 +391,14 @@ class Trainer:
         text = tokenizer.decode(self.sample_ids + new)
         self.log({"sample": text})
         self.say(f"--- sample at step {self.progress.step}\n{text}\n---")
+
+    def _say_when_done(self, step_seconds: float) -> None:
+        """How long the rest takes, where that is more than a minute."""
+        steps = self.config.train.steps - self.progress.step
+        rest = timedelta(seconds=round(steps * step_seconds))
+        if rest > timedelta(minutes=1):
+            self.say(f"time    {rest} to go, until {datetime.now() + rest:%H:%M}, at "
+                     f"{step_seconds:.2f} s a step and without validation")
 
     def _say_how_to_resume(self) -> None:
         command = ["python", "train.py", "--resume", str(self.path), *self.resume_options]

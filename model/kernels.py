@@ -4,6 +4,8 @@ read nothing here.
 plain form              faster form              taken
 linear                  linear_by_sums           compiled decoding on a CPU, no autocast, up to
                                                  8 tokens
+                        linear_by_onednn         float32 on a CPU, no autocast, from 16 tokens,
+                                                 where oneDNN was measured to be faster
 attend                  attend_by_sums           one query, no mask, compiled decoding on a CPU
                         attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
@@ -74,6 +76,66 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
     """
     sums = [(token.float() * weight).sum(-1) for token in x.reshape(-1, x.shape[-1])]
     return torch.stack(sums).view(*x.shape[:-1], -1).type_as(x)
+
+
+# oneDNN multiplies few rows slower than MKL, and many about as fast on Intel's processors. On AMD's
+# with AVX-512, of which MKL uses half, it is twice as fast.
+MIN_ONEDNN_TOKENS = 16
+onednn_is_faster = False  # see `prefer_onednn`
+
+
+def prefer_onednn(faster: bool) -> None:
+    """Whether this process computes float32 products by oneDNN. Nothing does unless told."""
+    global onednn_is_faster
+    onednn_is_faster = faster
+
+
+def onednn_pays(x: Tensor, weight: Tensor) -> bool:
+    return (
+        onednn_is_faster
+        and x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+        and x[..., 0].numel() >= MIN_ONEDNN_TOKENS
+    )
+
+
+def linear_by_onednn(x: Tensor, weight: Tensor) -> Tensor:
+    """`linear` and its gradients by oneDNN, where F.linear asks MKL."""
+    return onednn_product(x, weight)
+
+
+# An operator, because Inductor takes oneDNN's own for constant weights only.
+@torch.library.custom_op("gyre::onednn_product", mutates_args=())
+def onednn_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x (..., I) with weight (O, I) -> (..., O), in float32."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
+
+
+@onednn_product.register_fake
+def _onednn_shape(x: Tensor, weight: Tensor) -> Tensor:
+    return x.new_empty(*x.shape[:-1], weight.shape[0])
+
+
+def _onednn_gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    x, weight = ctx.saved_tensors
+    for_x = for_weight = None
+    if ctx.needs_input_grad[0]:
+        for_x = onednn_product(gradient, weight.t())
+    if ctx.needs_input_grad[1]:
+        inputs, outputs = x.flatten(0, -2).t(), gradient.flatten(0, -2).t()  # (I, T), (O, T)
+        if len(inputs) < len(outputs):  # faster where the result is wide
+            for_weight = onednn_product(inputs, outputs).t()
+        else:
+            for_weight = onednn_product(outputs, inputs)
+    return for_x, for_weight
+
+
+def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+onednn_product.register_autograd(_onednn_gradients, setup_context=_keep_operands)
 
 
 # --- attention ---
@@ -228,7 +290,7 @@ def compile_for_decoding(function: Callable[P, R], device_type: str) -> Callable
 
 # By the name of the plain form, in the order in which they are tried: (form, when it is taken).
 FORMS: dict[str, list[tuple[Callable[..., Any], Callable[..., bool]]]] = {
-    "linear": [(linear_by_sums, sums_pay)],
+    "linear": [(linear_by_sums, sums_pay), (linear_by_onednn, onednn_pays)],
     "attend": [
         (attend_by_sums, one_query_compiled),
         (attend_one_query, one_query),

@@ -13,6 +13,7 @@ TINY = ["--model.dim", "32", "--model.n_layers", "1", "--model.n_heads", "2",
         "--model.n_kv_heads", "1", "--model.hidden_dim", "48", "--data.vocab_size", "300",
         "--data.seq_len", "24", "--train.batch_size", "3", "--train.device", "cpu",
         "--train.compile", "false", "--repeats", "1", "--new-tokens", "5"]
+PEERS = {"transformers, eager, float32", "transformers, eager, bfloat16"}
 
 
 @pytest.mark.slow
@@ -22,12 +23,13 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
     figures = json.loads(out.splitlines()[-1])
     assert figures == json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
     model = ModelConfig(**figures["model"])
+    chosen = figures["dtype"].removeprefix("torch.")
     for part in ("training", "prefill", "decoding_1", "decoding_8", "decoding_32"):
         rates = figures[part]["tokens_per_second"]
-        assert set(rates) == {"gyre, eager", "transformers, eager"}
+        assert set(rates) == {f"gyre, eager, {chosen}", *PEERS}
         assert all(rate > 0 for rate in rates.values())
     assert all(peak > 2**26 for peak in figures["training"]["peak_bytes"].values())
-    limit = figures["matmul_flops_per_second"] / flops_per_token(model, 24)
+    limit = figures["matmul_flops_per_second"][figures["dtype"]] / flops_per_token(model, 24)
     assert figures["training"]["limit"] == pytest.approx(limit)
     # 32 rows read the weights once, and 32 caches.
     width = 2 if figures["dtype"] == "torch.bfloat16" else 4
@@ -45,7 +47,8 @@ def test_a_compiled_subject_compiles_into_its_own_cache(tmp_path):
     cpu = torch.device("cpu")
     with bench.spawn() as process:
         subject = bench.Subject(process, cpu, str(tmp_path))
-        subject.build(bench.training_step, "gyre, compiled", config, 3, 24, cpu, torch.float32)
+        setting = bench.Setting("gyre", True, torch.float32)
+        subject.build(bench.training_step, setting, config, 3, 24, cpu)
         assert subject.seconds() > 0
         assert any(tmp_path.rglob("*.so"))
         assert subject.peak_bytes() > 2**26
@@ -54,11 +57,11 @@ def test_a_compiled_subject_compiles_into_its_own_cache(tmp_path):
 
 @pytest.mark.slow
 def test_an_encoding_that_is_not_llamas_runs_without_the_peer(capsys):
-    bench.main([*TINY, "--model.position", "alibi"])
+    bench.main([*TINY, "--model.position", "alibi", "--train.dtype", "float32"])
     captured = capsys.readouterr()
     assert "without transformers" in captured.err
     rates = json.loads(captured.out.splitlines()[-1])["prefill"]["tokens_per_second"]
-    assert set(rates) == {"gyre, eager"}
+    assert set(rates) == {"gyre, eager, float32"}
 
 
 @pytest.mark.parametrize(("options", "words"), [

@@ -1,5 +1,6 @@
 """What `auto` stands for, and what is refused in words."""
 
+import itertools
 import platform
 
 import pytest
@@ -7,7 +8,8 @@ import torch
 from conftest import CPU, output
 
 from errors import UserError
-from gyre.device import resolve_compile, resolve_device, resolve_dtype
+from gyre import device as device_module
+from gyre.device import product_rates, resolve_compile, resolve_device, resolve_dtype
 
 
 def test_devices_and_dtypes_resolve_or_are_refused_in_words():
@@ -17,10 +19,32 @@ def test_devices_and_dtypes_resolve_or_are_refused_in_words():
         with pytest.raises(UserError, match=words):
             resolve_device(device)
     with pytest.raises(UserError, match="float16 needs a CUDA device, not cpu"):
-        resolve_dtype("float16", CPU)
-    assert resolve_dtype("float32", CPU)[0] == torch.float32
-    dtype, why = resolve_dtype("auto", CPU)
-    assert dtype in (torch.float32, torch.bfloat16) and "hardware" in why
+        resolve_dtype("float16", CPU, unmeasured)
+    for dtype in (torch.float32, torch.bfloat16):
+        assert resolve_dtype(str(dtype)[6:], CPU, unmeasured)[0] == dtype
+
+
+def unmeasured():
+    raise AssertionError("what was asked for needs no measurement")
+
+
+@pytest.mark.parametrize(("float32", "bfloat16", "chosen"), [
+    (257e9, 163e9, torch.float32),  # a Xeon whose flags say avx512_bf16
+    (250e9, 299e9, torch.float32),
+    (250e9, 301e9, torch.bfloat16),
+    (210e9, 850e9, torch.bfloat16),
+])
+def test_auto_is_the_dtype_whose_products_are_faster_by_a_fifth(float32, bfloat16, chosen):
+    dtype, why = resolve_dtype("auto", CPU, lambda: [float32, bfloat16])
+    assert dtype == chosen
+    assert f"{float32 / 1e9:.0f}" in why and f"{bfloat16 / 1e9:.0f}" in why
+
+
+def test_the_rates_are_those_of_products_that_took_place(monkeypatch):
+    """A clock that ticks a second at every look."""
+    ticks = itertools.count()
+    monkeypatch.setattr(device_module.time, "perf_counter", lambda: next(ticks))
+    assert product_rates(CPU, 3, 5, 7) == [6 * 3 * 5 * 7, 6 * 3 * 5 * 7]
 
 
 @pytest.mark.slow
@@ -45,9 +69,11 @@ for mebibytes in (1, 40):  # below and above what glibc at most takes from its h
 
 
 def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monkeypatch):
-    assert resolve_compile(False, CPU, 1e30) == (False, "eager, as asked")
-    assert resolve_compile("auto", CPU, 1e6)[0] is False
+    f32, bf16 = torch.float32, torch.bfloat16
+    assert resolve_compile(False, CPU, bf16, 1e30) == (False, "eager, as configured")
+    assert resolve_compile("auto", CPU, bf16, 1e6)[0] is False
+    assert resolve_compile("auto", CPU, f32, 1e14)[0] is False  # where bfloat16 would gain more
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    yes, why = resolve_compile(True, CPU, 1e6)
+    yes, why = resolve_compile(True, CPU, f32, 1e6)
     assert not yes and "no C++ compiler found" in why

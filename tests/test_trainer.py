@@ -13,6 +13,9 @@ import torch
 from conftest import CPU, ROOT, arguments, run, start, trained
 
 import train
+from gyre import trainer as trainer_module
+from gyre.cli import load_file
+from gyre.device import resolve_device
 from gyre.loss import evaluate
 from gyre.parallel import World
 from gyre.rundir import RunDir
@@ -263,3 +266,19 @@ def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
     assert "was last resumed with --train.steps 17" in capfd.readouterr().err
     assert run(train.main, "--resume", path, "--train.steps", "17") == 0
     assert list(points(path)) == list(range(1, 18))
+
+
+def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monkeypatch, capfd):
+    """Also where the machine that resumes it would choose otherwise."""
+    monkeypatch.setattr(trainer_module, "product_rates", lambda *_: [1e9, 9e9])
+    path = trained(world, "auto", "--train.device", "auto", "--train.dtype", "auto")
+    chosen = load_file(path / "config.yaml").train
+    device = resolve_device("auto").type
+    assert (chosen.device, chosen.dtype, chosen.compile) == (device, "bfloat16", False)
+    monkeypatch.setattr(trainer_module, "product_rates", lambda *_: [9e9, 1e9])
+    capfd.readouterr()
+    assert run(train.main, "--resume", path, "--train.steps", "13") == 0
+    assert f"{device}; bfloat16, as configured; eager, as configured" in capfd.readouterr().err
+    again = ["--resume", path, "--train.steps", "14", "--train.dtype", "auto"]
+    assert run(train.main, *again) == 0
+    assert f"{device}; float32: its products run at 9 GFLOP/s" in capfd.readouterr().err
