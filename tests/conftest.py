@@ -4,12 +4,12 @@ A test file says `from conftest import arguments, run, ...`; `world` is a fixtur
 import. Everything drawn at random comes from a generator with a fixed seed.
 """
 
-import dataclasses
 import os
 import random
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,10 @@ import train
 from gyre.cli import config_parser, load_config
 from gyre.config import Config
 from gyre.rundir import RunDir
+from gyre.trainer import Trainer
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
+from model.rope import rope_frequencies
 from model.transformer import Transformer
 
 ROOT = Path(__file__).parent.parent
@@ -73,6 +75,19 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
+def rotation(position: int, head_dim: int) -> Tensor:
+    """R(position) of RoPE's derivation: a 2x2 block per pair on the diagonal, in float64."""
+    angles = position * rope_frequencies(head_dim)
+    blocks = torch.stack((angles.cos(), -angles.sin(), angles.sin(), angles.cos()), dim=-1)
+    return torch.block_diag(*blocks.view(-1, 2, 2))
+
+
+def rotate_half(x: Tensor) -> Tensor:
+    """The halves layout of Hugging Face: (x1, x2) -> (-x2, x1)."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((-second, first), dim=-1)
+
+
 def random_text(n_words: int = 1760, seed: int = 0) -> str:
     """Words of a vocabulary of 50, eight a line, with a letter that takes two bytes."""
     rng = random.Random(seed)
@@ -89,20 +104,26 @@ def world(tmp_path_factory) -> Path:
     return folder
 
 
-def arguments(world: Path, *extra: str) -> list[str]:
-    """Command line of a tiny run on the CPU, in float32: 12 steps, 2.6 epochs.
+def training(world: Path, *extra: str) -> list[str]:
+    """Command line of a tiny training on the CPU, in float32: 12 steps, of whatever model.
 
     What `extra` says comes later and so wins.
     """
     return [
         "--data.files", str(world / "text.txt"), "--data.prepared", str(world / "prepared"),
-        "--data.vocab_size", "300", "--data.seq_len", "20", "--model.dim", "48",
-        "--model.n_layers", "2", "--model.n_heads", "6", "--model.n_kv_heads", "2",
-        "--optim.warmup_steps", "3", "--train.steps", "12", "--train.batch_size", "27",
-        "--train.eval_interval", "5", "--train.sample_tokens", "4", "--train.dtype", "float32",
-        "--train.device", "cpu", "--log.runs", str(world / "runs"), "--log.wandb", "disabled",
-        *extra,
+        "--data.seq_len", "20", "--optim.warmup_steps", "3", "--train.steps", "12",
+        "--train.batch_size", "27", "--train.eval_interval", "5", "--train.sample_tokens", "4",
+        "--train.dtype", "float32", "--train.device", "cpu", "--log.runs", str(world / "runs"),
+        "--log.wandb", "disabled", *extra,
     ]
+
+
+def arguments(world: Path, *extra: str) -> list[str]:
+    """The same of a tiny model with a tiny vocabulary: 2.6 epochs."""
+    return training(
+        world, "--data.vocab_size", "300", "--model.dim", "48", "--model.n_layers", "2",
+        "--model.n_heads", "6", "--model.n_kv_heads", "2", *extra,
+    )
 
 
 def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
@@ -115,17 +136,32 @@ def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
     return 0
 
 
-def start(code: str, *argv: str | Path, **environment: str) -> subprocess.Popen[str]:
-    """A process of its own that runs this program from the root of the checkout."""
+def refusal(capture: Any, main: Callable[[list[str]], object], *argv: str | Path) -> list[str]:
+    """The lines on stderr of a command that exits with 2. The last one, and no other, is an error;
+    on stdout there is nothing."""
+    capture.readouterr()
+    assert run(main, *argv) == 2
+    out, err = capture.readouterr()
+    lines = err.splitlines()
+    assert out == "" and lines[-1].startswith("error: ")
+    assert err.count("error:") == 1 and "Traceback" not in err
+    return lines
+
+
+def start(
+    program: str | Path, *argv: str | Path, cwd: Path = ROOT, **environment: str
+) -> subprocess.Popen[str]:
+    """A process of its own that runs a file, or this code, from the root of the checkout."""
+    what = [str(program)] if isinstance(program, Path) else ["-c", program]
     return subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, argv)], cwd=ROOT, env={**os.environ, **environment},
+        [sys.executable, *what, *map(str, argv)], cwd=cwd, env={**os.environ, **environment},
         text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )
 
 
-def output(code: str, *argv: str | Path, **environment: str) -> str:
+def output(program: str | Path, *argv: str | Path, **options: Any) -> str:
     """What such a program prints, which has to succeed."""
-    process = start(code, *argv, **environment)
+    process = start(program, *argv, **options)
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return said
@@ -135,6 +171,22 @@ def trained(world: Path, name: str, *extra: str) -> Path:
     """Train a tiny run of this name; returns its folder."""
     assert run(train.main, *arguments(world, "--name", name, *extra)) == 0
     return world / "runs" / name
+
+
+def stop_at(number: int, *argv: str | Path) -> None:
+    """train.py, told to stop in this step."""
+    step = Trainer.step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step",
+                      lambda self, *args: step(self, *args) or self.progress.step == number)
+        assert run(train.main, *argv) == 128 + signal.SIGTERM
+
+
+def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
+    """{step: value} of a run; each step may stand there once."""
+    found = [(p["step"], p[key]) for p in RunDir.open(path).metrics() if key in p]
+    assert len(dict(found)) == len(found)
+    return dict(found)
 
 
 def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
@@ -159,10 +211,23 @@ def new_run(tmp_path) -> Callable[..., RunDir]:
     return new_run
 
 
-def untrained(runs: Path, name: str, tokenizer: Path, *words: str) -> RunDir:
-    """The folder of a run with the configuration that `words` describe, and no weights yet."""
-    config = load(*words, f"--log.runs={runs}")
+@pytest.fixture
+def nobody_is_logged_in(monkeypatch, tmp_path) -> Iterator[None]:
+    """A machine without the developer's key and settings, and a wandb that has seen no other."""
+    for name in os.environ:
+        if name.startswith("WANDB_") or name == "NETRC":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("WANDB_HTTP_TIMEOUT", "1")
+    (tmp_path / "home").mkdir()
+    yield
+    if wandb := sys.modules.get("wandb"):
+        wandb.teardown()
+
+
+def untrained(runs: Path, name: str, tokenizer: Path, config: Config) -> RunDir:
+    """The folder of a run with this configuration, and no weights yet."""
     return RunDir.create(
-        dataclasses.replace(config.log, wandb="disabled"), name, config_yaml=config.to_yaml(),
-        config={}, tokenizer=[tokenizer], manifest={},
+        LogConfig(runs=str(runs), wandb="disabled"), name, config_yaml=config.to_yaml(), config={},
+        tokenizer=[tokenizer], manifest={},
     )

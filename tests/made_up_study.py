@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from files import read_json
+
 T = 32
 TOKENS = 200_000
 # Δ of the final loss from sin, and what the loss gains by position past T.
@@ -92,6 +94,12 @@ def make_study(path: Path, seeds=None, effect=EFFECT, probes=("rope", "sin", "al
             for seed in range(3):
                 write(path / "probes" / f"{name}-{arm}-s{seed}.json", probe(name, arm, seed))
     return path
+
+
+def change(study: Path, run: str, **fields: Any) -> None:
+    """Say something else in the record of a run."""
+    file = study / "results" / f"{run}.json"
+    write(file, read_json(file) | fields)
 
 
 def make_pair(path: Path, rope: int = 1, sin: int = 1, **options: Any) -> Path:

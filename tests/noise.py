@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from conftest import untrained
+from conftest import load, untrained
 
 from data.tokenizer import Tokenizer
-from gyre.cli import load_file
 from gyre.rundir import RunDir
 from model.transformer import Transformer
 
@@ -26,8 +25,8 @@ def noise_run(runs: Path, name: str, pieces: int = VOCAB, **model) -> RunDir:
     model = {"dim": 24, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 40} | model
     words = [f"--model.{key}={value}" for key, value in model.items()]
     words += [f"--data.vocab_size={VOCAB}", "--data.seq_len=32"]
-    run = untrained(runs, name, train_tokenizer(runs.parent, pieces), *words)
-    config = load_file(run.path / "config.yaml")
+    config = load(*words)
+    run = untrained(runs, name, train_tokenizer(runs.parent, pieces), config)
     for seed, checkpoint in enumerate(("last", "best")):
         model = Transformer(config.model)
         model.init_weights(seed)

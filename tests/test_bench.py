@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from conftest import model_config, refusal
 
 import bench
 from gyre.flops import flops_per_token
@@ -42,9 +43,7 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_compiled_subject_compiles_into_its_own_cache(tmp_path):
-    config = ModelConfig(dim=32, n_layers=1, n_heads=2, n_kv_heads=1, vocab_size=300,
-                         max_positions=24)
-    cpu = torch.device("cpu")
+    config, cpu = model_config(n_layers=1), torch.device("cpu")
     with bench.spawn() as process:
         subject = bench.Subject(process, cpu, str(tmp_path))
         setting = bench.Setting("gyre", True, torch.float32)
@@ -70,6 +69,4 @@ def test_an_encoding_that_is_not_llamas_runs_without_the_peer(capsys):
     (["--new-tokens", "0"], "--new-tokens must be at least 1, not 0"),
 ])
 def test_what_cannot_be_measured_is_refused(options, words, capsys):
-    with pytest.raises(SystemExit):
-        bench.main([*TINY, *options])
-    assert words in capsys.readouterr().err
+    assert words in refusal(capsys, bench.main, *TINY, *options)[-1]

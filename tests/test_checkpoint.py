@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import start
-from failing import Failing, failures, file_size_limit
+from failing import Failing, Touch, failures, file_size_limit, flip_a_bit
 
 from errors import UserError
 from gyre import checkpoint
@@ -103,12 +103,6 @@ def test_weights_are_the_best_ones_or_else_the_last(saved):
 # --- damage ---------------------------------------------------------------------------------------
 
 
-def flip_a_bit(file):
-    content = bytearray(file.read_bytes())
-    content[-1] ^= 1
-    file.write_bytes(content)
-
-
 DAMAGE = {
     "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),
     "empty": lambda file: os.truncate(file, 0),
@@ -137,15 +131,12 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, 
 
 
 def test_a_pickle_cannot_run_code(saved, tmp_path):
-    class Payload:
-        def __reduce__(self):
-            return os.mkdir, (str(tmp_path / "executed"),)
-
     checkpoints = saved(1)  # without a `previous`: the error names the file
     file = checkpoints.last / "training.pt"
-    payload = {"training": Payload(), "weights_sha256": ""}
-    for damage in (DAMAGE["truncated"], lambda file: torch.save(payload, file),
-                   lambda file: file.write_bytes(pickle.dumps(Payload(), protocol=2))):
+    payload = Touch(tmp_path / "executed")
+    for damage in (DAMAGE["truncated"],
+                   lambda file: torch.save({"training": payload, "weights_sha256": ""}, file),
+                   lambda file: file.write_bytes(pickle.dumps(payload, protocol=2))):
         damage(file)
         with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
             checkpoints.load_training()

@@ -1,11 +1,9 @@
 """The command: which runs share a table, and what it prints."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from conftest import ROOT, run, trained
+from conftest import ROOT, output, refusal, trained
 
 import evaluate
 from errors import UserError
@@ -34,8 +32,8 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, part, words):
 
 
 def test_windows_and_imported_runs_are_refused_in_words(tmp_path, capsys):
-    assert run(evaluate.main, "runs/x", "--windows", "0") == 2
-    assert "--windows must be at least 1, not 0" in capsys.readouterr().err
+    (said,) = refusal(capsys, evaluate.main, "runs/x", "--windows", "0")
+    assert "--windows must be at least 1, not 0" in said
     (tmp_path / "manifest.json").write_text('{"imported": {}}', encoding="utf-8")
     with pytest.raises(UserError, match="was imported and has no validation text of its own"):
         evaluate.refuse_mixed([RunDir(tmp_path, {})])
@@ -46,12 +44,8 @@ def test_the_program_prints_a_table_and_one_line_of_json(world, capsys):
     for position in ("rope", "learned"):
         trained(world, position, "--model.position", position, "--data.val_fraction", "0.3")
     options = ["--checkpoint", "last", "--windows", "8", "--device", "cpu", "--rope-scaling", "all"]
-    done = subprocess.run(
-        [sys.executable, ROOT / "evaluate.py", "rope", "learned", *options],
-        cwd=world / "runs", capture_output=True, text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    *lines, last = done.stdout.splitlines()
+    said = output(ROOT / "evaluate.py", "rope", "learned", *options, cwd=world / "runs")
+    *lines, last = said.splitlines()
     results = json.loads(last)["runs"]
     assert [r["config"]["model"]["position"] for r in results] == ["rope", "learned"]
     assert len(results[0]["rope_scaling"]) == 18 and results[1]["rope_scaling"] is None
@@ -63,5 +57,5 @@ def test_the_program_prints_a_table_and_one_line_of_json(world, capsys):
     losses = [r["loss"] for r in results[0]["rope_scaling"] if r["scaling"] == "yarn"]
     assert yarn == ["rope", "yarn", *(f"{loss:.4f}" for loss in losses)]
 
-    assert run(evaluate.main, world / "runs" / "learned", *options) == 2
-    assert "--rope-scaling has no effect" in capsys.readouterr().err
+    said = refusal(capsys, evaluate.main, world / "runs" / "learned", *options)
+    assert "--rope-scaling has no effect" in said[-1]

@@ -1,29 +1,18 @@
 """The command: what it refuses, what it leaves behind, and what an imported run is good for."""
 
 import os
-import resource
 import shutil
 import signal
-import subprocess
-import sys
 
 import gguf
 import pytest
 import torch
-from conftest import ROOT
+from conftest import points, stop_at, training
 from conftest import run as exit_code
-from foreign import (
-    TEXT,
-    TOKENIZERS,
-    assert_same_logits,
-    edit,
-    export_to,
-    imported,
-    load,
-    make_run,
-    refused,
-    their_folder,
-)
+from failing import file_size_limit
+from foreign import assert_same_logits, edit, export_to, load, make_run, refused, their_folder
+from foreign_tokenizers import TOKENIZERS, imported
+from noise import TEXT
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import evaluate
@@ -35,7 +24,6 @@ from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
 from gyre.rundir import RunDir
 from gyre.trained import read_run
-from gyre.trainer import Trainer
 from model.generation import generate
 from model.sampling import Sampling
 
@@ -71,13 +59,8 @@ def test_a_disk_that_is_full_or_fills_up_is_said_and_nothing_is_left(
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda path: usage)
         refused(capsys, to, source, out, "0.1 MB free", "make room")
-    # The system refuses the write that passes a limit, as a full disk would.
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
-    try:
+    with file_size_limit(200_000):
         refused(capsys, to, source, out, str(out), "written" if to == "gguf" else "File too large")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -100,16 +83,6 @@ def test_whoever_stops_it_finds_nothing(to, number, code, tmp_path, monkeypatch)
     assert seen == [True]
     folder.rmdir()
     assert sorted(tmp_path.rglob("*")) == before
-
-
-@pytest.mark.slow
-def test_nobody_pays_for_what_they_do_not_use():
-    code = (
-        "import sys, train, generate, export; "
-        "sys.exit(' '.join({'gguf', 'tokenizers', 'transformers'} & set(sys.modules)) or None)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 # --- imported runs --------------------------------------------------------------------------------
@@ -150,29 +123,22 @@ def test_generation_is_theirs_and_ends_where_the_tokenizer_says(kind, tmp_path, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_fine_tuning_from_an_imported_model(kind, tmp_path, monkeypatch):
+def test_fine_tuning_from_an_imported_model(kind, tmp_path):
     start, _ = imported(tmp_path, kind)
     text = TEXT * 60
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    options = [
-        "--init-from", start.path, "--data.files", tmp_path / "text.txt",
-        "--data.prepared", tmp_path / "prepared", "--data.seq_len", "20",
-        "--data.val_fraction", "0.5", "--train.batch_size", "6", "--train.eval_interval", "4",
-        "--train.sample_tokens", "4", "--train.dtype", "float32", "--train.device", "cpu",
-        "--log.runs", tmp_path / "runs", "--log.wandb", "disabled", "--optim.warmup_steps", "1",
+    options = training(
+        tmp_path, "--init-from", str(start.path), "--data.val_fraction", "0.5",
+        "--train.batch_size", "6", "--train.eval_interval", "4", "--optim.warmup_steps", "1",
         "--train.steps", "8", "--name",
-    ]
+    )
     assert exit_code(train.main, *options, "whole") == 0
-    step = Trainer.step
-    with monkeypatch.context() as patch:  # stopped in its fifth step
-        patch.setattr(Trainer, "step", lambda t, *args: step(t, *args) or t.progress.step == 5)
-        assert exit_code(train.main, *options, "cut") == 128 + signal.SIGTERM
+    stop_at(5, *options, "cut")
     os.rename(start.path, tmp_path / "elsewhere")  # what it came from is not needed again
     assert exit_code(train.main, "--resume", tmp_path / "runs" / "cut") == 0
     os.rename(tmp_path / "elsewhere", start.path)
     whole, cut = (RunDir.open(tmp_path / "runs" / name) for name in ("whole", "cut"))
-    losses, again = ([point["train/loss"] for point in run.metrics() if "train/loss" in point]
-                     for run in (whole, cut))
+    losses, again = (list(points(run.path).values()) for run in (whole, cut))
     assert losses == again and len(losses) == 8 and losses[-1] < losses[0]
 
     for file in tokenizer_files(start.path):

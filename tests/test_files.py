@@ -11,19 +11,8 @@ from conftest import output, start
 from failing import Failing, failures
 from safetensors.torch import save_file
 
+import files
 from errors import UserError
-from files import (
-    atomic_path,
-    locked,
-    read_json,
-    remove,
-    require_space,
-    sha256,
-    stage_json,
-    write_file,
-    write_json,
-    writing,
-)
 
 
 def names(folder):
@@ -46,10 +35,10 @@ def write_one(staging):
 def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, write):
     target = tmp_path / "target"
     for failing in failures():
-        remove(target)
+        files.remove(target)
         if write is write_one:
             target.write_bytes(b"old")
-        with failing, atomic_path(target) as staging:
+        with failing, files.atomic_path(target) as staging:
             write(staging)
         assert names(tmp_path) in ([], ["target"])
         if write is write_one:
@@ -59,7 +48,7 @@ def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, write):
 
 
 def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
-    with Failing(-1) as watched, atomic_path(tmp_path / "target") as staging:
+    with Failing(-1) as watched, files.atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
     # Both folders and the file; the name; the folder that the name is in.
     assert [call for call in watched.calls if call in ("fsync", "replace", "rename")] == [
@@ -70,12 +59,12 @@ def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_what_was_begun_is_no_part_of_what_follows(tmp_path, error):
     """Of an error in the middle nothing is left; of a killed process nothing is taken over."""
-    with pytest.raises(error), atomic_path(tmp_path / "target") as staging:
+    with pytest.raises(error), files.atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
         raise error
     assert names(tmp_path) == []
     write_folder(tmp_path / ".target.tmp")
-    write_file(tmp_path / "target", b"a")
+    files.write_file(tmp_path / "target", b"a")
     assert names(tmp_path) == ["target"]
 
 
@@ -94,21 +83,21 @@ def save_torch(path):
 ], ids=["plain", "torch", "safetensors"])
 def test_what_the_disk_refuses_is_said_in_words(write, path):
     words = rf"^cannot write {path}: [^\n]+; choose another$"
-    with pytest.raises(UserError, match=words), writing(Path(path), "choose another"):
+    with pytest.raises(UserError, match=words), files.writing(Path(path), "choose another"):
         write(Path(path))
 
 
 def test_other_errors_stay_what_they_are(tmp_path):
-    with pytest.raises(RuntimeError, match="a bug"), writing(tmp_path):
+    with pytest.raises(RuntimeError, match="a bug"), files.writing(tmp_path):
         raise RuntimeError("a bug")
 
 
 def test_too_little_room_is_said_with_numbers(tmp_path):
-    require_space(tmp_path / "a", 1)
+    files.require_space(tmp_path / "a", 1)
     with pytest.raises(UserError, match=rf"1,000,000,000,000\.0 MB .* {tmp_path} has .*\d MB free"):
-        require_space(tmp_path / "not" / "yet" / "there", 10**18)
+        files.require_space(tmp_path / "not" / "yet" / "there", 10**18)
     with pytest.raises(UserError, match="free: use --here$"):
-        require_space(tmp_path / "a", 10**18, "use --here")
+        files.require_space(tmp_path / "a", 10**18, "use --here")
 
 
 # --- contents -------------------------------------------------------------------------------------
@@ -116,14 +105,14 @@ def test_too_little_room_is_said_with_numbers(tmp_path):
 
 def test_json_is_written_as_asked_and_read_back(tmp_path):
     path, value = tmp_path / "new" / "a.json", {"é": [1, 0.1], "none": None}
-    write_json(path, value)
+    files.write_json(path, value)
     assert path.read_bytes() == (json.dumps(value, indent=1) + "\n").encode()
-    assert read_json(path) == value
-    stage_json(path, value)
+    assert files.read_json(path) == value
+    files.stage_json(path, value)
     assert path.read_bytes() == (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
     with pytest.raises(ValueError, match="JSON"):
-        write_json(path, {"loss": math.nan})
-    assert read_json(path) == value
+        files.write_json(path, {"loss": math.nan})
+    assert files.read_json(path) == value
 
 
 @pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"3", b'{"a": "\xff"}'])
@@ -131,18 +120,21 @@ def test_damaged_json_is_named_with_what_to_do(tmp_path, content):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(UserError, match=rf"^{path} is damaged \([^\n]+\): make it again$"):
-        read_json(path, "make it again")
+        files.read_json(path, "make it again")
 
 
 def test_sha256_is_of_the_content(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
-    assert sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
+    assert files.sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module, slow", [("files", "torch"), ("gyre.rundir", "wandb")])
-def test_what_is_slow_to_import_waits_until_it_is_needed(module, slow):
-    assert output(f"import sys, {module}; print({slow!r} in sys.modules)") == "False\n"
+@pytest.mark.parametrize("modules, slow", [
+    ("files", {"torch"}), ("gyre.rundir", {"wandb"}),
+    ("train, generate, export", {"gguf", "tokenizers", "transformers"}),
+])
+def test_what_is_slow_to_import_waits_until_it_is_needed(modules, slow):
+    assert output(f"import sys, {modules}; print({slow} & sys.modules.keys())") == "set()\n"
 
 
 # --- the lock -------------------------------------------------------------------------------------
@@ -166,11 +158,12 @@ with locked(Path({str(path)!r}), "busy"):
 def test_one_process_at_a_time_and_death_frees_the_lock(tmp_path, capsys):
     path = tmp_path / "new" / "target"
     other = holder(path)
-    with pytest.raises(UserError, match="^it is busy$"), locked(path, "it is busy", wait=False):
+    once = {"busy": "it is busy", "wait": False}
+    with pytest.raises(UserError, match="^it is busy$"), files.locked(path, **once):
         pass
     other.send_signal(signal.SIGKILL)
     other.wait()
-    with locked(path, "it is busy", wait=False):
+    with files.locked(path, **once):
         pass
     assert capsys.readouterr().err == "" and names(path.parent) in ([], [".target.lock"])
 
@@ -185,6 +178,6 @@ def test_who_waits_says_so_and_goes_on_afterwards(tmp_path, capsys, monkeypatch)
         other.communicate("\n")
 
     monkeypatch.setattr("files.say", release)
-    with locked(path, "it is busy"):
+    with files.locked(path, "it is busy"):
         assert other.returncode == 0
     assert capsys.readouterr().out == "it is busy\n"

@@ -4,16 +4,14 @@ import dataclasses
 import functools
 import io
 import itertools
-import os
 import re
 import signal
-import subprocess
 import sys
 from typing import get_args
 from unittest import mock
 
 import pytest
-from conftest import ROOT, run
+from conftest import ROOT, run, start
 from noise import PROMPT, noise_run
 
 import generate as script
@@ -265,12 +263,6 @@ def test_no_run_yet(call, monkeypatch, tmp_path):
     assert "python train.py" in call("--prompt", "x", code=2).err
 
 
-def start(runs, *argv, **environment):
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, *argv], cwd=runs.parent, env=environment, **pipes)
-
-
 @pytest.mark.slow
 def test_a_terminal_without_the_characters_and_no_heavy_imports(runs):
     code = (
@@ -278,22 +270,23 @@ def test_a_terminal_without_the_characters_and_no_heavy_imports(runs):
         "heavy = {'datasets', 'pandas', 'pyarrow', 'wandb', 'matplotlib'} & sys.modules.keys(); "
         "sys.exit(' '.join(heavy) or None)"
     )
-    words = ("--prompt", "naïve 🙂", "--max-new-tokens", "9")
-    process = start(runs, "-c", code, *words, PYTHONIOENCODING="ascii")
+    words = ("--run", runs / "rope", "--prompt", "naïve 🙂", "--max-new-tokens", "9")
+    process = start(code, *words, PYTHONIOENCODING="ascii")
     out, err = process.communicate(timeout=60)
-    assert out.startswith(b"na?ve ?") and b"Traceback" not in err
+    assert out.startswith("na?ve ?") and "Traceback" not in err
     assert process.returncode == 0, err
 
 
 @pytest.mark.slow
 def test_ctrl_c_and_a_closed_pipe_end_without_a_traceback(runs):
     words = ("--prompt", "x", "--max-new-tokens", "5999", "--temperature", "0")
-    interrupted, unread = (start(runs, str(ROOT / "generate.py"), *words) for _ in range(2))
-    assert unread.stdout.read(1) == interrupted.stdout.read(1) == b"x"
+    program = ROOT / "generate.py"
+    interrupted, unread = (start(program, *words, cwd=runs.parent) for _ in range(2))
+    assert unread.stdout.read(1) == interrupted.stdout.read(1) == "x"
     interrupted.send_signal(signal.SIGINT)
     unread.stdout.close()
     out, err = interrupted.communicate(timeout=60)
-    assert interrupted.returncode == 130 and b"Traceback" not in err
+    assert interrupted.returncode == 130 and "Traceback" not in err
     err = unread.stderr.read()
     assert unread.wait(timeout=60) == 141
-    assert b"Traceback" not in err and b"ignored" not in err and b"error" not in err
+    assert "Traceback" not in err and "ignored" not in err and "error" not in err

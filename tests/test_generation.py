@@ -112,15 +112,14 @@ def test_sampled_rows_are_the_same_alone_and_in_any_batch():
 
 def test_each_token_is_drawn_with_the_number_at_its_address():
     model = sharpened()
-    sampling, none = Sampling(temperature=1.0), torch.zeros(1, V, dtype=torch.bool)
+    sampling, none = Sampling(temperature=1.0), torch.zeros(5, V, dtype=torch.bool)
     prompts = [prompt(7), prompt(12)]
     rows = generate(model, prompts, sampling, max_new_tokens=5, num_samples=2, seed=9)
     for row, new in enumerate(rows):
-        ids = prompts[row // 2]
-        for number, token in enumerate(new):
-            u = torch.tensor([uniform(9, row % 2, number)], dtype=torch.float64)
-            logits = model(torch.tensor([ids + new[:number]]))[:, -1]
-            assert sample(logits, sampling, u, none).item() == token
+        ids, numbers = prompts[row // 2], [uniform(9, row % 2, number) for number in range(5)]
+        logits = model(torch.tensor([ids + new]))[0, len(ids) - 1 : -1]
+        u = torch.tensor(numbers, dtype=torch.float64)
+        assert sample(logits, sampling, u, none).tolist() == new
 
 
 def test_the_largest_uniform_number_is_not_rounded_to_1(monkeypatch):

@@ -1,13 +1,12 @@
 """GGUF files, written. The judge is the gguf package."""
 
-import dataclasses
-
 import gguf
 import pytest
 import sentencepiece
 import torch
 from conftest import model_config
-from foreign import POSITIONS, TOKENIZERS, VOCAB, export_to, imported, make_run, refused
+from foreign import POSITIONS, VOCAB, export_to, make_run, refused
+from foreign_tokenizers import TOKENIZERS, imported
 
 from formats.gguf import rope_factors
 from formats.names import tensor_names
@@ -109,8 +108,8 @@ def test_a_gguf_holds_the_scaling(scaling, expected, tmp_path):
 
 
 def test_the_factors_are_the_scaling():
-    scaled = model_config(head_dim=16, rope_scaling=RopeScaling("llama3", 4.0, 64))
-    plain = dataclasses.replace(scaled, rope_scaling=None)
+    scalings = None, RopeScaling("llama3", 4.0, 64)
+    plain, scaled = (model_config(head_dim=16, rope_scaling=scaling) for scaling in scalings)
     angles = [Transformer(c).position.freqs_cis[1].angle() for c in (plain, scaled)]
     factors = rope_factors(scaled)
     assert 1 == factors[0] < factors[2] < factors[-1] == 4

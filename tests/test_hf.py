@@ -7,13 +7,13 @@ import shutil
 import pytest
 import torch
 import transformers
-from conftest import model_config
 from foreign import (
     POSITIONS,
+    THEIR_SIZES,
     VOCAB,
+    assert_equal,
     assert_same_logits,
     edit,
-    equal,
     export_to,
     load,
     logits,
@@ -22,6 +22,7 @@ from foreign import (
     refused,
     rewrite,
     their_folder,
+    untied,
 )
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -73,7 +74,7 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
         assert found[0].tolist() == ids + greedy[0]
 
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
-    assert equal(back.load_weights(), run.load_weights())
+    assert_equal(back.load_weights(), run.load_weights())
     torch.testing.assert_close(logits(load(back)), logits(ours), rtol=0, atol=1e-6)
 
 
@@ -108,7 +109,7 @@ def test_shards(tmp_path, monkeypatch):
     assert index["weight_map"] == {k: f.name for f in files for k in load_file(f)}
     assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load(run))
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
-    assert equal(back.load_weights(), run.load_weights())
+    assert_equal(back.load_weights(), run.load_weights())
 
 
 # --- folders, in ----------------------------------------------------------------------------------
@@ -142,7 +143,7 @@ def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
     files = sorted(folder.glob("*.safetensors"))
     assert len(files) == 1 or "shards" in changes
     before = {k: t for file in files for k, t in load_file(file).items()}
-    assert equal(before, load_file(again / "model.safetensors"))
+    assert_equal(before, load_file(again / "model.safetensors"))
 
 
 def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
@@ -220,17 +221,9 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
 
 # --- config.json ----------------------------------------------------------------------------------
 
-# As transformers 4 wrote them for real models, shortened to what is read.
-BASE = {
-    "model_type": "llama", "hidden_act": "silu", "hidden_size": 48, "intermediate_size": 80,
-    "num_hidden_layers": 3, "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 97,
-    "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "tie_word_embeddings": False,
-}
+# As transformers 4 wrote them for real models, shortened to little more than what is read.
+BASE = THEIR_SIZES | {"model_type": "llama", "hidden_act": "silu", "vocab_size": 97}
 LLAMA3 = BEFORE | {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
-
-
-def untied(**changes):
-    return model_config(tie_embeddings=False, **changes)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
-"""Who imports whom, read from the source: arrows point one way (CONTRIBUTING.md)."""
+"""Rules of the house, read from the source: arrows point one way (CONTRIBUTING.md), every option is
+read, text files have their encoding named, and nothing is loaded that could execute."""
 
 import ast
+import dataclasses
 import re
 import sys
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from typing import get_type_hints
 
 from conftest import ROOT
 
+from gyre.config import Config
 from model.position import POSITIONS
 
 ROOMS = ("ablation", "data", "docs", "formats", "gyre", "model")
@@ -22,7 +27,13 @@ ARROWS["formats"] = ARROWS["ablation"] = {"gyre"} | ARROWS["gyre"]
 ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats"} | ARROWS["formats"])
 
 
-TREES = {module: list(ast.walk(ast.parse(source))) for module, source in SOURCES.items()}
+def nodes(source: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(source)))
+
+
+TREES = {module: nodes(source) for module, source in SOURCES.items()}
+TESTS = {file.name: nodes(file.read_text(encoding="utf-8"))
+         for file in (ROOT / "tests").glob("*.py")}
 
 
 def imports(tree: list[ast.AST]) -> set[str]:
@@ -79,3 +90,52 @@ def test_no_module_asks_which_encoding_it_is():
                      for part in ast.walk(node)
                      if isinstance(part, ast.Constant) and isinstance(part.value, str)}
             assert not words & set(POSITIONS), module
+
+
+def test_every_option_is_read_by_something():
+    """Outside the checks of the class that declares it: an option that nothing reads has no
+    effect."""
+    read = set()
+    for module, tree in TREES.items():
+        if room(module) in ("ablation", "docs", "formats"):
+            continue
+        checks = {id(node) for function in tree
+                  if isinstance(function, ast.FunctionDef) and function.name == "__post_init__"
+                  for node in ast.walk(function)}
+        for node in tree:
+            if isinstance(node, ast.Attribute) and id(node) not in checks:
+                read.add(node.attr)
+            elif isinstance(node, ast.MatchClass):  # case DataConfig(files=...)
+                read.update(node.kwd_attrs)
+    parts = [hint for hint in get_type_hints(Config).values() if dataclasses.is_dataclass(hint)]
+    for part in [Config, *parts]:
+        for field in dataclasses.fields(part):
+            assert field.name in read, f"{part.__name__}.{field.name}"
+
+
+def calls(trees: dict[str, list[ast.AST]]) -> Iterator[tuple[ast.Call, str, str]]:
+    """(call, name of what is called, where) of every call."""
+    for module, tree in trees.items():
+        for node in tree:
+            if isinstance(node, ast.Call):
+                yield node, ast.unparse(node.func), f"{module}:{node.lineno}"
+
+
+def test_text_files_are_opened_with_their_encoding_named():
+    """On Windows the default is not UTF-8."""
+    for node, name, where in calls(TREES | TESTS):
+        modes = [a.value for a in node.args if isinstance(a, ast.Constant)]
+        binary = any(isinstance(m, str) and "b" in m and set(m) <= set("rwaxb+") for m in modes)
+        opens = name == "open" or name.endswith((".open", ".read_text", ".write_text"))
+        if opens and name not in ("os.open", "RunDir.open", "cls.open") and not binary:
+            assert "encoding" in {k.arg for k in node.keywords}, where
+
+
+def test_nothing_is_loaded_that_could_execute_and_nothing_is_loaded_loosely():
+    for node, name, where in calls(TREES):
+        keywords = {k.arg: ast.unparse(k.value) for k in node.keywords}
+        assert name not in ("eval", "exec", "pickle.load", "pickle.loads"), where
+        if name == "torch.load":
+            assert keywords.get("weights_only") == "True", where
+        if name.endswith("load_state_dict"):
+            assert keywords.get("strict", "True") == "True", where

@@ -10,27 +10,12 @@ from conftest import draw, random_tokens, sharpened
 from model import kernels
 from model.cache import KVCache
 from model.generation import compiled_next_logits, compute_dtype, generate, next_logits
-from model.kernels import (
-    FORMS,
-    LONGEST_SUM,
-    MAX_SUMMED_TOKENS,
-    MIN_ONEDNN_TOKENS,
-    PARTS,
-    attend_by_products,
-    attend_by_sums,
-    attend_one_query,
-    dropout_of_few_bits,
-    linear_by_onednn,
-    linear_by_sums,
-    onednn_pays,
-    or_faster,
-    rotate_in_reals,
-)
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import attend, dropout, linear
 
 GREEDY = Sampling(temperature=0)
+MOST_SUMMED = kernels.MAX_SUMMED_TOKENS
 
 
 def plain_attend(q, k, v):
@@ -62,9 +47,8 @@ def test_attention_by_products_equals_the_fused_kernel(length, n_kv_heads):
     """Lengths around a block of 128 queries; several blocks, of which the last is not full."""
     kv = (2, n_kv_heads, length, 8)
     inputs = 2 * draw(2, 6, length, 8), draw(*kv, seed=1), draw(*kv, seed=2)
-    fused = gradients(plain_attend, *inputs)
-    for got, expected in zip(gradients(attend_by_products, *inputs), fused, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=2e-5)
+    products, fused = (gradients(f, *inputs) for f in (kernels.attend_by_products, plain_attend))
+    torch.testing.assert_close(products, fused, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(("scale", "bound"), [(1, 0.006), (4, 0.012)])
@@ -73,7 +57,7 @@ def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits(scale, bound
     wide = [draw(*shape, seed=i).bfloat16().float() for i, shape in enumerate(shapes)]
     wide[0] *= scale  # logits reach 5 and 20
     exact = gradients(plain_attend, *wide)
-    narrow = gradients(attend_by_products, *(x.bfloat16() for x in wide))
+    narrow = gradients(kernels.attend_by_products, *(x.bfloat16() for x in wide))
     for got, expected in zip(narrow, exact, strict=True):
         error = (got.float() - expected).square().mean().sqrt() / expected.square().mean().sqrt()
         assert error < bound  # 8 bits: rounding to nearest errs by up to 0.4 %
@@ -119,24 +103,24 @@ def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, length, mo
     last = q[:, :, -1:]
     plain = gradients(plain_attend, last, k, v)
     torch.testing.assert_close(plain[0], plain_attend(q, k, v)[:, :, -1:], rtol=1e-5, atol=1e-6)
-    for form in (attend_by_sums, attend_one_query):
+    for form in (kernels.attend_by_sums, kernels.attend_one_query):
         out, *grads = gradients(form, last, k, v)
         torch.testing.assert_close(out, plain[0], rtol=1e-5, atol=4e-6)
-        for got, expected in zip(grads, plain[1:], strict=True):
-            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(grads, plain[1:], rtol=1e-5, atol=1e-5)
 
 
 def test_which_form_a_single_query_takes(monkeypatch):
     q, kv = draw(2, 6, 1, 8), draw(2, 2, 7, 8, seed=1)
-    assert torch.equal(attend(q, kv, kv, None), attend_one_query(q, kv, kv))
+    grouped, summed = (f(q, kv, kv) for f in (kernels.attend_one_query, kernels.attend_by_sums))
+    assert not torch.equal(grouped, summed)
+    assert torch.equal(attend(q, kv, kv, None), grouped)
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert torch.equal(attend(q, kv, kv, None), attend_one_query(q, kv, kv))  # gradients: training
+    assert torch.equal(attend(q, kv, kv, None), grouped)  # gradients: training
     with torch.no_grad():
-        assert torch.equal(attend(q, kv, kv, None), attend_by_sums(q, kv, kv))
-    assert not torch.equal(attend_by_sums(q, kv, kv), attend_one_query(q, kv, kv))
+        assert torch.equal(attend(q, kv, kv, None), summed)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (MAX_SUMMED_TOKENS, 1), (2, 3), (4,), ()])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (MOST_SUMMED, 1), (2, 3), (4,), ()])
 def test_a_few_tokens_take_sums_of_products_when_compiled(shape, monkeypatch):
     x, weight = draw(*shape, 48), draw(31, 48, seed=1)
     expected = F.linear(x, weight)
@@ -146,13 +130,12 @@ def test_a_few_tokens_take_sums_of_products_when_compiled(shape, monkeypatch):
         got = linear(x, weight)
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
     monkeypatch.undo()
-    sums, products = (gradients(form, x, weight) for form in (linear_by_sums, F.linear))
-    for got, expected in zip(sums, products, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=2e-5)
+    sums, products = (gradients(form, x, weight) for form in (kernels.linear_by_sums, F.linear))
+    torch.testing.assert_close(sums, products, rtol=1e-5, atol=2e-5)
 
 
 def test_more_tokens_and_training_keep_the_matrix_product(monkeypatch):
-    x, weight = draw(MAX_SUMMED_TOKENS + 1, 1, 48), draw(31, 48, seed=1)
+    x, weight = draw(MOST_SUMMED + 1, 1, 48), draw(31, 48, seed=1)
     monkeypatch.setattr(torch.nn.functional, "linear", lambda *_: "product")
     assert linear(x[:1], weight) == "product"
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
@@ -168,18 +151,18 @@ def test_products_by_onednn_equal_those_of_the_library(outputs):
     The model compiles them, and each gradient alone may be asked for."""
     x, weight = draw(3, 7, 48), draw(outputs, 48, seed=1)
     expected = gradients(F.linear, x, weight)
-    for form in (linear_by_onednn, torch.compile(linear_by_onednn)):
+    for form in (kernels.linear_by_onednn, torch.compile(kernels.linear_by_onednn)):
         for got, plain in zip(gradients(form, x, weight), expected, strict=True):
             torch.testing.assert_close(got, plain, rtol=1e-5, atol=2e-5)
     alone = weight.clone().requires_grad_()
-    linear_by_onednn(x, alone).backward(draw(3, 7, outputs, seed=9))
+    kernels.linear_by_onednn(x, alone).backward(draw(3, 7, outputs, seed=9))
     torch.testing.assert_close(alone.grad, expected[2], rtol=1e-5, atol=2e-5)
 
 
 def test_onednn_multiplies_many_rows_in_float32_where_it_is_preferred(monkeypatch):
-    monkeypatch.setitem(FORMS, "linear", [(lambda *_: "oneDNN", onednn_pays)])
-    chosen = or_faster(linear.__wrapped__)
-    x, weight = draw(MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
+    monkeypatch.setitem(kernels.FORMS, "linear", [(lambda *_: "oneDNN", kernels.onednn_pays)])
+    chosen = kernels.or_faster(linear.__wrapped__)
+    x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
     monkeypatch.setattr(kernels, "onednn_is_faster", False)
     assert chosen(x, weight) != "oneDNN"
     kernels.prefer_onednn(True)
@@ -198,7 +181,7 @@ def test_dropout_drops_every_number_as_often_and_keeps_the_mean(p):
     out = dropout(x, p, True)
     out.sum().backward()
     torch.manual_seed(1)
-    assert torch.equal(out, dropout_of_few_bits(x, p, True))
+    assert torch.equal(out, kernels.dropout_of_few_bits(x, p, True))
     dropped = out == 0
     torch.testing.assert_close(out[~dropped], torch.full_like(out[~dropped], 3 / (1 - p)))
     torch.testing.assert_close(x.grad, out.detach() / 3)
@@ -217,9 +200,8 @@ def test_rotation_in_reals_equals_the_complex_one_forwards_and_backwards():
     def joined(form, table):
         return gradients(lambda q, k: torch.cat(form(q, k, table), dim=2), xq, xk)
 
-    reals = joined(rotate_in_reals, torch.view_as_real(freqs_cis))
-    for got, expected in zip(reals, joined(apply_rotary_emb, freqs_cis), strict=True):
-        torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+    reals = joined(kernels.rotate_in_reals, torch.view_as_real(freqs_cis))
+    torch.testing.assert_close(reals, joined(apply_rotary_emb, freqs_cis), rtol=0, atol=1e-6)
 
 
 # --- compiled decoding ---
@@ -233,7 +215,7 @@ def graphs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [1, 3, MAX_SUMMED_TOKENS + 1])
+@pytest.mark.parametrize("rows", [1, 3, MOST_SUMMED + 1])
 @pytest.mark.parametrize("narrow", [False, True], ids=["float32", "autocast"])
 def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
     """Once for an empty cache and once for all other lengths, however many tokens are drawn."""
@@ -257,7 +239,7 @@ def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
 def test_compiled_decoding_equals_eager_in_long_texts_and_compiles_once_more():
     """Beyond LONGEST_SUM keys it is another sum. The call that fills the cache, which `generate`
     never makes, compiles too, and is right."""
-    long = LONGEST_SUM + 3 * PARTS
+    long = kernels.LONGEST_SUM + 3 * kernels.PARTS
     model = sharpened(max_positions=long + 1)
     compiled = compiled_next_logits("cpu")
     torch._dynamo.reset(), graphs()
@@ -265,7 +247,7 @@ def test_compiled_decoding_equals_eager_in_long_texts_and_compiles_once_more():
     with torch.inference_mode():
         caches = [KVCache(model.config, 1, long) for _ in "ab"]
         for cache in caches:
-            next_logits(model, random_tokens(1, LONGEST_SUM - 5), cache)
+            next_logits(model, random_tokens(1, kernels.LONGEST_SUM - 5), cache)
         while caches[1].length < long:
             fed = random_tokens(1, 1, seed=caches[1].length)
             expected = next_logits(model, fed, caches[0])
@@ -282,7 +264,7 @@ def test_generation_compiles_once_whatever_is_asked_of_it():
     model = sharpened()
     torch._dynamo.reset(), graphs()
     counts = []
-    many = [5] * (MAX_SUMMED_TOKENS + 1)
+    many = [5] * (MOST_SUMMED + 1)
     for prompts in ([5], [2], [5, 5, 5], [3, 9, 6], many, [*many, 6]):
         prompts = [random_tokens(length, seed=seed).tolist() for seed, length in enumerate(prompts)]
         eager, compiled = (
@@ -291,5 +273,3 @@ def test_generation_compiles_once_whatever_is_asked_of_it():
         assert eager == compiled
         counts.append(graphs())
     assert counts == [1, 0, 1, 0, 1, 0]
-    with pytest.raises(ValueError, match="needs the cache"):
-        generate(model, [[1]], GREEDY, max_new_tokens=1, compile=True, use_cache=False)

@@ -8,7 +8,7 @@ from conftest import CPU, arguments
 import train
 from data.prepare import prepare
 from gyre.loss import evaluate, summed_loss
-from model.transformer import Transformer
+from gyre.trained import initial_model
 
 
 def test_the_loss_is_summed_in_float32_over_what_is_not_masked():
@@ -23,8 +23,7 @@ def test_the_loss_is_summed_in_float32_over_what_is_not_masked():
 @pytest.mark.slow
 def test_validation_is_over_every_byte_and_leaves_no_trace(world):
     config, _ = train.load(arguments(world))
-    data, model = prepare(config.data), Transformer(config.model)
-    model.init_weights(config.seed)
+    data, model = prepare(config.data), initial_model(config)
     val_data = data.dataset("val", seq_len=20)
     torch.manual_seed(5)
     before = torch.get_rng_state()

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import model_config
-from foreign import edit, equal, export_to, load, logits, make_run, refused
+from failing import Touch
+from foreign import assert_equal, edit, export_to, load, logits, make_run, refused, untied
 
 from data.tokenizer import open_tokenizer
 from formats import meta, names
 from gyre.cli import load_file as load_config
 from gyre.rundir import RunDir
 from model.config import RopeScaling
+
+PARAMS = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": 1e-5}
 
 
 def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
@@ -29,9 +31,8 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
             across |= name == "tok_embeddings.weight" and columns
             cut[name] = w if w.ndim == 1 else w.chunk(parts, dim=int(across))[n].clone()
         torch.save(cut, folder / f"consolidated.{n:02}.pth")
-    params = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": config.norm_eps,
-              "vocab_size": -1, "multiple_of": 16}
-    (folder / "params.json").write_text(json.dumps(params), encoding="utf-8")
+    params = json.dumps(PARAMS | {"vocab_size": -1, "multiple_of": 16})
+    (folder / "params.json").write_text(params, encoding="utf-8")
     shutil.copy(run.path / "tokenizer.model", folder)
     return folder
 
@@ -42,19 +43,9 @@ def test_folders_are_read_however_they_were_cut(parts, columns, tmp_path):
     run = make_run(tmp_path, dtype=torch.bfloat16)
     folder = meta_folder(tmp_path / "meta", run, parts, columns)
     found = RunDir.open(export_to("run", folder, tmp_path / "new"))
-    assert equal(found.load_weights(), run.load_weights())
+    assert_equal(found.load_weights(), run.load_weights())
     assert torch.equal(logits(load(found)), logits(load(run)))
     assert open_tokenizer(found.path).prefix_ids == [1]  # Llama begins every text with BOS
-
-
-class Touch:
-    """A pickle that does something when it is read."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
 
 
 def test_a_pickle_that_executes_does_not(tmp_path, capsys):
@@ -98,26 +89,21 @@ def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
 # --- params.json ----------------------------------------------------------------------------------
 
 
-def ours(**changes):
-    return model_config(tie_embeddings=False, **changes)
-
-
 def from_params(**changes):
-    params = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": 1e-5}
-    return meta.from_params(params | changes, names.tensor_shapes(ours()))
+    return meta.from_params(PARAMS | changes, names.tensor_shapes(untied()))
 
 
 def test_parameters():
     llama2, notes = from_params(vocab_size=-1, multiple_of=256)
-    assert llama2 == ours(max_positions=4096)
+    assert llama2 == untied(max_positions=4096)
     assert notes == ["rope_theta: 10000, as in Llama 1 and 2", "max_positions: 4096"]
     llama3, notes = from_params(rope_theta=5e5)
-    assert llama3 == ours(max_positions=8192, theta=5e5)
+    assert llama3 == untied(max_positions=8192, theta=5e5)
     assert notes == ["max_positions: 8192"]
     found, notes = from_params(rope_theta=5e5, use_scaled_rope=True, rope_scaling_factor=8)
     assert notes == ["rope_high_freq_factor: 4", "max_positions: 131072"]
     scaling = RopeScaling("llama3", 8, 8192)
-    assert found == ours(max_positions=131072, theta=5e5, rope_scaling=scaling)
+    assert found == untied(max_positions=131072, theta=5e5, rope_scaling=scaling)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,5 @@ def test_the_layouts_are_each_others_inverse_and_not_their_own():
 def test_what_a_target_cannot_express_is_refused_by_name(changes, targets, words):
     config = model_config(**changes)
     for to in ("hf", "gguf"):
-        refusal = pytest.raises(ValueError, match=words) if to in targets else nullcontext()
-        with refusal:
+        with pytest.raises(ValueError, match=words) if to in targets else nullcontext():
             names.refuse_without_counterpart(config, to)

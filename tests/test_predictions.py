@@ -1,11 +1,10 @@
 """Predictions are held against the numbers of a study, each by its checks."""
 
 import pytest
-from made_up_study import EFFECT, T, losses, make_pair, make_study, write
+from made_up_study import EFFECT, T, change, losses, make_pair, make_study
 
 from ablation.predictions import outcomes
 from ablation.study import Study
-from files import read_json
 
 
 def of(path):
@@ -36,10 +35,7 @@ def test_they_fail_where_rope_loses(tmp_path):
 def test_a_check_turns_at_its_bound(tmp_path, arm, value, beyond):
     """H7: |rope| <= 1e-4 and sin >= 0.1 when all positions are shifted by T."""
     path = make_pair(tmp_path / "bound")
-    file = path / "results" / f"{arm}-s0.json"
-    changed = read_json(file)
-    for extra, expected in ((0.0, "held"), (beyond, "not held")):
-        for row in changed["shift"]:
-            row["dloss"] = value + extra if row["delta"] == T else 5.0
-        write(file, changed)
+    for number, expected in ((value, "held"), (value + beyond, "not held")):
+        shift = [{"delta": d, "dloss": number if d == T else 5.0} for d in (0, T // 2, T, 2 * T)]
+        change(path, f"{arm}-s0", shift=shift)
         assert of(path)["H7"].verdict == expected

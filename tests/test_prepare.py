@@ -1,7 +1,6 @@
 """Prepared data is true, split without leaks, made once, and never half there."""
 
 import hashlib
-import itertools
 import json
 import os
 import random
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import start
+from failing import flip_a_bit
 
 from data import prepare as prepare_module
 from data import sources
@@ -54,15 +54,15 @@ def ids(prepared, split):
     return np.fromfile(path, dtype=prepared.manifest["dtype"]).tolist()
 
 
+def documents(prepared, split):
+    """The ids of every document of a split, without the eos in front of it."""
+    stream = np.array(ids(prepared, split))
+    starts = np.flatnonzero(stream == prepared.tokenizer.eos_id)
+    return [part[1:].tolist() for part in np.split(stream, starts)[1:]]
+
+
 def texts(prepared, split):
-    """The documents of a split, from its ids."""
-    documents = []
-    for i in ids(prepared, split):
-        if i == prepared.tokenizer.eos_id:
-            documents.append([])
-        else:
-            documents[-1].append(i)
-    return [prepared.tokenizer.decode(document) for document in documents]
+    return [prepared.tokenizer.decode(document) for document in documents(prepared, split)]
 
 
 def text_file(tmp_path, text, name="text.txt"):
@@ -222,11 +222,10 @@ def test_dropout_spells_the_training_text_anew_in_every_pass(
     for name in ("tokenizer.model", "val.bin"):
         assert varied.manifest["files"][name] == plain.manifest["files"][name]
     assert texts(varied, "train") == PASSES * texts(plain, "train")
-    written, count = ids(varied, "train"), plain.manifest["train"]
-    assert varied.manifest["train"]["bytes"] == PASSES * count["bytes"]
-    assert varied.manifest["train"]["tokens"] == len(written) > 1.05 * PASSES * count["tokens"]
-    starts = [i for i, id in enumerate(written) if id == varied.tokenizer.eos_id]
-    spelt = {tuple(written[a:b]) for a, b in itertools.pairwise([*starts, len(written)])}
+    written, count = varied.manifest["train"], plain.manifest["train"]
+    assert written["bytes"] == PASSES * count["bytes"]
+    assert written["tokens"] == len(ids(varied, "train")) > 1.05 * PASSES * count["tokens"]
+    spelt = {tuple(document) for document in documents(varied, "train")}
     assert len(spelt) == PASSES * count["documents"]  # no two of them alike
     monkeypatch.setattr(prepare_module, "BATCH", 1000)
     again = prepare(config(path, bpe_dropout=0.2, prepared=str(tmp_path / "other")))
@@ -269,12 +268,6 @@ def test_the_name_of_a_folder_never_changes(monkeypatch, options, name):
     assert names == [name]
 
 
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
 def edit(path):
     """The one number whose change nothing else would show: it scales every bits per byte."""
     manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -287,7 +280,7 @@ def cut(path):
 
 
 @pytest.mark.parametrize("name, damage", [
-    *((name, flip) for name in ("train.bin", "val.bin", "tokenizer.model")),
+    *((name, flip_a_bit) for name in ("train.bin", "val.bin", "tokenizer.model")),
     *((name, cut) for name in ("val.bin", "manifest.json")),
     *((name, Path.unlink) for name in ("train.bin", "tokenizer.model", "manifest.json")),
     ("manifest.json", edit),
@@ -308,7 +301,7 @@ def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch, capsys)
     first = prepare(config(corpus))
     monkeypatch.setattr(prepare_module, "HASHED", 100)
     capsys.readouterr()
-    flip(first.folder / "train.bin")
+    flip_a_bit(first.folder / "train.bin")
     prepare(config(corpus))
     assert capsys.readouterr().err == ""
     cut(first.folder / "train.bin")

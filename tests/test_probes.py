@@ -12,15 +12,15 @@ from ablation.probes import P1, P2, PROBES, lag_copy, lag_copy_entropy, repeats,
 from model.transformer import Transformer
 
 
-def test_data_are_a_function_of_seed_and_step():
-    state = torch.get_rng_state()
-    for sample, probe in ((lag_copy, P1), (repeats, P2)):
-        def make(seed, step, sample=sample, probe=probe):
-            return sample(probe, seed, step, 5)[0]
+@pytest.mark.parametrize("sample, probe", [(lag_copy, P1), (repeats, P2)])
+def test_data_are_a_function_of_seed_and_step(sample, probe):
+    def make(seed, step):
+        return sample(probe, seed, step, 5)[0]
 
-        assert torch.equal(make(1, 2), make(1, 2))
-        assert not torch.equal(make(1, 2), make(1, 3))
-        assert not torch.equal(make(1, 2), make(2, 2))
+    state = torch.get_rng_state()
+    assert torch.equal(make(1, 2), make(1, 2))
+    assert not torch.equal(make(1, 2), make(1, 3))
+    assert not torch.equal(make(1, 2), make(2, 2))
     assert torch.equal(state, torch.get_rng_state())
 
 

@@ -2,21 +2,16 @@
 
 import re
 import shlex
-import subprocess
-import sys
-from typing import Any
 
 import pytest
 import torch
-from conftest import ROOT, SIZES
+from conftest import ROOT, random_model, start
 
 from export import parse as parse_export
 from generate import parse as parse_generate
 from gyre.cli import config_parser, load_config
 from model import position
 from model.cache import KVCache
-from model.config import ModelConfig
-from model.transformer import Transformer
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -91,14 +86,10 @@ def test_ten_lines_make_an_encoding():
     # As if the lines stood at the end of model/position.py.
     exec(compile(code, "README.md", "exec"), dict(vars(position)))
     (name,) = set(position.POSITIONS) - before
-    sizes: dict[str, Any] = SIZES
     try:
-        config = ModelConfig(**sizes, position=name)
-        model, plain = Transformer(config), Transformer(ModelConfig(**sizes, position="none"))
-        for each in (model, plain):
-            each.init_weights(seed=1)
+        model, plain = random_model(position=name), random_model(position="none")
         tokens = torch.arange(14).view(2, 7)
-        whole, cache = model(tokens), KVCache(config, 2, 7)
+        whole, cache = model(tokens), KVCache(model.config, 2, 7)
         parts = torch.cat([model(tokens[:, a:b], cache) for a, b in ((0, 3), (3, 4), (4, 7))], 1)
         torch.testing.assert_close(parts, whole, rtol=0, atol=1e-5)
         assert (plain(tokens) - whole).abs().max() > 1e-4
@@ -107,11 +98,15 @@ def test_ten_lines_make_an_encoding():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("program", ["train.py", "generate.py"])
-def test_help_works_and_teaches(program):
-    done = subprocess.run([sys.executable, program, "--help"], cwd=ROOT, capture_output=True,
-                          text=True)
-    assert done.returncode == 0 and "python " in done.stdout and not done.stderr
+@pytest.mark.parametrize("program, words", [
+    ("train.py", []), ("generate.py", []),
+    ("ablate.py", ["--budget-minutes", "--tier smoke", "--arms", "report.html", "rope_b500k"]),
+])
+def test_help_works_and_teaches(program, words):
+    process = start(ROOT / program, "--help")
+    out, err = process.communicate()
+    assert process.returncode == 0 and not err
+    assert all(word in out for word in ["python ", *words])
 
 
 def test_the_checks_it_points_to_exist():

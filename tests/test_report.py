@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
-from made_up_study import EFFECT, TOKENS, losses, make_pair, make_study, write
+from made_up_study import EFFECT, TOKENS, change, losses, make_pair, make_study, write
 
 from ablation import plots, report
 from ablation.report import compose, mirror_in_wandb, to_html, wandb_runs, write_report
@@ -44,9 +44,6 @@ class Page(HTMLParser):
             self.tables[-1].append([])
         if tag in ("td", "th"):
             self.tables[-1][-1].append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -188,10 +185,7 @@ def test_without_the_baseline_there_is_still_a_table(tmp_path):
 
 def test_a_diverged_run_is_shown_and_not_averaged(tmp_path):
     path = make_pair(tmp_path / "nan", 3, 3)
-    file = path / "results" / "rope-s1.json"
-    diverged = read_json(file)
-    diverged |= {"loss": None, "bpb": None, "curve": [[t, None] for t, _ in diverged["curve"]]}
-    write(file, diverged)
+    change(path, "rope-s1", loss=None, bpb=None, curve=[[0, None], [TOKENS, None]])
     seen = page(path)
     rows = seen.table("arm", "seed 0")
     assert rows["rope"][1] == "–" and rows["rope"][0] != "–"
@@ -217,8 +211,7 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
     with pytest.raises(UserError, match="usage"):
         report.main([])
     (path / "report.html").unlink()
-    file = path / "results" / "rope-s0.json"
-    write(file, read_json(file) | {"tokens": 1})
+    change(path, "rope-s0", tokens=1)
     with pytest.raises(UserError, match="tokens differs"):
         report.main([str(path)])
     assert not (path / "report.html").exists()
@@ -254,16 +247,6 @@ def test_the_numbers_in_a_note_are_those_of_the_records(folder):
 
 
 # --- wandb ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def nobody_is_logged_in(monkeypatch, tmp_path):
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "NETRC"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    yield
-    if wandb := sys.modules.get("wandb"):
-        wandb.teardown()
 
 
 @pytest.mark.slow

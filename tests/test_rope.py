@@ -1,15 +1,14 @@
 """RoPE as functions: the numbers and the formulas of the documents gyre grew from, and scaling."""
 
-import json
 import math
-from pathlib import Path
 from typing import get_args
 
 import pytest
 import torch
-from conftest import draw, model_config
+from conftest import ROOT, draw, model_config, rotate_half, rotation
 from torch import Tensor
 
+from files import read_json
 from model.config import RopeScaling, ScalingType
 from model.kernels import rotate_in_reals
 from model.position import RoPE
@@ -17,17 +16,10 @@ from model.rope import (
     apply_rotary_emb,
     ntk_theta,
     precompute_freqs_cis,
-    reshape_for_broadcast,
     rope_frequencies,
     scaled_frequencies,
     yarn_ramp,
 )
-
-
-def rotate_half(x: Tensor) -> Tensor:
-    """The halves layout of Hugging Face: (x1, x2) -> (-x2, x1)."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((-second, first), dim=-1)
 
 
 def halves(x: Tensor) -> Tensor:
@@ -35,19 +27,8 @@ def halves(x: Tensor) -> Tensor:
     return torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)
 
 
-def rotation_matrix(position: int, frequencies: Tensor) -> Tensor:
-    """R of the derivation: one 2x2 block per pair on the diagonal, in float64."""
-    blocks = []
-    for angle in (position * frequencies).tolist():
-        c, s = math.cos(angle), math.sin(angle)
-        blocks.append(torch.tensor([[c, -s], [s, c]], dtype=torch.float64))
-    return torch.block_diag(*blocks)
-
-
 def test_worked_example_to_the_last_of_its_240_numbers():
-    printed = json.loads(
-        (Path(__file__).parent / "worked_example.json").read_text(encoding="utf-8")
-    )
+    printed = read_json(ROOT / "tests" / "worked_example.json")
     xq = torch.arange(160.0).view(2, 5, 2, 8)
     xk = torch.arange(80.0).view(2, 5, 1, 8)
     for rotated, name in zip(
@@ -63,17 +44,16 @@ def test_worked_example_to_the_last_of_its_240_numbers():
 def test_complex_equals_2x2_equals_matrix_equals_rotate_half():
     d, T = 8, 7
     xq, xk = draw(2, T, 6, d), draw(2, T, 2, d, seed=1)
-    frequencies = rope_frequencies(d)
     rotated, _ = apply_rotary_emb(xq, xk, precompute_freqs_cis(d, T))
 
-    angles = torch.outer(torch.arange(T), frequencies).float()[:, None]  # (T, 1, D/2)
+    angles = torch.outer(torch.arange(T), rope_frequencies(d)).float()[:, None]  # (T, 1, D/2)
     even, odd = xq[..., 0::2], xq[..., 1::2]
     by_hand = torch.empty_like(xq)
     by_hand[..., 0::2] = even * angles.cos() - odd * angles.sin()
     by_hand[..., 1::2] = odd * angles.cos() + even * angles.sin()
     torch.testing.assert_close(rotated, by_hand, rtol=0, atol=1e-6)
 
-    R = torch.stack([rotation_matrix(m, frequencies) for m in range(T)])
+    R = torch.stack([rotation(m, d) for m in range(T)])
     by_matrix = torch.einsum("tij,bthj->bthi", R, xq.double()).float()
     torch.testing.assert_close(rotated, by_matrix, rtol=0, atol=1e-6)
 
@@ -124,10 +104,10 @@ def test_a_table_in_the_other_layout_is_caught():
 def test_scores_are_q_R_of_n_minus_m_k():
     """The sign that two of the documents get wrong: R(n - m), not R(m - n)."""
     d, m, n = 8, 5, 2
-    q, k, frequencies = draw(d).double(), draw(d, seed=1).double(), rope_frequencies(8)
-    score = (rotation_matrix(m, frequencies) @ q) @ (rotation_matrix(n, frequencies) @ k)
-    assert q @ rotation_matrix(n - m, frequencies) @ k == pytest.approx(score.item(), abs=1e-12)
-    assert abs(q @ rotation_matrix(m - n, frequencies) @ k - score) > 0.1
+    q, k = draw(d).double(), draw(d, seed=1).double()
+    score = (rotation(m, d) @ q) @ (rotation(n, d) @ k)
+    assert q @ rotation(n - m, d) @ k == pytest.approx(score.item(), abs=1e-12)
+    assert abs(q @ rotation(m - n, d) @ k - score) > 0.1
 
 
 def test_partial_turns_the_fastest_pairs_at_unchanged_frequencies():
@@ -147,9 +127,9 @@ def test_rotation_runs_in_float32_and_returns_the_callers_dtype(form, view):
 
 
 def test_a_table_of_the_wrong_length_does_not_broadcast():
-    x = draw(2, 7, 6, 4)
+    x = draw(2, 7, 6, 8)
     with pytest.raises(ValueError, match=r"\(1, 4\).*\(7, 4\)"):
-        reshape_for_broadcast(precompute_freqs_cis(8, 1), x)
+        apply_rotary_emb(x, x, precompute_freqs_cis(8, 1))
 
 
 def test_position_8191_is_exact_to_float32():
@@ -163,7 +143,7 @@ def test_position_8191_is_exact_to_float32():
 
 # --- past the training length ---
 
-VECTORS = json.loads((Path(__file__).parent / "rope_scaling.json").read_text(encoding="utf-8"))
+VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
 # Those whose frequencies do not depend on the length.
 PER_PAIR: list[ScalingType] = ["linear", "ntk", "yarn", "llama3"]
 

@@ -3,11 +3,10 @@
 import shutil
 
 import pytest
-from made_up_study import make_pair, record, write
+from made_up_study import change, make_pair, record, write
 
 from ablation.study import Study, past_the_end
 from errors import UserError
-from files import read_json
 
 
 def test_past_the_end_weighs_positions_not_buckets():
@@ -32,8 +31,7 @@ def test_past_the_end_weighs_positions_not_buckets():
 )
 def test_what_cannot_be_compared_is_refused_by_name(tmp_path, key, value, named):
     path = make_pair(tmp_path / "mixed", 2, 2)
-    file = path / "results" / "rope-s0.json"
-    write(file, read_json(file) | {key: value})
+    change(path, "rope-s0", **{key: value})
     with pytest.raises(UserError, match=rf"{key} differs .* in rope-s0; .* in {named}\)"):
         Study.load(path)
 

@@ -3,7 +3,7 @@
 import weakref
 
 import torch
-from foreign import equal
+from foreign import assert_equal
 from safetensors.torch import load_file
 
 from formats.tensors import write_safetensors
@@ -22,4 +22,4 @@ def test_tensors_pass_through_memory_one_by_one(tmp_path):
 
     like = {f"t{n}": torch.empty(3, 5) for n in range(4)}
     write_safetensors(tmp_path / "a.safetensors", like, tensors())
-    assert equal(load_file(tmp_path / "a.safetensors"), {name: torch.ones(3, 5) for name in like})
+    assert_equal(load_file(tmp_path / "a.safetensors"), {name: torch.ones(3, 5) for name in like})

@@ -1,7 +1,7 @@
 """The command: what it takes from a run, what it refuses, and that bad input leaves nothing."""
 
 import pytest
-from conftest import arguments, run, trained
+from conftest import arguments, refusal, run, trained, training
 
 import train
 from data.tokenizer import open_tokenizer
@@ -28,10 +28,8 @@ def test_resuming_keeps_what_decides_the_numbers(world, finished, capfd):
         (["--config", "small"], "leave out --init-from and --config"),
         (["--resume", f"{world}/nowhere"], "no run folder"),  # the last --resume counts
     ):
-        assert run(train.main, "--resume", finished, *change) == 2
-        assert words in capfd.readouterr().err
-    assert run(train.main, "--resume") == 2
-    assert "--resume: expected one argument" in capfd.readouterr().err
+        assert words in refusal(capfd, train.main, "--resume", finished, *change)[-1]
+    assert "--resume: expected one argument" in refusal(capfd, train.main, "--resume")[-1]
 
 
 @pytest.mark.slow
@@ -47,10 +45,7 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
 @pytest.mark.slow
 def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, finished):
     """Over those of the file, and under the command line."""
-    argv = ["--config", "small.yaml", *arguments(world)]
-    sizes = {"--data.vocab_size", *(word for word in argv if word.startswith("--model."))}
-    argv = [word for option, value in zip(argv[::2], argv[1::2], strict=True)
-            if option not in sizes for word in (option, value)]
+    argv = ["--config", "small.yaml", *training(world)]
     config, _ = train.load([*argv, "--init-from", str(finished), "--model.dropout", "0.25"])
     saved = load_file(finished / "config.yaml").model
     assert config.model.dropout == 0.25 and config.model.rope_scaling == saved.rope_scaling
@@ -77,8 +72,7 @@ def test_init_from_in_a_configuration_is_no_way_round(tmp_path):
 
 
 def test_without_an_option_it_says_what_to_do(capfd):
-    assert run(train.main) == 2
-    assert "--config small.yaml" in capfd.readouterr().err
+    assert "--config small.yaml" in refusal(capfd, train.main)[-1]
 
 
 def test_ctrl_c_before_the_loop_ends_without_a_traceback(world, monkeypatch, capfd):
@@ -116,11 +110,8 @@ def test_a_name_that_is_taken_is_refused_and_an_unset_one_found(world, finished)
     (["--data.vocab_size", "50000"], "50000"),
 ])
 def test_bad_input_is_one_line_and_leaves_no_run(world, capfd, extra, words):
-    assert run(train.main, *arguments(world, *extra, "--name", "bad")) == 2
-    errors = capfd.readouterr().err
-    assert "Traceback" not in errors
-    (line,) = [x for x in errors.splitlines() if x.startswith("error: ")]
-    assert words in line
+    argv = arguments(world, *extra, "--name", "bad")
+    assert words in refusal(capfd, train.main, *argv)[-1]
     assert not (world / "runs" / "bad").exists()
 
 

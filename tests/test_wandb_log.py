@@ -19,19 +19,7 @@ from gyre import wandb_log
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 
-
-@pytest.fixture(autouse=True)
-def nobody_is_logged_in(monkeypatch, tmp_path):
-    """A machine without the developer's key and settings, and a wandb that has seen no other."""
-    for name in os.environ:
-        if name.startswith("WANDB_") or name == "NETRC":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("WANDB_HTTP_TIMEOUT", "1")
-    (tmp_path / "home").mkdir()
-    yield
-    if wandb := sys.modules.get("wandb"):
-        wandb.teardown()
+pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 
 
 def train(run, first=1, last=5):
