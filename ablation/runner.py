@@ -328,13 +328,13 @@ class Runner:
             wall = time.perf_counter() - started
             opened = [RunDir.open(Path(folder) / job.name) for job in jobs]
             series = [run.metrics() for run in opened]
+            dtype = load_file(opened[0].path / "config.yaml").train.dtype
         rates = [
             statistics.median(p["train/tokens_per_second"] for p in points
                               if p["step"] > SPEED_WARMUP and "train/loss" in p)
             for points in series
         ]
         training = statistics.mean(points[-1]["seconds"] for points in series)
-        dtype = load_file(opened[0].path / "config.yaml").train.dtype
         return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"], dtype
 
     def _print_plan(self) -> None:
