@@ -343,7 +343,7 @@ class Bench:
         assert model.hidden_dim is not None, "ModelConfig fills it in"
         shape = (min(rows * self.config.data.seq_len, 2048), model.dim, model.hidden_dim)
         self.dtype, why = resolve_dtype(asked, self.device,
-                                        lambda: product_rates(self.device, *shape))
+                                        lambda: product_rates(self.device, *shape, training=True))
         say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
         allowed = self.config.train.compile is not False
         compiles = allowed and resolve_compile(True, self.device, self.dtype, 0)[0]

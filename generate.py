@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Literal
 
 from errors import UserError, exit_in_words, say
 from gyre.cli import Parser, RunOptions
-from gyre.device import resolve_compile
+from gyre.device import InferenceDtype, resolve_compile
 from gyre.streaming import Row
 from gyre.trained import Trained, continued, load
 from model.config import RopeScaling, ScalingType
@@ -75,9 +74,10 @@ class ModelOptions:
 
     run: str | None = None
     """Folder of a run. Unset: the newest one in runs/."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast where the hardware has it."""
+    and is up to twice as fast on some processors, slower on others. auto measures which is faster
+    for as many samples as are asked for."""
     compile: bool = False
     """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens
     a second for one sample, fewer times for more. That minute pays from some ten thousand tokens on
@@ -196,14 +196,16 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
         if options.rope_scaling:
             scaling = RopeScaling(options.rope_scaling, options.rope_factor)
             scaled = f" scaled by {scaling.type} {scaling.factor:g}"
-        trained = load(options.run, options.checkpoint, options.device, options.dtype, scaling)
+        prompts = max(1, len(options.prompt) + bool(options.prompt_file))
+        trained = load(options.run, options.checkpoint, options.device, options.dtype, scaling,
+                       rows=prompts * options.num_samples)
     if options.compile:
         compiled, why = resolve_compile(True, trained.device, trained.dtype, 0)
         how = f", {why}"
     newest = "" if options.run else " (the newest run)"
     say(f"{trained.run.path}{newest}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions{scaled}, {trained.device}, "
-        f"{options.dtype}{how}")
+        f"{str(trained.dtype).removeprefix('torch.')}{how}")
     return trained, compiled
 
 

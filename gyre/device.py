@@ -23,6 +23,7 @@ from model.kernels import onednn_product, prefer_onednn
 from model.transformer import linear
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+InferenceDtype = Literal["auto", "float32", "bfloat16"]
 
 
 def resolve_device(device: str, local_rank: int = 0) -> torch.device:
@@ -104,9 +105,11 @@ def onednn_gain() -> float:
 BFLOAT16_GAIN = 1.2
 
 
-def product_rates(device: torch.device, tokens: int, inputs: int, outputs: int) -> list[float]:
-    """FLOP/s in float32 and in bfloat16 of the products that a weight matrix takes part in when it
-    is trained: with `tokens` rows of inputs, and two for the gradients.
+def product_rates(
+    device: torch.device, tokens: int, inputs: int, outputs: int, *, training: bool
+) -> list[float]:
+    """FLOP/s in float32 and in bfloat16 of the product of a weight matrix with `tokens` rows of
+    inputs, and in training of the two for the gradients too.
 
     Each is the best of several calls in turn, which together take a fraction of a second.
     """
@@ -114,13 +117,15 @@ def product_rates(device: torch.device, tokens: int, inputs: int, outputs: int) 
     gradient = torch.randn(tokens, outputs)
 
     def operands(dtype: torch.dtype) -> list[Tensor]:
-        leaves = [t.to(device, dtype).requires_grad_() for t in (x, weight)]
+        leaves = [t.to(device, dtype).requires_grad_(training) for t in (x, weight)]
         return [*leaves, gradient.to(device, dtype)]
 
     def seconds(x: Tensor, weight: Tensor, gradient: Tensor) -> float:
         synchronize(device)
         started = time.perf_counter()
-        linear(x, weight).backward(gradient)
+        out = linear(x, weight)
+        if training:
+            out.backward(gradient)
         synchronize(device)
         return time.perf_counter() - started
 
@@ -130,7 +135,8 @@ def product_rates(device: torch.device, tokens: int, inputs: int, outputs: int) 
     while rounds < 3 or time.perf_counter() < stop:
         best = [min(before, seconds(*t)) for before, t in zip(best, tried, strict=True)]
         rounds += 1
-    return [6.0 * tokens * inputs * outputs / time for time in best]
+    flops = (6 if training else 2) * tokens * inputs * outputs
+    return [flops / time for time in best]
 
 
 def processor() -> str:

@@ -17,7 +17,7 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre.cli import load_file
 from gyre.config import Config
-from gyre.device import resolve_device
+from gyre.device import InferenceDtype, product_rates, resolve_device, resolve_dtype
 from gyre.rundir import RunDir
 from gyre.streaming import Row
 from model.config import ModelConfig, RopeScaling
@@ -74,6 +74,11 @@ class Trained:
         return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self.model.tok_embeddings.weight.dtype
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.model.tok_embeddings.weight.device
@@ -95,10 +100,11 @@ def continued(
 
 def load(
     run: str | Path | RunDir | None = None, checkpoint: Literal["best", "last"] = "best",
-    device: str = "auto", dtype: Literal["float32", "bfloat16"] = "float32",
-    rope_scaling: RopeScaling | None = None,
+    device: str = "auto", dtype: InferenceDtype = "float32",
+    rope_scaling: RopeScaling | None = None, rows: int = 1,
 ) -> Trained:
-    """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights.
+    """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights; auto
+    measures which one multiplies so many `rows` faster (`resolve_dtype`).
 
     `rope_scaling` makes a RoPE model read further than its training rows: see `scaled`. Raises
     UserError for what is missing, damaged or does not belong together, and ValueError for a scaling
@@ -110,7 +116,10 @@ def load(
     config, tokenizer = read_run(run)
     model_config = config.model if rope_scaling is None else scaled(config, rope_scaling)
     model = load_model(model_config, run.load_weights(checkpoint))
-    return Trained(run, config, tokenizer, model.to(where, getattr(torch, dtype)).eval())
+    assert model_config.hidden_dim is not None, "ModelConfig fills it in"
+    shape = (rows, model_config.dim, model_config.hidden_dim)
+    chosen, _ = resolve_dtype(dtype, where, lambda: product_rates(where, *shape, training=False))
+    return Trained(run, config, tokenizer, model.to(where, chosen).eval())
 
 
 def read_run(run: RunDir) -> tuple[Config, Tokenizer]:

@@ -132,10 +132,12 @@ class Trainer:
         assert model.hidden_dim is not None, "ModelConfig fills it in"
         tokens = self.tokens_per_step // self.world.size
         shape = (min(tokens, 2048), model.dim, model.hidden_dim)
-        # Summed over the processes, which must not decide differently.
-        self.dtype, why = resolve_dtype(
-            train.dtype, device, lambda: self.world.sum(*product_rates(device, *shape))
-        )
+
+        def rates() -> list[float]:
+            """Summed over the processes, which must not decide differently."""
+            return self.world.sum(*product_rates(device, *shape, training=True))
+
+        self.dtype, why = resolve_dtype(train.dtype, device, rates)
         # 6 for every weight in a matrix product, per token: what all encodings have in common, so
         # that of an ablation's arms none is compiled alone.
         flops = 6.0 * matrix_parameters(model) * (self.tokens_per_step * train.steps)

@@ -44,7 +44,8 @@ def test_the_rates_are_those_of_products_that_took_place(monkeypatch):
     """A clock that ticks a second at every look."""
     ticks = itertools.count()
     monkeypatch.setattr(device_module.time, "perf_counter", lambda: next(ticks))
-    assert product_rates(CPU, 3, 5, 7) == [6 * 3 * 5 * 7, 6 * 3 * 5 * 7]
+    assert product_rates(CPU, 3, 5, 7, training=True) == [6 * 3 * 5 * 7] * 2
+    assert product_rates(CPU, 3, 5, 7, training=False) == [2 * 3 * 5 * 7] * 2
 
 
 @pytest.mark.slow

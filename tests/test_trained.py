@@ -8,6 +8,7 @@ from noise import PROMPT, VOCAB, noise_run
 
 from data.tokenizer import open_tokenizer
 from errors import UserError
+from gyre import trained as trained_module
 from gyre.trained import initial_model, load
 from model.config import RopeScaling
 from model.generation import generate
@@ -53,6 +54,17 @@ def test_checkpoint_and_dtype_are_those_asked_for(run):
     assert last.device == torch.device("cpu")
     for name, weight in run.load_weights("last").items():
         assert torch.equal(last.model.state_dict()[name], weight.bfloat16())
+
+
+def test_auto_takes_the_dtype_that_multiplies_so_many_rows_faster(run, monkeypatch):
+    def rates(device, rows, inputs, outputs, *, training):
+        model = load(run).config.model
+        assert (inputs, outputs, training) == (model.dim, model.hidden_dim, False)
+        return [5.0, float(rows)]
+
+    monkeypatch.setattr(trained_module, "product_rates", rates)
+    assert load(run, device="cpu", dtype="auto", rows=5).dtype == torch.float32
+    assert load(run, device="cpu", dtype="auto", rows=6).dtype == torch.bfloat16
 
 
 def test_a_scaling_extends_the_context_and_rotates_otherwise(run):

@@ -241,12 +241,12 @@ def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
 
 def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monkeypatch, capfd):
     """Also where the machine that resumes it would choose otherwise."""
-    monkeypatch.setattr(trainer_module, "product_rates", lambda *_: [1e9, 9e9])
+    monkeypatch.setattr(trainer_module, "product_rates", lambda *_, **__: [1e9, 9e9])
     path = trained(world, "auto", "--train.device", "auto", "--train.dtype", "auto")
     chosen = load_file(path / "config.yaml").train
     device = resolve_device("auto").type
     assert (chosen.device, chosen.dtype, chosen.compile) == (device, "bfloat16", False)
-    monkeypatch.setattr(trainer_module, "product_rates", lambda *_: [9e9, 1e9])
+    monkeypatch.setattr(trainer_module, "product_rates", lambda *_, **__: [9e9, 1e9])
     capfd.readouterr()
     assert run(train.main, "--resume", path, "--train.steps", "13") == 0
     assert f"{device}; bfloat16, as configured; eager, as configured" in capfd.readouterr().err
