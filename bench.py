@@ -39,6 +39,7 @@ from formats.names import refuse_without_counterpart, to_hf
 from gyre.cli import config_parser, load_config
 from gyre.config import Config
 from gyre.device import (
+    DTYPE_NAMES,
     autocast,
     processor,
     product_rates,
@@ -226,7 +227,7 @@ class Setting:
 
     def __str__(self) -> str:
         kind = "compiled" if self.compiled else "eager"
-        return f"{self.program}, {kind}, {str(self.dtype).removeprefix('torch.')}"
+        return f"{self.program}, {kind}, {DTYPE_NAMES[self.dtype]}"
 
 
 def ours(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Transformer:

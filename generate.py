@@ -19,7 +19,7 @@ from pathlib import Path
 
 from errors import UserError, exit_in_words, say
 from gyre.cli import Parser, RunOptions
-from gyre.device import InferenceDtype, resolve_compile
+from gyre.device import DTYPE_NAMES, InferenceDtype, resolve_compile
 from gyre.streaming import Row
 from gyre.trained import Trained, continued, load
 from model.config import RopeScaling, ScalingType
@@ -205,7 +205,7 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     newest = "" if options.run else " (the newest run)"
     say(f"{trained.run.path}{newest}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions{scaled}, {trained.device}, "
-        f"{str(trained.dtype).removeprefix('torch.')}{how}")
+        f"{DTYPE_NAMES[trained.dtype]}{how}")
     return trained, compiled
 
 

@@ -24,6 +24,9 @@ from model.transformer import linear
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 InferenceDtype = Literal["auto", "float32", "bfloat16"]
+DTYPE_NAMES: dict[torch.dtype, Dtype] = {
+    torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16",
+}
 
 
 def resolve_device(device: str, local_rank: int = 0) -> torch.device:

@@ -22,7 +22,14 @@ from data.tokenizer import tokenizer_files
 from errors import UserError, say
 from gyre.cli import load_file
 from gyre.config import Config
-from gyre.device import autocast, check_dtype, product_rates, resolve_compile, resolve_dtype
+from gyre.device import (
+    DTYPE_NAMES,
+    autocast,
+    check_dtype,
+    product_rates,
+    resolve_compile,
+    resolve_dtype,
+)
 from gyre.flops import matrix_parameters
 from gyre.loss import evaluate, summed_loss
 from gyre.optim import Optimizers, lr_factor
@@ -144,7 +151,7 @@ class Trainer:
         compiled, why_compiled = resolve_compile(train.compile, device, self.dtype, flops)
         chosen = dataclasses.replace(
             train, device=device.type if train.device == "auto" else train.device,
-            dtype=str(self.dtype).removeprefix("torch."), compile=compiled,
+            dtype=DTYPE_NAMES[self.dtype], compile=compiled,
         )
         self.config = dataclasses.replace(config, train=chosen)
         return f"{why}; {why_compiled}"
