@@ -75,9 +75,11 @@ class ModelOptions:
 
     run: str | None = None
     """Folder of a run. Unset: the newest one in runs/."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16", "int8"] = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast where the hardware has it."""
+    and is up to twice as fast where the hardware has it. int8, on a CPU, quantises the weights when
+    it loads them, and what they are multiplied with: for many samples of larger models, with
+    --compile."""
     compile: bool = False
     """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens
     a second for one sample, fewer times for more. That minute pays from some ten thousand tokens on
