@@ -42,7 +42,7 @@ def to_int8(model: Transformer) -> Transformer:
     """`model` with every matrix product in int8, in place. A tied model gets an output matrix of
     its own and keeps its embeddings."""
     if model.config.tie_embeddings:
-        model.output = Int8Linear(model.tok_embeddings.weight)
+        model.add_module("output", Int8Linear(model.tok_embeddings.weight))
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Linear):
