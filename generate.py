@@ -76,8 +76,9 @@ class ModelOptions:
     """Folder of a run. Unset: the newest one in runs/."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast on some processors, slower on others. auto measures which is faster
-    for as many samples as are asked for."""
+    and is up to twice as fast on some processors, slower on others; auto measures which is faster
+    for as many samples as are asked for. int8, on a CPU, quantises the weights when it loads them,
+    and what they are multiplied with: for many samples of larger models, with --compile."""
     compile: bool = False
     """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens
     a second for one sample, fewer times for more. That minute pays from some ten thousand tokens on
@@ -202,10 +203,11 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     if options.compile:
         compiled, why = resolve_compile(True, trained.device, trained.dtype, 0)
         how = f", {why}"
+    dtype = DTYPE_NAMES[trained.dtype] if options.dtype == "auto" else options.dtype
     newest = "" if options.run else " (the newest run)"
     say(f"{trained.run.path}{newest}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions{scaled}, {trained.device}, "
-        f"{DTYPE_NAMES[trained.dtype]}{how}")
+        f"{dtype}{how}")
     return trained, compiled
 
 

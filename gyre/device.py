@@ -23,7 +23,7 @@ from model.kernels import onednn_product, prefer_onednn
 from model.transformer import linear
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-InferenceDtype = Literal["auto", "float32", "bfloat16"]
+InferenceDtype = Literal["auto", "float32", "bfloat16", "int8"]
 DTYPE_NAMES: dict[torch.dtype, Dtype] = {
     torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16",
 }

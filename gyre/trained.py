@@ -22,6 +22,7 @@ from gyre.rundir import RunDir
 from gyre.streaming import Row
 from model.config import ModelConfig, RopeScaling
 from model.generation import generate
+from model.int8 import to_int8
 from model.position import check_position
 from model.sampling import Sampling
 from model.transformer import Transformer
@@ -103,23 +104,30 @@ def load(
     device: str = "auto", dtype: InferenceDtype = "float32",
     rope_scaling: RopeScaling | None = None, rows: int = 1,
 ) -> Trained:
-    """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights; auto
-    measures which one multiplies so many `rows` faster (`resolve_dtype`).
+    """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights: auto
+    measures which one multiplies so many `rows` faster (`resolve_dtype`); with int8, products are
+    in int8 and all else is in float32 (model/int8.py).
 
     `rope_scaling` makes a RoPE model read further than its training rows: see `scaled`. Raises
-    UserError for what is missing, damaged or does not belong together, and ValueError for a scaling
-    that the model cannot have.
+    UserError for what is missing, damaged or does not belong together and for int8 elsewhere than
+    on a CPU, and ValueError for a scaling that the model cannot have.
     """
     where = resolve_device(device)
+    if dtype == "int8" and where.type != "cpu":
+        raise UserError(f"int8 is for a CPU, not for {where}: use float32 or bfloat16")
     if not isinstance(run, RunDir):
         run = RunDir.open(run)
     config, tokenizer = read_run(run)
     model_config = config.model if rope_scaling is None else scaled(config, rope_scaling)
     model = load_model(model_config, run.load_weights(checkpoint))
+    model.eval()
+    if dtype == "int8":
+        to_int8(model)
+        return Trained(run, config, tokenizer, model)
     assert model_config.hidden_dim is not None, "ModelConfig fills it in"
     shape = (rows, model_config.dim, model_config.hidden_dim)
     chosen, _ = resolve_dtype(dtype, where, lambda: product_rates(where, *shape, training=False))
-    return Trained(run, config, tokenizer, model.to(where, chosen).eval())
+    return Trained(run, config, tokenizer, model.to(where, chosen))
 
 
 def read_run(run: RunDir) -> tuple[Config, Tokenizer]:

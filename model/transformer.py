@@ -181,8 +181,8 @@ class Transformer(nn.Module):
 
     def logits(self, hidden_states: Tensor) -> Tensor:
         """Hidden states (..., C) -> logits (..., V)."""
-        output = self.tok_embeddings if self.config.tie_embeddings else self.output
-        return linear(hidden_states, output.weight)
+        own, weight = getattr(self, "output", None), self.tok_embeddings.weight
+        return linear(hidden_states, weight) if own is None else own(hidden_states)
 
     def forward(self, tokens: Tensor, cache: KVCache | None = None, offset: int = 0) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). See `hidden_states`."""

@@ -4,11 +4,14 @@ import dataclasses
 
 import pytest
 import torch
+from conftest import CPU, trained
 from noise import PROMPT, VOCAB, noise_run
 
+from data.prepare import prepare
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre import trained as trained_module
+from gyre.loss import evaluate
 from gyre.trained import initial_model, load
 from model.config import RopeScaling
 from model.generation import generate
@@ -65,6 +68,28 @@ def test_auto_takes_the_dtype_that_multiplies_so_many_rows_faster(run, monkeypat
     monkeypatch.setattr(trained_module, "product_rates", rates)
     assert load(run, device="cpu", dtype="auto", rows=5).dtype == torch.float32
     assert load(run, device="cpu", dtype="auto", rows=6).dtype == torch.bfloat16
+
+
+def test_int8_is_quantised_when_loaded_and_only_on_a_cpu(run, monkeypatch):
+    plain, narrow = (load(run, device="cpu", dtype=dtype).model for dtype in ("float32", "int8"))
+    assert narrow.layers[0].attention.wq.weight.dtype == torch.int8 and not narrow.training
+    assert torch.equal(narrow.tok_embeddings.weight, plain.tok_embeddings.weight)
+    monkeypatch.setattr("gyre.trained.resolve_device", lambda _: torch.device("meta"))
+    with pytest.raises(UserError, match="int8 is for a CPU, not for meta"):
+        load(run, dtype="int8")
+
+
+@pytest.mark.slow
+def test_int8_costs_at_most_a_hundredth_of_a_nat(world):
+    path = trained(world, "briefly", "--train.steps", "150", "--optim.lr", "3e-3")
+    losses = []
+    for dtype in ("float32", "int8"):
+        run = load(path, device="cpu", dtype=dtype)
+        data = prepare(run.config.data).dataset("val", seq_len=20)
+        nats, tokens = evaluate(run.model, data, 27, CPU, torch.float32)
+        losses.append(nats / tokens)
+    assert losses[0] < 5  # of 5.7, what chance has
+    assert abs(losses[1] - losses[0]) < 0.01
 
 
 def test_a_scaling_extends_the_context_and_rotates_otherwise(run):
