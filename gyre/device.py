@@ -197,7 +197,7 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 # step is then a fifth shorter in bfloat16 and a tenth in float32. Less work than this gains little
 # even from a cached one (docs/benchmarks.md; the number for cuda is a guess).
 COMPILE_PAYS_FLOPS = {
-    ("cpu", torch.bfloat16): 3e13, ("cpu", torch.float32): 2e14,
+    ("cpu", torch.bfloat16): 5e13, ("cpu", torch.float32): 2e14,
     **{("cuda", dtype): 1e15 for dtype in (torch.bfloat16, torch.float16, torch.float32)},
 }
 
