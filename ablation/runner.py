@@ -240,7 +240,7 @@ class Runner:
         if not finished:
             say(f"stopped, and what was running has saved. To go on: {self.command}")
             return 130
-        from ablation.report import mirror_in_wandb, write_report  # scipy: slow to import
+        from ablation.report import mirror_in_wandb, write_report  # slow to import
 
         write_report(self.path)
         mirror_in_wandb(self.path, replace(self.config.log, runs=str(self.path)))

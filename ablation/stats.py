@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 MARGIN = 0.01
@@ -117,6 +116,8 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def _interval(centre: float, error: float, freedom: float, confidence: float) -> Interval:
+    from scipy.special import stdtrit  # slow to import, and only a finished study needs it
+
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
     return Interval(centre - half, centre + half)
 

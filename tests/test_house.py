@@ -5,7 +5,7 @@ import ast
 import dataclasses
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from typing import get_type_hints
 
@@ -36,8 +36,8 @@ TESTS = {file.name: nodes(file.read_text(encoding="utf-8"))
          for file in (ROOT / "tests").glob("*.py")}
 
 
-def imports(tree: list[ast.AST]) -> set[str]:
-    """Every module that is imported, at the top or in a function."""
+def imports(tree: Iterable[ast.AST]) -> set[str]:
+    """Every module that these nodes import."""
     found: set[str] = set()
     for node in tree:
         if isinstance(node, ast.Import):
@@ -48,7 +48,11 @@ def imports(tree: list[ast.AST]) -> set[str]:
     return found
 
 
+# At the top or in a function; and at the top alone, which is when a module is imported.
 IMPORTS = {module: imports(tree) for module, tree in TREES.items()}
+AT_ONCE = {module: imports(ast.parse(source).body) for module, source in SOURCES.items()}
+SLOW = {"datasets", "gguf", "huggingface_hub", "matplotlib", "scipy", "tokenizers", "transformers",
+        "wandb"}
 
 
 def room(module: str) -> str:
@@ -79,6 +83,17 @@ def test_one_module_reads_the_ranks_and_one_imports_wandb():
         "gyre.parallel"]
     assert [module for module in SOURCES if "wandb" in map(room, IMPORTS[module])] == [
         "gyre.wandb_log"]
+
+
+def test_a_command_starts_without_the_packages_that_are_slow_to_import():
+    for command in COMMANDS:
+        met, left = set(), [command]
+        while left:
+            module = left.pop()
+            if module not in met:
+                met.add(module)
+                left += AT_ONCE.get(module, ())
+        assert len(met & set(SOURCES)) > 5 and not SLOW & set(map(room, met)), command
 
 
 def test_no_module_asks_which_encoding_it_is():
