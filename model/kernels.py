@@ -105,14 +105,19 @@ def linear_by_onednn(x: Tensor, weight: Tensor) -> Tensor:
     return onednn_product(x, weight)
 
 
-# An operator, because Inductor takes oneDNN's own for constant weights only.
-@torch.library.custom_op("gyre::onednn_product", mutates_args=())
-def onednn_product(x: Tensor, weight: Tensor) -> Tensor:
+# An operator, because Inductor takes oneDNN's own for constant weights only. Not by custom_op: the
+# first call of one imports the compiler, which takes as long as all else until the first token.
+torch.library.define("gyre::onednn_product", "(Tensor x, Tensor weight) -> Tensor")
+onednn_product = torch.ops.gyre.onednn_product
+
+
+@torch.library.impl("gyre::onednn_product", "CPU")
+def _onednn_product(x: Tensor, weight: Tensor) -> Tensor:
     """x (..., I) with weight (O, I) -> (..., O), in float32."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
 
 
-@onednn_product.register_fake
+@torch.library.register_fake("gyre::onednn_product")
 def _onednn_shape(x: Tensor, weight: Tensor) -> Tensor:
     return x.new_empty(*x.shape[:-1], weight.shape[0])
 
@@ -135,7 +140,9 @@ def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> N
     ctx.save_for_backward(*inputs)
 
 
-onednn_product.register_autograd(_onednn_gradients, setup_context=_keep_operands)
+torch.library.register_autograd(
+    "gyre::onednn_product", _onednn_gradients, setup_context=_keep_operands
+)
 
 
 # --- attention ---

@@ -78,3 +78,14 @@ def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monke
     monkeypatch.delenv("CXX", raising=False)
     yes, why = resolve_compile(True, CPU, f32, 1e6)
     assert not yes and "no C++ compiler found" in why
+
+
+@pytest.mark.slow
+def test_nobody_waits_for_the_compiler_who_does_not_compile():
+    """Importing it takes as long as all else until the first token."""
+    output("""
+import sys, torch
+from gyre.device import product_rates, resolve_device
+product_rates(resolve_device("cpu"), 16, 48, 31, training=True)
+assert "torch._dynamo" not in sys.modules
+""")
