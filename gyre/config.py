@@ -36,7 +36,8 @@ class TrainConfig:
     device: str = "auto"
     """auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps."""
     dtype: Dtype = "auto"
-    """Dtype of matrix products. auto: bfloat16 where the hardware has it, else float32."""
+    """Dtype of matrix products. auto: bfloat16 where it is measured to be 1.2 times as fast as
+    float32."""
     compile: bool | Literal["auto"] = "auto"
     """torch.compile the training step. auto: where the run is long enough to repay it."""
 
