@@ -97,10 +97,14 @@ def random_text(n_words: int = 1760, seed: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """A folder with text.txt; the runs of a test file and their prepared data live in it."""
+def world(tmp_path_factory, request) -> Path:
+    """A folder with text.txt; the runs of a test file and their prepared data live in it.
+
+    A test file that needs another length says so as N_WORDS.
+    """
     folder = tmp_path_factory.mktemp("world")
-    (folder / "text.txt").write_text(random_text(), encoding="utf-8")
+    text = random_text(getattr(request.module, "N_WORDS", 1760))
+    (folder / "text.txt").write_text(text, encoding="utf-8")
     return folder
 
 

@@ -212,17 +212,12 @@ def test_dynamic_scaling_follows_the_length_of_the_text():
 
 def test_sinusoid_follows_the_paper_and_not_the_misprint():
     """One document prints the position in the exponent; then every even column is the same."""
-    table = sinusoid(16, 64)
-    for m in (0, 1, 17, 63):
-        for t in range(8):
-            angle = m / 10000 ** (2 * t / 16)
-            assert table[m, 2 * t].item() == pytest.approx(math.sin(angle), abs=1e-6)
-            assert table[m, 2 * t + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
-    far = sinusoid(64, 8192)[8191]  # rounded once, from float64
-    angles = [8191 * 10000 ** (-2 * t / 64) for t in range(32)]
-    assert far[0::2].tolist() == pytest.approx([math.sin(a) for a in angles], rel=2e-7, abs=1e-12)
-    assert far[1::2].tolist() == pytest.approx([math.cos(a) for a in angles], rel=2e-7, abs=1e-12)
-    columns = table[:, 0::2]
+    for d, m in ((16, 0), (16, 1), (16, 17), (16, 63), (64, 8191)):
+        row, angles = sinusoid(d, m + 1)[m], [m * 10000 ** (-2 * t / d) for t in range(d // 2)]
+        for column, f in enumerate((math.sin, math.cos)):  # rounded once, from float64
+            expected = pytest.approx([f(a) for a in angles], rel=2e-7, abs=1e-12)
+            assert row[column::2].tolist() == expected
+    columns = sinusoid(16, 64)[:, 0::2]
     assert all(
         (columns[:, a] - columns[:, b]).abs().max() > 0.01 for a in range(8) for b in range(a)
     )

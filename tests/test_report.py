@@ -224,16 +224,11 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
     ("folder", "file"),
     [("docs/results", "docs/results.md"), ("docs/results/scale", "docs/results/scale/RESULTS.md")],
 )
-def test_a_committed_report_is_what_its_records_give(folder, file):
+def test_a_committed_report_and_its_notes_are_what_the_records_give(folder, file):
     study = Study.load(ROOT / folder)
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]
     written = (ROOT / file).read_text(encoding="utf-8")
     assert compose(study, figures, (ROOT / file).parent) == written
-
-
-@pytest.mark.parametrize("folder", ["docs/results", "docs/results/scale"])
-def test_the_numbers_in_a_note_are_those_of_the_records(folder):
-    study = Study.load(ROOT / folder)
     notes = " ".join((Path(study.path) / "NOTES.md").read_text(encoding="utf-8").split())
     start, end = study.mean("sin", "rms_ratio"), study.mean("sin", "rms_ratio_trained")
     assert f"begin at {start:.2f} of the embeddings' rms and end at {end:.2f}." in notes
