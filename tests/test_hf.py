@@ -118,22 +118,18 @@ BEFORE = {"factor": 4.0, "original_max_position_embeddings": 16}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"dtype": torch.bfloat16, "shards": "50KB"},
-        {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
-        {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
-        {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
-        {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
-        {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
-        {"rope_parameters": {"rope_type": "llama3", **BEFORE, "rope_theta": 5e3,
-                             "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
-        {"kind": transformers.MistralConfig, "sliding_window": None},
-        {"dtype": torch.float16, "vocab_size": VOCAB + 6},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [
+    {"dtype": torch.bfloat16, "shards": "50KB"},
+    {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
+    {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+    {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
+    {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+    {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
+    {"rope_parameters": {"rope_type": "llama3", **BEFORE, "rope_theta": 5e3,
+                         "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
+    {"kind": transformers.MistralConfig, "sliding_window": None},
+    {"dtype": torch.float16, "vocab_size": VOCAB + 6},
+], ids=str)
 def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
     folder, theirs = their_folder(tmp_path, **changes)
     run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
@@ -168,28 +164,24 @@ def field(**fields):
     return lambda folder: edit(folder / "config.json", **fields)
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda f: (f / "model.safetensors").unlink(), ["model.safetensors is missing"]),
-        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), ["can run code"]),
-        (lambda f: os.truncate(f / "model.safetensors", 9999), ["model.safetensors", "cut short"]),
-        (lambda f: os.truncate(f / "model.safetensors", 5), ["model.safetensors", "cut short"]),
-        (tensor(Q_BIAS, torch.ones(48)), ["model.safetensors", Q_BIAS]),
-        (tensor(DOWN, None), ["model.safetensors", DOWN, "in none of"]),
-        (tensor(DOWN, torch.ones(48, 79)), ["model.safetensors", DOWN, "(48, 79)", "(48, 80)"]),
-        (tensor(DOWN, torch.ones(48, 80).to(torch.int8)), ["model.safetensors", DOWN, "I8"]),
-        (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
-        (field(attention_bias=True), ["config.json", "attention_bias"]),
-        (field(vocab_size=300), ["lm_head.weight", "(300, 48)"]),
-        (field(head_dim=7), ["config.json", "must be even, not 7"]),
-        (lambda f: os.truncate(f / "config.json", 9), ["config.json is damaged"]),
-        (lambda f: (f / "config.json").unlink(), ["neither config.json", "params.json"]),
-        (lambda f: (f / "tokenizer.model").unlink(), ["has no tokenizer"]),
-        (lambda f: (f / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n"), ["tokenizer.json"]),
-    ],
-    ids=lambda x: x[-1] if isinstance(x, list) else "",
-)
+@pytest.mark.parametrize("damage, words", [
+    (lambda f: (f / "model.safetensors").unlink(), ["model.safetensors is missing"]),
+    (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), ["can run code"]),
+    (lambda f: os.truncate(f / "model.safetensors", 9999), ["model.safetensors", "cut short"]),
+    (lambda f: os.truncate(f / "model.safetensors", 5), ["model.safetensors", "cut short"]),
+    (tensor(Q_BIAS, torch.ones(48)), ["model.safetensors", Q_BIAS]),
+    (tensor(DOWN, None), ["model.safetensors", DOWN, "in none of"]),
+    (tensor(DOWN, torch.ones(48, 79)), ["model.safetensors", DOWN, "(48, 79)", "(48, 80)"]),
+    (tensor(DOWN, torch.ones(48, 80).to(torch.int8)), ["model.safetensors", DOWN, "I8"]),
+    (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
+    (field(attention_bias=True), ["config.json", "attention_bias"]),
+    (field(vocab_size=300), ["lm_head.weight", "(300, 48)"]),
+    (field(head_dim=7), ["config.json", "must be even, not 7"]),
+    (lambda f: os.truncate(f / "config.json", 9), ["config.json is damaged"]),
+    (lambda f: (f / "config.json").unlink(), ["neither config.json", "params.json"]),
+    (lambda f: (f / "tokenizer.model").unlink(), ["has no tokenizer"]),
+    (lambda f: (f / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n"), ["tokenizer.json"]),
+], ids=lambda x: x[-1] if isinstance(x, list) else "")
 def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):
     folder, _ = their_folder(tmp_path)
     damage(folder)
@@ -226,18 +218,14 @@ BASE = THEIR_SIZES | {"model_type": "llama", "hidden_act": "silu", "vocab_size":
 LLAMA3 = BEFORE | {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
-@pytest.mark.parametrize(
-    "scaling",
-    [
-        None,
-        RopeScaling("linear", 4.0, 16),
-        RopeScaling("dynamic", 4.0, 16),
-        RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0),
-        RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
-        RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("scaling", [
+    None,
+    RopeScaling("linear", 4.0, 16),
+    RopeScaling("dynamic", 4.0, 16),
+    RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0),
+    RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
+    RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
+], ids=str)
 def test_a_configuration_comes_back_from_either_spelling(scaling):
     ours = untied(rope_scaling=scaling, theta=5e5, norm_eps=3e-6, head_dim=12)
     both = hf.to_config(ours)
@@ -282,46 +270,42 @@ def test_deepseeks_way_to_say_the_attention_factor():
     assert found.rope_scaling.magnitude == pytest.approx(magnitude, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        *(({name: value}, re.escape(f"{name} {value!r}: we have")) for name, value in {
-            "attention_bias": True, "mlp_bias": True, "qk_norm": True, "rope_interleaved": True,
-            "partial_rotary_factor": 0.5, "embedding_multiplier": 12.0,
-            "residual_multiplier": 0.22, "attention_multiplier": 0.0156, "logits_scaling": 8.0,
-            "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
-            "no_rope_layers": [1, 1, 0], "num_local_experts": 8,
-            "quantization_config": {"bits": 4}, "auto_map": {"AutoModel": "x.Y"},
-        }.items()),
-        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
-        ({"model_type": "qwen3"}, "model_type 'qwen3'"),
-        ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
-        ({"model_type": "mistral"}, "mistral without sliding_window"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types sliding_attention"),
-        ({"num_attention_heads": None}, "num_attention_heads is None"),
-        ({"hidden_size": "48"}, "hidden_size is '48'"),
-        ({"rms_norm_eps": None}, "rms_norm_eps is None"),
-        ({"num_key_value_heads": 4}, "n_heads 6 is not divisible by model.n_kv_heads 4"),
-        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "type 'longrope'"),
-        ({"rope_scaling": {"type": "su"}}, "type 'su'"),
-        ({"rope_scaling": {"type": "linear"}}, "linear has no factor"),
-        ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor is '2', not a number"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "'alpha'"),
-        ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate"),
-        ({"rope_scaling": {"rope_type": "llama3", **BEFORE}}, "llama3 has no low_freq_factor"),
-        ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
-        ({"rope_theta": "1e6"}, "rope_theta is '1e6', not a number"),
-        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes'"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "'full_attention'"),
-        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial"),
-        ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-         "rope_theta is 500000.0, and 10000.0"),
-        ({"rope_scaling": {"rope_type": "llama3", **LLAMA3},
-          "rope_parameters": {"rope_type": "llama3", **LLAMA3, "factor": 8.0}},
-         "say different things"),
-    ],
-    ids=lambda x: "-".join(x) if isinstance(x, dict) else "",
-)
+@pytest.mark.parametrize("change, words", [
+    *(({name: value}, re.escape(f"{name} {value!r}: we have")) for name, value in {
+        "attention_bias": True, "mlp_bias": True, "qk_norm": True, "rope_interleaved": True,
+        "partial_rotary_factor": 0.5, "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22, "attention_multiplier": 0.0156, "logits_scaling": 8.0,
+        "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
+        "no_rope_layers": [1, 1, 0], "num_local_experts": 8,
+        "quantization_config": {"bits": 4}, "auto_map": {"AutoModel": "x.Y"},
+    }.items()),
+    ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+    ({"model_type": "qwen3"}, "model_type 'qwen3'"),
+    ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
+    ({"model_type": "mistral"}, "mistral without sliding_window"),
+    ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types sliding_attention"),
+    ({"num_attention_heads": None}, "num_attention_heads is None"),
+    ({"hidden_size": "48"}, "hidden_size is '48'"),
+    ({"rms_norm_eps": None}, "rms_norm_eps is None"),
+    ({"num_key_value_heads": 4}, "n_heads 6 is not divisible by model.n_kv_heads 4"),
+    ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "type 'longrope'"),
+    ({"rope_scaling": {"type": "su"}}, "type 'su'"),
+    ({"rope_scaling": {"type": "linear"}}, "linear has no factor"),
+    ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor is '2', not a number"),
+    ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "'alpha'"),
+    ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate"),
+    ({"rope_scaling": {"rope_type": "llama3", **BEFORE}}, "llama3 has no low_freq_factor"),
+    ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
+    ({"rope_theta": "1e6"}, "rope_theta is '1e6', not a number"),
+    ({"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes'"),
+    ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "'full_attention'"),
+    ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial"),
+    ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+     "rope_theta is 500000.0, and 10000.0"),
+    ({"rope_scaling": {"rope_type": "llama3", **LLAMA3},
+      "rope_parameters": {"rope_type": "llama3", **LLAMA3, "factor": 8.0}},
+     "say different things"),
+], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")
 def test_what_we_cannot_represent_is_refused_by_name(change, words):
     with pytest.raises(ValueError, match=words):
         hf.from_config(BASE | change)

@@ -137,20 +137,17 @@ def test_past_the_end_is_an_error_and_never_a_clamp(position):
         model(torch.zeros(1, 10, dtype=torch.long))
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
-        ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi"),
-        ({"sinusoid": "naive"}, "model.sinusoid has no effect"),
-        ({"position": "none", "theta": 500.0}, "model.theta has no effect .* rope, sinusoidal"),
-        ({"position": "alibi", "rope_scaling": RopeScaling("linear", 4, 16)},
-         "model.rope_scaling has no effect with .* alibi: .* rope"),
-        ({"head_dim": 7}, "head_dim must be even, not 7"),
-        ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair"),
-        ({"head_dim": 2, "rope_scaling": RopeScaling("dynamic", 4, 16)}, "head_dim 2 is one pair"),
-    ],
-)
+@pytest.mark.parametrize("changes, words", [
+    ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
+    ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi"),
+    ({"sinusoid": "naive"}, "model.sinusoid has no effect"),
+    ({"position": "none", "theta": 500.0}, "model.theta has no effect .* rope, sinusoidal"),
+    ({"position": "alibi", "rope_scaling": RopeScaling("linear", 4, 16)},
+     "model.rope_scaling has no effect with .* alibi: .* rope"),
+    ({"head_dim": 7}, "head_dim must be even, not 7"),
+    ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair"),
+    ({"head_dim": 2, "rope_scaling": RopeScaling("dynamic", 4, 16)}, "head_dim 2 is one pair"),
+])
 def test_an_encoding_that_cannot_serve_a_model_says_so(changes, words):
     config = model_config(**changes)
     with pytest.raises(ValueError, match=words):

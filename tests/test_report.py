@@ -145,14 +145,11 @@ def test_each_table_says_what_was_put_in(seen):
         assert fact in seen.text, fact
 
 
-@pytest.mark.parametrize(
-    ("effect", "noise", "expected"),
-    [
-        (-0.004, 0.001, "No difference of the size that matters here: rope − sin = "),
-        (0.0, 0.05, "Undecided: rope − sin = "),
-        (0.06, 0.002, "rope has the higher validation loss: rope − sin = +"),
-    ],
-)
+@pytest.mark.parametrize("effect, noise, expected", [
+    (-0.004, 0.001, "No difference of the size that matters here: rope − sin = "),
+    (0.0, 0.05, "Undecided: rope − sin = "),
+    (0.06, 0.002, "rope has the higher validation loss: rope − sin = +"),
+])
 def test_the_claim_is_no_stronger_than_its_interval(tmp_path, effect, noise, expected):
     path = make_pair(tmp_path / "s", 6, 6, effect={"rope": effect, "sin": 0.0}, noise=noise)
     assert report.claim(Study.load(path)).startswith(expected)

@@ -148,20 +148,17 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
 PER_PAIR: list[ScalingType] = ["linear", "ntk", "yarn", "llama3"]
 
 
-@pytest.mark.parametrize(
-    ("scaling", "length", "key"),
-    [
-        (RopeScaling("linear", 4, 128), 512, "linear4"),
-        (RopeScaling("ntk", 4, 128), 512, "ntk4"),
-        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_l=512(paper s=4)"),
-        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_hf factor=1 l=512"),
-        (RopeScaling("dynamic", 4, 128), 512, "dyn_ntk_hf factor=4 l=512"),
-        (RopeScaling("dynamic", 4, 128), 128, "default"),
-        (RopeScaling("dynamic", 4, 128), 5, "default"),
-        (RopeScaling("yarn", 4, 128), 512, "yarn_code"),
-        (RopeScaling("llama3", 4, 128), 512, "llama3 f4"),
-    ],
-)
+@pytest.mark.parametrize("scaling, length, key", [
+    (RopeScaling("linear", 4, 128), 512, "linear4"),
+    (RopeScaling("ntk", 4, 128), 512, "ntk4"),
+    (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_l=512(paper s=4)"),
+    (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_hf factor=1 l=512"),
+    (RopeScaling("dynamic", 4, 128), 512, "dyn_ntk_hf factor=4 l=512"),
+    (RopeScaling("dynamic", 4, 128), 128, "default"),
+    (RopeScaling("dynamic", 4, 128), 5, "default"),
+    (RopeScaling("yarn", 4, 128), 512, "yarn_code"),
+    (RopeScaling("llama3", 4, 128), 512, "llama3 f4"),
+])
 def test_scaled_frequencies_are_the_published_ones(scaling, length, key):
     expected = torch.tensor(VECTORS[key], dtype=torch.float64)
     scaled = scaled_frequencies(scaling, length, head_dim=16)
@@ -250,22 +247,19 @@ def test_yarns_factor_can_be_set_and_multiplies_the_logits_by_its_square():
     torch.testing.assert_close(q2[..., :2, :] @ k2.mT, 2.25 * (q1[..., :2, :] @ k1.mT))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
-        ({"factor": 0.5}, "model.rope_scaling.factor must be at least 1, not 0.5"),
-        ({"factor": math.inf}, "factor must be at least 1, not inf"),
-        ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
-        ({"attention_factor": 0.0}, "model.rope_scaling.attention_factor must be above 0, not 0.0"),
-        ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
-        ({"beta_slow": 0.0}, "beta_slow 0.0 must be above 0"),
-        ({"type": "llama3", "high_freq_factor": 0.5}, "low_freq_factor 1.0 must .* 0.5"),
-        ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
-        ({"type": "ntk", "attention_factor": 1.0}, "attention_factor has no effect with type ntk"),
-        ({"high_freq_factor": 8.0}, "high_freq_factor has no effect with type yarn: .* llama3"),
-    ],
-)
+@pytest.mark.parametrize("options, words", [
+    ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
+    ({"factor": 0.5}, "model.rope_scaling.factor must be at least 1, not 0.5"),
+    ({"factor": math.inf}, "factor must be at least 1, not inf"),
+    ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
+    ({"attention_factor": 0.0}, "model.rope_scaling.attention_factor must be above 0, not 0.0"),
+    ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
+    ({"beta_slow": 0.0}, "beta_slow 0.0 must be above 0"),
+    ({"type": "llama3", "high_freq_factor": 0.5}, "low_freq_factor 1.0 must .* 0.5"),
+    ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
+    ({"type": "ntk", "attention_factor": 1.0}, "attention_factor has no effect with type ntk"),
+    ({"high_freq_factor": 8.0}, "high_freq_factor has no effect with type yarn: .* llama3"),
+])
 def test_a_scaling_without_a_meaning_is_refused_in_words(options, words):
     with pytest.raises(ValueError, match=words):
         RopeScaling(**{"type": "yarn", "factor": 4.0, **options})

@@ -132,19 +132,16 @@ def test_what_a_folder_refuses(world, finished, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        (["--arms", "rope,alibbi"], "did you mean alibi?"),
-        (["--tier", "gpuu"], "did you mean gpu?"),
-        (["--seed", "3"], "seed 3 has no effect"),
-        (["--model.position", "alibi"], "model.position alibi has no effect"),
-        (["--jobs", "0"], "--jobs must be at least 1"),
-        (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
-        (["--modle.dim", "64"], "did you mean --model.dim?"),
-        (["--name", "a/b"], "run name 'a/b' must be"),
-    ],
-)
+@pytest.mark.parametrize("extra, words", [
+    (["--arms", "rope,alibbi"], "did you mean alibi?"),
+    (["--tier", "gpuu"], "did you mean gpu?"),
+    (["--seed", "3"], "seed 3 has no effect"),
+    (["--model.position", "alibi"], "model.position alibi has no effect"),
+    (["--jobs", "0"], "--jobs must be at least 1"),
+    (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
+    (["--modle.dim", "64"], "did you mean --model.dim?"),
+    (["--name", "a/b"], "run name 'a/b' must be"),
+])
 def test_bad_input_is_one_line_before_any_work(world, capsys, extra, words):
     (said,) = refusal(capsys, ablate.main, *arguments(world, *extra))
     assert words in said
