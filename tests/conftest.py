@@ -70,9 +70,9 @@ def random_tokens(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(0, 97, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    """Standard normal float32 numbers."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def rotation(position: int, head_dim: int) -> Tensor:
@@ -86,6 +86,17 @@ def rotate_half(x: Tensor) -> Tensor:
     """The halves layout of Hugging Face: (x1, x2) -> (-x2, x1)."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat((-second, first), dim=-1)
+
+
+def spread(scores: Tensor) -> float:
+    """How far scores at the same distance, those of a diagonal, lie apart at most: (T, T)."""
+    distances = range(1 - len(scores), len(scores))
+    return max((d := scores.diagonal(n)).max().item() - d.min().item() for n in distances)
+
+
+def rotate_halves(x: Tensor, angles: Tensor) -> Tensor:
+    """The rotation in that layout; `angles` has one for every channel."""
+    return x * angles.cos() + rotate_half(x) * angles.sin()
 
 
 def random_text(n_words: int = 1760, seed: int = 0) -> str:

@@ -156,11 +156,6 @@ def test_an_encoding_that_cannot_serve_a_model_says_so(changes, words):
         Transformer(config)
 
 
-def test_the_length_before_scaling_must_be_known():
-    with pytest.raises(ValueError, match="original_positions must be set"):
-        random_model(rope_scaling=RopeScaling("linear", 4))
-
-
 # --- the mask ---
 
 

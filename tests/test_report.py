@@ -217,10 +217,9 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
 # --- the committed studies ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("folder", "file"),
-    [("docs/results", "docs/results.md"), ("docs/results/scale", "docs/results/scale/RESULTS.md")],
-)
+@pytest.mark.parametrize("folder, file", [
+    ("docs/results", "docs/results.md"), ("docs/results/scale", "docs/results/scale/RESULTS.md"),
+])
 def test_a_committed_report_and_its_notes_are_what_the_records_give(folder, file):
     study = Study.load(ROOT / folder)
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]

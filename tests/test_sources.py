@@ -38,6 +38,7 @@ def texts(**options):
 
 
 def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return str(path)
 
@@ -70,7 +71,6 @@ def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
     monkeypatch.setattr(sources, "SMALLEST_LIBRARY", 1)
     for name in ["b.py", "a/c.py", "z/y.py", "test/d.py", "a/tests/e.py", "site-packages/f.py",
                  "g.txt"]:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, f"# {name}")
     write(tmp_path / "latin.py", b"# -*- coding: latin-1 -*-\n# \xe9")
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)  # some distributions have none
@@ -102,7 +102,6 @@ def test_rows_arrive_byte_for_byte(tmp_path, name):
 def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
     write(tmp_path / "b.md", "B")
     write(tmp_path / "a.md", "A")
-    (tmp_path / "deep/er").mkdir(parents=True)
     write(tmp_path / "deep/er/c.py", "C")
     write_jsonl(tmp_path / "d.jsonl", ["D1", "D2"])
     monkeypatch.chdir(tmp_path)
@@ -125,8 +124,7 @@ def test_another_column(tmp_path):
     ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl cannot be read as json"),
     ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl cannot be read as json"),
     ("a.jsonl", b'{"text": ""}\n', "a.jsonl holds no text in column 'text'"),
-    ("a.jsonl", b'{"story": "x", "n": 1}\n',
-     "no column 'text', only story, n.*--data.column"),
+    ("a.jsonl", b'{"story": "x", "n": 1}\n', "no column 'text', only story, n.*--data.column"),
     ("a.jsonl", b'{"text": 1, "n": "x"}\n', "holds int, not text"),
     ("a.parquet", b"PAR1 no more", "a.parquet cannot be read as parquet"),
     ("no.txt", None, "no.txt does not exist"),

@@ -88,15 +88,14 @@ def test_ctrl_c_before_the_loop_ends_without_a_traceback(world, monkeypatch, cap
 def test_an_unset_name_is_a_free_one(world):
     argv = ["--config", "small.yaml", *arguments(world), "--model.position", "alibi"]
     assert train.load(argv)[0].name == "small-alibi-s1"
-    (world / "runs" / "small-alibi-s1").mkdir()
+    (world / "runs" / "small-alibi-s1").mkdir(parents=True)
     assert train.load(argv)[0].name == "small-alibi-s1-2"
     assert train.load(arguments(world))[0].name == "gyre-rope-s1"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extra, words", [
-    (["--train.batch_size", "1", "--train.sample_prompt", "ab " * 99],
-     "train.sample_prompt has"),
+    (["--train.batch_size", "1", "--train.sample_prompt", "ab " * 99], "train.sample_prompt has"),
     (["--data.seq_len", "5000"], "seq_len"),
     (["--model.head_dim", "7"], "model.head_dim must be even"),
     (["--data.prepared", "/proc/nowhere"], "--data.prepared"),
@@ -109,8 +108,7 @@ def test_an_unset_name_is_a_free_one(world):
 ])
 def test_bad_input_is_one_line_and_leaves_no_run(world, finished, capfd, extra, words):
     before = sorted(finished.parent.rglob("*"))
-    argv = arguments(world, "--name", "bad", *extra)
-    assert words in refusal(capfd, train.main, *argv)[-1]
+    assert words in refusal(capfd, train.main, *arguments(world, "--name", "bad", *extra))[-1]
     assert sorted(finished.parent.rglob("*")) == before
 
 
