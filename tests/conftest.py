@@ -70,9 +70,9 @@ def random_tokens(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(0, 97, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    """Standard normal float32 numbers."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Standard normal numbers."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 def rotation(position: int, head_dim: int) -> Tensor:
@@ -88,6 +88,17 @@ def rotate_half(x: Tensor) -> Tensor:
     return torch.cat((-second, first), dim=-1)
 
 
+def spread(scores: Tensor) -> float:
+    """How far scores at the same distance, those of a diagonal, lie apart at most: (T, T)."""
+    distances = range(1 - len(scores), len(scores))
+    return max((d := scores.diagonal(n)).max().item() - d.min().item() for n in distances)
+
+
+def rotate_halves(x: Tensor, angles: Tensor) -> Tensor:
+    """The rotation in that layout; `angles` has one for every channel."""
+    return x * angles.cos() + rotate_half(x) * angles.sin()
+
+
 def random_text(n_words: int = 1760, seed: int = 0) -> str:
     """Words of a vocabulary of 50, eight a line, with a letter that takes two bytes."""
     rng = random.Random(seed)
@@ -97,10 +108,14 @@ def random_text(n_words: int = 1760, seed: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """A folder with text.txt; the runs of a test file and their prepared data live in it."""
+def world(tmp_path_factory, request) -> Path:
+    """A folder with text.txt; the runs of a test file and their prepared data live in it.
+
+    A test file that needs another length says so as N_WORDS.
+    """
     folder = tmp_path_factory.mktemp("world")
-    (folder / "text.txt").write_text(random_text(), encoding="utf-8")
+    text = random_text(getattr(request.module, "N_WORDS", 1760))
+    (folder / "text.txt").write_text(text, encoding="utf-8")
     return folder
 
 

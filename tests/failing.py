@@ -78,6 +78,11 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def cut(file: Path) -> None:
+    """Off its last two bytes."""
+    os.truncate(file, file.stat().st_size - 2)
+
+
 def flip_a_bit(file: Path) -> None:
     """In its last byte, which leaves its size as it was."""
     content = bytearray(file.read_bytes())

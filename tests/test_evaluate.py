@@ -10,11 +10,10 @@ from errors import UserError
 from gyre.rundir import RunDir
 
 
-@pytest.mark.parametrize(
-    ("part", "words"),
-    [("text", "were trained on different texts"), ("tokenizer", "have different tokenizers"),
-     ("split", r"hold out different parts of the text \(data.val_fraction\)")],
-)
+@pytest.mark.parametrize("part, words", [
+    ("text", "were trained on different texts"), ("tokenizer", "have different tokenizers"),
+    ("split", r"hold out different parts of the text \(data.val_fraction\)"),
+])
 def test_runs_that_do_not_compare_are_refused(tmp_path, part, words):
     runs = []
     for name in ("one", "two", "three"):

@@ -175,16 +175,13 @@ def test_the_context_ends_where_it_says(position, monkeypatch):
             generate(model, [prompt(3), ids], GREEDY, max_new_tokens=total - 7)
 
 
-@pytest.mark.parametrize(
-    ("prompts", "changes", "words"),
-    [
-        ([], {}, "prompt is empty"),
-        ([[5], []], {}, "prompt is empty"),
-        ([[5]], {"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
-        ([[5]], {"compile": True, "use_cache": False}, "needs the cache"),
-        ([[5]], {"num_samples": 0}, "num_samples must be at least 1, not 0"),
-    ],
-)
+@pytest.mark.parametrize("prompts, changes, words", [
+    ([], {}, "prompt is empty"),
+    ([[5], []], {}, "prompt is empty"),
+    ([[5]], {"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
+    ([[5]], {"compile": True, "use_cache": False}, "needs the cache"),
+    ([[5]], {"num_samples": 0}, "num_samples must be at least 1, not 0"),
+])
 def test_generate_refuses_what_it_cannot_do(prompts, changes, words):
     with pytest.raises(ValueError, match=words):
         generate(sharpened(), prompts, GREEDY, **{"max_new_tokens": 3, **changes})

@@ -81,18 +81,15 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("scaling", "expected"),
-    [
-        (RopeScaling("linear", 4.0, 16),
-         {"type": "linear", "factor": 4.0, "original_context_length": 16}),
-        (RopeScaling("yarn", 4.0, 16, beta_fast=6.0),
-         {"type": "yarn", "factor": 4.0, "original_context_length": 16, "yarn_beta_fast": 6.0,
-          "yarn_beta_slow": 1.0}),
-        (RopeScaling("llama3", 4.0, 16), {}),
-        (RopeScaling("ntk", 4.0, 16), {}),
-    ],
-)
+@pytest.mark.parametrize("scaling, expected", [
+    (RopeScaling("linear", 4.0, 16),
+     {"type": "linear", "factor": 4.0, "original_context_length": 16}),
+    (RopeScaling("yarn", 4.0, 16, beta_fast=6.0),
+     {"type": "yarn", "factor": 4.0, "original_context_length": 16, "yarn_beta_fast": 6.0,
+      "yarn_beta_slow": 1.0}),
+    (RopeScaling("llama3", 4.0, 16), {}),
+    (RopeScaling("ntk", 4.0, 16), {}),
+])
 def test_a_gguf_holds_the_scaling(scaling, expected, tmp_path):
     run = make_run(tmp_path, rope_scaling=scaling)
     fields, tensors = read_gguf(export_to("gguf", run.path, tmp_path / "out.gguf"))

@@ -4,26 +4,11 @@ import os
 import re
 import shutil
 
+import foreign
 import pytest
 import torch
 import transformers
-from foreign import (
-    POSITIONS,
-    THEIR_SIZES,
-    VOCAB,
-    assert_equal,
-    assert_same_logits,
-    edit,
-    export_to,
-    load,
-    logits,
-    make_run,
-    read,
-    refused,
-    rewrite,
-    their_folder,
-    untied,
-)
+from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -67,7 +52,7 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
         # With its cache, dynamic scaling leaves keys as they were turned when they came; ours not.
         tokenizer = open_tokenizer(run.path)
         ids = tokenizer.encode("def f(x):")
-        new = POSITIONS - len(ids)
+        new = foreign.POSITIONS - len(ids)
         greedy = generate(ours, [ids], Sampling(temperature=0), max_new_tokens=new,
                           eos_id=tokenizer.eos_id, seed=0)
         found = theirs.generate(torch.tensor([ids]), max_new_tokens=new, do_sample=False)
@@ -75,7 +60,7 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
 
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
     assert_equal(back.load_weights(), run.load_weights())
-    torch.testing.assert_close(logits(load(back)), logits(ours), rtol=0, atol=1e-6)
+    torch.testing.assert_close(foreign.logits(load(back)), foreign.logits(ours), rtol=0, atol=1e-6)
 
 
 def test_the_folder_says_what_it_is(tmp_path):
@@ -90,10 +75,10 @@ def test_the_folder_says_what_it_is(tmp_path):
     card = (out / "README.md").read_text(encoding="utf-8")
     for fact in ("standard library", "640 tokens", "4.2500 nats", "1.5000 bits"):
         assert fact in card
-    found = read(out / "config.json")
+    found = foreign.read(out / "config.json")
     assert found["rope_theta"] == found["rope_parameters"]["rope_theta"] == 10000.0
     assert found["torch_dtype"] == found["dtype"] == "float32"
-    assert read(out / "generation_config.json") == {"bos_token_id": 1, "eos_token_id": 2}
+    assert foreign.read(out / "generation_config.json") == {"bos_token_id": 1, "eos_token_id": 2}
 
 
 @pytest.mark.slow
@@ -104,7 +89,7 @@ def test_shards(tmp_path, monkeypatch):
     files = sorted(out.glob("*.safetensors"))
     assert len(files) >= 4 and not (out / "model.safetensors").exists()
     assert all(f.stat().st_size < 100_000 + 4096 for f in files)
-    index = read(out / "model.safetensors.index.json")
+    index = foreign.read(out / "model.safetensors.index.json")
     assert index["metadata"]["total_size"] == sum(w.nbytes for w in run.load_weights().values())
     assert index["weight_map"] == {k: f.name for f in files for k in load_file(f)}
     assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load(run))
@@ -118,26 +103,22 @@ BEFORE = {"factor": 4.0, "original_max_position_embeddings": 16}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"dtype": torch.bfloat16, "shards": "50KB"},
-        {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
-        {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
-        {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
-        {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
-        {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
-        {"rope_parameters": {"rope_type": "llama3", **BEFORE, "rope_theta": 5e3,
-                             "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
-        {"kind": transformers.MistralConfig, "sliding_window": None},
-        {"dtype": torch.float16, "vocab_size": VOCAB + 6},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [
+    {"dtype": torch.bfloat16, "shards": "50KB"},
+    {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
+    {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+    {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
+    {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+    {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
+    {"rope_parameters": {"rope_type": "llama3", **BEFORE, "rope_theta": 5e3,
+                         "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
+    {"kind": transformers.MistralConfig, "sliding_window": None},
+    {"dtype": torch.float16, "vocab_size": foreign.VOCAB + 6},
+], ids=str)
 def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
-    folder, theirs = their_folder(tmp_path, **changes)
+    folder, theirs = foreign.their_folder(tmp_path, **changes)
     run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
-    length = POSITIONS * 2 if "dynamic" in str(changes) else POSITIONS
+    length = foreign.POSITIONS * 2 if "dynamic" in str(changes) else foreign.POSITIONS
     assert_same_logits(load(run), theirs, length)
     again = export_to("hf", run.path, tmp_path / "again")
     files = sorted(folder.glob("*.safetensors"))
@@ -148,9 +129,9 @@ def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
 
 def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
     """A run says where it came from; without that it could be evaluated and resumed."""
-    folder, theirs = their_folder(tmp_path)
+    folder, theirs = foreign.their_folder(tmp_path)
     table = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
-    rewrite(folder / "model.safetensors", **table)
+    foreign.rewrite(folder / "model.safetensors", **table)
     run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
     assert_same_logits(load(run), theirs)
     assert run.manifest == {"imported": {"from": str(folder), "format": "Hugging Face"}}
@@ -161,45 +142,41 @@ DOWN = "model.layers.2.mlp.down_proj.weight"
 
 
 def tensor(name: str, value: torch.Tensor | None):
-    return lambda folder: rewrite(folder / "model.safetensors", **{name: value})
+    return lambda folder: foreign.rewrite(folder / "model.safetensors", **{name: value})
 
 
 def field(**fields):
-    return lambda folder: edit(folder / "config.json", **fields)
+    return lambda folder: foreign.edit(folder / "config.json", **fields)
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (lambda f: (f / "model.safetensors").unlink(), ["model.safetensors is missing"]),
-        (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), ["can run code"]),
-        (lambda f: os.truncate(f / "model.safetensors", 9999), ["model.safetensors", "cut short"]),
-        (lambda f: os.truncate(f / "model.safetensors", 5), ["model.safetensors", "cut short"]),
-        (tensor(Q_BIAS, torch.ones(48)), ["model.safetensors", Q_BIAS]),
-        (tensor(DOWN, None), ["model.safetensors", DOWN, "in none of"]),
-        (tensor(DOWN, torch.ones(48, 79)), ["model.safetensors", DOWN, "(48, 79)", "(48, 80)"]),
-        (tensor(DOWN, torch.ones(48, 80).to(torch.int8)), ["model.safetensors", DOWN, "I8"]),
-        (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
-        (field(attention_bias=True), ["config.json", "attention_bias"]),
-        (field(vocab_size=300), ["lm_head.weight", "(300, 48)"]),
-        (field(head_dim=7), ["config.json", "must be even, not 7"]),
-        (lambda f: os.truncate(f / "config.json", 9), ["config.json is damaged"]),
-        (lambda f: (f / "config.json").unlink(), ["neither config.json", "params.json"]),
-        (lambda f: (f / "tokenizer.model").unlink(), ["has no tokenizer"]),
-        (lambda f: (f / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n"), ["tokenizer.json"]),
-    ],
-    ids=lambda x: x[-1] if isinstance(x, list) else "",
-)
+@pytest.mark.parametrize("damage, words", [
+    (lambda f: (f / "model.safetensors").unlink(), ["model.safetensors is missing"]),
+    (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), ["can run code"]),
+    (lambda f: os.truncate(f / "model.safetensors", 9999), ["model.safetensors", "cut short"]),
+    (lambda f: os.truncate(f / "model.safetensors", 5), ["model.safetensors", "cut short"]),
+    (tensor(Q_BIAS, torch.ones(48)), ["model.safetensors", Q_BIAS]),
+    (tensor(DOWN, None), ["model.safetensors", DOWN, "in none of"]),
+    (tensor(DOWN, torch.ones(48, 79)), ["model.safetensors", DOWN, "(48, 79)", "(48, 80)"]),
+    (tensor(DOWN, torch.ones(48, 80).to(torch.int8)), ["model.safetensors", DOWN, "I8"]),
+    (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
+    (field(attention_bias=True), ["config.json", "attention_bias"]),
+    (field(vocab_size=300), ["lm_head.weight", "(300, 48)"]),
+    (field(head_dim=7), ["config.json", "must be even, not 7"]),
+    (lambda f: os.truncate(f / "config.json", 9), ["config.json is damaged"]),
+    (lambda f: (f / "config.json").unlink(), ["neither config.json", "params.json"]),
+    (lambda f: (f / "tokenizer.model").unlink(), ["has no tokenizer"]),
+    (lambda f: (f / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n"), ["tokenizer.json"]),
+], ids=lambda x: x[-1] if isinstance(x, list) else "")
 def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):
-    folder, _ = their_folder(tmp_path)
+    folder, _ = foreign.their_folder(tmp_path)
     damage(folder)
     refused(capsys, "run", folder, tmp_path / "ours", str(folder), *words)
 
 
 def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
-    folder, _ = their_folder(tmp_path, shards="50KB")
+    folder, _ = foreign.their_folder(tmp_path, shards="50KB")
     index = folder / "model.safetensors.index.json"
-    weight_map = read(index)["weight_map"]
+    weight_map = foreign.read(index)["weight_map"]
     second = sorted(folder.glob("model-*.safetensors"))[1]
     shutil.copy(second, tmp_path / "outside.safetensors")
 
@@ -207,13 +184,13 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
         refused(capsys, "run", folder, tmp_path / "ours", *words)
 
     for elsewhere in ("../outside.safetensors", "/etc/passwd", "..", 7):
-        edit(index, weight_map=weight_map | {DOWN: elsewhere})
+        foreign.edit(index, weight_map=weight_map | {DOWN: elsewhere})
         says(DOWN, str(elsewhere), "is missing" if elsewhere == ".." else "outside of")
-    edit(index, weight_map={})
+    foreign.edit(index, weight_map={})
     says(index.name, "damaged")
-    edit(index, weight_map=weight_map)
+    foreign.edit(index, weight_map=weight_map)
     held = next(iter(load_file(second)))
-    rewrite(second, **{held: None})
+    foreign.rewrite(second, **{held: None})
     says(second.name, held, "index.json")
     second.unlink()
     says(second.name, held, "is missing")
@@ -222,22 +199,18 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
 # --- config.json ----------------------------------------------------------------------------------
 
 # As transformers 4 wrote them for real models, shortened to little more than what is read.
-BASE = THEIR_SIZES | {"model_type": "llama", "hidden_act": "silu", "vocab_size": 97}
+BASE = foreign.THEIR_SIZES | {"model_type": "llama", "hidden_act": "silu", "vocab_size": 97}
 LLAMA3 = BEFORE | {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
 
 
-@pytest.mark.parametrize(
-    "scaling",
-    [
-        None,
-        RopeScaling("linear", 4.0, 16),
-        RopeScaling("dynamic", 4.0, 16),
-        RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0),
-        RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
-        RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("scaling", [
+    None,
+    RopeScaling("linear", 4.0, 16),
+    RopeScaling("dynamic", 4.0, 16),
+    RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0),
+    RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
+    RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
+], ids=str)
 def test_a_configuration_comes_back_from_either_spelling(scaling):
     ours = untied(rope_scaling=scaling, theta=5e5, norm_eps=3e-6, head_dim=12)
     both = hf.to_config(ours)
@@ -282,46 +255,42 @@ def test_deepseeks_way_to_say_the_attention_factor():
     assert found.rope_scaling.magnitude == pytest.approx(magnitude, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        *(({name: value}, re.escape(f"{name} {value!r}: we have")) for name, value in {
-            "attention_bias": True, "mlp_bias": True, "qk_norm": True, "rope_interleaved": True,
-            "partial_rotary_factor": 0.5, "embedding_multiplier": 12.0,
-            "residual_multiplier": 0.22, "attention_multiplier": 0.0156, "logits_scaling": 8.0,
-            "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
-            "no_rope_layers": [1, 1, 0], "num_local_experts": 8,
-            "quantization_config": {"bits": 4}, "auto_map": {"AutoModel": "x.Y"},
-        }.items()),
-        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
-        ({"model_type": "qwen3"}, "model_type 'qwen3'"),
-        ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
-        ({"model_type": "mistral"}, "mistral without sliding_window"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types sliding_attention"),
-        ({"num_attention_heads": None}, "num_attention_heads is None"),
-        ({"hidden_size": "48"}, "hidden_size is '48'"),
-        ({"rms_norm_eps": None}, "rms_norm_eps is None"),
-        ({"num_key_value_heads": 4}, "n_heads 6 is not divisible by model.n_kv_heads 4"),
-        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "type 'longrope'"),
-        ({"rope_scaling": {"type": "su"}}, "type 'su'"),
-        ({"rope_scaling": {"type": "linear"}}, "linear has no factor"),
-        ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor is '2', not a number"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "'alpha'"),
-        ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate"),
-        ({"rope_scaling": {"rope_type": "llama3", **BEFORE}}, "llama3 has no low_freq_factor"),
-        ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
-        ({"rope_theta": "1e6"}, "rope_theta is '1e6', not a number"),
-        ({"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes'"),
-        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "'full_attention'"),
-        ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial"),
-        ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-         "rope_theta is 500000.0, and 10000.0"),
-        ({"rope_scaling": {"rope_type": "llama3", **LLAMA3},
-          "rope_parameters": {"rope_type": "llama3", **LLAMA3, "factor": 8.0}},
-         "say different things"),
-    ],
-    ids=lambda x: "-".join(x) if isinstance(x, dict) else "",
-)
+@pytest.mark.parametrize("change, words", [
+    *(({name: value}, re.escape(f"{name} {value!r}: we have")) for name, value in {
+        "attention_bias": True, "mlp_bias": True, "qk_norm": True, "rope_interleaved": True,
+        "partial_rotary_factor": 0.5, "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22, "attention_multiplier": 0.0156, "logits_scaling": 8.0,
+        "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0,
+        "no_rope_layers": [1, 1, 0], "num_local_experts": 8,
+        "quantization_config": {"bits": 4}, "auto_map": {"AutoModel": "x.Y"},
+    }.items()),
+    ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+    ({"model_type": "qwen3"}, "model_type 'qwen3'"),
+    ({"model_type": "mistral", "sliding_window": 4096}, "sliding_window 4096"),
+    ({"model_type": "mistral"}, "mistral without sliding_window"),
+    ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types sliding_attention"),
+    ({"num_attention_heads": None}, "num_attention_heads is None"),
+    ({"hidden_size": "48"}, "hidden_size is '48'"),
+    ({"rms_norm_eps": None}, "rms_norm_eps is None"),
+    ({"num_key_value_heads": 4}, "n_heads 6 is not divisible by model.n_kv_heads 4"),
+    ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "type 'longrope'"),
+    ({"rope_scaling": {"type": "su"}}, "type 'su'"),
+    ({"rope_scaling": {"type": "linear"}}, "linear has no factor"),
+    ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor is '2', not a number"),
+    ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "'alpha'"),
+    ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate"),
+    ({"rope_scaling": {"rope_type": "llama3", **BEFORE}}, "llama3 has no low_freq_factor"),
+    ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
+    ({"rope_theta": "1e6"}, "rope_theta is '1e6', not a number"),
+    ({"tie_word_embeddings": "yes"}, "tie_word_embeddings is 'yes'"),
+    ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "'full_attention'"),
+    ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial"),
+    ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+     "rope_theta is 500000.0, and 10000.0"),
+    ({"rope_scaling": {"rope_type": "llama3", **LLAMA3},
+      "rope_parameters": {"rope_type": "llama3", **LLAMA3, "factor": 8.0}},
+     "say different things"),
+], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")
 def test_what_we_cannot_represent_is_refused_by_name(change, words):
     with pytest.raises(ValueError, match=words):
         hf.from_config(BASE | change)

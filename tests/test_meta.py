@@ -106,16 +106,13 @@ def test_parameters():
     assert found == untied(max_positions=131072, theta=5e5, rope_scaling=scaling)
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"use_scaled_rope": True}, "without rope_scaling_factor"),
-        ({"moe_args": {"num_experts": 16}}, "moe_args"),
-        ({"quantization_args": {"scheme": "int8"}}, "quantization_args"),
-        ({"n_heads": None}, "n_heads is None"),
-        ({"norm_eps": None}, "norm_eps is None"),
-    ],
-)
+@pytest.mark.parametrize("change, words", [
+    ({"use_scaled_rope": True}, "without rope_scaling_factor"),
+    ({"moe_args": {"num_experts": 16}}, "moe_args"),
+    ({"quantization_args": {"scheme": "int8"}}, "quantization_args"),
+    ({"n_heads": None}, "n_heads is None"),
+    ({"norm_eps": None}, "norm_eps is None"),
+])
 def test_parameters_that_are_not_ours(change, words):
     with pytest.raises(ValueError, match=words):
         from_params(**({"rope_theta": 5e5} | change))

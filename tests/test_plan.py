@@ -105,20 +105,17 @@ def test_another_speed_or_a_tuned_rate_is_the_same_plan(stored, tmp_path):
     plan.check_same(tmp_path, stored, wanted)
 
 
-@pytest.mark.parametrize(
-    ("part", "change"),
-    [
-        ("tier", lambda p: p.update(tier="gpu")),
-        ("arms", lambda p: p["arms"]["rope"]["seeds"].append(2)),
-        ("arms", lambda p: p["arms"].update(sin={})),
-        ("grid", lambda p: p["grid"].pop()),
-        ("tuning_seed", lambda p: p.update(tuning_seed=1001)),
-        ("probes", lambda p: p["probes"]["P1"].update(steps=10)),
-        ("budget_minutes", lambda p: p.update(budget_minutes=46.0)),
-        ("config", lambda p: p["config"]["rope"]["model"].update(dim=64)),
-        ("data_sha256", lambda p: p["data_sha256"].update({"train.bin": "b"})),
-    ],
-)
+@pytest.mark.parametrize("part, change", [
+    ("tier", lambda p: p.update(tier="gpu")),
+    ("arms", lambda p: p["arms"]["rope"]["seeds"].append(2)),
+    ("arms", lambda p: p["arms"].update(sin={})),
+    ("grid", lambda p: p["grid"].pop()),
+    ("tuning_seed", lambda p: p.update(tuning_seed=1001)),
+    ("probes", lambda p: p["probes"]["P1"].update(steps=10)),
+    ("budget_minutes", lambda p: p.update(budget_minutes=46.0)),
+    ("config", lambda p: p["config"]["rope"]["model"].update(dim=64)),
+    ("data_sha256", lambda p: p["data_sha256"].update({"train.bin": "b"})),
+])
 def test_another_plan_is_refused_by_the_part_that_differs(stored, tmp_path, part, change):
     wanted = copy.deepcopy(stored)
     change(wanted)

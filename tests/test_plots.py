@@ -37,11 +37,10 @@ def test_arms_differ_without_colour():
         assert len({str(style[mark]) for style in plots.STYLES}) == len(ARMS)
 
 
-@pytest.mark.parametrize(
-    ("figure", "arms"),
-    [(plots.curves, EFFECT), (plots.position, EFFECT), (plots.shift, EFFECT),
-     (plots.probes, ["rope", "sin", "alibi", "nope"])],
-)
+@pytest.mark.parametrize("figure, arms", [
+    (plots.curves, EFFECT), (plots.position, EFFECT), (plots.shift, EFFECT),
+    (plots.probes, ["rope", "sin", "alibi", "nope"]),
+])
 def test_every_arm_is_drawn_once(study, figure, arms):
     drawn = lines(figure(study))
     assert set(drawn) == set(arms)

@@ -1,19 +1,18 @@
 """What docs/positions.md claims beyond test_position.py: the errors of five published articles."""
 
 import math
+from functools import partial
 
+import conftest
 import pytest
 import torch
-from conftest import rotate_half, rotation
+from conftest import rotate_halves, rotation, spread
 from torch import Tensor
 
 from model.position import sinusoid
 from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies
 
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+draw = partial(conftest.draw, dtype=torch.float64)
 
 
 def by_distance(q: Tensor, k: Tensor, end: int) -> Tensor:
@@ -48,10 +47,6 @@ def test_a_shift_turns_the_sinusoid():
 
 def test_sinusoid_products_are_relative_until_a_matrix_stands_between():
     table = sinusoid(16, 40).double()
-
-    def spread(scores: Tensor) -> float:
-        return max((d := scores.diagonal(k)).max().item() - d.min().item() for k in range(-38, 39))
-
     assert spread(table @ table.T) < 1e-5
     assert spread(table @ draw(16, 16) @ table.T) > 1
 
@@ -80,8 +75,7 @@ def test_layouts_score_alike_only_with_permuted_rows():
     angles = torch.outer(torch.tensor([5.0, 2.0]).double(), rope_frequencies(8)).repeat(1, 2)
 
     def in_halves(w: Tensor, at: int) -> Tensor:
-        y = w @ x[at]
-        return y * angles[at].cos() + rotate_half(y) * angles[at].sin()
+        return rotate_halves(w @ x[at], angles[at])
 
     score = (rotation(5, 8) @ wq @ x[0]) @ (rotation(2, 8) @ wk @ x[1])
     rows = [0, 2, 4, 6, 1, 3, 5, 7]
@@ -96,8 +90,7 @@ def test_cos2_plus_sin2_is_one_in_a_broken_rotation_too():
     one = interleaved.cos() ** 2 + interleaved.sin() ** 2
     torch.testing.assert_close(one, torch.ones_like(one), rtol=0, atol=1e-12)
     q = draw(16, 128)
-    broken = q * interleaved.cos() + rotate_half(q) * interleaved.sin()
-    assert (broken.norm(dim=-1) - q.norm(dim=-1)).abs().max() > 0.1
+    assert (rotate_halves(q, interleaved).norm(dim=-1) - q.norm(dim=-1)).abs().max() > 0.1
 
 
 def test_the_mean_sine_is_not_a_similarity():
@@ -115,7 +108,7 @@ def test_products_of_different_random_vectors_show_no_decay():
     assert (q[at] @ q[0]).tolist() == pytest.approx(unrotated, abs=6e-3)
     angles = torch.outer(torch.arange(16) * 0.1, 0.5 ** torch.arange(64.0))
     angles = angles.repeat_interleave(2, dim=-1)
-    turned = q * angles.cos() + rotate_half(q) * angles.sin()
+    turned = rotate_halves(q, angles)
     printed = [118.31, 20.35, -4.20, 8.44, -8.70]
     assert (turned[at] @ turned[0]).tolist() == pytest.approx(printed, abs=6e-3)
 

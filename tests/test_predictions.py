@@ -28,10 +28,9 @@ def test_they_fail_where_rope_loses(tmp_path):
     assert found["H9"].checks == [("median over seeds, ≤ 0.90", float("inf"), "not held")]
 
 
-@pytest.mark.parametrize(
-    ("arm", "value", "beyond"),
-    [("rope", -1e-4, -1e-5), ("rope", 1e-4, 1e-5), ("sin", 0.1, -1e-3)],
-)
+@pytest.mark.parametrize("arm, value, beyond", [
+    ("rope", -1e-4, -1e-5), ("rope", 1e-4, 1e-5), ("sin", 0.1, -1e-3),
+])
 def test_a_check_turns_at_its_bound(tmp_path, arm, value, beyond):
     """H7: |rope| <= 1e-4 and sin >= 0.1 when all positions are shifted by T."""
     path = make_pair(tmp_path / "bound")

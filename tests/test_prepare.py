@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import start
-from failing import flip_a_bit
+from failing import cut, flip_a_bit
 
 from data import prepare as prepare_module
 from data import sources
@@ -142,9 +142,9 @@ def test_a_single_text_gives_its_last_part_by_characters(tmp_path, val_fraction,
     text = words(1, 3000)
     path = text_file(tmp_path, text)
     prepared = prepare(config(path, val_fraction=val_fraction))
-    cut = int(len(text) * (1 - val_fraction))
-    assert texts(prepared, "train") == [text[:cut]]
-    assert texts(prepared, "val") == [text[cut:]]
+    end = int(len(text) * (1 - val_fraction))
+    assert texts(prepared, "train") == [text[:end]]
+    assert texts(prepared, "val") == [text[end:]]
     assert prepared.manifest["text"]["documents"] == 1
 
 
@@ -273,10 +273,6 @@ def edit(path):
     manifest = json.loads(path.read_text(encoding="utf-8"))
     manifest["val"]["bytes"] += 1
     path.write_text(json.dumps(manifest), encoding="utf-8")
-
-
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-2])
 
 
 @pytest.mark.parametrize("name, damage", [

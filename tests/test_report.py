@@ -145,14 +145,11 @@ def test_each_table_says_what_was_put_in(seen):
         assert fact in seen.text, fact
 
 
-@pytest.mark.parametrize(
-    ("effect", "noise", "expected"),
-    [
-        (-0.004, 0.001, "No difference of the size that matters here: rope − sin = "),
-        (0.0, 0.05, "Undecided: rope − sin = "),
-        (0.06, 0.002, "rope has the higher validation loss: rope − sin = +"),
-    ],
-)
+@pytest.mark.parametrize("effect, noise, expected", [
+    (-0.004, 0.001, "No difference of the size that matters here: rope − sin = "),
+    (0.0, 0.05, "Undecided: rope − sin = "),
+    (0.06, 0.002, "rope has the higher validation loss: rope − sin = +"),
+])
 def test_the_claim_is_no_stronger_than_its_interval(tmp_path, effect, noise, expected):
     path = make_pair(tmp_path / "s", 6, 6, effect={"rope": effect, "sin": 0.0}, noise=noise)
     assert report.claim(Study.load(path)).startswith(expected)
@@ -220,20 +217,14 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
 # --- the committed studies ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("folder", "file"),
-    [("docs/results", "docs/results.md"), ("docs/results/scale", "docs/results/scale/RESULTS.md")],
-)
-def test_a_committed_report_is_what_its_records_give(folder, file):
+@pytest.mark.parametrize("folder, file", [
+    ("docs/results", "docs/results.md"), ("docs/results/scale", "docs/results/scale/RESULTS.md"),
+])
+def test_a_committed_report_and_its_notes_are_what_the_records_give(folder, file):
     study = Study.load(ROOT / folder)
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]
     written = (ROOT / file).read_text(encoding="utf-8")
     assert compose(study, figures, (ROOT / file).parent) == written
-
-
-@pytest.mark.parametrize("folder", ["docs/results", "docs/results/scale"])
-def test_the_numbers_in_a_note_are_those_of_the_records(folder):
-    study = Study.load(ROOT / folder)
     notes = " ".join((Path(study.path) / "NOTES.md").read_text(encoding="utf-8").split())
     start, end = study.mean("sin", "rms_ratio"), study.mean("sin", "rms_ratio_trained")
     assert f"begin at {start:.2f} of the embeddings' rms and end at {end:.2f}." in notes

@@ -5,21 +5,15 @@ from typing import get_args
 
 import pytest
 import torch
-from conftest import ROOT, draw, model_config, rotate_half, rotation
+from conftest import ROOT, draw, model_config, rotate_halves, rotation, spread
 from torch import Tensor
 
 from files import read_json
+from model import rope
 from model.config import RopeScaling, ScalingType
 from model.kernels import rotate_in_reals
 from model.position import RoPE
-from model.rope import (
-    apply_rotary_emb,
-    ntk_theta,
-    precompute_freqs_cis,
-    rope_frequencies,
-    scaled_frequencies,
-    yarn_ramp,
-)
+from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies, scaled_frequencies
 
 
 def halves(x: Tensor) -> Tensor:
@@ -31,14 +25,13 @@ def test_worked_example_to_the_last_of_its_240_numbers():
     printed = read_json(ROOT / "tests" / "worked_example.json")
     xq = torch.arange(160.0).view(2, 5, 2, 8)
     xk = torch.arange(80.0).view(2, 5, 1, 8)
-    for rotated, name in zip(
-        apply_rotary_emb(xq, xk, precompute_freqs_cis(8, 5)), ("xq_out", "xk_out"), strict=True
-    ):
+    table = precompute_freqs_cis(8, 5)
+    for rotated, name in zip(apply_rotary_emb(xq, xk, table), ("xq_out", "xk_out"), strict=True):
         expected = torch.tensor(printed[name]).view_as(rotated)
         torch.testing.assert_close(rotated, expected, rtol=0, atol=6e-5)
     # The step that the document works out by hand.
-    assert precompute_freqs_cis(8, 5)[1, 2].real.item() == pytest.approx(0.99995, abs=1e-6)
-    assert precompute_freqs_cis(8, 5)[1, 2].imag.item() == pytest.approx(0.009999833, abs=1e-8)
+    assert table[1, 2].real.item() == pytest.approx(0.99995, abs=1e-6)
+    assert table[1, 2].imag.item() == pytest.approx(0.009999833, abs=1e-8)
 
 
 def test_complex_equals_2x2_equals_matrix_equals_rotate_half():
@@ -57,8 +50,7 @@ def test_complex_equals_2x2_equals_matrix_equals_rotate_half():
     by_matrix = torch.einsum("tij,bthj->bthi", R, xq.double()).float()
     torch.testing.assert_close(rotated, by_matrix, rtol=0, atol=1e-6)
 
-    cos, sin = (torch.cat((f(angles),) * 2, dim=-1) for f in (torch.cos, torch.sin))
-    in_halves = halves(xq) * cos + rotate_half(halves(xq)) * sin
+    in_halves = rotate_halves(halves(xq), torch.cat((angles, angles), dim=-1))
     torch.testing.assert_close(halves(rotated), in_halves, rtol=0, atol=1e-6)
 
 
@@ -83,22 +75,18 @@ def test_a_table_in_the_other_layout_is_caught():
     q = torch.randn(2, 32, 16, 128)
     angles = torch.outer(torch.arange(16) * 0.1, 0.5 ** torch.arange(64.0))
     mismatched = angles.repeat_interleave(2, dim=-1)  # adjacent channels share an angle ...
-    turned = q * mismatched.cos() + rotate_half(q) * mismatched.sin()  # ... halves are turned
-    assert (turned.norm(dim=-1) - q.norm(dim=-1)).abs().max().item() == pytest.approx(
-        0.4873, abs=1e-4
-    )
-    matched = torch.cat((angles, angles), dim=-1)
-    turned = q * matched.cos() + rotate_half(q) * matched.sin()
-    assert (turned.norm(dim=-1) - q.norm(dim=-1)).abs().max() < 1e-5
+    matched = torch.cat((angles, angles), dim=-1)  # ... where halves are turned
 
-    def diagonal_deviation(pairing) -> float:
-        same = draw(128).expand(1, 1, 16, 128)
-        out = (same * pairing.cos() + rotate_half(same) * pairing.sin())[0, 0]
-        scores = out @ out.T
-        return max((s := scores.diagonal(k)).max().item() - s.min().item() for k in range(-15, 16))
+    def deviations(pairing: Tensor) -> tuple[float, float]:
+        """Of norms, and of the scores of one vector at the same distance."""
+        norms = (rotate_halves(q, pairing).norm(dim=-1) - q.norm(dim=-1)).abs().max().item()
+        out = rotate_halves(draw(128).expand(16, 128), pairing)
+        return norms, spread(out @ out.T)
 
-    assert diagonal_deviation(matched) < 1e-3  # of scores near 128
-    assert diagonal_deviation(mismatched) > 0.1
+    norms, scores = deviations(mismatched)
+    assert norms == pytest.approx(0.4873, abs=1e-4) and scores > 0.1
+    norms, scores = deviations(matched)
+    assert norms < 1e-5 and scores < 1e-3  # of scores near 128
 
 
 def test_scores_are_q_R_of_n_minus_m_k():
@@ -133,12 +121,12 @@ def test_a_table_of_the_wrong_length_does_not_broadcast():
 
 
 def test_position_8191_is_exact_to_float32():
-    rope = precompute_freqs_cis(64, 8192)
+    table = precompute_freqs_cis(64, 8192)
     for m in (256, 257, 8191):
         angles = [m * 10000 ** (-2 * i / 64) for i in range(32)]
         cos, sin = (torch.tensor([f(a) for a in angles]) for f in (math.cos, math.sin))
-        torch.testing.assert_close(rope[m].real, cos, rtol=2e-7, atol=1e-12)
-        torch.testing.assert_close(rope[m].imag, sin, rtol=2e-7, atol=1e-12)
+        torch.testing.assert_close(table[m].real, cos, rtol=2e-7, atol=1e-12)
+        torch.testing.assert_close(table[m].imag, sin, rtol=2e-7, atol=1e-12)
 
 
 # --- past the training length ---
@@ -148,20 +136,17 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
 PER_PAIR: list[ScalingType] = ["linear", "ntk", "yarn", "llama3"]
 
 
-@pytest.mark.parametrize(
-    ("scaling", "length", "key"),
-    [
-        (RopeScaling("linear", 4, 128), 512, "linear4"),
-        (RopeScaling("ntk", 4, 128), 512, "ntk4"),
-        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_l=512(paper s=4)"),
-        (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_hf factor=1 l=512"),
-        (RopeScaling("dynamic", 4, 128), 512, "dyn_ntk_hf factor=4 l=512"),
-        (RopeScaling("dynamic", 4, 128), 128, "default"),
-        (RopeScaling("dynamic", 4, 128), 5, "default"),
-        (RopeScaling("yarn", 4, 128), 512, "yarn_code"),
-        (RopeScaling("llama3", 4, 128), 512, "llama3 f4"),
-    ],
-)
+@pytest.mark.parametrize("scaling, length, key", [
+    (RopeScaling("linear", 4, 128), 512, "linear4"),
+    (RopeScaling("ntk", 4, 128), 512, "ntk4"),
+    (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_l=512(paper s=4)"),
+    (RopeScaling("dynamic", 1, 128), 512, "dyn_ntk_hf factor=1 l=512"),
+    (RopeScaling("dynamic", 4, 128), 512, "dyn_ntk_hf factor=4 l=512"),
+    (RopeScaling("dynamic", 4, 128), 128, "default"),
+    (RopeScaling("dynamic", 4, 128), 5, "default"),
+    (RopeScaling("yarn", 4, 128), 512, "yarn_code"),
+    (RopeScaling("llama3", 4, 128), 512, "llama3 f4"),
+])
 def test_scaled_frequencies_are_the_published_ones(scaling, length, key):
     expected = torch.tensor(VECTORS[key], dtype=torch.float64)
     scaled = scaled_frequencies(scaling, length, head_dim=16)
@@ -169,8 +154,8 @@ def test_scaled_frequencies_are_the_published_ones(scaling, length, key):
 
 
 def test_the_other_published_numbers():
-    assert ntk_theta(10000, 4, 16) == pytest.approx(VECTORS["ntk4_base"], rel=1e-12)
-    hf = ntk_theta(10000, 4 * 512 / 128 - 3, 16)
+    assert rope.ntk_theta(10000, 4, 16) == pytest.approx(VECTORS["ntk4_base"], rel=1e-12)
+    hf = rope.ntk_theta(10000, 4 * 512 / 128 - 3, 16)
     assert hf == pytest.approx(VECTORS["dyn_ntk_hf factor=4 l=512 base"], rel=1e-12)
     magnitude = RopeScaling("yarn", 4).magnitude
     assert magnitude == pytest.approx(VECTORS["mscale4"], rel=1e-12)
@@ -186,11 +171,11 @@ def test_the_other_published_numbers():
 
 def test_yarns_ramp_starts_and_ends_at_whole_pairs():
     """d = 16 and L = 128 above begin at the clamp; Llama 2's sizes begin inside, at 20.94 -> 20."""
-    ramp = yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=10000)
+    ramp = rope.yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=10000)
     for pair, share in enumerate(ramp.tolist()):
         assert share == pytest.approx(min(max((pair - 20) / (46 - 20), 0), 1)), pair
     low, high = VECTORS["yarn_code_low_high"]
-    ramp = yarn_ramp(RopeScaling("yarn", 4, 128), head_dim=16, theta=10000)
+    ramp = rope.yarn_ramp(RopeScaling("yarn", 4, 128), head_dim=16, theta=10000)
     assert ramp[: high + 1].tolist() == pytest.approx([(i - low) / high for i in range(high + 1)])
 
 
@@ -233,8 +218,7 @@ def test_rotation_keeps_norms_but_for_yarns_factor_and_sees_only_distance(name, 
     q, k = (draw(d, seed=s).expand(1, T, 1, d) for s in (1, 2))
     xq, xk = encoding.rotate(q, k, rows)
     scores = xq[0, :, 0] @ xk[0, :, 0].T
-    spread = [(s := scores.diagonal(n)).max() - s.min() for n in range(-T + 1, T)]
-    assert max(spread) <= (1e-5 if scaling is None else 2e-5)
+    assert spread(scores) <= (1e-5 if scaling is None else 2e-5)
     assert scores.std() > 0.1  # and they do see it
     other, _ = apply_rotary_emb(x, x, precompute_freqs_cis(d, T))
     assert (turned / factor - other).abs().max() > 0.1 or (partial, scaling) == (1.0, None)
@@ -250,22 +234,19 @@ def test_yarns_factor_can_be_set_and_multiplies_the_logits_by_its_square():
     torch.testing.assert_close(q2[..., :2, :] @ k2.mT, 2.25 * (q1[..., :2, :] @ k1.mT))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
-        ({"factor": 0.5}, "model.rope_scaling.factor must be at least 1, not 0.5"),
-        ({"factor": math.inf}, "factor must be at least 1, not inf"),
-        ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
-        ({"attention_factor": 0.0}, "model.rope_scaling.attention_factor must be above 0, not 0.0"),
-        ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
-        ({"beta_slow": 0.0}, "beta_slow 0.0 must be above 0"),
-        ({"type": "llama3", "high_freq_factor": 0.5}, "low_freq_factor 1.0 must .* 0.5"),
-        ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
-        ({"type": "ntk", "attention_factor": 1.0}, "attention_factor has no effect with type ntk"),
-        ({"high_freq_factor": 8.0}, "high_freq_factor has no effect with type yarn: .* llama3"),
-    ],
-)
+@pytest.mark.parametrize("options, words", [
+    ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
+    ({"factor": 0.5}, "model.rope_scaling.factor must be at least 1, not 0.5"),
+    ({"factor": math.inf}, "factor must be at least 1, not inf"),
+    ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
+    ({"attention_factor": 0.0}, "model.rope_scaling.attention_factor must be above 0, not 0.0"),
+    ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
+    ({"beta_slow": 0.0}, "beta_slow 0.0 must be above 0"),
+    ({"type": "llama3", "high_freq_factor": 0.5}, "low_freq_factor 1.0 must .* 0.5"),
+    ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
+    ({"type": "ntk", "attention_factor": 1.0}, "attention_factor has no effect with type ntk"),
+    ({"high_freq_factor": 8.0}, "high_freq_factor has no effect with type yarn: .* llama3"),
+])
 def test_a_scaling_without_a_meaning_is_refused_in_words(options, words):
     with pytest.raises(ValueError, match=words):
         RopeScaling(**{"type": "yarn", "factor": 4.0, **options})

@@ -4,11 +4,12 @@ import json
 import math
 import os
 import re
+from pathlib import Path
 
 import pytest
 import torch
 from conftest import ROOT
-from failing import failures, file_size_limit
+from failing import cut, failures, file_size_limit
 
 from errors import UserError
 from gyre import rundir
@@ -115,16 +116,13 @@ def test_open_takes_the_newest_run(new_run, tmp_path):
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model", "manifest.json", "run.json"])
-@pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "foreign", "folder"])
+@pytest.mark.parametrize("damage", [
+    Path.unlink, cut, lambda path: path.write_bytes(b""),
+    lambda path: path.write_bytes(b'{"other": [1]}\n'), lambda path: (path.unlink(), path.mkdir()),
+], ids=["missing", "truncated", "empty", "foreign", "folder"])
 def test_a_damaged_folder_is_named(new_run, file, damage):
     path = new_run().path / file
-    content = path.read_bytes()
-    path.unlink()
-    if damage == "folder":
-        path.mkdir()
-    elif damage != "missing":
-        new = {"truncated": content[:-2], "empty": b"", "foreign": b'{"other": [1]}\n'}
-        path.write_bytes(new[damage])
+    damage(path)
     with pytest.raises(UserError, match=re.escape(str(path))):
         RunDir.open(path.parent)
 

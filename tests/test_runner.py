@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, load, points, random_text, refusal, run, start
+from conftest import ROOT, load, points, refusal, run, start
 from tqdm import tqdm
 
 import ablate
@@ -18,13 +18,7 @@ from ablation.runner import Job, Pool, Runner, decisive, measure_run, python, sp
 from errors import UserError
 from files import read_json
 
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    """Text enough for rows of eight times the training length."""
-    folder = tmp_path_factory.mktemp("world")
-    (folder / "text.txt").write_text(random_text(9000), encoding="utf-8")
-    return folder
+N_WORDS = 9000  # of `world`: enough for rows of eight times the training length
 
 
 def arguments(world: Path, *extra: str) -> list[str]:
@@ -138,19 +132,16 @@ def test_what_a_folder_refuses(world, finished, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        (["--arms", "rope,alibbi"], "did you mean alibi?"),
-        (["--tier", "gpuu"], "did you mean gpu?"),
-        (["--seed", "3"], "seed 3 has no effect"),
-        (["--model.position", "alibi"], "model.position alibi has no effect"),
-        (["--jobs", "0"], "--jobs must be at least 1"),
-        (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
-        (["--modle.dim", "64"], "did you mean --model.dim?"),
-        (["--name", "a/b"], "run name 'a/b' must be"),
-    ],
-)
+@pytest.mark.parametrize("extra, words", [
+    (["--arms", "rope,alibbi"], "did you mean alibi?"),
+    (["--tier", "gpuu"], "did you mean gpu?"),
+    (["--seed", "3"], "seed 3 has no effect"),
+    (["--model.position", "alibi"], "model.position alibi has no effect"),
+    (["--jobs", "0"], "--jobs must be at least 1"),
+    (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
+    (["--modle.dim", "64"], "did you mean --model.dim?"),
+    (["--name", "a/b"], "run name 'a/b' must be"),
+])
 def test_bad_input_is_one_line_before_any_work(world, capsys, extra, words):
     (said,) = refusal(capsys, ablate.main, *arguments(world, *extra))
     assert words in said
@@ -173,8 +164,12 @@ def job(name: str, code: str) -> Job:
     return Job(name, 1, lambda: [[sys.executable, "-c", code]])
 
 
+def finish(logs: Path, *jobs: Job, at_once: int = 1) -> bool:
+    with tqdm(disable=True) as bar:
+        return Pool(at_once, logs, 1).run([*jobs], bar)
+
+
 def test_a_failure_stops_the_others_and_shows_its_last_lines(tmp_path):
-    pool = Pool(2, tmp_path, 1)
     mark = tmp_path / "stopped"
     patient = (
         "import signal, sys, time, pathlib\n"
@@ -188,11 +183,8 @@ def test_a_failure_stops_the_others_and_shows_its_last_lines(tmp_path):
         "sys.exit('the disk is full')"
     )
     never = job("never", f"open({str(tmp_path / 'never')!r}, 'w')")
-    with (
-        tqdm(disable=True) as bar,
-        pytest.raises(UserError, match=r"bad failed \(exit 1\)[\s\S]*the disk is full"),
-    ):
-        pool.run([job("patient", patient), job("bad", bad), never], bar)
+    with pytest.raises(UserError, match=r"bad failed \(exit 1\)[\s\S]*the disk is full"):
+        finish(tmp_path, job("patient", patient), job("bad", bad), never, at_once=2)
     assert mark.exists() and not (tmp_path / "never").exists()
 
 
@@ -209,8 +201,7 @@ def test_jobs_run_in_order_and_as_many_at_a_time_as_asked(tmp_path):
     jobs = [job(str(i), code) for i in range(4)]
     for item in jobs:
         item.done = lambda name=item.name: order.append(name)
-    with tqdm(total=4, disable=True) as bar:
-        assert Pool(1, tmp_path, 1).run(jobs, bar)
+    assert finish(tmp_path, *jobs)
     assert order == ["0", "1", "2", "3"] and events.read_text(encoding="utf-8") == "+-" * 4
 
 
@@ -219,8 +210,7 @@ def test_a_process_has_one_thread_and_our_modules_from_any_folder(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     command = python(measure_run, "x")
     command[3] = "import errors, os; print(os.environ['OMP_NUM_THREADS'], errors.__file__)"
-    with tqdm(disable=True) as bar:
-        assert Pool(1, tmp_path, 1).run([Job("a", 1, lambda: [command])], bar)
+    assert finish(tmp_path, Job("a", 1, lambda: [command]))
     log = (tmp_path / "a.log").read_text(encoding="utf-8")
     assert f"1 {ROOT / 'errors.py'}" in log
 

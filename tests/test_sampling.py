@@ -43,18 +43,14 @@ def drawn_mass(logits, sampling, seen=None, draws=4000):
     return torch.bincount(ids, minlength=len(logits)) / draws
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(1.0), Sampling(0.3), Sampling(7.0), Sampling(1.0, top_k=1),
-        Sampling(1.3, top_k=5), Sampling(1.0, top_k=1000), Sampling(1.0, top_p=1e-9),
-        Sampling(1.0, top_p=0.5), Sampling(2.0, top_p=0.93), Sampling(1.0, top_p=1.0),
-        Sampling(1.0, min_p=0.0), Sampling(1.0, min_p=0.2), Sampling(1.0, min_p=1.0),
-        Sampling(1.0, repetition_penalty=1.7),
-        Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("sampling", [
+    Sampling(1.0), Sampling(0.3), Sampling(7.0), Sampling(1.0, top_k=1),
+    Sampling(1.3, top_k=5), Sampling(1.0, top_k=1000), Sampling(1.0, top_p=1e-9),
+    Sampling(1.0, top_p=0.5), Sampling(2.0, top_p=0.93), Sampling(1.0, top_p=1.0),
+    Sampling(1.0, min_p=0.0), Sampling(1.0, min_p=0.2), Sampling(1.0, min_p=1.0),
+    Sampling(1.0, repetition_penalty=1.7),
+    Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2),
+], ids=str)
 def test_sample_draws_from_the_brute_force_distribution(sampling):
     for seed in range(3):
         logits = 2 * torch.randn(23, generator=torch.Generator().manual_seed(seed))
@@ -89,18 +85,14 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
         assert torch.equal(nucleus(some, p), torch.empty_like(head).scatter(-1, order, head))
 
 
-@pytest.mark.parametrize(
-    "sampling",
-    [
-        Sampling(temperature=5e-324),
-        Sampling(temperature=1e300),
-        Sampling(temperature=1e-9, top_p=1e-300),
-        Sampling(temperature=1e300, top_p=1e-300, min_p=1.0),
-        Sampling(temperature=1.0, repetition_penalty=100),
-        Sampling(temperature=0, repetition_penalty=0.01),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("sampling", [
+    Sampling(temperature=5e-324),
+    Sampling(temperature=1e300),
+    Sampling(temperature=1e-9, top_p=1e-300),
+    Sampling(temperature=1e300, top_p=1e-300, min_p=1.0),
+    Sampling(temperature=1.0, repetition_penalty=100),
+    Sampling(temperature=0, repetition_penalty=0.01),
+], ids=str)
 @pytest.mark.parametrize("u", [0.0, 0.5, 1 - 2**-53])
 def test_extreme_values_draw_a_token(sampling, u):
     rows = torch.tensor([
@@ -140,23 +132,20 @@ def test_broken_logits_are_an_error_and_not_a_token(broken):
         sample(logits, Sampling(temperature=0), torch.zeros(2), torch.zeros(2, V, dtype=torch.bool))
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"temperature": -0.1}, "temperature must be 0 or a positive number, not -0.1"),
-        ({"temperature": math.nan}, "temperature .* nan"),
-        ({"temperature": math.inf}, "temperature .* inf"),
-        ({"top_k": 0}, "top_k must be at least 1, not 0"),
-        ({"top_p": 0.0}, r"top_p must be in \(0, 1\], not 0.0"),
-        ({"top_p": 1.1}, "top_p .* 1.1"),
-        ({"top_p": math.nan}, "top_p .* nan"),
-        ({"min_p": -0.1}, r"min_p must be in \[0, 1\], not -0.1"),
-        ({"min_p": 1.1}, "min_p .* 1.1"),
-        ({"repetition_penalty": 0.0}, r"repetition_penalty must be in \[0.01, 100\], not 0.0"),
-        ({"temperature": 0, "top_k": 3}, "top_k has no effect at temperature 0"),
-        ({"temperature": 0, "top_p": 0.9}, "top_p has no effect at temperature 0"),
-    ],
-)
+@pytest.mark.parametrize("changes, words", [
+    ({"temperature": -0.1}, "temperature must be 0 or a positive number, not -0.1"),
+    ({"temperature": math.nan}, "temperature .* nan"),
+    ({"temperature": math.inf}, "temperature .* inf"),
+    ({"top_k": 0}, "top_k must be at least 1, not 0"),
+    ({"top_p": 0.0}, r"top_p must be in \(0, 1\], not 0.0"),
+    ({"top_p": 1.1}, "top_p .* 1.1"),
+    ({"top_p": math.nan}, "top_p .* nan"),
+    ({"min_p": -0.1}, r"min_p must be in \[0, 1\], not -0.1"),
+    ({"min_p": 1.1}, "min_p .* 1.1"),
+    ({"repetition_penalty": 0.0}, r"repetition_penalty must be in \[0.01, 100\], not 0.0"),
+    ({"temperature": 0, "top_k": 3}, "top_k has no effect at temperature 0"),
+    ({"temperature": 0, "top_p": 0.9}, "top_p has no effect at temperature 0"),
+])
 def test_sampling_refuses_values_without_a_meaning(changes, words):
     with pytest.raises(ValueError, match=words):
         dataclasses.replace(Sampling(), **changes)

@@ -109,10 +109,9 @@ def test_identical_arms_have_a_point_for_an_interval():
     assert stats.welch_interval([2.0, 2.0], [1.5, 1.5]) == Interval(0.5, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("target", "tokens"),
-    [(3.5, 150), (3.0, 200), (2.6, 350), (2.0, 400), (5.0, 100), (1.999, None)],
-)
+@pytest.mark.parametrize("target, tokens", [
+    (3.5, 150), (3.0, 200), (2.6, 350), (2.0, 400), (5.0, 100), (1.999, None),
+])
 @pytest.mark.parametrize("undefined", [[], [50, 250, 500]])
 def test_tokens_to_target(target, tokens, undefined):
     """Points without a loss are as if they were not there."""

@@ -141,10 +141,9 @@ def test_half_a_surrogate_pair_is_refused(tokenizer):
         tokenizer.encode("a\ud83d")
 
 
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [(5000, r"vocab_size 5000.*at most (\d+).*--data.vocab_size"), (261, r"at least (\d+)")],
-)
+@pytest.mark.parametrize("asked, words", [
+    (5000, r"vocab_size 5000.*at most (\d+).*--data.vocab_size"), (261, r"at least (\d+)"),
+])
 def test_a_vocabulary_too_large_or_too_small_names_the_limit(asked, words, tmp_path):
     with pytest.raises(UserError, match=words) as info:
         Tokenizer.train(["hello world"], asked, tmp_path / "a.model")

@@ -76,15 +76,12 @@ def some_words() -> Iterator[str]:
 UNIGRAM = {"model_type": "unigram", "hard_vocab_limit": False}
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"]),
-        (UNIGRAM, ["(-", "do not number", "other ids"]),
-        pytest.param(UNIGRAM | {"sentence_iterator": some_words()},
-                     ["is it not a list of byte pairs?"], marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("options, words", [
+    ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"]),
+    (UNIGRAM, ["(-", "do not number", "other ids"]),
+    pytest.param(UNIGRAM | {"sentence_iterator": some_words()},
+                 ["is it not a list of byte pairs?"], marks=pytest.mark.slow),
+])
 def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words, tmp_path, capsys):
     """Merges alone would give other ids in silence."""
     tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False, **options)

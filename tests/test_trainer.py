@@ -42,6 +42,11 @@ def silent_trainer(world: Path, *extra: str) -> Trainer:
     return Trainer(config, World(1, 1, CPU), None)
 
 
+def not_resumed(capfd, path: Path) -> str:
+    """What is said where a run does not go on."""
+    return refusal(capfd, train.main, "--resume", path)[-1]
+
+
 @pytest.fixture(scope="module")
 def straight(world) -> Path:
     """The run that nothing ever interrupted."""
@@ -219,22 +224,19 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
     stop_at(6, *arguments(world, "--data.files", str(text), "--log.runs", str(path.parent),
                           "--name", path.name))
     text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
-    words = "has changed since it was started"
-    assert words in refusal(capfd, train.main, "--resume", path)[-1]
+    assert "has changed since it was started" in not_resumed(capfd, path)
     text.write_text(original, encoding="utf-8")
     assert run(train.main, "--resume", path) == 0
 
 
 @pytest.mark.slow
 def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
-    words = "has finished its 12 steps: give --train.steps"
-    assert words in refusal(capfd, train.main, "--resume", straight)[-1]
+    assert "has finished its 12 steps: give --train.steps" in not_resumed(capfd, straight)
     path = world / "runs" / "longer"
     stop_at(6, *arguments(world, "--name", "longer"))
     stop_at(8, "--resume", path, "--train.steps", "17")
     assert f"python train.py --resume {path} --train.steps 17" in capfd.readouterr().err
-    words = "was last resumed with --train.steps 17"
-    assert words in refusal(capfd, train.main, "--resume", path)[-1]
+    assert "was last resumed with --train.steps 17" in not_resumed(capfd, path)
     assert run(train.main, "--resume", path, "--train.steps", "17") == 0
     assert list(points(path)) == list(range(1, 18))
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CPU, draw, random_model
 
-from model.config import INIT_STD
+from model.config import INIT_STD, RopeScaling
 from model.position import POSITIONS
 from model.transformer import attend
 
@@ -115,18 +115,16 @@ def test_dropout_acts_in_training_only():
     assert torch.equal(model(tokens), model(tokens))
 
 
-@pytest.mark.parametrize(
-    "changes, words",
-    [
-        ({"dim": 50}, "model.dim 50 is not divisible by model.n_heads 6"),
-        ({"n_kv_heads": 4}, "model.n_heads 6 is not divisible by model.n_kv_heads 4"),
-        ({"n_kv_heads": 0}, "model.n_kv_heads must be at least 1, not 0"),
-        ({"dropout": 1.0}, r"model.dropout must be in \[0, 1\), not 1.0"),
-        ({"partial": 1.5}, r"model.partial must be in \[0, 1\]"),
-        ({"theta": 1.0}, "model.theta must be above 1"),
-        ({"vocab_size": None}, "model.vocab_size must be set"),
-    ],
-)
+@pytest.mark.parametrize("changes, words", [
+    ({"dim": 50}, "model.dim 50 is not divisible by model.n_heads 6"),
+    ({"n_kv_heads": 4}, "model.n_heads 6 is not divisible by model.n_kv_heads 4"),
+    ({"n_kv_heads": 0}, "model.n_kv_heads must be at least 1, not 0"),
+    ({"dropout": 1.0}, r"model.dropout must be in \[0, 1\), not 1.0"),
+    ({"partial": 1.5}, r"model.partial must be in \[0, 1\]"),
+    ({"theta": 1.0}, "model.theta must be above 1"),
+    ({"vocab_size": None}, "model.vocab_size must be set"),
+    ({"rope_scaling": RopeScaling("linear", 4)}, "original_positions must be set"),
+])
 def test_what_cannot_be_built_is_refused_in_words(changes, words):
     with pytest.raises(ValueError, match=words):
         random_model(**changes)

@@ -19,7 +19,7 @@ from gyre import wandb_log
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 
-pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
+pytestmark = [pytest.mark.usefixtures("nobody_is_logged_in"), pytest.mark.slow]
 
 
 def train(run, first=1, last=5):
@@ -68,7 +68,6 @@ def merged(points):
     return steps
 
 
-@pytest.mark.slow
 def test_wandb_has_every_point_of_the_file(new_run, capfd):
     log = {"project": "p", "group": "g", "job_type": "probe", "tags": ["x", "y"]}
     run = new_run("rope-s1", log, config={"model": {"dim": 48}, "seed": 1})
@@ -106,7 +105,6 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert [r["exit"]["exit_code"] for r in written if r["type"] == "exit"] == [0]
 
 
-@pytest.mark.slow
 def test_a_resumed_run_continues_its_own_curve(new_run):
     run = new_run(log={"wandb": "auto"})
     train(run)
@@ -127,7 +125,6 @@ def raise_error(*args, **kwargs):
     raise RuntimeError("wandb is broken\nin two lines")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["import", "init", "define_metric", "log", "finish"])
 def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
     import wandb
@@ -142,7 +139,6 @@ def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
     assert out == "" and re.fullmatch("warning: going on without wandb.*\n", err), err
 
 
-@pytest.mark.slow
 def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
     import wandb
 
@@ -153,7 +149,6 @@ def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
     assert re.fullmatch("warning: wandb does not finish.*\n", capfd.readouterr().err)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("how", ["option", "environment"])
 def test_disabled_leaves_nothing(new_run, monkeypatch, how, capfd):
     if how == "environment":
@@ -184,7 +179,6 @@ def server(monkeypatch):
         listener.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("login, wandb, warning", [
     ("nobody", "auto", ""),
     ("key", "auto", "warning: wandb is not reachable.*\n"),  # the server does not answer
@@ -214,7 +208,6 @@ def test_auto_is_online_when_logged_in_and_offline_otherwise(
     assert history(records(folder)) == merged(run.metrics())
 
 
-@pytest.mark.slow
 def test_wandb_changes_nothing_that_training_computes(new_run):
     losses = []
     for mode in ("disabled", "offline"):
