@@ -77,7 +77,7 @@ class ModelOptions:
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast on some processors, slower on others; auto measures which is faster
-    for as many samples as are asked for. int8, on a CPU, quantises the weights when it loads them,
+    for so many samples, not compiled. int8, on a CPU, quantises the weights when it loads them,
     and what they are multiplied with: for many samples of larger models, with --compile."""
     compile: bool = False
     """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens

@@ -183,6 +183,8 @@ def fingerprint(plan: Mapping[str, Any]) -> dict[str, str]:
     """A sha256 of each part that decides numbers. A learning rate found by tuning is none."""
     arms = {name: {**arm, "lr": None} for name, arm in plan["arms"].items()}
     parts = {**{key: plan[key] for key in IDENTITY}, "arms": arms if plan["grid"] else plan["arms"]}
+    if "dtype" in plan:  # studies from before it was noted go on
+        parts["dtype"] = plan["dtype"]
     text = {key: json.dumps(value, sort_keys=True) for key, value in parts.items()}
     return {key: hashlib.sha256(value.encode()).hexdigest() for key, value in text.items()}
 
@@ -190,11 +192,12 @@ def fingerprint(plan: Mapping[str, Any]) -> dict[str, str]:
 def check_same(study: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """UserError unless the plan in the folder is the one that is wanted now.
 
-    Tokens and steps follow from a speed that was measured at the first start, so they are read back
-    and not compared; the hash still notices when somebody edits them.
+    Tokens, steps and dtype follow from speeds that were measured at the first start, so they are
+    read back and not compared; the hash still notices when somebody edits them.
     """
     found = fingerprint(stored)
-    now = fingerprint({**wanted, "tokens": stored["tokens"], "steps": stored["steps"]})
+    measured = {key: stored[key] for key in ("tokens", "steps", "dtype") if key in stored}
+    now = fingerprint({**wanted, **measured})
     for other, what in ((stored["sha256"], "was changed by hand"), (now, "is of another plan")):
         changed = [key for key in found if found[key] != other.get(key)]
         if changed:

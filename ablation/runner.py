@@ -28,9 +28,9 @@ from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError, exit_in_words, say
 from files import locked, read_json, write_json
-from gyre.cli import ConfigParser, config_parser, load_config, load_file
+from gyre.cli import ConfigParser, config_parser, load_config
 from gyre.config import Config
-from gyre.device import Dtype, resolve_device
+from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
 from gyre.rundir import RunDir
 from gyre.trainer import StopSignal
 
@@ -264,7 +264,8 @@ class Runner:
         return None
 
     def _new_plan(self) -> dict[str, Any]:
-        speed, git, dtype = self._measure_speed()
+        dtype = self._dtype()
+        speed, git = self._measure_speed(dtype)
         train = self.config.train
         step_tokens = train.batch_size * self.config.data.seq_len
         steps, minutes = planning.shrink(
@@ -303,10 +304,19 @@ class Runner:
             "data_sha256": {name: file["sha256"] for name, file in files.items()},
         }
 
-    def _measure_speed(self) -> tuple[Speed, dict[str, Any] | None, Dtype]:
+    def _dtype(self) -> Dtype:
+        """What all runs of the study have: two arms must not decide differently."""
+        model, device = self.config.model, resolve_device(self.config.train.device)
+        assert model.hidden_dim is not None, "ModelConfig fills it in"
+        shape = (2048, model.dim, model.hidden_dim)
+        dtype, _ = resolve_dtype(self.config.train.dtype, device,
+                                 lambda: product_rates(device, *shape, training=True))
+        return DTYPE_NAMES[dtype]
+
+    def _measure_speed(self, dtype: Dtype) -> tuple[Speed, dict[str, Any] | None]:
         """Of as many runs side by side as the study will have, of its first arms, in a folder that
-        is thrown away; the git revision that they noted; and the dtype that all runs of the study
-        will have. They validate as often as a real run does."""
+        is thrown away; and the git revision that they noted. They validate as often as a real run
+        does."""
         say(f"speed   measuring {SPEED_STEPS} steps of {self.jobs} runs side by side ...")
         train = self.config.train
         with tempfile.TemporaryDirectory() as folder:
@@ -317,6 +327,7 @@ class Runner:
                     "train.steps": SPEED_STEPS,
                     "train.eval_interval": max(1, SPEED_STEPS * train.eval_interval // train.steps),
                     "optim.warmup_steps": min(SPEED_STEPS, self.config.optim.warmup_steps),
+                    "train.dtype": dtype,
                     "log.runs": folder, "log.wandb": "disabled", "name": f"speed-{i}",
                 }
                 jobs.append(Job(f"speed-{i}", 1, partial(self._train, values)))
@@ -328,14 +339,13 @@ class Runner:
             wall = time.perf_counter() - started
             opened = [RunDir.open(Path(folder) / job.name) for job in jobs]
             series = [run.metrics() for run in opened]
-            dtype = load_file(opened[0].path / "config.yaml").train.dtype
         rates = [
             statistics.median(p["train/tokens_per_second"] for p in points
                               if p["step"] > SPEED_WARMUP and "train/loss" in p)
             for points in series
         ]
         training = statistics.mean(points[-1]["seconds"] for points in series)
-        return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"], dtype
+        return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"]
 
     def _print_plan(self) -> None:
         plan, manifest = self.plan, self.data.manifest

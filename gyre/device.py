@@ -92,20 +92,23 @@ def onednn_gain() -> float:
     """
     if not torch.backends.mkldnn.is_available():
         return 0.0
-    x, weight = torch.randn(256, 256), torch.randn(512, 256)
+    x, weight = torch.ones(256, 256), torch.ones(512, 256)
     best, threads = [math.inf, math.inf], torch.get_num_threads()
     torch.set_num_threads(1)
-    for _ in range(20):
-        for i, product in enumerate((F.linear, onednn_product)):
-            started = time.perf_counter()
-            product(x, weight)
-            best[i] = min(best[i], time.perf_counter() - started)
-    torch.set_num_threads(threads)
+    try:
+        for _ in range(20):
+            for i, product in enumerate((F.linear, onednn_product)):
+                started = time.perf_counter()
+                product(x, weight)
+                best[i] = min(best[i], time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(threads)
     return best[0] / best[1]
 
 
 # The least gain in matrix products for which bfloat16's 8 bits are accepted.
 BFLOAT16_GAIN = 1.2
+MEASURED_FLOPS = 1e10  # of one call at most, to find out
 
 
 def product_rates(
@@ -114,10 +117,12 @@ def product_rates(
     """FLOP/s in float32 and in bfloat16 of the product of a weight matrix with `tokens` rows of
     inputs, and in training of the two for the gradients too.
 
-    Each is the best of several calls in turn, which together take a fraction of a second.
+    Each is the best of several calls in turn, of fewer tokens where the matrix is large, so that
+    all take a fraction of a second.
     """
-    x, weight = torch.randn(tokens, inputs), torch.randn(outputs, inputs)
-    gradient = torch.randn(tokens, outputs)
+    tokens = min(tokens, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
+    x, weight = torch.ones(tokens, inputs), torch.ones(outputs, inputs)
+    gradient = torch.ones(tokens, outputs)
 
     def operands(dtype: torch.dtype) -> list[Tensor]:
         leaves = [t.to(device, dtype).requires_grad_(training) for t in (x, weight)]

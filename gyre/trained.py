@@ -114,7 +114,8 @@ def load(
     """
     where = resolve_device(device)
     if dtype == "int8" and where.type != "cpu":
-        raise UserError(f"int8 is for a CPU, not for {where}: use float32 or bfloat16")
+        raise UserError(f"int8 is for a CPU, not for {where}: give --device cpu, or another "
+                        "dtype")
     if not isinstance(run, RunDir):
         run = RunDir.open(run)
     config, tokenizer = read_run(run)

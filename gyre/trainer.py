@@ -121,7 +121,7 @@ class Trainer:
         self.run_dir = self._open_folder(resumed)
 
         self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
-        if self.config.train.compile:
+        if self.compiled:
             # In place, so that the state dict keeps its names. On a CPU, dropout draws the numbers
             # of eager mode, which is also faster there than the compiler's own generator.
             self.module.compile(options={"fallback_random": self.device.type == "cpu"})
@@ -137,8 +137,8 @@ class Trainer:
         config, device = self.config, self.device
         model, train = config.model, config.train
         assert model.hidden_dim is not None, "ModelConfig fills it in"
-        tokens = self.tokens_per_step // self.world.size
-        shape = (min(tokens, 2048), model.dim, model.hidden_dim)
+        rows = train.micro_batch_size or math.ceil(train.batch_size / self.world.size)
+        shape = (min(rows * config.data.seq_len, 2048), model.dim, model.hidden_dim)
 
         def rates() -> list[float]:
             """Summed over the processes, which must not decide differently."""
@@ -148,10 +148,11 @@ class Trainer:
         # 6 for every weight in a matrix product, per token: what all encodings have in common, so
         # that of an ablation's arms none is compiled alone.
         flops = 6.0 * matrix_parameters(model) * (self.tokens_per_step * train.steps)
-        compiled, why_compiled = resolve_compile(train.compile, device, self.dtype, flops)
+        self.compiled, why_compiled = resolve_compile(train.compile, device, self.dtype, flops)
         chosen = dataclasses.replace(
             train, device=device.type if train.device == "auto" else train.device,
-            dtype=DTYPE_NAMES[self.dtype], compile=compiled,
+            dtype=DTYPE_NAMES[self.dtype],
+            compile=self.compiled if train.compile == "auto" else train.compile,
         )
         self.config = dataclasses.replace(config, train=chosen)
         return f"{why}; {why_compiled}"
@@ -186,7 +187,7 @@ class Trainer:
         self.resume_options = self._judge_steps(run, last_steps=state["steps"])
 
     def _judge_steps(self, run: RunDir, last_steps: int) -> list[str]:
-        """The options to resume `run` with once more: train.steps, where it is not the run's own.
+        """The options to resume `run` with once more: what is not as in the run's own config.yaml.
 
         `last_steps` is train.steps of the checkpoint. It decides the learning rates, so it must not
         fall back to the run's own unnoticed. Raises UserError where it would, and where no step is
@@ -196,11 +197,15 @@ class Trainer:
         if done >= steps:
             raise UserError(f"{run.path} has finished its {done} steps: give --train.steps a "
                             "larger number to go on")
-        own_steps = load_file(run.path / "config.yaml").train.steps
-        if last_steps != steps == own_steps:
+        own = load_file(run.path / "config.yaml").train
+        if last_steps != steps == own.steps:
             raise UserError(f"{run.path} was last resumed with --train.steps {last_steps}, which "
                             "decides its learning rates: say so again, or choose another number")
-        return [] if steps == own_steps else ["--train.steps", str(steps)]
+        now, options = self.config.train, []
+        for name in ("steps", "device", "dtype", "compile"):
+            if getattr(now, name) != getattr(own, name):
+                options += [f"--train.{name}", str(getattr(now, name)).lower()]
+        return options
 
     def _open_folder(self, resumed: RunDir | None) -> RunDir | None:
         """The folder of a new run, or of the resumed one from its checkpoint on. Only the main

@@ -85,7 +85,11 @@ onednn_is_faster = False  # see `prefer_onednn`
 
 
 def prefer_onednn(faster: bool) -> None:
-    """Whether this process computes float32 products by oneDNN. Nothing does unless told."""
+    """Whether this process computes float32 products by oneDNN. Nothing does unless told.
+
+    No run notes it: like MKL's own kernels, it follows from the processor, and a run that goes on
+    on another one is exact up to rounding.
+    """
     global onednn_is_faster
     onednn_is_faster = faster
 
@@ -96,7 +100,18 @@ def onednn_pays(x: Tensor, weight: Tensor) -> bool:
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")
-        and x[..., 0].numel() >= MIN_ONEDNN_TOKENS
+        and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
+        and x.shape[-1] > 0
+        and only_backward()
+    )
+
+
+def only_backward() -> bool:
+    """Whether no derivative but that of `backward` is being taken: the operator has no other, and
+    would say 0."""
+    return torch.compiler.is_compiling() or (
+        torch.autograd.forward_ad._current_level < 0
+        and torch._C._functorch.peek_interpreter_stack() is None
     )
 
 

@@ -171,6 +171,11 @@ def test_onednn_multiplies_many_rows_in_float32_where_it_is_preferred(monkeypatc
     assert chosen(x.bfloat16(), weight.bfloat16()) != "oneDNN"
     with torch.autocast("cpu", torch.bfloat16):
         assert chosen(x, weight) != "oneDNN"
+    assert chosen(x[:, :0], weight[:, :0]).shape == (len(x), 31)
+    # The operator has no forward-mode derivative, and would say 0.
+    _, tangent = torch.func.jvp(lambda w: chosen(x, w), (weight,), (weight,))
+    torch.testing.assert_close(tangent, x @ weight.T)
+    torch.func.grad(lambda w: chosen(x, w).sum())(weight)
 
 
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
