@@ -93,7 +93,8 @@ def stored() -> dict:
         "arms": {"rope": {"overrides": plan.ARMS["rope"], "seeds": [0, 1], "lr": None}},
         "probes": {"P1": {"arms": ["rope"], "seeds": [0], "steps": None}},
         "config": {"rope": {"model": {"dim": 128}}}, "data_sha256": {"train.bin": "a"},
-        "tokens": 2048, "steps": 1, "expected_minutes": 3.0, "budget_minutes": 45.0,
+        "tokens": 2048, "steps": 1, "dtype": "float32", "expected_minutes": 3.0,
+        "budget_minutes": 45.0,
     }
     return {**made, "sha256": plan.fingerprint(made)}
 
@@ -101,7 +102,10 @@ def stored() -> dict:
 def test_another_speed_or_a_tuned_rate_is_the_same_plan(stored, tmp_path):
     wanted = copy.deepcopy(stored)
     stored["arms"]["rope"]["lr"] = 2e-3
-    del wanted["tokens"], wanted["steps"], wanted["expected_minutes"]
+    del wanted["tokens"], wanted["steps"], wanted["dtype"], wanted["expected_minutes"]
+    plan.check_same(tmp_path, stored, wanted)
+    del stored["dtype"]  # of before it was noted
+    stored["sha256"] = plan.fingerprint(stored)
     plan.check_same(tmp_path, stored, wanted)
 
 
@@ -126,9 +130,10 @@ def test_another_plan_is_refused_by_the_part_that_differs(stored, tmp_path, part
         plan.check_same(tmp_path, stored, wanted)
 
 
-def test_tokens_edited_by_hand_are_noticed(stored, tmp_path):
-    with pytest.raises(UserError, match=r"changed by hand \(tokens\)"):
-        plan.check_same(tmp_path, {**stored, "tokens": 4096}, stored)
+@pytest.mark.parametrize("edited", [{"tokens": 4096}, {"dtype": "bfloat16"}])
+def test_what_was_measured_and_is_edited_by_hand_is_noticed(stored, tmp_path, edited):
+    with pytest.raises(UserError, match=rf"changed by hand \({next(iter(edited))}\)"):
+        plan.check_same(tmp_path, {**stored, **edited}, stored)
 
 
 def test_without_tuning_the_learning_rate_belongs_to_the_plan(stored):
