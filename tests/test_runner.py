@@ -1,5 +1,6 @@
 """A whole study, smallest size: stopped, continued, measured, reported; and its processes."""
 
+import shlex
 import shutil
 import signal
 import subprocess
@@ -233,5 +234,8 @@ def test_the_speed_is_measured_with_the_real_parallelism(world, monkeypatch):
     monkeypatch.setattr(Pool, "run", lambda self, jobs, bar: started.extend(jobs) or False)
     runner = Runner(arguments(world, "--jobs", "3"))
     with pytest.raises(UserError, match="nothing was kept"):
-        runner._measure_speed()
+        runner._measure_speed("bfloat16")
     assert len(started) == 3
+    for job in started:
+        (command,) = job.commands()
+        assert "--train.dtype bfloat16" in shlex.join(command)
