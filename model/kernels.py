@@ -29,7 +29,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, library
 
 from model.rope import reshape_for_broadcast
 
@@ -122,17 +122,17 @@ def linear_by_onednn(x: Tensor, weight: Tensor) -> Tensor:
 
 # An operator, because Inductor takes oneDNN's own for constant weights only. Not by custom_op: the
 # first call of one imports the compiler, which takes as long as all else until the first token.
-torch.library.define("gyre::onednn_product", "(Tensor x, Tensor weight) -> Tensor")
+library.define("gyre::onednn_product", "(Tensor x, Tensor weight) -> Tensor")
 onednn_product = torch.ops.gyre.onednn_product
 
 
-@torch.library.impl("gyre::onednn_product", "CPU")
+@library.impl("gyre::onednn_product", "CPU")
 def _onednn_product(x: Tensor, weight: Tensor) -> Tensor:
     """x (..., I) with weight (O, I) -> (..., O), in float32."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
 
 
-@torch.library.register_fake("gyre::onednn_product")
+@library.register_fake("gyre::onednn_product")
 def _onednn_shape(x: Tensor, weight: Tensor) -> Tensor:
     return x.new_empty(*x.shape[:-1], weight.shape[0])
 
@@ -155,7 +155,7 @@ def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> N
     ctx.save_for_backward(*inputs)
 
 
-torch.library.register_autograd(
+library.register_autograd(
     "gyre::onednn_product", _onednn_gradients, setup_context=_keep_operands
 )
 
