@@ -199,7 +199,7 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 
 
 # A first compilation takes 30 to 60 s on two CPU cores, and one from the cache a few seconds; every
-# step is then a fifth shorter in bfloat16 and a tenth in float32. Less work than this gains little
+# step is then a fifth shorter in bfloat16 and some 5 % in float32. Less work than this gains little
 # even from a cached one (docs/benchmarks.md; the number for cuda is a guess).
 COMPILE_PAYS_FLOPS = {
     ("cpu", torch.bfloat16): 5e13, ("cpu", torch.float32): 2e14,
