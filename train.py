@@ -4,10 +4,11 @@
     python train.py --config small.yaml --model.position sinusoidal --train.steps 500
     python train.py --resume runs/small-rope-s1
     python train.py --init-from runs/small-rope-s1 --config small.yaml
+    python train.py --branch-from runs/small-rope-s1 --train.steps 2000
     torchrun --nproc-per-node 2 train.py --config small.yaml
 
-Values come from the defaults, then from the YAML file, then from the run of --init-from or
---resume, then from the command line. What the run leaves behind is in runs/NAME.
+Values come from the defaults, then from the YAML file, then from the run of --init-from,
+--branch-from or --resume, then from the command line. What the run leaves behind is in runs/NAME.
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ from typing import Any
 
 from data.tokenizer import open_tokenizer
 from errors import UserError, exit_in_words, say
-from gyre.cli import config_parser, load_config, load_file
+from gyre.cli import ConfigParser, config_parser, load_config, load_file
 from gyre.config import Config
 from gyre.parallel import World
 from gyre.rundir import RunDir
@@ -27,10 +28,10 @@ from gyre.trainer import Trainer
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
         try:
-            config, resumed = load(sys.argv[1:] if argv is None else argv)
+            config, origin = load(sys.argv[1:] if argv is None else argv)
             world = World.read(config.train.device)
             try:
-                code = Trainer(config, world, resumed).run()
+                code = Trainer(config, world, **origin).run()
             finally:
                 world.leave()
         except KeyboardInterrupt:
@@ -39,10 +40,10 @@ def main(argv: list[str] | None = None) -> None:
     sys.exit(code)
 
 
-def load(argv: list[str]) -> tuple[Config, RunDir | None]:
-    """The configuration, and the run to go on with if there is one.
+def load(argv: list[str]) -> tuple[Config, dict[str, Any]]:
+    """The configuration, and the Trainer's arguments about the run to go on with, if there is one.
 
-    Raises UserError for a configuration that cannot be, or that is not the one of a resumed run.
+    Raises UserError for a configuration that cannot be, or that is not the one of that run.
     """
     if not argv:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
@@ -52,18 +53,30 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
                         help="Go on with this run, exactly where it was.")
     parser.add_argument("--init-from", dest="start", metavar="RUN",
                         help="Start from the weights of this run, with its model and tokenizer.")
+    parser.add_argument("--branch-from", dest="branch", metavar="RUN",
+                        help="Go on from a checkpoint of this run as a new run, with other "
+                        "--train.steps, --optim.schedule or learning rates.")
+    parser.add_argument("--at", type=int, metavar="STEP",
+                        help="The step at which to branch off, one of --train.keep; default: the "
+                        "last.")
     options, words = parser.split(argv)
-    if options.resume is not None:
-        if options.start is not None or options.config:
-            raise UserError(f"--resume {options.resume} goes on with its own weights and its own "
-                            "configuration: leave out --init-from and --config")
-        run = RunDir.open(options.resume)
-        if "imported" in run.manifest:
-            raise UserError(f"{run.path} was imported, not trained: start from it with --init-from")
-        saved = load_file(run.path / "config.yaml")
-        config, _ = load_config(parser, argv, dataclasses.asdict(saved))
-        refuse_changes(run.path, saved, config)
-        return config, run
+    if options.at is not None and options.branch is None:
+        raise UserError(f"--at {options.at} has no effect without --branch-from")
+    if options.resume is not None and options.branch is not None:
+        raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
+                        "one of them out")
+    for option, name in (("--resume", options.resume), ("--branch-from", options.branch)):
+        if name is not None:
+            if options.start is not None or options.config:
+                raise UserError(f"{option} {name} goes on with its own weights and its own "
+                                "configuration: leave out --init-from and --config")
+            run = RunDir.open(name)
+            if "imported" in run.manifest:
+                raise UserError(f"{run.path} was imported, not trained: start from it with "
+                                "--init-from")
+            if option == "--resume":
+                return resumed(parser, argv, run), {"resumed": run}
+            return branched(parser, argv, run), {"branch": (run, options.at)}
 
     base = {} if options.start is None else from_run(RunDir.open(options.start), words)
     config, _ = load_config(parser, argv, base)
@@ -75,16 +88,40 @@ def load(argv: list[str]) -> tuple[Config, RunDir | None]:
         name = f"{stem}-{config.model.position}-s{config.seed}"
         config.name = RunDir.free_name(config.log.runs, name)
     RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
-    return config, None
+    return config, {}
 
 
-def refuse_changes(path: Path, saved: Config, config: Config) -> None:
-    """UserError where a resumed run would not be the one that was never stopped."""
-    for part in ("name", "seed", "init_from", "model", "data", "optim"):
+def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
+    """The configuration of a run that goes on."""
+    saved = load_file(run.path / "config.yaml")
+    config, _ = load_config(parser, argv, dataclasses.asdict(saved))
+    refuse_changes(run.path, saved, config, "--resume", "name", "optim")
+    return config
+
+
+def branched(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
+    """The configuration of a new run that starts from a checkpoint of `run`."""
+    saved = load_file(run.path / "config.yaml")
+    saved.name, saved.train.keep = None, []
+    config, _ = load_config(parser, argv, dataclasses.asdict(saved))
+    refuse_changes(run.path, saved, config, "--branch-from")
+    if config.name is None:
+        config.name = RunDir.free_name(config.log.runs, f"{run.path.name}-branch")
+    RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
+    return config
+
+
+def refuse_changes(path: Path, saved: Config, config: Config, option: str, *parts: str) -> None:
+    """UserError where a run could not go on from the checkpoints of `path`, or where one of these
+    `parts` of the configuration, too, is another."""
+    for part in ("seed", "init_from", "model", "data", *parts):
         if getattr(config, part) != getattr(saved, part):
-            raise UserError(f"{part} of {path} cannot change on --resume: start a new run for that")
+            raise UserError(f"{part} of {path} cannot change on {option}: start a new run for "
+                            "that")
+    if config.optim.optimizer != saved.optim.optimizer:
+        raise UserError(f"optim.optimizer of {path} cannot change on {option}")
     if config.train.batch_size != saved.train.batch_size:
-        raise UserError(f"train.batch_size of {path} cannot change on --resume")
+        raise UserError(f"train.batch_size of {path} cannot change on {option}")
 
 
 # What the weights and the tokenizer of a run pin down.

@@ -123,14 +123,14 @@ class TokenDataset:
                             f"{seq_len + 1}: lower --data.seq_len or give more text (for val, "
                             "raise --data.val_fraction)")
 
-    def _share(self, n: int) -> range:
+    def share(self, n: int) -> range:
         """This rank's part of n rows: contiguous, and as large as the others' but for one row."""
         return range(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """This rank's rows of a global batch: x and y, int64 of (rows, seq_len), y one token on."""
         first = step * self.batch_size
-        starts = [self._start(first + row) for row in self._share(self.batch_size)]
+        starts = [self._start(first + row) for row in self.share(self.batch_size)]
         index = np.array(starts, dtype=np.int64)[:, None] + np.arange(self.seq_len + 1)
         rows = torch.from_numpy(self._ids()[index % self.n_tokens].astype(np.int64))
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
@@ -141,7 +141,7 @@ class TokenDataset:
         Over all ranks every token but the very first is a target exactly once. The short last
         window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y.
         """
-        share = self._share(-(-(self.n_tokens - 1) // self.seq_len))
+        share = self.share(-(-(self.n_tokens - 1) // self.seq_len))
         for start in range(share.start, share.stop, batch_size):
             shape = (min(batch_size, share.stop - start), self.seq_len)
             at = start * self.seq_len

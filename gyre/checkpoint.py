@@ -3,6 +3,7 @@
     last/       model.safetensors and training.pt: what --resume continues from
     previous/   the same of the save before: taken where `last` turns out to be damaged
     best/       model.safetensors
+    kept/N/     what `last` was after step N, for --branch-from
     .saving/    what is being written; nobody reads it
 
 How `last` is replaced: each step is complete before the next one begins.
@@ -17,9 +18,9 @@ How `last` is replaced: each step is complete before the next one begins.
 
 So `last` or `previous` is whole at every instant, and neither ever names a file that is not on the
 disk. Where `last` was found damaged and `previous` loaded in its place, the next save removes
-`last` and keeps `previous`. `best` is written and fsynced in .saving as well, and then replaced by
-one rename. training.pt holds the hash of the weights beside it, so that two files of different
-saves are not taken for a checkpoint.
+`last` and keeps `previous`. `best` and `kept/N` are written and fsynced in .saving as well, and
+then put in place by one rename. training.pt holds the hash of the weights beside it, so that two
+files of different saves are not taken for a checkpoint.
 """
 
 import os
@@ -45,27 +46,32 @@ class Checkpoints:
     def __init__(self, path: Path):
         self.path = path
         self.last, self.previous, self.best = path / "last", path / "previous", path / "best"
+        self.kept = path / "kept"
         self.staging = path / ".saving"
         self._last_is_good = True  # else `previous` is the only whole one
 
     def save(
-        self, name: Literal["last", "best"], weights: dict[str, Tensor],
+        self, name: Literal["last", "best"] | int, weights: dict[str, Tensor],
         training: dict[str, Any] | None = None,
     ) -> None:
-        """Write a checkpoint: `last` with the training state, `best` without.
+        """Write a checkpoint: `last`, or that of a step to keep, with the training state, `best`
+        without.
 
         `weights` are those of the bare module. `training` holds dicts, lists, numbers, text and
         tensors: what `torch.load(weights_only=True)` accepts. UserError where the disk refuses.
         """
-        assert (training is not None) == (name == "last"), "training state goes with `last` only"
+        assert (training is None) == (name == "best"), "all but `best` have a training state"
         for key in weights:
             assert not key.startswith(("_orig_mod.", "module.")), f"{key}: save the bare module"
-        with writing(self.path / name, "the checkpoint before it is kept; make room and --resume"):
+        hint = "the checkpoint before it is kept; make room and --resume"
+        with writing(self.path / str(name), hint):
             self._write(weights, training)
             if name == "last":
                 self._replace_last()
-            else:
+            elif name == "best":
                 self._replace_best()
+            else:
+                self._replace(self.kept / str(name))
             fsync(self.path)
 
     def _write(self, weights: dict[str, Tensor], training: dict[str, Any] | None) -> None:
@@ -94,6 +100,12 @@ class Checkpoints:
         fsync(self.best)
         self.staging.rmdir()
 
+    def _replace(self, folder: Path) -> None:
+        folder.parent.mkdir(exist_ok=True)
+        remove(folder)  # of a run that is resumed from before this step
+        os.rename(self.staging, folder)
+        fsync(folder.parent)
+
     def load_weights(self, name: Literal["last", "best"] = "best") -> dict[str, Tensor]:
         """The weights on the CPU; those of `last` where no `best` was ever written.
 
@@ -107,9 +119,20 @@ class Checkpoints:
                 raise UserError(f"{error}: restore it, or remove it to use `last`") from error
         return self._newest(lambda folder: _read_weights(folder / WEIGHTS))
 
-    def load_training(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The weights on the CPU and the training state, both of `last` or both of `previous`."""
-        return self._newest(_read_both)
+    def load_training(self, step: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The weights on the CPU and the training state, both of `last` or both of `previous`, or
+        of a step that was kept. UserError where they are missing or damaged."""
+        if step is None:
+            return self._newest(_read_both)
+        if step not in self.kept_steps():
+            kept = ", ".join(map(str, self.kept_steps())) or "none"
+            raise UserError(f"{self.path} kept no checkpoint of step {step}; it has: {kept} "
+                            "(--train.keep says which)")
+        return _read_both(self.kept / str(step))
+
+    def kept_steps(self) -> list[int]:
+        """The steps whose checkpoints stand in kept/, in order."""
+        return sorted(int(f.name) for f in self.kept.glob("[0-9]*") if f.name.isdecimal())
 
     def _newest(self, read: Callable[[Path], T]) -> T:
         """What is read from `last`, or with a warning from `previous` where `last` is damaged."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import yaml
@@ -29,6 +29,8 @@ class TrainConfig:
     nothing else. Unset: the whole share of the process at once."""
     eval_interval: int = 250
     """Steps between validations, checkpoints and samples; the last step always has all three."""
+    keep: list[int] = field(default_factory=list)
+    """Steps whose checkpoints are kept, for --branch-from, beside the last and the best."""
     sample_prompt: str = ""
     """What the samples during training continue. Empty: the start of a document."""
     sample_tokens: int = 64
@@ -46,6 +48,9 @@ class TrainConfig:
             "train", self, steps="[1, inf)", batch_size="[1, inf)", micro_batch_size="[1, inf)",
             eval_interval="[1, inf)", sample_tokens="[0, inf)",
         )
+        for step in self.keep:
+            if not 1 <= step <= self.steps:
+                raise UserError(f"train.keep {step} is not a step of train.steps {self.steps}")
 
 
 @dataclass(kw_only=True)
@@ -97,10 +102,15 @@ class Config:
             scaling.original_positions = seq_len
         if model.max_positions is None:
             model.max_positions = seq_len * (4 if extrapolates else 1)
+            model.max_positions = max(model.max_positions, seq_len + model.random_offset)
             if scaling is not None:
                 model.max_positions = max(model.max_positions, scaling.reach)
         if model.max_positions < seq_len:
             raise UserError(f"data.seq_len {seq_len} is longer than model.max_positions "
+                            f"{model.max_positions}")
+        if model.max_positions < seq_len + model.random_offset:
+            raise UserError(f"a row of data.seq_len {seq_len} that starts at model.random_offset "
+                            f"{model.random_offset} passes model.max_positions "
                             f"{model.max_positions}")
         if model.max_positions > seq_len and not extrapolates:
             raise UserError(f"model.max_positions {model.max_positions} is longer than "

@@ -30,29 +30,41 @@ class OptimConfig:
     """Largest norm of the whole gradient; 0: no clipping."""
     warmup_steps: int = 100
     """Steps over which the learning rate rises linearly from 0."""
-    schedule: Literal["cosine", "linear"] = "cosine"
-    """How the learning rate falls after the warm-up."""
+    schedule: Literal["cosine", "linear", "wsd"] = "cosine"
+    """How the learning rate falls after the warm-up. wsd (warm-up, stable, decay): not before the
+    cooldown, and then linearly."""
+    cooldown: float | None = None
+    """Share of the steps, the last ones, in which wsd's learning rate falls. Unset: 0.2."""
     final_lr: float = 0.1
     """Learning rate at the last step, as a fraction of the peak."""
 
     def __post_init__(self) -> None:
         if self.muon_lr is not None and self.optimizer != "muon":
             raise UserError(f"optim.muon_lr has no effect with optim.optimizer {self.optimizer}")
+        if self.cooldown is not None and self.schedule != "wsd":
+            raise UserError(f"optim.cooldown has no effect with optim.schedule {self.schedule}")
+        if self.cooldown is None and self.schedule == "wsd":
+            self.cooldown = 0.2
         check_ranges(
             "optim", self, lr="[0, inf)", muon_lr="[0, inf)", weight_decay="[0, inf)",
             grad_clip="[0, inf)", warmup_steps="[0, inf)", beta1="[0, 1)", beta2="[0, 1)",
-            final_lr="[0, 1]",
+            final_lr="[0, 1]", cooldown="(0, 1]",
         )
 
 
 def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     """Learning rate of step number `step` (0 .. steps-1) of all `steps`, as a fraction of the peak.
 
-    Rises to 1 over the warm-up, then falls to `final_lr` at the last step.
+    Rises to 1 over the warm-up, then falls to `final_lr` at the last step; with wsd it stays at 1
+    up to step `steps - round(cooldown * steps)`, so that runs of different lengths are one run up
+    to the cooldown of the shorter (Hägele et al. 2024, arXiv:2405.18392).
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
-    progress = (step - config.warmup_steps + 1) / max(1, steps - config.warmup_steps)
+    start = config.warmup_steps
+    if config.cooldown is not None:
+        start = max(start, steps - round(config.cooldown * steps))
+    progress = max(0, step - start + 1) / max(1, steps - start)
     fall = 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
     return config.final_lr + (1 - config.final_lr) * fall
 

@@ -10,9 +10,10 @@ runs/
         last/               model.safetensors + training.pt: what --resume continues from
         previous/           the `last` before it, should that one turn out damaged
         best/               model.safetensors
+        kept/N/             as last/, of a step N that was asked for
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
 
-Only this module and checkpoint.py, which has the last three folders, touch `runs/`.
+Only this module and checkpoint.py, which has the last four folders, touch `runs/`.
 """
 
 import itertools
@@ -24,7 +25,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,6 +38,8 @@ from files import atomic_path, read_json, require_space, sha256, write_file, wri
 from gyre.checkpoint import WEIGHTS, Checkpoints
 from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
+METRICS = "metrics.jsonl"
+
 
 class RunDir(Checkpoints):
     """One run: its checkpoints, and all else. Of several processes only the first holds one."""
@@ -44,7 +47,7 @@ class RunDir(Checkpoints):
     def __init__(self, path: Path, record: dict[str, Any]):
         super().__init__(path)
         self.record = record  # run.json
-        self._metrics_file = path / "metrics.jsonl"
+        self._metrics_file = path / METRICS
         self._wandb: WandbThread | None = None
 
     @property
@@ -64,13 +67,14 @@ class RunDir(Checkpoints):
     def create(
         cls, log: LogConfig, name: str, *, config_yaml: str, config: dict[str, Any],
         tokenizer: list[Path], manifest: dict[str, Any], need_bytes: int = 0,
-        write_best: Callable[[Path], None] | None = None,
+        write_best: Callable[[Path], None] | None = None, points: Sequence[dict[str, Any]] = (),
     ) -> "RunDir":
         """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
 
         `config_yaml` is the configuration for config.yaml and `config` the one for wandb;
         `tokenizer` are the files that make it up. `write_best` writes the weights of a run that has
-        some from the start into the file it is given. `need_bytes` is what the run is going to
+        some from the start into the file it is given; `points` are those that it already has, as a
+        branch has those of its run. `need_bytes` is what the run is going to
         write: a disk without that much room is an error now and not at the first checkpoint.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
@@ -95,11 +99,14 @@ class RunDir(Checkpoints):
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 _write_json(staging / "run.json", record)
+                if points:
+                    lines = "".join(json.dumps(point) + "\n" for point in points)
+                    (staging / METRICS).write_text(lines, encoding="utf-8")
                 if write_best is not None:
                     (staging / "best").mkdir()
                     write_best(staging / "best" / WEIGHTS)
         run = cls(path, record)
-        run._start_wandb(log, config)
+        run._start_wandb(log, config, points)
         return run
 
     @classmethod
@@ -190,10 +197,14 @@ class RunDir(Checkpoints):
 
     # --- wandb ---
 
-    def _start_wandb(self, log: LogConfig, config: dict[str, Any]) -> None:
+    def _start_wandb(
+        self, log: LogConfig, config: dict[str, Any], points: Sequence[dict[str, Any]] = ()
+    ) -> None:
         if log.wandb != "disabled":
             self._wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
             self._wandb.start()
+            for point in points:
+                self._wandb.log(point)
 
     def finish(self, exit_code: int = 0) -> None:
         """Wait for wandb to write or upload the rest, within limits."""

@@ -1,17 +1,18 @@
 """The training loop: a configuration in, a run folder out."""
 
 import dataclasses
+import itertools
 import math
 import os
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -82,10 +83,14 @@ class Trainer:
     """Everything that one process holds of a training run.
 
     Making one prepares the data, builds the model, and creates the run folder or reopens the one of
-    `resumed`; `run` trains. Raises UserError for whatever stands in the way, before any training.
+    `resumed`; `run` trains. A new run may be the branch of another: (run, step), or (run, None) for
+    its last checkpoint. Raises UserError for whatever stands in the way, before any training.
     """
 
-    def __init__(self, config: Config, world: World, resumed: RunDir | None):
+    def __init__(
+        self, config: Config, world: World, resumed: RunDir | None = None,
+        branch: tuple[RunDir, int | None] | None = None,
+    ):
         self.config, self.world, self.device = config, world, world.device
         self.say = say if world.is_main else lambda text: None
         self.tokens_per_step = config.train.batch_size * config.data.seq_len
@@ -105,9 +110,9 @@ class Trainer:
         self.val_data = self.data.dataset("val", **share)
         self.sample_ids = self._sample_ids()
 
-        # A resumed run loads its own weights below, and no longer needs the run it started from.
-        fresh = initial_model(config) if resumed is None else Transformer(config.model)
-        self.module = fresh.to(self.device)
+        # Where weights are loaded below, the run that init_from names is no longer needed.
+        new = resumed is None and branch is None
+        self.module = (initial_model(config) if new else Transformer(config.model)).to(self.device)
         self.parameters = sum(p.numel() for p in self.module.parameters())
         muon_dtype = torch.float32 if self.dtype == torch.float32 else torch.bfloat16
         self.optimizers = Optimizers(self.module, config.optim, muon_dtype)
@@ -117,8 +122,13 @@ class Trainer:
         self.resume_options: list[str] = []
         self.validation = ""  # the latest, in words
         if resumed is not None:
-            self._load(resumed)
-        self.run_dir = self._open_folder(resumed)
+            steps = self._load(resumed)
+            self.resume_options = self._judge_steps(resumed, last_steps=steps)
+        points: list[dict[str, Any]] = []
+        if branch is not None:
+            self._load(*branch)
+            points = self._branch_off(branch[0])
+        self.run_dir = self._open_folder(resumed, points)
 
         self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
         if self.compiled:
@@ -170,21 +180,34 @@ class Trainer:
                             f"model.max_positions {longest}")
         return ids
 
-    def _load(self, run: RunDir) -> None:
-        """Weights, optimizers and progress of the last checkpoint of a run.
+    def _load(self, run: RunDir, step: int | None = None) -> int:
+        """Weights, optimizers and progress of the last checkpoint of a run, or of a step that it
+        kept. Returns train.steps of the checkpoint.
 
-        Raises UserError where the run cannot go on from it: its text or its steps are others.
+        Raises UserError where the text is another one.
         """
         if self.data.manifest["files"] != run.manifest["files"]:
             raise UserError(f"the text of {run.path} has changed since it was started: restore it, "
                             "or start a new run")
-        weights, state = run.load_training()
+        weights, state = run.load_training(step)
         self.module.load_state_dict(weights)
         self.optimizers.load_state_dict(state["optimizers"])
         if state["scaler"]:
             self.scaler.load_state_dict(state["scaler"])
         self.progress = Progress(**state["count"])
-        self.resume_options = self._judge_steps(run, last_steps=state["steps"])
+        return state["steps"]
+
+    def _branch_off(self, run: RunDir) -> list[dict[str, Any]]:
+        """Make what was loaded of `run` the start of a run of its own; returns its points so far.
+
+        Raises UserError where no step is left.
+        """
+        step, steps = self.progress.step, self.config.train.steps
+        if step >= steps:
+            raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
+                            f"is {steps}: give a larger number, or an earlier step with --at")
+        self.progress.best = math.inf  # `best` has to be weights that this run has saved
+        return [point for point in run.metrics() if point["step"] <= step]
 
     def _judge_steps(self, run: RunDir, last_steps: int) -> list[str]:
         """The options to resume `run` with once more: what is not as in the run's own config.yaml.
@@ -207,9 +230,11 @@ class Trainer:
                 options += [f"--train.{name}", str(getattr(now, name)).lower()]
         return options
 
-    def _open_folder(self, resumed: RunDir | None) -> RunDir | None:
-        """The folder of a new run, or of the resumed one from its checkpoint on. Only the main
-        process has one."""
+    def _open_folder(
+        self, resumed: RunDir | None, points: list[dict[str, Any]]
+    ) -> RunDir | None:
+        """The folder of a new run, which may have points already, or of the resumed one from its
+        checkpoint on. Only the main process has one."""
         config = self.config
         if not self.world.is_main:
             return None
@@ -220,12 +245,13 @@ class Trainer:
         if config.data.tokenizer is not None:  # from now on the run's copy of it
             data = dataclasses.replace(config.data, tokenizer=str(self.path))
             saved = dataclasses.replace(config, data=data)
-        # Bytes a parameter: 12 (its weight and Adam's two moments) in `last`, in `previous` and in
-        # what is being written, and 4 in `best`.
+        # Bytes a parameter: 12 (its weight and Adam's two moments) in `last`, in `previous`, in
+        # what is being written and in each that is kept, and 4 in `best`.
         return RunDir.create(
             config.log, self.path.name, config_yaml=saved.to_yaml(),
             config=dataclasses.asdict(config), tokenizer=tokenizer_files(self.data.folder),
-            manifest=self.data.manifest, need_bytes=40 * self.parameters,
+            manifest=self.data.manifest, points=points,
+            need_bytes=(40 + 12 * len(config.train.keep)) * self.parameters,
         )
 
     def _say_what_runs(self, arithmetic: str) -> None:
@@ -266,6 +292,8 @@ class Trainer:
                         started = time.perf_counter()
                     elif self.progress.step == first + 1 + TIMED_STEPS:
                         self._say_when_done((time.perf_counter() - started) / TIMED_STEPS)
+                    if self.progress.step in self.config.train.keep:
+                        self.save(self.progress.step)
                     at_end = self.progress.step == steps
                     if at_end or self.progress.step % interval == 0:
                         self.validate()
@@ -326,19 +354,33 @@ class Trainer:
         of their losses, a scalar on the device."""
         x, y = self.train_data.batch(self.progress.step)
         size = self.config.train.micro_batch_size or len(x)
+        offsets = self._offsets(size)
         micro_batches = list(zip(x.split(size), y.split(size), strict=True))
         loss_sum = torch.zeros((), device=self.device)
         for i, (x, y) in enumerate(micro_batches, 1):
             x, y = x.to(self.device), y.to(self.device)
             with self.world.averaging(self.model, i == len(micro_batches)):
                 with autocast(self.device, self.dtype):
-                    logits = self.model(x)
+                    logits = self.model(x, **next(offsets))
                 loss = self.loss(logits, y)
                 # Divided by the tokens of the whole batch, so that unequal parts weigh every token
                 # alike; times the processes, as DDP divides by them again.
                 self.scaler.scale(loss * (self.world.size / self.tokens_per_step)).backward()
             loss_sum += loss.detach()
         return loss_sum
+
+    def _offsets(self, size: int) -> Iterator[dict[str, Tensor]]:
+        """For each micro-batch of `size` rows, where its rows start, as an argument of the model;
+        none where all rows start at 0."""
+        largest = self.config.model.random_offset
+        if not largest:
+            yield from itertools.repeat({})
+        seed = derive_seed(self.config.seed, "offset", self.progress.step)
+        drawn = torch.randint(largest + 1, (self.config.train.batch_size,),
+                              generator=torch.Generator().manual_seed(seed))
+        own = self.train_data.share(self.config.train.batch_size)
+        for offsets in drawn[own.start : own.stop].split(size):
+            yield {"offset": offsets.to(self.device)}
 
     def log(self, values: dict[str, float | str]) -> None:
         """A point of metrics.jsonl, with what it can be drawn against."""
@@ -379,12 +421,13 @@ class Trainer:
             self.progress.best = loss
             self.save("best")
 
-    def save(self, name: Literal["last", "best"]) -> None:
-        """Write a checkpoint: `last` with all that a resumed run needs, `best` the weights only."""
+    def save(self, name: Literal["last", "best"] | int) -> None:
+        """Write a checkpoint: `last`, or that of a step to keep, with all that a resumed run needs,
+        `best` the weights only."""
         if self.run_dir is None:
             return
         training = None
-        if name == "last":
+        if name != "best":
             training = {
                 "optimizers": self.optimizers.state_dict(),
                 "scaler": self.scaler.state_dict(),

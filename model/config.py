@@ -130,6 +130,9 @@ class ModelConfig:
     Unset: none."""
     sinusoid: Literal["matched", "vaswani", "naive"] = "matched"
     """How sinusoids meet the embeddings (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
+    random_offset: int = 0
+    """Largest position at which a row may start in training; each row's own is drawn, so that
+    absolute positions say less and distances more (sinusoidal)."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
@@ -141,6 +144,7 @@ class ModelConfig:
             ("partial", 0 <= self.partial <= 1, "in [0, 1]"),
             ("theta", self.theta > 1, "above 1"),
             ("norm_eps", self.norm_eps > 0, "above 0"),
+            ("random_offset", self.random_offset >= 0, "at least 0"),
         ):
             if not valid:
                 raise ValueError(f"model.{name} must be {limit}, not {getattr(self, name)}")

@@ -42,6 +42,7 @@ class PositionEncoding(nn.Module):
     options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads
     extrapolates = True  # False: no position beyond the training length has a meaning
     cache_limit: float = math.inf  # past this length, keys that were cached before it are wrong
+    embedding_std = INIT_STD  # of the token embeddings that it is added to, at the start
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
@@ -201,20 +202,37 @@ class Sinusoidal(PositionEncoding):
     LLaMA's embeddings start with a standard deviation of 0.02; a sinusoid of amplitude 1 beside
     them is 35 times larger and drowns them. `sinusoid` says how the two are brought together:
 
-    matched   E + alpha*p   alpha is learnable and starts where both have the same rms
-    vaswani   sqrt(C)*E + p  the paper's scaling, on embeddings of standard deviation 0.02
-    naive     E + p         what a careless swap does; kept to show what it costs
+    matched   E + alpha*p    alpha is learnable and starts where both have the same rms
+    vaswani   sqrt(C)*E + p  the paper's: E starts with standard deviation 1/sqrt(C), so that
+                             what is added to the sinusoids has variance 1
+    naive     E + p          what a careless swap does; kept to show what it costs
+
+    With `random_offset` every training row starts at a position of its own (Kiyono et al. 2021,
+    arXiv:2109.05644).
     """
 
-    options = ("theta", "sinusoid")
+    options = ("theta", "sinusoid", "random_offset")
+
+    @classmethod
+    def check(cls, config: ModelConfig) -> None:
+        if config.max_positions is not None and config.random_offset >= config.max_positions:
+            raise ValueError(f"model.random_offset {config.random_offset} leaves no position below "
+                             f"model.max_positions {config.max_positions}")
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.table = sinusoid(config.dim, config.max_positions, config.theta)
-        self.embedding_scale = math.sqrt(config.dim) if config.sinusoid == "vaswani" else 1.0
+        self.embedding_scale = 1.0
+        if config.sinusoid == "vaswani":
+            self.embedding_scale = math.sqrt(config.dim)
+            self.embedding_std = 1 / self.embedding_scale
         self.alpha: nn.Parameter | float = 1.0
         if config.sinusoid == "matched":
             self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
+
+    def at_each(self, offsets: Tensor, n_tokens: int) -> Tensor:
+        """Rows (B, T, C) of the table for tokens that stand at `offsets` (B,) and behind."""
+        return self.table[offsets[:, None] + torch.arange(n_tokens, device=offsets.device)]
 
     def embed(self, h: Tensor, rows: Rows) -> Tensor:
         return (self.embedding_scale * h.float() + self.alpha * rows).type_as(h)

@@ -148,7 +148,8 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Draw every matrix, normal with std 0.02, from a stream addressed by (seed, its name).
+        """Draw every matrix, normal with std 0.02 (the embeddings: what their encoding asks for),
+        from a stream addressed by (seed, its name).
 
         So models of one seed share the values of all matrices that they share. What writes into the
         residual stream is divided by sqrt(2 n_layers): its variance does not grow with depth.
@@ -157,20 +158,27 @@ class Transformer(nn.Module):
             if parameter.ndim > 1:
                 into_residual = name.endswith(("wo.weight", "w2.weight"))
                 std = INIT_STD / math.sqrt(2 * self.config.n_layers if into_residual else 1)
+                if name == "tok_embeddings.weight":
+                    std = self.position.embedding_std
                 generator = torch.Generator().manual_seed(derive_seed(seed, name))
                 drawn = torch.empty(parameter.shape, device="cpu")
                 parameter.copy_(drawn.normal_(0, std, generator=generator))
 
     def hidden_states(
-        self, tokens: Tensor, cache: KVCache | None = None, offset: int = 0
+        self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0
     ) -> Tensor:
         """Tokens (B, T) -> normalised hidden states (B, T, C). With a cache, the tokens continue it
-        and it is longer by T afterwards; without, the first token stands at position `offset`.
+        and it is longer by T afterwards; without, the first token stands at position `offset`,
+        which for an encoding with `at_each` may be one for each row, (B,).
         Raises ValueError as `PositionEncoding.span` does."""
-        start, stop = self.position.span(tokens.shape[1], cache, offset)
-        rows = self.position.at(start, stop)  # sliced once, for every layer
+        common = offset if isinstance(offset, int) else 0
+        start, stop = self.position.span(tokens.shape[1], cache, common)
+        if isinstance(offset, Tensor):
+            rows = self.position.at_each(offset, tokens.shape[1])
+        else:
+            rows = self.position.at(start, stop)  # sliced once, for every layer
         rotate = partial(self.position.rotate, rows=rows)
-        mask = self.position.mask(start - offset, stop - offset, tokens.device)
+        mask = self.position.mask(start - common, stop - common, tokens.device)
         h = self.position.embed(self.tok_embeddings(tokens), rows)
         h = dropout(h, self.config.dropout, self.training)
         for layer in self.layers:
@@ -184,7 +192,9 @@ class Transformer(nn.Module):
         own, weight = getattr(self, "output", None), self.tok_embeddings.weight
         return linear(hidden_states, weight) if own is None else own(hidden_states)
 
-    def forward(self, tokens: Tensor, cache: KVCache | None = None, offset: int = 0) -> Tensor:
+    def forward(
+        self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0
+    ) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). See `hidden_states`."""
         return self.logits(self.hidden_states(tokens, cache, offset))
 

@@ -253,8 +253,7 @@ def test_the_audit_of_scales_tells_the_fair_sinusoid_from_the_trap(runs, records
     config.model.sinusoid = "naive"
     assert measure.initial(config)["rms_ratio"] == pytest.approx(35.4, rel=0.05)
     config.model.sinusoid = "vaswani"
-    naive = 0.02 * math.sqrt(config.model.dim)
-    assert measure.initial(config)["embedding_rms"] == pytest.approx(naive, rel=0.05)
+    assert measure.initial(config)["embedding_rms"] == pytest.approx(1, rel=0.05)
 
 
 def test_best_and_last_are_told_apart(tmp_path, monkeypatch):

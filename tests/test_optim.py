@@ -49,6 +49,16 @@ def test_schedule_rises_to_one_and_ends_at_its_final_value(schedule):
         assert quarter == pytest.approx(straight)
 
 
+def test_wsd_is_constant_up_to_the_cooldown_whatever_the_length():
+    config = OptimConfig(warmup_steps=10, schedule="wsd", final_lr=0.0)
+    short, long = ([lr_factor(config, step, steps) for step in range(steps)] for steps in (50, 200))
+    assert short[:40] == long[:40] and set(long[9:160]) == {1.0}
+    assert short[40:] == pytest.approx([0.9 - 0.1 * i for i in range(10)], abs=1e-12)
+    assert long[-1] == 0.0
+    with pytest.raises(UserError, match="cooldown has no effect"):
+        OptimConfig(cooldown=0.5)
+
+
 def test_schedule_without_warm_up_and_with_nothing_else():
     assert lr_factor(OptimConfig(warmup_steps=0, final_lr=0.0), 0, 1) == pytest.approx(0.0)
     assert lr_factor(OptimConfig(warmup_steps=5), 4, 5) == 1.0

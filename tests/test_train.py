@@ -26,6 +26,8 @@ def test_resuming_keeps_what_decides_the_numbers(world, finished, capfd):
         (["--train.batch_size", "3"], f"train.batch_size of {finished} cannot change on --resume"),
         (["--init-from", "x"], "leave out --init-from and --config"),
         (["--config", "small"], "leave out --init-from and --config"),
+        (["--branch-from", "x"], "leave one of them out"),
+        (["--at", "3"], "--at 3 has no effect without --branch-from"),
         (["--resume", f"{world}/nowhere"], "no run folder"),  # the last --resume counts
     ):
         assert words in refusal(capfd, train.main, "--resume", finished, *change)[-1]
@@ -35,8 +37,8 @@ def test_resuming_keeps_what_decides_the_numbers(world, finished, capfd):
 @pytest.mark.slow
 def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
     saved = load_file(finished / "config.yaml")
-    config, run_dir = train.load(["--train.steps", "4", "--resume", str(finished)])
-    assert run_dir is not None and run_dir.path == finished
+    config, origin = train.load(["--train.steps", "4", "--resume", str(finished)])
+    assert origin["resumed"].path == finished
     assert config.train.steps == 4 and saved.train.steps == 3
     config.train.steps = 3
     assert config == saved

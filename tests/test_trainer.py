@@ -39,7 +39,7 @@ def equal_runs(a: Path, b: Path) -> None:
 def silent_trainer(world: Path, *extra: str) -> Trainer:
     """A trainer of rank 1, which writes nothing."""
     config, _ = train.load(arguments(world, *extra))
-    return Trainer(config, World(1, 1, CPU), None)
+    return Trainer(config, World(1, 1, CPU))
 
 
 def not_resumed(capfd, path: Path) -> str:
@@ -101,6 +101,42 @@ train.main({arguments(world, *EXACT, "--name", "killed")!r})
     stop_at(11, "--resume", path)
     assert run(train.main, "--resume", path) == 0
     equal_runs(straight, path)
+
+
+WSD = ["--optim.schedule", "wsd", "--optim.cooldown", "0.4", "--optim.warmup_steps", "2"]
+
+
+@pytest.mark.slow
+def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd):
+    """With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 6."""
+    short = trained(world, "short", *EXACT, *WSD, "--train.steps", "10")
+    long = trained(world, "long", *EXACT, *WSD, "--train.steps", "20", "--train.keep", "[3, 6]")
+    assert RunDir.open(long).kept_steps() == [3, 6]
+    for at in ("3", "6"):
+        path = world / "runs" / f"branch-{at}"
+        argv = ["--branch-from", long, "--at", at, "--train.steps", "10", "--name", path.name,
+                "--train.eval_interval", "5"]
+        assert run(train.main, *argv) == 0
+        equal_runs(short, path)
+        assert len(points(path, "train/loss")) == 10
+    assert run(train.main, "--resume", path, "--train.steps", "11") == 0
+    refused = refusal(capfd, train.main, "--branch-from", long, "--at", "4")[-1]
+    assert f"{long} kept no checkpoint of step 4; it has: 3, 6" in refused
+    refused = refusal(capfd, train.main, "--branch-from", long, "--at", "6", "--train.steps", "6")
+    assert "give a larger number, or an earlier step with --at" in refused[-1]
+
+
+@pytest.mark.slow
+def test_rows_start_at_offsets_of_their_own_however_they_are_cut(world):
+    """Drawn for the row: equal for all sizes of micro-batches, and not what a run without has."""
+    argv = ["--model.position", "sinusoidal", "--model.random_offset", "30"]
+    whole, cut, without = (
+        trained(world, f"offset-{i}", *extra) for i, extra in enumerate(
+            [argv, [*argv, "--train.micro_batch_size", "10"], argv[:2]])
+    )
+    losses = [list(points(path).values()) for path in (whole, cut, without)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[2] != pytest.approx(losses[0], rel=1e-5)
 
 
 @pytest.mark.slow
