@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from errors import UserError, exit_in_words
 from gyre.cli import Parser, RunOptions
-from gyre.measure import CONTEXTS, SCALED_CONTEXTS, WINDOWS, data_of, measure
+from gyre.measure import CONTEXTS, SCALED_CONTEXTS, SCALINGS, WINDOWS, data_of, measure
 from gyre.rundir import RunDir
 
 
@@ -61,7 +61,7 @@ def table(results: list[dict[str, Any]]) -> str:
     return aligned(rows) + (
         "\n"
         "cut C, slide C: loss of the same targets in windows of C tokens, cut end to end or moved "
-        "on by T/4;\n"
+        "on by T/2;\n"
         "shift T: change of the loss when every position moves on by T; -: undefined for this "
         "encoding."
     )
@@ -76,7 +76,7 @@ def scaling_table(results: list[dict[str, Any]]) -> str:
             losses.setdefault(found["scaling"], []).append(found["loss"])
         name = Path(result["run"]).name
         rows += [[name, scaling, *map(number, values)] for scaling, values in losses.items()]
-    return f"{aligned(rows)}\nloss in windows of so many tokens, moved on by T"
+    return f"{aligned(rows)}\nloss in windows of so many tokens, moved on by T/2"
 
 
 def number(value: float | None, form: str = ".4f") -> str:
@@ -106,8 +106,7 @@ class Options:
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Dtype of matrix products."""
     rope_scaling: Literal["all"] | None = None
-    """Compare what carries RoPE past its training length: raw, linear, ntk, dynamic, yarn and
-    llama3."""
+    """Compare what carries RoPE past its training length: raw, linear, ntk, yarn and llama3."""
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -127,16 +126,16 @@ def main(argv: list[str] | None = None) -> None:
         options = parse(argv)
         runs = [RunDir.open(path) for path in options.runs]
         refuse_mixed(runs)
-        scaling = options.rope_scaling is not None
+        scalings = SCALINGS if options.rope_scaling is not None else ()
         results = [
             measure(run, checkpoint=options.checkpoint, windows=options.windows,
-                    device=options.device, dtype=options.dtype, rope_scaling=scaling)
+                    device=options.device, dtype=options.dtype, scalings=scalings)
             for run in runs
         ]
-        if scaling and not any(result["rope_scaling"] for result in results):
+        if scalings and not any(result["rope_scaling"] for result in results):
             raise UserError("--rope-scaling has no effect: none of these runs has rotations")
         print(table(results))
-        if scaling:
+        if scalings:
             print(f"\n{scaling_table(results)}")
         print(json.dumps({"runs": results}, allow_nan=False))
 

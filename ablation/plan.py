@@ -1,7 +1,10 @@
-"""The plan of an ablation study: arms, seeds, learning rates, tiers, tokens; and its hash.
+"""The plan of a study: arms, learning rates, seeds, lengths; and its hash.
 
-An arm is an overlay of the study's config: what it does not name is equal in all arms. The
-protocol and where its numbers come from: docs/positions.md and the report of any study.
+An arm is an overlay of the study's config: what it does not name is equal in all arms. A study
+first chooses a learning rate for every arm, on seeds that are not reported (`next_rates`). Then
+every arm and seed is one run at a constant rate, from which a run with a cooldown branches off for
+each length (`horizons`), so that losses after 1, 2, 4 and 8 million tokens cost little more than
+the last. (Hägele et al. 2024, arXiv:2405.18392)
 """
 
 import difflib
@@ -10,10 +13,12 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping
+import re
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,30 +26,30 @@ import torch
 from errors import UserError
 from gyre.device import processor
 
-ARMS: dict[str, dict[str, Any]] = {
+Overlay = dict[str, Any]
+ARMS: dict[str, Overlay] = {
     "rope": {"model.position": "rope"},
-    "sin": {"model.position": "sinusoidal", "model.sinusoid": "matched"},
-    "sin_naive": {"model.position": "sinusoidal", "model.sinusoid": "naive"},  # the trap, labelled
+    "sin": {"model.position": "sinusoidal"},
+    "nope": {"model.position": "none"},
     "learned": {"model.position": "learned"},
     "alibi": {"model.position": "alibi"},
-    "nope": {"model.position": "none"},
-    "sin_t2t": {"model.position": "sinusoidal", "model.sinusoid": "vaswani"},
-    "p_rope": {"model.position": "rope", "model.partial": 0.75},
+    "sin_vaswani": {"model.position": "sinusoidal", "model.sinusoid": "vaswani"},
+    "sin_offset": {"model.position": "sinusoidal", "model.random_offset": 384},
+    "sin_naive": {"model.position": "sinusoidal", "model.sinusoid": "naive"},  # the trap, labelled
+    "p_rope_50": {"model.position": "rope", "model.partial": 0.5},
+    "p_rope_75": {"model.position": "rope", "model.partial": 0.75},
     "rope_b100": {"model.position": "rope", "model.theta": 100.0},
-    "rope_b1000": {"model.position": "rope", "model.theta": 1000.0},
+    "rope_b1k": {"model.position": "rope", "model.theta": 1000.0},
     "rope_b500k": {"model.position": "rope", "model.theta": 500000.0},
 }
-CORE = ("rope", "sin", "sin_naive", "learned", "alibi", "nope")
-HEADLINE = ("rope", "sin")
 BASELINE = "sin"
 PROBES = ("P1", "P2")
 PROBED = ("rope", "sin", "alibi", "nope")
-TUNING_SEED = 1000  # none of the seeds that are reported
+TUNING_SEEDS = (1000, 1001)  # none of those that are reported
 
-# Of the time budget, the share that training may take; the rest is for everything below.
-TRAINING_SHARE = 0.75
-# What one measurement and one probe cost, as the training tokens that take as long.
-MEASURE_TOKENS = 250_000
+MILLION = 2**20  # tokens: a whole number of steps
+# What measuring a run and one probe cost, as the training tokens that take as long.
+MEASURE_TOKENS = 600_000
 PROBE_TOKENS = 400_000
 
 
@@ -52,56 +57,86 @@ PROBE_TOKENS = 400_000
 class Tier:
     """A size of study. `overrides` change the config, and the command line changes both."""
 
-    arms: tuple[str, ...] = CORE
+    arms: tuple[str, ...]
+    horizons: tuple[int, ...]
+    """Training tokens after which a run ends, in ascending order."""
+    seeds: int
+    """Of every arm: 0, 1, ..."""
     grid: tuple[float, ...] = ()
-    """Learning rates to choose from for each arm; none: the config's optim.lr for all."""
-    headline_seeds: int = 6
-    seeds: int = 3
-    """Of every other arm: the first ones of the headline's."""
+    """Learning rates to choose from for each arm, in ascending order, each about twice the one
+    before; none: the config's optim.lr for all."""
+    tuning_tokens: int = 0
+    tuning_seeds: tuple[int, ...] = TUNING_SEEDS[:1]
+    """The grid is run on the first, and the best two rates on the others too."""
+    treatments: tuple[str, ...] = ()
+    """Arms that are tried, at `treatment_tokens`, for the best to stand for the first of them."""
+    treatment_tokens: int = 0
+    windows: int = sys.maxsize
+    """Of 8T tokens, on which a run is measured at most; see gyre/measure.py."""
     probe_seeds: int = 3
     probe_steps: int | None = None
     """None: as many as the probe asks for."""
+    budget_minutes: float | None = None
+    """Lengths shrink to what can be trained in this time."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
 TIERS = {
-    "cpu": Tier(grid=(1e-3, 2e-3, 4e-3)),
-    "gpu": Tier(
-        arms=tuple(ARMS),
-        grid=(5e-4, 1e-3, 2e-3),
-        overrides={
-            "model.dim": 384, "model.n_layers": 6, "model.n_heads": 6, "model.hidden_dim": 1024,
-            "data.vocab_size": 4096, "data.seq_len": 256, "optim.warmup_steps": 100,
-            "train.steps": 1500, "train.batch_size": 128, "train.eval_interval": 150,
-            "train.dtype": "auto", "train.compile": "auto",
-        },
+    "quick": Tier(
+        arms=("rope", "sin", "nope"), horizons=(MILLION, 2 * MILLION), seeds=6,
+        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, budget_minutes=45.0,
+    ),
+    "full": Tier(
+        arms=("rope", "sin", "nope", "learned", "alibi"),
+        horizons=(MILLION, 2 * MILLION, 4 * MILLION, 8 * MILLION), seeds=6,
+        grid=(2e-3, 4e-3), tuning_tokens=4 * MILLION, tuning_seeds=TUNING_SEEDS,
+        treatments=("sin", "sin_offset", "sin_vaswani"), treatment_tokens=2 * MILLION,
     ),
     "smoke": Tier(
-        arms=HEADLINE, headline_seeds=1, probe_seeds=1, probe_steps=10,
+        arms=("rope", "sin"), horizons=(10 * 256, 20 * 256), seeds=1, windows=4,
+        probe_seeds=1, probe_steps=10,
         overrides={
             "model.dim": 48, "model.n_layers": 2, "model.n_heads": 2, "model.hidden_dim": 96,
-            "data.seq_len": 32, "optim.warmup_steps": 5,
-            "train.steps": 20, "train.batch_size": 8, "train.eval_interval": 10,
+            "data.seq_len": 32, "optim.warmup_steps": 5, "train.batch_size": 8,
         },
     ),
 }
 
 
-def choose_tier(name: str, arms: str | None) -> tuple[Tier, tuple[str, ...]]:
-    """A tier and the arms of it that are wanted, in the tier's order; `arms` is "rope,sin,...".
+# --- arms -----------------------------------------------------------------------------------------
 
-    Any arm can be asked for, also one that the tier leaves out. Raises UserError for a name that
-    does not exist, and where the baseline is missing.
+
+def choose_tier(name: str) -> Tier:
+    """The tier of this name. UserError where there is none."""
+    return TIERS[_known("tier", name, TIERS)]
+
+
+def choose_arms(tier: Tier, names: str | None, added: Sequence[str]) -> dict[str, Overlay]:
+    """Overlays of the arms that a study has, by name: those of `names`, "rope,sin,...", or the
+    tier's, and those that are `added`, each "NAME=key=value,key=value".
+
+    Raises UserError for a name that does not exist or exists already, and for fewer than two arms.
     """
-    tier = TIERS[_known("tier", name, TIERS)]
-    if arms is None:
-        return tier, tier.arms
-    wanted = {_known("arm", arm, ARMS) for arm in arms.split(",")}
-    if BASELINE not in wanted or len(wanted) < 2:
-        raise UserError(
-            f"--arms {arms} must name {BASELINE}, to which every difference is taken, and another"
-        )
-    return tier, tuple(arm for arm in ARMS if arm in wanted)
+    own = {name: overlay for name, overlay in map(_parse_arm, added)}
+    for name in own:
+        if name in ARMS:
+            raise UserError(f"--arm {name}: there is an arm of this name already; choose another")
+    known = {**ARMS, **own}
+    wanted = tier.arms if names is None else tuple(names.split(","))
+    chosen = {_known("arm", arm, known): known[arm] for arm in (*wanted, *own)}
+    if len(chosen) < 2:
+        raise UserError(f"a study compares at least two arms, and --arms {names} is one")
+    return chosen
+
+
+def _parse_arm(text: str) -> tuple[str, Overlay]:
+    """("wide", {"model.dim": "256"}) from "wide=model.dim=256"."""
+    name, _, rest = text.partition("=")
+    pairs = [part.partition("=") for part in rest.split(",")]
+    if not re.fullmatch(r"\w+", name) or not all(key and value for key, _, value in pairs):
+        raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, such as "
+                        "b500=model.theta=500,optim.lr=2e-3")
+    return name, {key: value for key, _, value in pairs}
 
 
 def _known(what: str, name: str, names: Mapping[str, Any]) -> str:
@@ -112,10 +147,70 @@ def _known(what: str, name: str, names: Mapping[str, Any]) -> str:
     raise UserError(f"unknown {what} {name!r}{hint}: there are {', '.join(names)}")
 
 
-def seeds_of(tier: Tier, arm: str) -> list[int]:
-    """The seeds of an arm: every arm but the headline's has the first ones of the headline's."""
-    count = tier.headline_seeds if arm in HEADLINE else min(tier.seeds, tier.headline_seeds)
-    return list(range(count))
+def choose_baseline(name: str | None, arms: Mapping[str, Overlay]) -> str:
+    """What every difference is taken to: the arm of this name, else sin, else the last one."""
+    if name is not None:
+        return _known("arm", name, arms)
+    return BASELINE if BASELINE in arms else list(arms)[-1]
+
+
+# --- learning rates -------------------------------------------------------------------------------
+
+Losses = Mapping[float, Mapping[int, float | None]]
+"""Of one arm: loss by learning rate and seed; None where the run diverged."""
+WIDEST = 8  # times below and above the grid, within which it is extended
+
+
+def next_rates(
+    grid: Sequence[float], seeds: Sequence[int], losses: Losses
+) -> list[tuple[float, int]]:
+    """The (learning rate, seed) that have to be run next; none: `best_rate` can tell.
+
+    First the grid on the first seed; then, while the best rate is at an edge, half the lowest or
+    twice the highest, so that the best has a worse neighbour on either side; then the best two on
+    the other seeds.
+    """
+    first = {lr: of[seeds[0]] for lr, of in losses.items() if seeds[0] in of}
+    missing = [(lr, seeds[0]) for lr in grid if lr not in first]
+    if missing:
+        return missing
+    ranked = sorted(first, key=lambda lr: _or_inf(first[lr]))
+    edges = {min(first): min(first) / 2, max(first): max(first) * 2}
+    beyond = edges.get(ranked[0])
+    if len(grid) > 1 and beyond and min(grid) / WIDEST <= beyond <= max(grid) * WIDEST:
+        return [(beyond, seeds[0])]
+    return [(lr, seed) for lr in ranked[:2] for seed in seeds[1:] if seed not in losses[lr]]
+
+
+def best_rate(losses: Losses) -> float:
+    """The rate of the lowest mean loss, of those that were run on the most seeds."""
+    most = max(map(len, losses.values()))
+    means = {lr: statistics.fmean(map(_or_inf, of.values()))
+             for lr, of in losses.items() if len(of) == most}
+    return min(means, key=means.__getitem__)
+
+
+def lowest(losses: Losses) -> float:
+    """The mean loss at `best_rate`."""
+    return statistics.fmean(map(_or_inf, losses[best_rate(losses)].values()))
+
+
+def _or_inf(loss: float | None) -> float:
+    return math.inf if loss is None else loss
+
+
+# --- lengths --------------------------------------------------------------------------------------
+
+
+def kept_steps(horizons: Sequence[int], cooldown: float) -> list[int]:
+    """Steps of the longest run whose checkpoints are kept: those at which the shorter ones branch
+    off, and, to follow the run, four to an octave down from the last before its cooldown.
+
+    `horizons` are in steps.
+    """
+    ends = [steps - round(cooldown * steps) for steps in horizons]
+    followed = [round(ends[-1] * 2 ** (-k / 4)) for k in range(40)]
+    return sorted({step for step in (*followed, *ends) if step >= min(16, ends[0])})
 
 
 @dataclass(frozen=True)
@@ -128,82 +223,62 @@ class Speed:
 
 
 def shrink(
-    tier: Tier, arms: tuple[str, ...], steps: int, step_tokens: int, warmup: int,
-    budget_minutes: float, speed: Speed,
-) -> tuple[int, float]:
-    """(steps of a run, expected minutes of the study) within the budget.
+    tier: Tier, arms: int, step_tokens: int, warmup: int, cooldown: float,
+    budget_minutes: float | None, speed: Speed,
+) -> tuple[float, float]:
+    """(share of the tier's tokens, expected minutes of the study) within the budget.
 
-    Training gets at most TRAINING_SHARE of it, and no more than the rest leaves. Raises UserError
-    where half the steps, a tuning run, would not reach past the warm-up.
+    Raises UserError where the shortest run would not get past its warm-up.
     """
-    runs = sum(len(seeds_of(tier, arm)) for arm in arms)
-    probes = len(PROBES) * len(probed(arms)) * tier.probe_seeds if tier.probe_steps is None else 0
-    rest = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
-    rest += (runs + len(arms) * len(tier.grid)) * speed.overhead / speed.jobs
-    # Seconds that one step more of every run takes.
-    trained = runs + len(arms) * len(tier.grid) / 2  # a tuning run is half a run
-    each = trained * step_tokens / speed.tokens_per_second
-    budget = 60 * budget_minutes
-    affordable = math.floor(min(TRAINING_SHARE * budget, budget - rest) / each)
-    least = 2 * (warmup + 1)
-    if affordable < min(least, steps):
-        needed = max(least * each / TRAINING_SHARE, least * each + rest)
+    tuned = arms * (len(tier.grid) + 1 + 2 * (len(tier.tuning_seeds) - 1)) if tier.grid else 0
+    treated = tuned // arms * len(tier.treatments)
+    runs = arms * tier.seeds
+    each = tier.horizons[-1] + cooldown * sum(tier.horizons[:-1])
+    trained = runs * each + tuned * tier.tuning_tokens + treated * tier.treatment_tokens
+    probes = len(PROBES) * len(PROBED) * tier.probe_seeds if tier.probe_steps is None else 0
+    fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
+    fixed += (tuned + treated + runs * len(tier.horizons)) * speed.overhead / speed.jobs
+    training = trained / speed.tokens_per_second
+    if budget_minutes is None:
+        return 1.0, (fixed + training) / 60
+    share = min(1.0, (60 * budget_minutes - fixed) / training)
+    least = (warmup + 1) * step_tokens / (1 - cooldown) / tier.horizons[0]
+    if share < least:
+        needed = math.ceil((fixed + least * training) / 60)
         raise UserError(
-            f"--budget-minutes {budget_minutes:g} is too short for {runs} runs of at least {least} "
-            f"steps (twice optim.warmup_steps): give {math.ceil(needed / 60)} or fewer --arms"
+            f"--budget-minutes {budget_minutes:g} is too short for {runs} runs that get past their "
+            f"warm-up of {warmup} steps: give {needed} or fewer --arms"
         )
-    steps = min(steps, affordable)
-    return steps, (steps * each + rest) / 60
-
-
-def headline(arms: tuple[str, ...]) -> list[str]:
-    """What the study is about: an arm, rope where it can be, and the baseline."""
-    return [next(arm for arm in arms if arm != BASELINE), BASELINE]
-
-
-def best_rate(losses: Mapping[str, float | None]) -> float:
-    """Of {learning rate: loss}; a loss that is not finite is None, and loses."""
-    known = {float(lr): math.inf if loss is None else loss for lr, loss in losses.items()}
-    return min(known, key=known.__getitem__)
-
-
-def probed(arms: tuple[str, ...]) -> list[str]:
-    """Of these arms, those that the probes are run for."""
-    return [arm for arm in PROBED if arm in arms]
+    return share, (fixed + share * training) / 60
 
 
 # --- plan.json ------------------------------------------------------------------------------------
 
 # What decides numbers, and so belongs to the hash. The rest says where and when, or is a result.
-IDENTITY = ("tier", "arms", "grid", "tuning_seed", "probes", "budget_minutes", "config",
-            "data_sha256", "tokens", "steps")
+IDENTITY = ("tier", "arms", "baseline", "grid", "tuning_seeds", "treatments", "probes", "config",
+            "data_sha256", "seeds", "steps", "dtype")
 
 
 def fingerprint(plan: Mapping[str, Any]) -> dict[str, str]:
-    """A sha256 of each part that decides numbers. A learning rate found by tuning is none."""
-    arms = {name: {**arm, "lr": None} for name, arm in plan["arms"].items()}
-    parts = {**{key: plan[key] for key in IDENTITY}, "arms": arms if plan["grid"] else plan["arms"]}
-    if "dtype" in plan:  # studies from before it was noted go on
-        parts["dtype"] = plan["dtype"]
-    text = {key: json.dumps(value, sort_keys=True) for key, value in parts.items()}
+    """A sha256 of each part that decides numbers. What tuning found is none."""
+    text = {key: json.dumps(plan[key], sort_keys=True) for key in IDENTITY}
     return {key: hashlib.sha256(value.encode()).hexdigest() for key, value in text.items()}
 
 
-def check_same(study: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def check_same(study: object, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """UserError unless the plan in the folder is the one that is wanted now.
 
-    Tokens, steps and dtype follow from speeds that were measured at the first start, so they are
-    read back and not compared; the hash still notices when somebody edits them.
+    Steps and dtype follow from what was measured at the first start, so they are read back and not
+    compared; the hash still notices when somebody edits them.
     """
-    found = fingerprint(stored)
-    measured = {key: stored[key] for key in ("tokens", "steps", "dtype") if key in stored}
-    now = fingerprint({**wanted, **measured})
-    for other, what in ((stored["sha256"], "was changed by hand"), (now, "is of another plan")):
-        changed = [key for key in found if found[key] != other.get(key)]
+    measured = {key: stored[key] for key in ("steps", "dtype")}
+    for other, what in ((stored["sha256"], "was changed by hand"),
+                        (fingerprint({**wanted, **measured}), "is of another plan")):
+        changed = [key for key, value in fingerprint(stored).items() if value != other.get(key)]
         if changed:
             raise UserError(
-                f"{study / 'plan.json'} {what} ({', '.join(changed)}), and plans do not mix: "
-                f"choose another folder with --name, or remove {study}"
+                f"{study}/plan.json {what} ({', '.join(changed)}), and plans do not mix: choose "
+                f"another folder with --name, or remove {study}"
             )
 
 

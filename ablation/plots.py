@@ -1,10 +1,11 @@
 """The figures of a study, one function each. Readable in greyscale: every arm has a line style and
-a marker of its own, and the training length is marked by a line and by words."""
+a marker of its own."""
 
 import io
 import itertools
+import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablation import stats
-from ablation.study import Curve, Study, cell, curve, defined, in_lengths
+from ablation.study import Curve, Record, Study, cell, curve, defined
 from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
@@ -34,7 +34,6 @@ STYLES: list[dict[str, Any]] = [
     ]
 ]
 DPI = 150
-GREY = "0.88"  # of a band of differences that do not matter
 
 
 def draw(study: Study) -> list[str]:
@@ -52,124 +51,155 @@ def draw(study: Study) -> list[str]:
     return names
 
 
-def curves(study: Study) -> Figure:
-    """Validation loss against tokens, and the same as differences from the baseline by seed."""
+def gap(study: Study) -> Figure | None:
+    """Loss along the constant rate with the floors of n-grams, and the difference from the baseline
+    along it and after each cooldown, against tokens."""
+    if not study.arms:
+        return None
     fig, (left, right) = _panels(2)
-    losses = {arm: [curve(r) for r in study.of(arm).values()] for arm in study.arms}
-    base = {seed: curve(record) for seed, record in study.of(study.baseline).items()}
-    gaps = {
-        arm: [_minus(curve(r), base[seed]) for seed, r in study.of(arm).items()
-              if seed in base and arm != study.baseline]
-        for arm in study.arms
-    }
-    for ax, series, shown in ((left, losses, []), (right, gaps, [0.0])):
-        for x, rows in _bands(ax, series):
-            # What is before a quarter of the training would flatten the rest.
-            late = np.array(x) >= study.tokens / 4
-            shown.extend(rows[:, late].flat)
-        if shown:
-            room = 0.06 * (max(shown) - min(shown)) or 0.01
-            ax.set_ylim(min(shown) - room, max(shown) + room)
-        ax.set_xlabel("training tokens")
-        ax.xaxis.set_major_formatter(ticker.EngFormatter())
+    _bands(left, study, {arm: curves(study.of(arm).values(), "loss") for arm in study.arms})
+    for name, floor in zip(("unigrams", "bigrams", "trigrams"), study.plan["ngrams"], strict=True):
+        left.axhline(floor, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
+        left.annotate(name, (0.99, floor), xycoords=("axes fraction", "data"), fontsize=7,
+                      ha="right", va="bottom", color="0.35")
+    _bands(right, study, {arm: study.gaps(arm) for arm in study.others})
+    for arm in study.others:
+        ends = [(tokens, study.paired(arm, tokens)) for tokens in study.horizons]
+        for tokens, result in ends:
+            if result.mean is None:
+                continue
+            right.plot(tokens, result.mean, "D", color=style(study, arm)["color"], markersize=5,
+                       mec="white", mew=0.6, zorder=3)
+            if result.interval:
+                right.plot([tokens] * 2, [result.interval.low, result.interval.high], "-",
+                           color=style(study, arm)["color"], linewidth=2.2, zorder=3)
     right.axhline(0, color="0.4", linewidth=0.8)
-    left.set(ylabel="validation loss (nats / token)", title="Loss")
-    right.set(
-        ylabel="difference (nats / token)", title=f"Difference from {study.baseline}, same seed"
-    )
+    for ax in (left, right):
+        _token_axis(ax)
+    left.set(ylabel="validation loss (nats / token)", title="Loss at a constant learning rate")
+    right.set(ylabel="difference (nats / token)", title=f"Minus {study.baseline}, same seed")
     _legend_below(fig, left)
     return fig
 
 
-def forest(study: Study) -> Figure | None:
-    """Paired differences of the final loss: every seed, the mean, its interval."""
-    results = {arm: study.paired(arm) for arm in study.arms if arm != study.baseline}
-    results = {arm: result for arm, result in reversed(results.items()) if result.n}
-    if not results:
+def rates(study: Study) -> Figure | None:
+    """Loss of the tuning runs against the learning rate."""
+    stages = {stage: tuned for stage, tuned in study.plan["tuned"].items() if tuned}
+    if not stages:
         return None
-    fig = Figure(figsize=(7.4, 1.3 + 0.42 * len(results)), layout="constrained")
-    ax = fig.add_subplot()
-    ax.axvspan(-stats.MARGIN, stats.MARGIN, color=GREY, zorder=0)
-    ax.axvline(0, color="0.4", linewidth=0.8)
-    for row, result in enumerate(results.values()):
-        seeds = list(result.differences.values())
-        ax.plot(seeds, [row] * len(seeds), "o", color="0.35", markersize=4, alpha=0.7, mew=0)
-        mean = statistics.fmean(seeds)
-        text = f"{mean:+.4f}"
-        if result.interval:
-            low, high = result.interval.low, result.interval.high
-            ax.plot([low, high], [row - 0.25] * 2, "|-", color="black", markersize=8)
-            text += f"  [{low:+.4f}, {high:+.4f}]"
-        else:
-            text += "  no interval"
-        ax.plot(mean, row - 0.25, "D", color="black", markersize=5)
-        ax.annotate(
-            f"{text}  n = {result.n}".replace("-", "−"), (1.01, row - 0.12),
-            xycoords=("axes fraction", "data"), va="center", fontsize=8,
-        )
-    ax.set_yticks(range(len(results)), list(results))
-    ax.set_ylim(-0.7, len(results) - 0.5)
-    ax.set_xlabel(
-        f"final validation loss minus {study.baseline}'s, same seed (nats / token; left is better)"
-    )
-    ax.set_title(
-        f"dots: seeds; diamond and line: mean and 95 % interval; grey: within ±{stats.MARGIN}",
-        fontsize=8,
-    )
-    _tidy(ax)
+    fig, axes = _panels(len(stages))
+    for ax, (stage, tuned) in zip(axes, stages.items(), strict=True):
+        for arm, losses in tuned.items():
+            means = {float(lr): [loss for loss in of.values() if loss is not None]
+                     for lr, of in losses.items()}
+            x, y = defined((lr, statistics.fmean(of) if of else None)
+                           for lr, of in sorted(means.items()))
+            ax.plot(x, y, label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
+                    **style(study, arm))
+            for lr in x:
+                ax.plot([lr] * len(means[lr]), means[lr], ".", markersize=3,
+                        color=style(study, arm)["color"])
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        tokens = study.plan["steps"]["tuning" if stage == "arms" else stage]
+        tokens *= study.plan["step_tokens"]
+        ax.set(xlabel="peak learning rate", ylabel="validation loss (nats / token)",
+               title=f"{stage}, {ticker.EngFormatter(sep='')(tokens)} tokens")
+        ax.legend(frameon=False, fontsize=8)
     return fig
 
 
-def position(study: Study) -> Figure | None:
-    """Loss by position in rows of eight times the training length."""
-    fig, (ax,) = _panels(1)
-    series = {
-        arm: [
-            defined(zip(table["position"], table["loss"], strict=True))
-            for record in study.of(arm).values()
-            if (table := record.get("by_position"))
-        ]
-        for arm in study.arms
-    }
-    if not _bands(ax, series):
+def mechanism(study: Study) -> Figure | None:
+    """When a model begins to use order: what a shift by T costs, and the attention to the previous
+    token of the head that has most, along the constant rate."""
+    if not study.arms:
         return None
+    fig, (left, right) = _panels(2)
+    _bands(left, study, {arm: curves(study.of(arm).values(), "shift") for arm in study.arms})
+    heads = {arm: [strongest_previous(record) for record in study.of(arm).values()]
+             for arm in study.arms}
+    _bands(right, study, heads)
+    even = math.log(study.seq_len) / study.seq_len
+    right.axhline(even, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
+    for ax in (left, right):
+        _token_axis(ax)
+    left.set(ylabel="change of the loss (nats / token)", title="All positions moved on by T")
+    right.set(ylabel="share of its attention", ylim=(0, None),
+              title="Previous token, the head with most")
+    _legend_below(fig, left)
+    return fig
+
+
+def strongest_previous(record: Record) -> Curve:
+    """Along the constant rate, the largest share of attention that any head has on the previous
+    token."""
+    return defined((point["tokens"], max(itertools.chain(*point["previous"])))
+                   for point in record["trajectory"])
+
+
+def context(study: Study) -> Figure | None:
+    """Loss of the same targets against the length of the window that slides over them."""
+    sliding = {arm: [table_curve(r, "context", mode="sliding") for r in study.of(arm).values()]
+               for arm in study.arms}
+    yarn = {f"{arm}, YaRN": [table_curve(r, "rope_scaling", scaling="yarn")
+                             for r in study.of(arm).values() if r.get("rope_scaling")]
+            for arm in study.arms}
+    fig, (ax,) = _panels(1)
+    if not _bands(ax, study, sliding | yarn):
+        return None
+    ax.axvline(study.seq_len, color="0.3", linewidth=1)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.set_xlabel("tokens of the row that the prediction sees (first of each bucket)")
-    ax.set_ylabel("validation loss (nats / token)")
-    ax.axvline(study.seq_len, color="0.3", linewidth=1)
-    ax.axvspan(study.seq_len, ax.get_xlim()[1], color="0.94", zorder=0)
-    ax.margins(x=0)
-    ax.set_title(
-        f"right of the line: more tokens than training rows had (T = {study.seq_len})", fontsize=8
-    )
+    ax.set(xlabel=f"tokens in the window (line: T = {study.seq_len}, the training length)",
+           ylabel="validation loss (nats / token)")
     _legend_below(fig, ax)
     return fig
 
 
-def shift(study: Study) -> Figure | None:
-    """What happens to the loss when every position number grows by the same amount."""
-    deltas = sorted(study.distinct("shift", "delta"))
-    if not deltas:
+def table_curve(record: Record, table: str, **which: str) -> Curve:
+    """Loss by context, from the rows of a table that have the values `which`."""
+    rows = [row for row in record.get(table) or []
+            if all(row[name] == value for name, value in which.items())]
+    return defined((row["context"], cell(table, "loss", context=row["context"], **which)(record))
+                   for row in rows)
+
+
+def forest(study: Study) -> Figure | None:
+    """Paired differences after every length: seeds, means and intervals. The axis is linear within
+    0.05 nats and logarithmic outside, so that a large effect does not hide a small one."""
+    results = {(arm, tokens): study.paired(arm, tokens)
+               for arm in study.others for tokens in study.horizons}
+    results = {key: result for key, result in reversed(results.items()) if result.n}
+    if not results:
         return None
-    fig, (ax,) = _panels(1)
-    measures = [cell("shift", "dloss", delta=delta) for delta in deltas]
-    series = {
-        arm: [defined(enumerate(m(record) for m in measures)) for record in study.of(arm).values()]
-        for arm in study.arms
-    }
-    _bands(ax, series)
-    ax.set_xticks(range(len(deltas)), [in_lengths(d, study.seq_len) for d in deltas])
-    ax.set_yscale("symlog", linthresh=1e-4)
-    ax.yaxis.set_major_locator(ticker.SymmetricalLogLocator(base=10, linthresh=1e-4))
-    ax.yaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}".replace("-", "−")))
-    ax.axhspan(-1e-4, 1e-4, color=GREY, zorder=0)
-    ax.set(
-        xlabel=f"added to every position (T = {study.seq_len}, the training length)",
-        ylabel="change of the loss (nats / token)",
-    )
-    ax.set_title("grey: |change| ≤ 1e-4, linear inside it and logarithmic outside", fontsize=8)
-    _legend_below(fig, ax)
+    fig = Figure(figsize=(7.4, 1.3 + 0.3 * len(results)), layout="constrained")
+    ax = fig.add_subplot()
+    ax.axvline(0, color="0.4", linewidth=0.8)
+    labels = []
+    for row, ((arm, tokens), result) in enumerate(results.items()):
+        seeds = list(result.differences.values())
+        ax.plot(seeds, [row] * len(seeds), "o", color="0.35", markersize=3.5, alpha=0.7, mew=0)
+        mean = statistics.fmean(seeds)
+        text = f"{mean:+.3f}"
+        if result.interval:
+            low, high = result.interval.low, result.interval.high
+            ax.plot([low, high], [row - 0.25] * 2, "|-", color="black", markersize=7)
+            text += f"  [{low:+.3f}, {high:+.3f}]"
+        ax.plot(mean, row - 0.25, "D", color="black", markersize=4)
+        ax.annotate(text.replace("-", "−"), (1.01, row - 0.12),
+                    xycoords=("axes fraction", "data"), va="center", fontsize=8)
+        labels.append(f"{arm}, {ticker.EngFormatter(sep='')(tokens)}")
+    ax.set_xscale("symlog", linthresh=0.05)
+    ax.xaxis.set_major_locator(ticker.FixedLocator([-2, -1, -0.5, -0.2, -0.1, -0.05, 0, 0.05, 0.1,
+                                                    0.2, 0.5, 1, 2]))
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}".replace("-", "−")))
+    ax.xaxis.set_minor_locator(ticker.NullLocator())
+    ax.set_yticks(range(len(results)), labels, fontsize=8)
+    ax.set_ylim(-0.7, len(results) - 0.5)
+    ax.set_xlabel(f"validation loss minus {study.baseline}'s, same seed (nats / token; left is "
+                  "better)")
+    ax.set_title("dots: seeds; diamond and line: mean and 95 % interval", fontsize=8)
+    _tidy(ax)
     return fig
 
 
@@ -178,19 +208,18 @@ def probes(study: Study) -> Figure | None:
     names = sorted({probe for probe, *_ in study.probes})
     if not names:
         return None
-    arms = list(dict.fromkeys([*study.arms, *(arm for _, arm, _ in study.probes)]))
+    arms = list(dict.fromkeys(arm for _, arm, _ in study.probes))
     excess = {arm: [r["excess"] for r in study.probe("P1", arm).values()] for arm in arms}
     lengths = list(dict.fromkeys(at for rows in excess.values() for row in rows for at in row))
     fig, axes = _panels(len(names) + bool(lengths))
     for ax, name in zip(axes, names, strict=False):
-        _bands(ax, {arm: [curve(r) for r in study.probe(name, arm).values()] for arm in arms})
+        _bands(ax, study, {arm: [defined(r["curve"]) for r in study.probe(name, arm).values()]
+                           for arm in arms})
         ax.set(xlabel="step", title=name)
     if lengths:
-        series = {
-            arm: [defined(enumerate(row.get(at) for at in lengths)) for row in rows]
-            for arm, rows in excess.items()
-        }
-        _bands(axes[-1], series)
+        series = {arm: [defined(enumerate(row.get(at) for at in lengths)) for row in rows]
+                  for arm, rows in excess.items()}
+        _bands(axes[-1], study, series)
         axes[-1].set_xticks(range(len(lengths)), lengths)
         axes[-1].set(xlabel="row length (T: as trained)", title="P1 past its training length")
     for ax in axes:
@@ -200,12 +229,23 @@ def probes(study: Study) -> Figure | None:
     return fig
 
 
-FIGURES = {"fig_curves": curves, "fig_forest": forest, "fig_position": position,
-           "fig_shift": shift, "fig_probes": probes}
+FIGURES = {"fig_gap": gap, "fig_forest": forest, "fig_rates": rates, "fig_mechanism": mechanism,
+           "fig_context": context, "fig_probes": probes}
+
+
+def curves(records: Iterable[Record], key: str) -> list[Curve]:
+    return [curve(record, key) for record in records]
+
+
+def style(study: Study, arm: str) -> dict[str, Any]:
+    """Of a line, by the arm's place in the plan; what is not planned comes after."""
+    known = list(dict.fromkeys([*study.plan["arms"], *study.plan["treatments"]]))
+    place = known.index(arm) if arm in known else len(known) + sum(map(ord, arm))
+    return STYLES[place % len(STYLES)]
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
-    fig = Figure(figsize=(7.4 if count < 3 else 10.4, 3.9), layout="constrained")
+    fig = Figure(figsize=(8.4 if count < 3 else 10.4, 3.9), layout="constrained")
     axes = list(fig.subplots(1, count, squeeze=False)[0])
     for ax in axes:
         _tidy(ax)
@@ -218,10 +258,10 @@ def _tidy(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-def _minus(a: Curve, b: Curve) -> Curve:
-    """The difference of two curves at the x that both have."""
-    x, rows = _aligned([a, b])
-    return x, (rows[0] - rows[1]).tolist() if len(rows) == 2 else []
+def _token_axis(ax: Axes) -> None:
+    ax.set_xscale("log", base=2)
+    ax.xaxis.set_major_formatter(ticker.EngFormatter(places=1, sep=""))
+    ax.set_xlabel("training tokens")
 
 
 def _aligned(series: list[Curve]) -> tuple[list[float], np.ndarray]:
@@ -231,27 +271,25 @@ def _aligned(series: list[Curve]) -> tuple[list[float], np.ndarray]:
     return shared, np.array([[table[x] for x in shared] for table in tables])
 
 
-def _bands(
-    ax: Axes, series: Mapping[str, list[Curve]]
-) -> list[tuple[list[float], np.ndarray]]:
+def _bands(ax: Axes, study: Study, series: Mapping[str, list[Curve]]) -> int:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
     around it. Over the x that all its seeds have: elsewhere it would be a mean over other seeds.
 
-    Returns x and y (seeds, x) of each arm that has a point.
+    Returns how many arms had a point.
     """
-    drawn = []
-    for style, (arm, runs) in zip(itertools.cycle(STYLES), series.items(), strict=False):
+    drawn = 0
+    for arm, runs in series.items():
         x, rows = _aligned(runs)
         if not x:
             continue
+        look = style(study, arm)
         ax.plot(
             x, rows.mean(0), label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
-            markevery=max(1, len(x) // 8), **style,
+            markevery=max(1, len(x) // 8), **look,
         )
         if len(rows) > 1:
-            low, high = rows.min(0), rows.max(0)
-            ax.fill_between(x, low, high, color=style["color"], alpha=0.15, lw=0)
-        drawn.append((x, rows))
+            ax.fill_between(x, rows.min(0), rows.max(0), color=look["color"], alpha=0.15, lw=0)
+        drawn += 1
     return drawn
 
 

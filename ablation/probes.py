@@ -51,8 +51,9 @@ class Probe:
     rho: float = 0.5
 
 
-P1 = Probe(vocab_size=16, layers=1, steps=300, lr=1e-2, lag=7)
-P2 = Probe(vocab_size=65, layers=2, steps=800, lr=5e-3, batch_size=32)
+P1 = Probe(vocab_size=16, layers=1, steps=300, lr=1e-2, lag=7, heads=4)
+P2 = Probe(vocab_size=65, layers=2, steps=3000, lr=5e-3, batch_size=32)
+SOLVED = 0.9  # share of the second copies that are right, at which P2 ends
 PROBES = {"P1": P1, "P2": P2}
 
 
@@ -177,7 +178,8 @@ def run_probe(
 
     `curve` holds [step, nats above the floor]; the floor of P2 is 0, on the second copies. `excess`
     is what is left at T and, for P1, at 2T and 4T, over their last T positions; null where the
-    encoding ends. `steps_to_90` is the first evaluation of P2 with 90 % of the second copies right.
+    encoding ends. P2 ends with the first evaluation at which 90 % of the second copies are right,
+    after `steps_to_90` steps, or after `steps`, and `steps_to_90` is null.
     """
     probe = probe or PROBES[name]
     steps = probe.steps if steps is None else steps
@@ -201,8 +203,9 @@ def run_probe(
     for step in train(probe, model, steps, lambda at: sample(probe, seed, at, probe.batch_size)):
         nats, right = evaluate(1)
         curve.append([step, nats])
-        if right >= 0.9 and steps_to_90 is None:
+        if right >= SOLVED:
             steps_to_90 = step
+            break
     return {
         "probe": name, "arm": arm, "seed": seed, "steps": steps, "lag": probe.lag or None,
         "parameters": sum(p.numel() for p in model.parameters()),

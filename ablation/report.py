@@ -5,9 +5,7 @@
 
 The words stand in report.md, and the numbers are filled in here; report.html is the result with the
 figures inside, laid out by page.html. Everything in it is read from the study's files, so it can be
-made again anywhere, after any number of runs. What there is to say about one study stands in a
-NOTES.md in its folder, which the report repeats below its first sentence. Losses are in nats per
-token.
+made again anywhere, after any number of runs. Losses are in nats per token.
 """
 
 import base64
@@ -17,27 +15,34 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
-from ablation.predictions import Outcome, outcomes, raw_degradation
-from ablation.study import Measure, Record, Study, cell, in_lengths, past_the_end, short
+from ablation.plan import best_rate, lowest
+from ablation.predictions import outcomes
+from ablation.study import USED, Curve, Record, Study, at_horizon, cell, in_lengths, short
 from errors import UserError, exit_in_words
 from files import write_file
 from gyre.wandb_log import LogConfig, Table, log_to_wandb
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
-# Of the tables that wandb gets.
-RUN_COLUMNS = ["arm", "seed", "lr", "parameters", "tokens", "tokens_per_second", "loss", "bpb",
-               "init_sha256", "batches_sha256"]
-DIFFERENCE_COLUMNS = ["arm", "baseline", "n", "mean", "sd", "low", "high", "p"]
+RUN_COLUMNS = ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]  # of the table in wandb
+# What the figures show, for who cannot see them.
+ALTERNATIVES = {
+    "fig_gap": "Validation loss and its difference from the baseline against training tokens",
+    "fig_forest": "Paired differences of every arm after every length, with 95 % intervals",
+    "fig_rates": "Loss of the tuning runs against the learning rate",
+    "fig_mechanism": "Cost of a shift and attention to the previous token against training tokens",
+    "fig_context": "Loss against the length of the context",
+    "fig_probes": "Loss above the optimum of the probes against training steps",
+}
 
 
 def write_report(path: Path, markdown: Path | None = None) -> None:
@@ -49,7 +54,7 @@ def write_report(path: Path, markdown: Path | None = None) -> None:
     markdown = markdown or path / "RESULTS.md"
     study = Study.load(path)
     text = compose(study, plots.draw(study), markdown.parent)
-    write_file(path / "report.html", to_html(text, path).encode())
+    write_file(path / "report.html", to_html(text, markdown.parent).encode())
     write_file(markdown, text.encode())
 
 
@@ -59,61 +64,46 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
     `figures`: the names of those there are; `folder`: where the text will stand, from where it
     links to them.
     """
-    plan, record = study.plan, next(iter(study.records.values()))
-    predicted = outcomes(study)
-    verdicts = [outcome.verdict for outcome in predicted]
     said = {
-        "name": plan["name"],
+        "name": study.plan["name"],
         "claim": claim(study),
         "base": study.baseline,
-        "secondary": joined(study.secondary) or "no secondary arm",
-        "longest": 8 * study.seq_len,
-        "raw_degradation": number(raw_degradation(study), "+.4f"),
-        "verdicts": joined(
-            f"{verdicts.count(v)} {v}" for v in ("held", "not held", "not measured")
-        ),
-        "tier": "GPU" if study.tier.startswith("gpu") else "CPU",
-        "data": short(record["data_sha256"]),
-        "tokenizer": short(record["tokenizer_sha256"]),
+        "secondary": joined(study.others[1:]) or "no other arm",
+        "used": f"{USED:g}",
+        "bigram": number(study.bigram, ".2f"),
+        "last": amount(study.horizons[-1]),
+        "targets": f"{targets(study):,}",
         "seq_len": study.seq_len,
-        "tokens": f"{study.tokens:,}",
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
     blocks = {
         "left_out": left_out(study),
-        "notes": notes(study),
         "arms": arms_table(study),
-        "pairing": pairing(study),
-        "seeds": seeds_table(study),
-        "shifts": shift_table(study),
-        "contexts": table_by_context(study, "context", "mode", "windows"),
-        "past_the_end": past_table(study),
-        "scalings": table_by_context(study, "rope_scaling", "scaling", "scaling"),
-        "probes": probe_tables(study),
-        "scales": scale_table(study),
-        "predictions": predictions_table(predicted),
-        "attention": attention_table(study),
         "tuning": tuning_table(study),
+        "contexts": context_table(study),
+        "probes": probe_table(study),
+        "predictions": predictions_table(study),
         "threats": bullets(threats(study)),
         "fairness": fairness_table(study),
-        "command": f"```\n{plan['command']}\n```",
+        "command": f"```\n{study.plan['command']}\n```",
         "facts": bullets(facts(study)),
     }
     for name in plots.FIGURES:
         link = Path(os.path.relpath(study.path / f"{name}.png", folder)).as_posix()
-        blocks[name] = f"![{name}]({quote(link)})" if name in figures else NOT_MEASURED
+        shown = f"![{ALTERNATIVES[name]}]({quote(link)})"
+        blocks[name] = shown if name in figures else NOT_MEASURED
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
     fields = {name: escape(str(value)) for name, value in said.items()} | blocks
     return re.sub(r"\n{3,}", "\n\n", template.format_map(fields))
 
 
 def to_html(markdown: str, folder: Path) -> str:
-    """One file that needs no other: the images named in the text are read from `folder`."""
+    """One file that needs no other: images are read from where the text, in `folder`, links to."""
     parser = MarkdownIt("js-default")  # tables, and no HTML within the text
     tokens = parser.parse(markdown)
     for image in (part for token in tokens for part in token.children or []):
         if image.type == "image":
-            png = (folder / f"{image.content}.png").read_bytes()
+            png = (folder / unquote(str(image.attrs["src"]))).read_bytes()
             image.attrs["src"] = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     title = html.escape(markdown.partition("\n")[0].removeprefix("# "))
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
@@ -125,251 +115,151 @@ def to_html(markdown: str, folder: Path) -> str:
 
 
 def claim(study: Study) -> str:
-    """The headline difference in one sentence, no stronger than its interval."""
-    arm, base = study.headline
-    result = study.paired(arm, base)
-    if not result.n:
-        return f"{arm} and {base} have no seed in common yet: nothing can be said."
-    seeds = "one seed" if result.n == 1 else f"{result.n} paired seeds"
-    size = f"{arm} − {base} = {number(result.mean, '+.4f')} nats per token"
-    at = f"after {amount(study.tokens)} tokens at T = {study.seq_len}, {seeds}"
-    if result.interval is None:
-        sentence = f"{size} {at}: no interval, so no claim."
-    else:
-        size += f", 95 % interval {interval(result.interval)}, {at}, sign-flip p = {result.p:.3g}"
-        if result.equivalent:
-            sentence = (
-                f"No difference of the size that matters here: {size}; the 90 % interval lies "
-                f"within ±{stats.MARGIN} nats."
-            )
-        elif result.interval.high < 0 or result.interval.low > 0:
-            which = "lower" if result.interval.high < 0 else "higher"
-            sentence = f"{arm} has the {which} validation loss: {size}."
-        else:
-            sentence = (
-                f"Undecided: {size}; the interval includes 0 and the 90 % interval is not within "
-                f"±{stats.MARGIN} nats."
-            )
-    smoke = "Smoke tier, a check of the machinery and nothing else. "
-    return smoke + sentence if study.tier == "smoke" else sentence
+    """Up to three sentences: the difference after the first and the last length, how many tokens an
+    encoding takes until it is used. None is stronger than its numbers."""
+    smoke = "A check of the machinery and nothing else. " if study.plan["tier"] == "smoke" else ""
+    measured = [(tokens, study.paired(arm, tokens)) for arm in study.others[:1]
+                for tokens in study.horizons]
+    measured = [(tokens, result) for tokens, result in measured if result.n]
+    if not measured:
+        return f"{smoke}No seed of {joined(study.plan['arms'])} is measured in two arms yet."
+    arm, said = study.others[0], []
+    ends = [measured[0], measured[-1]] if len(measured) > 1 else measured
+    for tokens, result in ends:
+        bounds = interval(result.interval) if result.interval else "one seed, so no interval"
+        said.append(f"{number(result.mean, '+.3f')} nats per token ({bounds}) after "
+                    f"{amount(tokens)} tokens")
+    seeds = f"{measured[-1][1].n} paired seeds" if measured[-1][1].n > 1 else "one seed"
+    sentences = [f"{arm} − {study.baseline} is {' and '.join(said)}, {seeds}."]
+    used = {name: study.tokens_until_used(name) for name in study.arms}
+    words = [f"{name} {span(list(of.values()))}" for name, of in used.items()]
+    sentences.append(f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that "
+                     f"order must be used: {joined(words)}.")
+    if len(measured) > 2 and all(result.mean is not None for _, result in measured):
+        sizes = [abs(result.mean) for _, result in measured]
+        peak = max(range(len(sizes)), key=sizes.__getitem__)
+        sentences.append(f"The gap is largest after {amount(measured[peak][0])} tokens, and "
+                         f"{sizes[-1] / sizes[peak]:.0%} of that remains after "
+                         f"{amount(measured[-1][0])}.")
+    return smoke + " ".join(sentences)
 
 
 def left_out(study: Study) -> str:
-    missing, diverged = map(joined, (study.missing, study.diverged))
-    said = []
-    if missing:
-        said.append(f"Unfinished: {len(study.missing)} planned runs missing ({missing}).")
-    if diverged:
-        said.append(f"Without a final loss, and so in no mean and no difference: {diverged}.")
-    return "\n\n".join(map(escape, said))
-
-
-def notes(study: Study) -> str:
-    """What somebody wrote about this study, in Markdown."""
-    file = study.path / "NOTES.md"
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
-
-
-def p_values(study: Study) -> dict[str, float]:
-    """Sign-flip p of each arm against the baseline; those of the secondary arms Holm-corrected."""
-    raw = {arm: study.paired(arm).p for arm in study.arms if arm != study.baseline}
-    known = {arm: p for arm, p in raw.items() if p is not None}
-    return known | stats.holm({arm: p for arm, p in known.items() if arm in study.secondary})
-
-
-def by_arm(arms: Iterable[str], columns: dict[str, Callable[[str], str]]) -> str:
-    """A table of these arms: by the title of a column, what it says of an arm."""
-    rows = [[arm, *(said(arm) for said in columns.values())] for arm in arms]
-    return table(["arm", *columns], rows)
-
-
-def means(study: Study, measure: Measure, form: str = ".4f") -> Callable[[str], str]:
-    """A column of means over seeds."""
-    return lambda arm: number(study.mean(arm, measure), form)
+    if not study.missing:
+        return ""
+    return escape(f"Not run yet: {len(study.missing)} of the planned runs ({joined(study.missing)})"
+                  ".")
 
 
 def arms_table(study: Study) -> str:
-    p, base = p_values(study), study.baseline
-
-    def each(arm: str, key: str, form: str) -> str:
-        return joined({record[key] for record in study.of(arm).values()}, form)
-
-    return by_arm(study.arms, {
-        "parameters": lambda arm: each(arm, "parameters", "{:,}"),
-        "tokens/s": means(study, "tokens_per_second", ",.0f"),
-        "learning rate": lambda arm: each(arm, "lr", "{:g}"),
-        "n": lambda arm: str(len(study.losses(arm))),
-        "loss, nats/token": lambda arm: over_seeds(study, arm, "loss"),
-        "bits/byte": means(study, "bpb"),
-        f"minus {base}, paired [95 %]": lambda arm: (
-            UNDEFINED if arm == base else difference(study.paired(arm))
-        ),
-        "p": lambda arm: number(p.get(arm), ".3g"),
-        "tokens to target": lambda arm: to_target(study, arm),
-    })
-
-
-def to_target(study: Study, arm: str) -> str:
-    needed = sorted(study.tokens_to_target(arm).values())
-    if not needed:
-        return UNDEFINED
-    reached = [tokens for tokens in needed if tokens < math.inf]
-    median = (needed[(len(needed) - 1) // 2] + needed[len(needed) // 2]) / 2
-    share = "never" if median == math.inf else f"{median / study.tokens:.2f} ({amount(median)})"
-    return f"{share}, {len(reached)}/{len(needed)}"
-
-
-def pairing(study: Study) -> str:
-    items = []
-    for arm in study.arms:
-        result = study.paired(arm)
-        if arm == study.baseline or result.interval is None:
-            continue
-        r = "undefined" if result.correlation is None else number(result.correlation, "+.2f")
-        text = f"{arm} and {study.baseline}: correlation over seeds {r}"
-        text += f", sd of the difference {result.sd:.4f}"
-        if result.welch and not result.pairing_helps:
-            text += f"; pairing buys nothing here, Welch's interval is {interval(result.welch)}"
-        items.append(text)
-    return f"What pairing bought:\n\n{bullets(items)}" if items else ""
-
-
-def seeds_table(study: Study) -> str:
-    return by_arm(study.arms, {
-        f"seed {seed}": lambda arm, seed=seed: number(study.losses(arm).get(seed))
-        for seed in study.seeds()
-    })
-
-
-def shift_table(study: Study) -> str:
-    deltas = sorted(study.distinct("shift", "delta"))
-    if not deltas:
-        return NOT_MEASURED
-    columns = {
-        f"+{in_lengths(delta, study.seq_len)}":
-            means(study, cell("shift", "dloss", delta=delta), "+.1e")
-        for delta in deltas
-    }
-    largest = means(study, cell("shift", "dlogit_max", delta=deltas[-1]), ".1e")
-    return by_arm(
-        study.arms, columns | {f"largest change of a logit at {[*columns][-1]}": largest}
-    )
-
-
-def table_by_context(study: Study, source: str, kind: str, title: str) -> str:
-    """Losses of each arm and kind by context length, from a table of the records."""
-    contexts = sorted(study.distinct(source, "context"))
-    rows = [
-        [arm, name, *(
-            over_seeds(study, arm, cell(source, "loss", context=context, **{kind: name}))
-            for context in contexts
-        )]
-        for arm in study.arms
-        if any(record.get(source) for record in study.of(arm).values())
-        for name in study.distinct(source, kind)
-    ]
-    return table(["arm", title, *(in_lengths(c, study.seq_len) for c in contexts)], rows)
-
-
-def past_table(study: Study) -> str:
-    title = "loss at T+1 … 2T minus loss at 1 … T"
-    return by_arm(study.arms, {title: lambda arm: over_seeds(study, arm, past_the_end, "+.4f")})
-
-
-def probe_tables(study: Study) -> str:
-    """One for each probe, with what it measures below it."""
-    tables = []
-    planned = dict.fromkeys([*study.arms, *(arm for _, arm, _ in study.probes)])
-    for probe in sorted({name for name, *_ in study.probes}):
-        records = {arm: list(study.probe(probe, arm).values()) for arm in planned}
-        every = [record for found in records.values() for record in found]
-        lengths = [at for at in every[0]["excess"]
-                   if any(record["excess"][at] is not None for record in every)]
-        timed = any(record["steps_to_90"] is not None for record in every)
-        rows = []
-        for arm, found in records.items():
-            excess = [with_sd(record["excess"][at] for record in found) for at in lengths]
-            steps = joined(record["steps_to_90"] or "never" for record in found)
-            if found:
-                rows.append([arm, str(len(found)), *excess, *([steps] * timed)])
-        header = ["arm", "n", *(f"at {at}" for at in lengths)]
-        floors = joined({record["entropy_floor"] for record in every}, "{:.4f}")
-        tables += [
-            table(header + ["steps to 90 %, by seed"] * timed, rows),
-            f"{probe}: loss above the optimum, nats/token, mean ± sd over seeds; entropy floor "
-            f"{floors}.",
-        ]
-    return "\n\n".join(tables)
-
-
-def scale_table(study: Study) -> str:
-    added = [arm for arm in study.arms if study.mean(arm, "rms_ratio") is not None]
-    return by_arm(added, {
-        "rms of positions": means(study, "position_rms", ".4g"),
-        "rms of embeddings": means(study, "embedding_rms", ".4g"),
-        "ratio": means(study, "rms_ratio", ".4g"),
-        "ratio after training": means(study, "rms_ratio_trained", ".4g"),
-        "loss, nats/token": lambda arm: over_seeds(study, arm, "loss"),
-    })
-
-
-def predictions_table(predicted: list[Outcome]) -> str:
-    rows = []
-    for outcome in predicted:
-        checks = "; ".join(f"{what}: {measured(value)} ({m})" for what, value, m in outcome.checks)
-        rows.append([outcome.name, outcome.subject, outcome.expected, checks or UNDEFINED,
-                     outcome.verdict])
-    return table(["", "what", "predicted", "measured", "outcome"], rows)
-
-
-def attention_table(study: Study) -> str:
+    """A row for each arm, a loss and a difference for each length."""
+    header, base = ["arm", "learning rate", "n"], study.baseline
+    for tokens in study.horizons:
+        header += [f"loss, {amount(tokens)}", f"minus {base}"]
+    adjusted = {tokens: p_values(study, tokens) for tokens in study.horizons}
     rows = []
     for arm in study.arms:
-        known = [r["attention_distance"] for r in study.of(arm).values()]
-        layers = [
-            " ".join(number(stats.mean(head), ".1f") for head in zip(*layer, strict=True))
-            for layer in zip(*known, strict=True)
-        ]
-        if layers:
-            rows.append([arm, *layers])
-    return table(["arm", *(f"layer {i}" for i in range(len(rows[0]) - 1 if rows else 0))], rows)
+        rates = joined(sorted({record["lr"] for record in study.of(arm).values()}), "{:g}")
+        row = [arm, rates, str(len(study.of(arm)))]
+        for tokens in study.horizons:
+            row += [over_seeds(study, arm, at_horizon(tokens, "loss"), ".3f"),
+                    UNDEFINED if arm == base else
+                    difference(study.paired(arm, tokens), adjusted[tokens].get(arm))]
+        rows.append([*row, span(list(study.tokens_until_used(arm).values()))])
+    return table([*header, "used"], rows)
+
+
+def p_values(study: Study, tokens: int) -> dict[str, float]:
+    """p of each arm against the baseline; of all but the first other arm Holm-corrected."""
+    known = {arm: p for arm in study.others
+             if (p := study.paired(arm, tokens).p) is not None}
+    return known | stats.holm({arm: p for arm, p in known.items() if arm in study.others[1:]})
 
 
 def tuning_table(study: Study) -> str:
-    tuning = study.plan["tuning"]
-    if not tuning:
-        return "Not tuned: every arm has the learning rate of the configuration."
-    rates = sorted({float(lr) for losses in tuning.values() for lr in losses})
-    rows, edges = [], []
-    for arm, losses in tuning.items():
-        losses = {float(lr): loss for lr, loss in losses.items()}
-        chosen = study.plan["arms"][arm]["lr"]
-        rows.append([arm, *(number(losses.get(lr)) + " *" * (lr == chosen) for lr in rates)])
-        if chosen in (rates[0], rates[-1]):
-            edges.append(arm)
-    caption = "Validation loss on the tuning seed, nats/token; *: chosen for the runs above."
-    if edges:
-        caption += f" At the edge of the grid, so perhaps not at its best: {joined(edges)}."
-    return f"{table(['arm', *(f'{lr:g}' for lr in rates)], rows)}\n\n{escape(caption)}"
+    plan, said = study.plan, []
+    for stage, tuned in plan["tuned"].items():
+        if not tuned:
+            continue
+        losses = {arm: {float(lr): of for lr, of in rates.items()} for arm, rates in tuned.items()}
+        grid = sorted({lr for of in losses.values() for lr in of})
+        rows = [[arm, *(joined(of.get(lr, {}).values(), "{:.3f}") + " *" * (lr == best_rate(of))
+                        for lr in grid)] for arm, of in losses.items()]
+        tokens = amount(plan["steps"]["tuning" if stage == "arms" else stage] * plan["step_tokens"])
+        said += [table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)]
+        if stage == "treatments":
+            means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
+            said += [escape(f"Treatments of the sinusoid at their best rates: {means}; "
+                            f"{plan['treatment']} stands for {plan['treatments'][0]} in all that "
+                            "follows.")]
+    if not said:
+        return "Not tuned: every arm has the learning rate of the configuration, or its own."
+    seeds = joined(plan["tuning_seeds"])
+    said.append(f"Validation loss by seed ({seeds}), none of which is reported; \\*: the rate "
+                "chosen.")
+    return "\n\n".join(said)
+
+
+def context_table(study: Study) -> str:
+    contexts = sorted({row["context"] for record in study.records.values()
+                       for row in record.get("context") or []})
+    kinds = [("context", "mode", "sliding", ""), ("rope_scaling", "scaling", "yarn", ", YaRN")]
+    rows = []
+    for arm in study.arms:
+        for source, kind, name, words in kinds:
+            losses = [with_error(study, arm, source, context, **{kind: name})
+                      for context in contexts]
+            if any(loss != UNDEFINED for loss in losses):
+                rows.append([arm + words, *losses])
+    return table(["arm", *(in_lengths(c, study.seq_len) for c in contexts)], rows)
+
+
+def with_error(study: Study, arm: str, source: str, context: int, **which: str) -> str:
+    """Loss at a context, mean ± sd over seeds, and the standard error of one evaluation."""
+    loss = over_seeds(study, arm, cell(source, "loss", context=context, **which), ".3f")
+    error = study.mean(arm, cell(source, "se", context=context, **which))
+    return UNDEFINED if error is None else f"{loss} (se {error:.3f})"
+
+
+def targets(study: Study) -> int:
+    """How many targets a context is measured on, in the record that has fewest."""
+    return min((record["targets"] for record in study.records.values()), default=0)
+
+
+def probe_table(study: Study) -> str:
+    rows = []
+    for arm in dict.fromkeys(arm for _, arm, _ in study.probes):
+        excess = {at: [r["excess"].get(at) for r in study.probe("P1", arm).values()]
+                  for at in ("T", "2T", "4T")}
+        steps = [r["steps_to_90"] for r in study.probe("P2", arm).values()]
+        waited = max((r["steps"] for r in study.probe("P2", arm).values()), default=0)
+        rows.append([arm, *(with_sd(of) for of in excess.values()),
+                     joined(f"> {waited}" if s is None else s for s in sorted(
+                         steps, key=lambda s: math.inf if s is None else s))])
+    return table(["arm", "P1 at T", "P1 at 2T", "P1 at 4T", "P2: steps to 90 %"], rows)
+
+
+def predictions_table(study: Study) -> str:
+    return table(["predicted", "measured", "outcome"],
+                 [[prediction.what, measured(value), verdict]
+                  for prediction, value, verdict in outcomes(study)])
 
 
 def threats(study: Study) -> list[str]:
-    """Those that follow from the numbers; report.md has what holds for any study of this kind."""
-    items = []
+    """The five that matter."""
+    items = [
+        "One model size and one text, of code: an interval over seeds says nothing of others.",
+        f"At most {amount(study.horizons[-1])} tokens: whether the rest of a gap closes is not "
+        "known.",
+        "Only the learning rate is tuned for each arm, and that for one length; weight decay, "
+        "warm-up and batch are those of all.",
+    ]
     if turns := full_turns(study):
         done, pairs = turns
-        items.append(
-            f"At T = {study.seq_len}, {pairs - done} of {pairs} RoPE pairs complete less than one "
-            "turn, so full RoPE is nearer to p-RoPE here than at scale."
-        )
-    if few := joined(arm for arm in study.arms if len(study.losses(arm)) < 6):
-        items.append(f"Fewer than 6 seeds, so no sign-flip p below 0.05 whatever happens: {few}.")
-    own, base = (study.mean(arm, "tokens_per_second") for arm in study.headline)
-    if own and base:
-        items.append(
-            f"Arms are compared at equal tokens; at equal seconds, note that {study.headline[0]} "
-            f"ran at {own / base:.2f} times the speed of {study.headline[1]}."
-        )
+        items.append(f"At T = {study.seq_len}, {pairs - done} of {pairs} RoPE pairs complete less "
+                     "than one turn, so full RoPE is nearer to p-RoPE here than at scale.")
+    items.append("Tokens until used are read at a constant rate, where every loss is higher than "
+                 "after a cooldown.")
     return items
 
 
@@ -384,23 +274,23 @@ def full_turns(study: Study) -> tuple[int, int] | None:
 
 
 def fairness_table(study: Study) -> str:
-    rows = []
-    for seed in study.seeds():
-        arms = [arm for arm in study.arms if (arm, seed) in study.records]
-        one = study.records[arms[0], seed]
-        hashes = [short(one[key]) for key in ("init_sha256", "batches_sha256")]
-        rows.append([str(seed), *hashes, joined(arms)])
+    groups: dict[tuple[str, str, int], list[str]] = {}
+    for (arm, seed), record in study.records.items():
+        key = short(record["init_sha256"]), short(record["batches_sha256"]), seed
+        groups.setdefault(key, []).append(arm)
+    rows = [[str(seed), init, batches, joined(arms)]
+            for (init, batches, seed), arms in sorted(groups.items(), key=lambda g: g[0][2])]
     return table(["seed", "initial values", "batches", "shared by"], rows)
 
 
 def facts(study: Study) -> list[str]:
-    """What the plan says of when, where and with what the study was made."""
+    """What the plan and the records say of when, where and with what the study was made."""
     plan = study.plan
-    minutes = {"spent": "minutes", "expected": "expected_minutes", "allowed": "budget_minutes"}
+    machines = {flat(record["machine"]): None for record in study.records.values()}
     known = {
-        "tier": plan["tier"], "steps": plan["steps"],
-        "minutes": joined(f"{plan[key]:.1f} {word}" for word, key in minutes.items()),
-        "machine": plan["machine"], "versions": plan["versions"], "revision": plan["git"],
+        "tier": plan["tier"], "minutes": f"{plan['minutes']:.0f}",
+        "machines": "; ".join(machines) or flat(plan["machine"]),
+        "dtype": plan["dtype"], "versions": plan["versions"], "revision": plan["git"],
     }
     return [f"{name}: {flat(value)}" for name, value in known.items() if value is not None]
 
@@ -429,23 +319,23 @@ def number(value: float | None, form: str = ".4f") -> str:
 
 
 def measured(value: float | None) -> str:
-    if value == math.inf:
-        return "never"
-    return number(value, ".1e" if value and abs(value) < 1e-3 else ".4f")
+    return "never" if value == math.inf else number(value, ".3f")
 
 
 def interval(bounds: stats.Interval) -> str:
-    return f"[{number(bounds.low, '+.4f')}, {number(bounds.high, '+.4f')}]"
+    return f"[{number(bounds.low, '+.3f')}, {number(bounds.high, '+.3f')}]"
 
 
-def difference(result: stats.Paired) -> str:
+def difference(result: stats.Paired, p: float | None) -> str:
     if not result.n:
         return UNDEFINED
     bounds = interval(result.interval) if result.interval else "(no interval)"
-    return f"{number(result.mean, '+.4f')} {bounds}"
+    return f"{number(result.mean, '+.3f')} {bounds}" + ("" if p is None else f", p {p:.2g}")
 
 
-def over_seeds(study: Study, arm: str, measure: Measure, form: str = ".4f") -> str:
+def over_seeds(
+    study: Study, arm: str, measure: Callable[[Record], float | None], form: str = ".4f"
+) -> str:
     return with_sd(study.values(arm, measure).values(), form)
 
 
@@ -453,7 +343,16 @@ def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     """Mean ± sd of the values that are defined."""
     known = [value for value in values if value is not None]
     spread = stats.sd(known)
-    return number(stats.mean(known), form) + ("" if spread is None else f" ± {spread:.4f}")
+    return number(stats.mean(known), form) + ("" if spread is None else f" ± {spread:{form}}")
+
+
+def span(tokens: list[float]) -> str:
+    """Median, lowest and highest of tokens until something happens; inf: it never did."""
+    if not tokens:
+        return UNDEFINED
+    words = ["never" if value == math.inf else amount(value)
+             for value in (stats.censored_median(tokens), min(tokens), max(tokens))]
+    return words[0] if len(tokens) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
 
 
 def joined(values: Iterable[Any], form: str = "{}") -> str:
@@ -461,7 +360,7 @@ def joined(values: Iterable[Any], form: str = "{}") -> str:
 
 
 def amount(tokens: float) -> str:
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, unit in ((1e6, "M"), (1e3, "k")):
         if tokens >= size:
             return f"{tokens / size:.3g} {unit}"
     return f"{tokens:.0f}"
@@ -477,8 +376,8 @@ def flat(value: Any) -> str:
 
 
 def mirror_in_wandb(path: Path, log: LogConfig) -> None:
-    """The study beside its training runs: job type eval for each measured run and probe for each
-    probe, in the group of their arm; and one report, with tables of all runs and differences.
+    """The study beside its training runs: job type eval for each arm and seed, probe for each
+    probe, in the group of their arm; and one report, with the differences as curves.
 
     To be called after `write_report`. Whatever wandb does, it costs one warning a run at most.
     """
@@ -491,35 +390,47 @@ def wandb_runs(
     study: Study, log: LogConfig
 ) -> Iterator[tuple[LogConfig, str, Record, list[dict[str, Any]]]]:
     """For each run the arguments of `log_to_wandb`: where, name, config, points."""
-    groups = {arm: record["config"]["log"]["group"] for (arm, _), record in study.records.items()}
+    name = study.path.name
     for (arm, seed), record in study.records.items():
         known = {key: record[key] for key in ("arm", "seed", "lr", "seq_len", "data_sha256")}
-        where = replace(log, group=groups[arm], job_type="eval")
+        where = replace(log, group=record["config"]["log"]["group"], job_type="eval")
         yield where, f"{arm}-s{seed}-eval", known, measured_points(record)
     for (probe, arm, seed), record in study.probes.items():
-        where = replace(log, group=groups.get(arm, arm), job_type="probe")
+        where = replace(log, group=f"{name}/{probe}/{arm}", job_type="probe")
         points = [{"probe_step": step, f"probe/{probe}": value} for step, value in record["curve"]]
         yield where, f"{arm}-s{seed}-{probe}", {"arm": arm, "seed": seed, "probe": probe}, points
-    p = p_values(study)
-    runs = [record for arm in study.arms for record in study.of(arm).values()]
-    differences = [
-        {"arm": arm, "baseline": study.baseline, "n": d.n, "mean": d.mean, "sd": d.sd,
-         **(asdict(d.interval) if d.interval else {}), "p": p.get(arm)}
-        for arm in study.arms
-        if arm != study.baseline and (d := study.paired(arm))
-    ]
-    point = {"runs": columns_of(runs, RUN_COLUMNS),
-             "differences": columns_of(differences, DIFFERENCE_COLUMNS),
-             **{file.stem: file for file in sorted(study.path.glob("fig_*.png"))}}
-    where = replace(log, group=study.path.name, job_type="report")
-    yield where, f"{study.path.name}-report", study.plan, [point]
+    rows = [[arm, seed, record["lr"], *(end[key] for key in RUN_COLUMNS[3:])]
+            for (arm, seed), record in study.records.items() for end in record["horizons"]]
+    points = [*delta_points(study), {
+        "runs": Table(RUN_COLUMNS, rows),
+        **{file.stem: file for file in sorted(study.path.glob("fig_*.png"))},
+    }]
+    yield replace(log, group=name, job_type="report"), f"{name}-report", study.plan, points
+
+
+def delta_points(study: Study) -> list[dict[str, float]]:
+    """Mean differences from the baseline along the constant rate, each against tokens."""
+    points: dict[float, dict[str, float]] = {}
+    for arm in study.others:
+        for tokens, mean in mean_curve(study.gaps(arm)):
+            points.setdefault(tokens, {"tokens": tokens})[f"delta/{arm}"] = mean
+    return [points[tokens] for tokens in sorted(points)]
+
+
+def mean_curve(series: list[Curve]) -> list[tuple[float, float]]:
+    """The mean of several curves where all of them have a point."""
+    values: dict[float, list[float]] = {}
+    for curve in series:
+        for x, y in zip(*curve, strict=True):
+            values.setdefault(x, []).append(y)
+    return [(x, sum(ys) / len(ys)) for x, ys in values.items() if len(ys) == len(series)]
 
 
 def measured_points(record: Record) -> list[dict[str, float]]:
-    """What evaluate.py measured of one run, each series against its own axis (wandb_log.AXES)."""
+    """What was measured of one arm and seed, each series against its own axis (wandb_log.AXES)."""
     seen = record.get("by_position") or {"position": [], "loss": []}
     points = [
-        {"eval/loss": record["loss"], "eval/bpb": record.get("bpb")},
+        *({"tokens": end["tokens"], "val/cooled": end["loss"]} for end in record["horizons"]),
         *({"tokens_seen": position, "position/loss": loss}
           for position, loss in zip(seen["position"], seen["loss"], strict=True)),
         *({"context_length": row["context"], f"context/loss_{row['mode']}": row["loss"]}
@@ -528,10 +439,6 @@ def measured_points(record: Record) -> list[dict[str, float]]:
           for row in record.get("shift") or []),
     ]
     return [{k: v for k, v in point.items() if v is not None} for point in points]
-
-
-def columns_of(rows: Iterable[Record], columns: list[str]) -> Table:
-    return Table(columns, [[row.get(column) for column in columns] for row in rows])
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,17 +12,19 @@ import tempfile
 import time
 from argparse import Namespace
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from ablation import plan as planning
+from ablation.ngrams import ngram_losses
 from ablation.plan import ARMS, TIERS, Speed
 from ablation.study import Study
 from data.prepare import prepare
@@ -31,26 +33,30 @@ from files import locked, read_json, write_json
 from gyre.cli import ConfigParser, config_parser, load_config
 from gyre.config import Config
 from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
-from gyre.rundir import RunDir
+from gyre.rundir import METRICS, RunDir
 from gyre.trainer import StopSignal
 
 ROOT = Path(__file__).parent.parent
 SPEED_STEPS = 20
 SPEED_WARMUP = 5  # of these, not counted
 # What the study sets for each run, so that a value for all of them would have no effect.
-CHOSEN = ("seed", "model.position", "model.theta", "model.partial", "model.sinusoid",
-          "log.group", "log.job_type")
+CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type")
 
 
 def study_parser(description: str) -> ConfigParser:
     """The options of ablate.py beside those of train.py."""
     parser = config_parser(description)
     add = parser.add_argument
-    add("--tier",
-        help=f"Size of the study: {', '.join(TIERS)}. Default: gpu where there is one, else cpu.")
+    add("--tier", default="quick", help=f"Size of the study: {', '.join(TIERS)}. Default: quick.")
     add("--arms", metavar="A,B", help=f"Compare these instead of the tier's: {', '.join(ARMS)}.")
-    add("--budget-minutes", type=float, default=45.0, metavar="M",
-        help="Train on fewer tokens where the study would take longer. Default: 45.")
+    add("--arm", action="append", default=[], metavar="NAME=OPTION=VALUE,...",
+        help="Compare an arm of your own too, such as b500=model.theta=500,optim.lr=2e-3. May be "
+        "given several times.")
+    add("--baseline", metavar="ARM",
+        help="The arm that every difference is taken to. Default: sin, or the last one.")
+    add("--budget-minutes", type=float, metavar="M",
+        help="Train on fewer tokens where the study would take longer. Default: 45 for the quick "
+        "tier.")
     add("--jobs", type=int, metavar="N",
         help="Runs at a time. Default: one for each core, with one thread each; on a GPU, 1.")
     add("--dry-run", action="store_true", help="Measure the speed, print the plan, and stop.")
@@ -65,10 +71,12 @@ class Job:
     name: str
     weight: float
     """Its share of the progress bar, in training tokens."""
-    commands: Callable[[], list[list[str]]]
+    commands: Callable[[], Iterable[list[str]]]
     """What to run, one after the other; asked for when the job's turn comes."""
     done: Callable[[], object] = lambda: None
     """Called after the last command."""
+    runs: list[Path] = field(default_factory=list)
+    """Folders of the training runs in it, by which the bar knows how far it is."""
 
 
 class Pool:
@@ -89,6 +97,7 @@ class Pool:
         """
         waiting, running = deque(jobs), {}
         processes: dict[str, subprocess.Popen] = {}
+        finished = 0.0
         with StopSignal() as stop:
             try:
                 while (waiting or running) and not stop.number:
@@ -98,10 +107,11 @@ class Pool:
                     for job, progress in list(running.values()):
                         if next(progress, "done") == "done":
                             del running[job.name]
-                            bar.update(job.weight)
+                            finished += job.weight
+                    trained = sum(tokens_trained(job) for job, _ in running.values())
                     bar.set_postfix_str(", ".join(running), refresh=False)
-                    bar.update(0)  # the clock, no more often than mininterval
-                    time.sleep(0.1)
+                    bar.update(max(0, finished + trained - bar.n))
+                    time.sleep(0.2)
             except UserError:
                 if not stop.number:  # else Ctrl-C has reached the processes before us
                     raise
@@ -142,6 +152,16 @@ class Pool:
             )
 
 
+def tokens_trained(job: Job) -> float:
+    """So far, by the last points of the job's runs; never more than its weight."""
+    total = 0.0
+    for run in job.runs:
+        with suppress(OSError, ValueError, IndexError), (run / METRICS).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            total += json.loads(file.read().splitlines()[-2])["tokens"]
+    return min(total, job.weight)
+
+
 def python(function: Callable, *arguments: object) -> list[str]:
     """The command that calls a function of this module in a process of its own, with arguments
     that JSON has, or paths. -P: no module is taken from the folder that the user stands in."""
@@ -150,18 +170,26 @@ def python(function: Callable, *arguments: object) -> list[str]:
     return [sys.executable, "-P", "-c", code, json.dumps(arguments, default=str)]
 
 
-def measure_run(run: str, arm: str, device: str, result: str) -> None:
-    """Measure a trained run and write its record to the file `result`."""
+def measure_run(
+    runs: list[str], arm: str, scalings: list[str], windows: int, device: str, result: str
+) -> None:
+    """Measure the runs of an arm and a seed, the last of which the others branch off from, and
+    write their record to the file `result`."""
     from gyre import measure  # beside the model it needs what the other jobs do not
 
     with exit_in_words():
         # `last`: the loss after all tokens, which is the one that has been agreed on beforehand.
-        # Scalings of RoPE are tried on plain RoPE only.
-        record = measure.measure(
-            RunDir.open(run), checkpoint="last", device=device,
-            rope_scaling=arm == planning.HEADLINE[0],
-        )
-        write_json(Path(result), {"arm": arm, **record})
+        record = measure.measure(RunDir.open(runs[-1]), checkpoint="last", device=device,
+                                 windows=windows, scalings=scalings, all_blocks=True)
+        shift = next(row["dloss"] for row in record["shift"] if row["delta"] == record["seq_len"])
+        at_most = min(windows, measure.WINDOWS)
+        ends = [measure.ending(RunDir.open(run), at_most, device) for run in runs[:-1]]
+        ends.append({key: record[key] for key in ("tokens", "loss", "se")} | {"shift": shift})
+        write_json(Path(result), {
+            "arm": arm, **record, "horizons": ends,
+            "trajectory": measure.follow(RunDir.open(runs[-1]), at_most, device),
+            "machine": planning.machine(),
+        })
 
 
 def run_probe(
@@ -186,20 +214,23 @@ class Runner:
         options, words = parser.split(argv)
         check_options(options)
         self.command = shlex.join(["python", "ablate.py", *argv])
-        self.dry_run, self.budget = options.dry_run, options.budget_minutes
+        self.dry_run = options.dry_run
+        self.tier_name, self.tier = options.tier, planning.choose_tier(options.tier)
+        self.budget = options.budget_minutes or self.tier.budget_minutes
+        self.arms = planning.choose_arms(self.tier, options.arms, options.arm)
+        self.baseline = planning.choose_baseline(options.baseline, self.arms)
+        # Of arms that are not those of the tier, none stands for another.
+        self.treatments = [] if options.arms or options.arm else list(self.tier.treatments)
         files = options.config or ["ablation.yaml"]
         config_files = [f"--config={file}" for file in files]
-        self.tier_name = options.tier
-        if self.tier_name is None:
-            on_gpu = uses_gpu(load_config(parser, [*config_files, *words])[0])
-            self.tier_name = "gpu" if on_gpu else "cpu"
-        self.tier, self.arms = planning.choose_tier(self.tier_name, options.arms)
         # The options of every run: the tier's values stand before the user's, which win.
         self.argv = [*config_files, *spelled(self.tier.overrides), *words]
         self.config = load_config(parser, self.argv)[0]
         refuse_chosen(self.config)
+        overlays = {**self.arms, **{arm: ARMS[arm] for arm in self.treatments}}
         self.config_of = {
-            arm: load_config(parser, [*self.argv, *spelled(ARMS[arm])])[0] for arm in self.arms
+            arm: load_config(parser, [*self.argv, *spelled(overlay)])[0]
+            for arm, overlay in overlays.items()
         }
         # One thread each: faster than fewer runs with several, and the sums have one order.
         on_gpu = uses_gpu(self.config)
@@ -207,7 +238,7 @@ class Runner:
         self.jobs = options.jobs or (1 if on_gpu else planning.cores())
 
         stem = Path(files[-1]).stem
-        default = stem if self.tier_name == "cpu" else f"{stem}-{self.tier_name}"
+        default = stem if self.tier_name == "quick" else f"{stem}-{self.tier_name}"
         name = self.config.name or default
         self.path = Path(self.config.log.runs) / name
         self.plan_file = self.path / "plan.json"
@@ -215,7 +246,8 @@ class Runner:
             RunDir.new_path(self.config.log.runs, name)  # refuses a bad name
 
     def locked(self) -> AbstractContextManager[None]:
-        """Two of us in one folder would train the same runs."""
+        """Within `with`, this process is the only one that works on the study: a second one on the
+        same folder would train the same runs."""
         return locked(
             self.path,
             f"another ablate.py is working on {self.path}: wait for it, or choose another folder "
@@ -264,45 +296,59 @@ class Runner:
         return None
 
     def _new_plan(self) -> dict[str, Any]:
-        dtype = self._dtype()
+        dtype, tier = self._dtype(), self.tier
         speed, git = self._measure_speed(dtype)
-        train = self.config.train
-        step_tokens = train.batch_size * self.config.data.seq_len
-        steps, minutes = planning.shrink(
-            self.tier, self.arms, train.steps, step_tokens, self.config.optim.warmup_steps,
+        share, minutes = planning.shrink(
+            tier, len(self.arms), self.step_tokens, self.config.optim.warmup_steps, self.cooldown,
             self.budget, speed,
         )
+        steps = {
+            "horizons": [int(share * tokens / self.step_tokens) for tokens in tier.horizons],
+            "tuning": int(share * tier.tuning_tokens / self.step_tokens),
+            "treatments": int(share * tier.treatment_tokens / self.step_tokens),
+        }
         plan = {
-            "name": self.path.name, "command": self.command, **self._wanted(),
-            "tokens": steps * step_tokens, "steps": steps,
-            "expected_minutes": minutes, "speed": asdict(speed), "dtype": dtype,
+            "name": self.path.name, "command": self.command, **self._wanted(), "steps": steps,
+            "share": share, "expected_minutes": minutes, "budget_minutes": self.budget,
+            "speed": asdict(speed), "dtype": dtype, "ngrams": self._ngrams(),
             "machine": planning.machine(), "versions": planning.versions(), "git": git,
-            "tuning": {}, "minutes": 0.0,
+            "treatment": None, "tuned": {"treatments": {}, "arms": {}}, "minutes": 0.0,
         }
         return {**plan, "sha256": planning.fingerprint(plan)}
 
     def _wanted(self) -> dict[str, Any]:
-        """What the command asks for: all of the plan that does not depend on the speed."""
-        tier, lr = self.tier, None if self.tier.grid else self.config.optim.lr
-        probe = {"arms": planning.probed(self.arms), "seeds": list(range(tier.probe_seeds)),
-                 "steps": tier.probe_steps}
+        """What the command asks for: all of the plan that does not depend on the machine."""
+        tier = self.tier
+        probed = [arm for arm in planning.PROBED if self.arms.get(arm) == ARMS[arm]]
         files = self.data.manifest["files"]
         return {
-            "tier": self.tier_name,
-            "arms": {
-                arm: {"overrides": ARMS[arm], "seeds": planning.seeds_of(tier, arm), "lr": lr}
-                for arm in self.arms
-            },
-            "baseline": planning.BASELINE,
-            "headline": planning.headline(self.arms),
-            "grid": list(tier.grid),
-            "tuning_seed": planning.TUNING_SEED,
-            "probes": {name: probe for name in planning.PROBES},
-            "budget_minutes": self.budget,
-            "seq_len": self.config.data.seq_len,
+            "tier": self.tier_name, "arms": self.arms, "baseline": self.baseline,
+            "treatments": self.treatments, "grid": list(tier.grid),
+            "tuning_seeds": list(tier.tuning_seeds), "seeds": list(range(tier.seeds)),
+            "probes": {name: {"arms": probed, "seeds": list(range(tier.probe_seeds)),
+                              "steps": tier.probe_steps} for name in planning.PROBES},
+            "seq_len": self.config.data.seq_len, "step_tokens": self.step_tokens,
             "config": {arm: decisive(config) for arm, config in self.config_of.items()},
             "data_sha256": {name: file["sha256"] for name, file in files.items()},
         }
+
+    @property
+    def step_tokens(self) -> int:
+        """Training tokens of a step."""
+        return self.config.train.batch_size * self.config.data.seq_len
+
+    @property
+    def cooldown(self) -> float:
+        """Share of a run's steps in which its learning rate falls."""
+        assert self.config.optim.cooldown is not None, "refuse_chosen asks for wsd"
+        return self.config.optim.cooldown
+
+    def _ngrams(self) -> list[float]:
+        """Losses of unigrams, bigrams and trigrams on the validation split."""
+        folder, dtype = self.data.folder, self.data.manifest["dtype"]
+        train, held_out = (np.fromfile(folder / f"{split}.bin", dtype=dtype).astype(np.int64)
+                           for split in ("train", "val"))
+        return ngram_losses(train, held_out, self.data.manifest["vocab_size"])
 
     def _dtype(self) -> Dtype:
         """What all runs of the study have: two arms must not decide differently."""
@@ -315,17 +361,15 @@ class Runner:
 
     def _measure_speed(self, dtype: Dtype) -> tuple[Speed, dict[str, Any] | None]:
         """Of as many runs side by side as the study will have, of its first arms, in a folder that
-        is thrown away; and the git revision that they noted. They validate as often as a real run
-        does."""
+        is thrown away; and the git revision that they noted."""
         say(f"speed   measuring {SPEED_STEPS} steps of {self.jobs} runs side by side ...")
-        train = self.config.train
+        overlays = list(self.arms.values())
         with tempfile.TemporaryDirectory() as folder:
             jobs = []
             for i in range(self.jobs):
                 values = {
-                    **ARMS[self.arms[i % len(self.arms)]],
-                    "train.steps": SPEED_STEPS,
-                    "train.eval_interval": max(1, SPEED_STEPS * train.eval_interval // train.steps),
+                    **overlays[i % len(overlays)],
+                    "train.steps": SPEED_STEPS, "train.eval_interval": SPEED_STEPS,
                     "optim.warmup_steps": min(SPEED_STEPS, self.config.optim.warmup_steps),
                     "train.dtype": dtype,
                     "log.runs": folder, "log.wandb": "disabled", "name": f"speed-{i}",
@@ -348,78 +392,175 @@ class Runner:
         return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"]
 
     def _print_plan(self) -> None:
-        plan, manifest = self.plan, self.data.manifest
+        plan, manifest, steps = self.plan, self.data.manifest, self.plan["steps"]
         say(f"data    {self.data.folder}: {manifest['train']['tokens']:,} training and "
-            f"{manifest['val']['tokens']:,} validation tokens, vocabulary {manifest['vocab_size']}")
-        for arm, parts in plan["arms"].items():
-            overlay = " ".join(f"{key.split('.')[1]}={value}" for key, value in ARMS[arm].items())
-            say(f"arm     {arm:<11}{overlay:<38}seeds {', '.join(map(str, parts['seeds']))}")
+            f"{manifest['val']['tokens']:,} validation tokens, vocabulary "
+            f"{manifest['vocab_size']}; n-grams reach "
+            + ", ".join(f"{loss:.2f}" for loss in plan["ngrams"]))
+        for arm, overlay in self.arms.items():
+            words = " ".join(f"{key.split('.')[-1]}={value}" for key, value in overlay.items())
+            say(f"arm     {arm:<11} {words}")
+        if plan["treatments"]:
+            say(f"tuning  which of {', '.join(plan['treatments'])} is best after "
+                f"{self._amount(steps['treatments'])} tokens")
         if plan["grid"]:
             rates = ", ".join(f"{lr:g}" for lr in plan["grid"])
-            say(f"tuning  learning rates {rates} for each arm, seed {plan['tuning_seed']}")
-        steps, speed = self.config.train.steps, plan["speed"]
-        shrunk = f" of {steps}, for {self.budget:g} minutes" if plan["steps"] < steps else ""
-        say(f"runs    {plan['steps']} steps{shrunk}: {plan['tokens']:,} tokens each")
+            say(f"tuning  learning rates {rates} for each arm, {self._amount(steps['tuning'])} "
+                f"tokens, seeds {', '.join(map(str, plan['tuning_seeds']))}")
+        shrunk = f" ({plan['share']:.0%} of the tier's)" if plan["share"] < 1 else ""
+        lengths = ", ".join(map(self._amount, steps["horizons"]))
+        say(f"runs    seeds {', '.join(map(str, plan['seeds']))} of each arm, to {lengths} tokens"
+            + shrunk)
+        speed = plan["speed"]
         say(f"speed   {speed['tokens_per_second']:,.0f} tokens/s in {speed['jobs']} processes; the "
-            f"study is expected to take {plan['expected_minutes']:.1f} minutes")
+            f"study is expected to take {plan['expected_minutes']:.0f} minutes")
+
+    def _amount(self, steps: int) -> str:
+        """So many steps in tokens, as in the names of runs: 2M."""
+        tokens = steps * self.step_tokens
+        for size, unit in ((planning.MILLION, "M"), (1024, "k")):
+            if tokens >= size:
+                return f"{tokens / size:.3g}{unit}"
+        return str(tokens)
 
     # --- the runs ---
 
     def _run_all(self) -> bool:
         """Whatever is missing. Returns False when a signal stopped it."""
-        tuning, rest = self._tuning_jobs(), [*self._run_jobs(), *self._probe_jobs()]
         pool = Pool(self.jobs, self.path / "logs", self.threads)
-        with tqdm(
-            total=sum(job.weight for job in [*tuning.values(), *rest]), desc="study",
-            disable=not tuning and not rest,
+        for stage, arms in (("treatments", {arm: ARMS[arm] for arm in self.treatments}),
+                            ("arms", self.arms)):
+            if self.plan["grid"] and not self._tune(pool, stage, arms):
+                return False
+        jobs = [*self._run_jobs(), *self._probe_jobs()]
+        with self._bar("study", jobs) as bar:
+            return pool.run(jobs, bar)
+
+    def _bar(self, what: str, jobs: list[Job]) -> tqdm:
+        return tqdm(
+            total=sum(job.weight for job in jobs), desc=what, disable=not jobs,
             bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
             dynamic_ncols=True, smoothing=0, miniters=0,
             mininterval=0.5 if sys.stderr.isatty() else 30,
-        ) as bar:
-            if not pool.run(list(tuning.values()), bar):
-                return False
-            self._choose_rates(tuning)
-            return pool.run(rest, bar)
+        )
 
-    def _tuning_jobs(self) -> dict[tuple[str, str], Job]:
-        """By (arm, learning rate): those whose loss is not in the plan yet."""
-        jobs = {}
-        for arm in self.arms:
-            for lr in self.plan["grid"]:
-                if f"{lr:g}" not in self.plan["tuning"].get(arm, {}):
-                    name = f"tune-{arm}-lr{lr:g}"
-                    train = partial(self._train_missing, name, arm, planning.TUNING_SEED, lr)
-                    jobs[arm, f"{lr:g}"] = Job(name, self.plan["tokens"] / 2, train)
+    # --- tuning ---
+
+    def _tune(self, pool: Pool, stage: str, arms: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Run learning rates of these arms until each has its best. Returns whether all are done.
+
+        An arm that says its own learning rate is not tuned.
+        """
+        arms = {arm: overlay for arm, overlay in arms.items() if "optim.lr" not in overlay}
+        while jobs := [job for arm in arms for job in self._tuning_jobs(stage, arm)]:
+            with self._bar(f"tuning {stage}", jobs) as bar:
+                if not pool.run(jobs, bar):
+                    return False
+        tuned = self.plan["tuned"][stage]
+        for arm in arms:
+            rates = [float(lr) for lr in tuned[arm]]
+            best = planning.best_rate(self._losses(stage, arm))
+            edge = " (at the edge of what was tried)" if best in (min(rates), max(rates)) else ""
+            say(f"tuned   {arm:<11} {best:g}{edge}")
+        if stage == "treatments" and arms:
+            best = min(arms, key=lambda arm: planning.lowest(self._losses(stage, arm)))
+            self.plan["treatment"] = best
+            say(f"tuned   {best} stands for {self.treatments[0]}")
+        write_json(self.plan_file, self.plan)
+        return True
+
+    def _losses(self, stage: str, arm: str) -> dict[float, dict[int, float | None]]:
+        """By learning rate and seed."""
+        found = self.plan["tuned"][stage].get(arm, {})
+        return {float(lr): {int(seed): loss for seed, loss in of.items()}
+                for lr, of in found.items()}
+
+    def _tuning_jobs(self, stage: str, arm: str) -> list[Job]:
+        """What `next_rates` asks for."""
+        steps, plan = self.plan["steps"]["tuning" if stage == "arms" else stage], self.plan
+        jobs = []
+        for lr, seed in planning.next_rates(plan["grid"], plan["tuning_seeds"],
+                                            self._losses(stage, arm)):
+            amount = self._amount(steps)
+            name = f"tune-{amount}-{arm}-lr{lr:g}-s{seed}"
+            values = {
+                **self._overlay(arm, stage), "optim.lr": lr, "seed": seed, "name": name,
+                "train.steps": steps, "train.eval_interval": math.ceil(steps / 4),
+                "log.group": f"{self.path.name}/tuning-{amount}/{arm}", "log.job_type": "tune",
+            }
+            note = partial(self._note_tuned, stage, arm, lr, seed, self.path / name)
+            weight = steps * self.step_tokens
+            jobs.append(Job(name, weight, partial(self._train_missing, values), note,
+                            [self.path / name]))
         return jobs
 
-    def _choose_rates(self, tuned: dict[tuple[str, str], Job]) -> None:
-        """Read the losses of tuning runs, and give every arm its best learning rate."""
-        plan = self.plan
-        for (arm, lr), job in tuned.items():
-            points = RunDir.open(self.path / job.name).metrics()
-            loss = next(p["val/loss"] for p in reversed(points) if "val/loss" in p)
-            plan["tuning"].setdefault(arm, {})[lr] = loss
-        for arm, losses in plan["tuning"].items():
-            best = planning.best_rate(losses)
-            plan["arms"][arm]["lr"] = best
-            at_edge = best in (plan["grid"][0], plan["grid"][-1])
-            note = " (at the edge of the grid)" if at_edge else ""
-            tqdm.write(f"tuned   {arm:<11}{best:g}{note}", file=sys.stderr)
+    def _overlay(self, arm: str, stage: str = "arms") -> Mapping[str, Any]:
+        """Of the config, for an arm: the first treatment's is that of the best."""
+        if stage == "arms" and self.treatments and arm == self.treatments[0]:
+            return ARMS[self.plan["treatment"]]
+        return {**ARMS, **self.arms}[arm]
+
+    def _note_tuned(self, stage: str, arm: str, lr: float, seed: int, run: Path) -> None:
+        points = RunDir.open(run).metrics()
+        loss = next(p["val/loss"] for p in reversed(points) if "val/loss" in p)
+        rates = self.plan["tuned"][stage].setdefault(arm, {})
+        rates.setdefault(f"{lr:g}", {})[str(seed)] = loss
         write_json(self.plan_file, self.plan)
+        remove_checkpoints(run, "last", "previous", "best")
+
+    # --- the runs that are reported, and the probes ---
 
     def _run_jobs(self) -> list[Job]:
-        """One for each run without a result: the headline pair first, seed by seed."""
-        plan, jobs = self.plan, []
-        runs = [(arm, seed) for arm in self.arms for seed in plan["arms"][arm]["seeds"]]
-        for arm, seed in sorted(runs, key=lambda run: (run[0] not in plan["headline"], run[1])):
-            name = f"{arm}-s{seed}"
-            result = self.path / "results" / f"{name}.json"
+        """One for each arm and seed without a record: of the tier's first three arms seed by seed,
+        then of the others."""
+        jobs, arms = [], list(self.arms)
+        runs = [(arm, seed) for seed in self.plan["seeds"] for arm in arms]
+        steps = self.plan["steps"]["horizons"]
+        trained = (steps[-1] + self.cooldown * sum(steps[:-1])) * self.step_tokens
+        for arm, seed in sorted(runs, key=lambda run: arms.index(run[0]) >= 3):
+            result = self.path / "results" / f"{arm}-s{seed}.json"
             if not result.exists():
-                commands = partial(self._train_and_measure, name, arm, seed, result)
-                weight = plan["tokens"] + planning.MEASURE_TOKENS
-                # Loading refuses arms that differ in more than the arm, as soon as there are two.
-                jobs.append(Job(name, weight, commands, lambda: Study.load(self.path)))
+                jobs.append(Job(
+                    f"{arm}-s{seed}", trained + planning.MEASURE_TOKENS,
+                    partial(self._train_and_measure, arm, seed, result),
+                    partial(self._clear, arm, seed),
+                    [self.path / self._names(arm, seed)[-1]],
+                ))
         return jobs
+
+    def _train_and_measure(self, arm: str, seed: int, result: Path) -> Iterator[list[str]]:
+        """The commands of an arm and a seed: the longest run, those that branch off, the record."""
+        steps, names = self.plan["steps"]["horizons"], self._names(arm, seed)
+        trunk = self.path / names[-1]
+        values = {**self._overlay(arm), "seed": seed, "log.job_type": "train"}
+        if "optim.lr" not in values and self.plan["grid"]:
+            values["optim.lr"] = planning.best_rate(self._losses("arms", arm))
+        for name, count in reversed(list(zip(names, steps, strict=True))):
+            own = {**values, "name": name, "train.steps": count, "train.eval_interval": count,
+                   "log.group": f"{self.path.name}/{self._amount(count)}/{arm}"}
+            if name == names[-1]:
+                kept = planning.kept_steps(steps, self.cooldown)
+                own |= {"train.keep": json.dumps(kept),
+                        "train.eval_interval": math.ceil(count / 16)}
+                yield from self._train_missing(own)
+            else:
+                branch = ["--branch-from", str(trunk), "--at",
+                          str(count - round(self.cooldown * count))]
+                yield from self._train_missing(own, branch)
+        runs = [str(self.path / name) for name in names]
+        scalings = ["yarn"] if self._overlay(arm) == ARMS["rope"] else []
+        yield python(measure_run, runs, arm, scalings, self.tier.windows,
+                     self.config.train.device, result)
+
+    def _names(self, arm: str, seed: int) -> list[str]:
+        """The runs of an arm and a seed, one for each length."""
+        return [f"{arm}-s{seed}-{self._amount(s)}" for s in self.plan["steps"]["horizons"]]
+
+    def _clear(self, arm: str, seed: int) -> None:
+        """Free the disk of the checkpoints that were measured; the runs stay."""
+        for name in self._names(arm, seed):
+            remove_checkpoints(self.path / name, "previous", "best", "kept")
+        Study.load(self.path)  # refuses arms that differ in more than the arm, as soon as they do
 
     def _probe_jobs(self) -> list[Job]:
         jobs, device = [], self.config.train.device
@@ -432,48 +573,37 @@ class Runner:
                         jobs.append(Job(result.stem, planning.PROBE_TOKENS, lambda c=command: [c]))
         return jobs
 
-    def _train_and_measure(self, name: str, arm: str, seed: int, result: Path) -> list[list[str]]:
-        measuring = python(measure_run, self.path / name, arm, self.config.train.device, result)
-        return [*self._train_missing(name, arm, seed, self.plan["arms"][arm]["lr"]), measuring]
-
-    def _train_missing(self, name: str, arm: str, seed: int, lr: float) -> list[list[str]]:
-        """The command that trains what is missing of a run: all, the rest of it, or nothing.
-
-        A tuning run has half the steps and one validation.
-        """
-        train, tuning = self.config.train, seed == planning.TUNING_SEED
-        steps = self.plan["steps"] // 2 if tuning else self.plan["steps"]
-        folder = self.path / name
+    def _train_missing(
+        self, values: dict[str, Any], branch: list[str] | None = None
+    ) -> list[list[str]]:
+        """The command that trains what is missing of a run: all, the rest of it, or nothing."""
+        folder = self.path / values["name"]
         if folder.exists():
             done = steps_saved(folder)
-            if done == steps:
+            if done == values["train.steps"]:
                 return []
             if done:
                 return [[sys.executable, str(ROOT / "train.py"), "--resume", str(folder)]]
             shutil.rmtree(folder)  # stopped before its first checkpoint
-        interval = math.ceil(train.eval_interval * steps / train.steps)
-        kind = "headline" if arm in self.plan["headline"] else "secondary"
         revision = (self.plan["git"] or {}).get("revision", "no git")[:7]
-        tags = [self.tier_name, self.config.data.source, kind, revision, *self.config.log.tags]
-        return self._train({
-            **ARMS[arm],
-            # One for all runs. Studies from before it was noted have the one they ask for.
-            "train.dtype": self.plan.get("dtype", train.dtype),
-            "optim.lr": lr, "train.steps": steps,
-            "train.eval_interval": steps if tuning else interval,
-            "seed": seed, "name": name, "log.runs": str(self.path),
-            "log.group": f"{self.tier_name}/{self.config.data.source}/{arm}",
-            "log.job_type": "tune" if tuning else "train",
-            "log.tags": json.dumps(tags),
-        })
+        tags = [self.tier_name, self.config.data.source, revision, *self.config.log.tags]
+        values = {**values, "train.dtype": self.plan["dtype"], "log.runs": str(self.path),
+                  "log.tags": json.dumps(tags)}
+        if branch is None:
+            return self._train(values)
+        # All else is that of the run it branches off from.
+        own = {key: values[key] for key in values
+               if key.partition(".")[0] in ("train", "log", "name") and key != "train.dtype"}
+        return [[sys.executable, str(ROOT / "train.py"), *branch, *spelled(own)]]
 
-    def _train(self, values: dict[str, Any]) -> list[list[str]]:
+    def _train(self, values: Mapping[str, Any]) -> list[list[str]]:
         return [[sys.executable, str(ROOT / "train.py"), *self.argv, *spelled(values)]]
 
 
 def check_options(options: Namespace) -> None:
-    if not (math.isfinite(options.budget_minutes) and options.budget_minutes > 0):
-        raise UserError(f"--budget-minutes must be above 0, not {options.budget_minutes:g}")
+    budget = options.budget_minutes
+    if budget is not None and not (math.isfinite(budget) and budget > 0):
+        raise UserError(f"--budget-minutes must be above 0, not {budget:g}")
     if options.jobs is not None and options.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {options.jobs}")
 
@@ -497,6 +627,9 @@ def refuse_chosen(config: Config) -> None:
                 f"{key} {value} has no effect: the study sets it for each run "
                 "(ablation/plan.py); leave it out"
             )
+    if config.optim.schedule != "wsd":
+        raise UserError(f"optim.schedule must be wsd, not {config.optim.schedule}: a study's runs "
+                        "of different lengths are one run until they cool down")
 
 
 def decisive(config: Config) -> dict[str, Any]:
@@ -504,9 +637,13 @@ def decisive(config: Config) -> dict[str, Any]:
     values: dict[str, Any] = asdict(config)
     del values["log"], values["name"], values["seed"]
     del values["data"]["prepared"], values["train"]["device"]
-    if not config.data.bpe_dropout:
-        del values["data"]["bpe_dropout"]  # studies from before there was one go on
     return values
+
+
+def remove_checkpoints(run: Path, *names: str) -> None:
+    """Free the disk; the points and the configuration of the run stay."""
+    for name in names:
+        shutil.rmtree(run / name, ignore_errors=True)
 
 
 def steps_saved(folder: Path) -> int:

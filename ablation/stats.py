@@ -1,10 +1,9 @@
 """What a difference between two arms is worth. The replication unit is the seed.
 
-Arms share every initial value and every batch of a seed, so differences are taken seed by seed. An
-interval needs two seeds; with one it is None.
+Arms share every batch of a seed, and every initial value where they have the same shapes, so
+differences are taken seed by seed. An interval needs two seeds; with one it is None.
 """
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 CONFIDENCE = 0.95
-MARGIN = 0.01
-"""Nats per token below which a difference does not matter here: the equivalence test's bound."""
 
 
 @dataclass(frozen=True)
 class Interval:
     low: float
     high: float
-
-    def inside(self, bound: float) -> bool:
-        return -bound < self.low and self.high < bound
-
-    @property
-    def width(self) -> float:
-        return self.high - self.low
 
 
 @dataclass(frozen=True)
@@ -39,43 +29,18 @@ class Paired:
     interval: Interval | None
     """95 %, paired t."""
     p: float | None
-    """Two-sided exact sign-flip test."""
-    correlation: float | None
-    """Of the two arms over the common seeds: what pairing rests on."""
-    welch: Interval | None
-    """95 %, all seeds of both arms, as if nothing had been shared."""
-    equivalent: bool | None
-    """Two one-sided t tests at 5 %: the 90 % interval lies within +-MARGIN."""
+    """Two-sided, of the same t."""
 
     @property
     def n(self) -> int:
         return len(self.differences)
 
-    @property
-    def pairing_helps(self) -> bool:
-        """Whether the paired interval is the narrower one; where not, both belong in a report."""
-        if self.welch is None:
-            return True
-        return self.interval is not None and self.interval.width < self.welch.width
-
 
 def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired:
     """Compare two arms given as {seed: value}, over the seeds that both have."""
-    seeds = sorted(arm.keys() & baseline.keys())
-    a = [arm[seed] for seed in seeds]
-    b = [baseline[seed] for seed in seeds]
-    differences = [x - y for x, y in zip(a, b, strict=True)]
-    narrow = t_interval(differences, 0.90)
-    return Paired(
-        differences=dict(zip(seeds, differences, strict=True)),
-        mean=mean(differences),
-        sd=sd(differences),
-        interval=t_interval(differences),
-        p=sign_flip(differences) if len(seeds) > 1 else None,
-        correlation=correlation(a, b),
-        welch=welch_interval(list(arm.values()), list(baseline.values())),
-        equivalent=narrow.inside(MARGIN) if narrow else None,
-    )
+    differences = {seed: arm[seed] - baseline[seed] for seed in sorted(arm.keys() & baseline)}
+    values = list(differences.values())
+    return Paired(differences, mean(values), sd(values), t_interval(values), t_test(values))
 
 
 def mean(values: Sequence[float]) -> float | None:
@@ -84,7 +49,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 def sd(values: Sequence[float]) -> float | None:
     """Of the population the values were drawn from (n - 1), in their unit."""
-    return math.sqrt(_variance(values)) if len(values) > 1 else None
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | None:
@@ -92,55 +57,22 @@ def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Inter
     n = len(values)
     if n < 2:
         return None
-    error = math.sqrt(_variance(values) / n)
-    return _interval(statistics.fmean(values), error, n - 1, confidence)
-
-
-def welch_interval(
-    a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE
-) -> Interval | None:
-    """For mean(a) - mean(b) of independent samples whose variances may differ."""
-    if len(a) < 2 or len(b) < 2:
-        return None
-    va, vb = _variance(a) / len(a), _variance(b) / len(b)
-    if va + vb == 0:
-        freedom = len(a) + len(b) - 2.0  # the interval is a point, whatever this number is
-    else:
-        freedom = (va + vb) ** 2 / (va**2 / (len(a) - 1) + vb**2 / (len(b) - 1))
-    difference = statistics.fmean(a) - statistics.fmean(b)
-    return _interval(difference, math.sqrt(va + vb), freedom, confidence)
-
-
-def _variance(values: Sequence[float]) -> float:
-    return float(np.var(values, ddof=1))
-
-
-def _interval(centre: float, error: float, freedom: float, confidence: float) -> Interval:
     from scipy.special import stdtrit  # slow to import, and only a finished study needs it
 
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
+    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * float(np.std(values, ddof=1)) / n**0.5
+    centre = statistics.fmean(values)
     return Interval(centre - half, centre + half)
 
 
-def sign_flip(differences: Sequence[float]) -> float:
-    """Exact two-sided p of the hypothesis that each difference could have had either sign.
-
-    The share, among all 2^n choices of signs, of those whose sum is at least as far from 0 as the
-    one observed; so p is never below 2/2^n, and fewer than 6 seeds cannot reach 0.05.
-    """
-    sums = np.zeros(1)
-    for difference in differences:
-        sums = np.concatenate([sums + difference, sums - difference])
-    observed = abs(math.fsum(differences))
-    rounding = 1e-12 * math.fsum(map(abs, differences))  # the order of a sum must not break ties
-    return float(np.mean(np.abs(sums) >= observed - rounding))
-
-
-def correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Pearson's. Two points always give +-1, which says nothing, so it needs three."""
-    if len(a) < 3 or np.std(a) == 0 or np.std(b) == 0:
+def t_test(values: Sequence[float]) -> float | None:
+    """Two-sided p of the hypothesis that the mean is 0, by Student's t; None without a spread."""
+    spread = sd(values)
+    if not spread:
         return None
-    return float(np.corrcoef(a, b)[0, 1])
+    from scipy.special import stdtr
+
+    t = statistics.fmean(values) / (spread / len(values) ** 0.5)
+    return 2 * float(stdtr(len(values) - 1, -abs(t)))
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
@@ -153,17 +85,22 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def tokens_to_target(curve: Sequence[tuple[float, float | None]], target: float) -> float | None:
-    """Training tokens at which a validation curve [(tokens, loss)] first reaches `target`, linear
-    between its points; None where it never does."""
+def tokens_to_target(curve: tuple[Sequence[float], Sequence[float]], target: float) -> float | None:
+    """Where a curve (tokens, losses) first reaches `target`, linear between its points in the
+    logarithm of the tokens; None where it never does."""
     before: tuple[float, float] | None = None
-    for tokens, loss in curve:
-        if loss is None:
-            continue
+    for tokens, loss in zip(*curve, strict=True):
         if loss <= target:
             if before is None:
                 return float(tokens)
             share = (before[1] - target) / (before[1] - loss)
-            return before[0] + share * (tokens - before[0])
+            return before[0] * (tokens / before[0]) ** share
         before = (tokens, loss)
     return None
+
+
+def censored_median(values: Sequence[float]) -> float:
+    """The median where some values are only known to be larger than what was waited for (inf): inf
+    where half of them or more are."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

@@ -1,7 +1,7 @@
-"""A study as it lies on disk: the plan, one record per run, the probes; and what is read off them.
+"""A study as it lies on disk: the plan, one record per arm and seed, the probes; what is read off.
 
-Loading refuses runs that were not measured on the same text, and arms of one seed that did not
-start from the same values or did not see the same batches. Losses are in nats per token.
+Loading refuses runs that were not measured on the same text, and arms that differ in more than
+their overlay. Losses are in nats per token.
 """
 
 import math
@@ -21,8 +21,8 @@ Curve = tuple[list[float], list[float]]
 Measure = str | Callable[[Record], float | None]
 """A number of a record: its key, or a function of the record; None where it is undefined."""
 
-SAME_EVERYWHERE = ("data_sha256", "tokenizer_sha256", "seq_len", "tokens")
-SAME_IN_A_SEED = ("init_sha256", "batches_sha256")
+USED = 0.3
+"""Nats below the bigrams' loss from which on an encoding counts as used."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,6 @@ class Study:
             raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
         plan = read_json(path / "plan.json")
         records = _keyed(path / "results", ("arm", "seed"))
-        if not records:
-            raise UserError(f"{path} has no results yet: run ablate.py until one run is measured")
         for arm, seed in records:
             if arm not in plan["arms"]:
                 raise UserError(
@@ -51,80 +49,81 @@ class Study:
                     f"does not have: {', '.join(plan['arms'])}; move it to a study of its own"
                 )
         study = cls(path, plan, records, _keyed(path / "probes", ("probe", "arm", "seed")))
-        for key in SAME_EVERYWHERE:
-            study._must_agree(key, records, "only runs that agree can share a table")
-        for seed in study.seeds():
-            runs = [run for run in records if run[1] == seed]
-            for key in SAME_IN_A_SEED:
-                study._must_agree(
-                    key, runs, "arms of one seed must share it, or they differ in more than the arm"
-                )
+        study._check()
         return study
 
-    def _must_agree(self, key: str, runs: Iterable[tuple[str, int]], why: str) -> None:
-        holders = defaultdict(list)
-        for arm, seed in runs:
-            holders[str(self.records[arm, seed][key])].append(f"{arm}-s{seed}")
-        if len(holders) > 1:
-            groups = "; ".join(f"{short(v)} in {', '.join(names)}" for v, names in holders.items())
-            raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or repeat a run")
+    def _check(self) -> None:
+        """UserError for records that do not belong into one table.
+
+        Initial values are compared where arms have equal shapes and scales, and batches where they
+        have equal rows: an arm may be another model, or read another batch.
+        """
+        # What is compared, among which records, and why.
+        kinds: list[tuple[str, Callable[[tuple[str, int]], Any], str]] = [
+            ("data_sha256", lambda run: None, "losses on different texts do not compare"),
+            ("tokenizer_sha256", lambda run: None, "losses of different tokens do not compare"),
+            ("init_sha256", lambda run: (run[1], self.records[run]["init_kind"]),
+             "arms of one seed start from the same values, or they differ in more than the arm"),
+            ("batches_sha256", lambda run: (run[1], self._rows(self.records[run])),
+             "arms of one seed see the same batches, or they differ in more than the arm"),
+        ]
+        for key, group, why in kinds:
+            holders: dict[Any, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+            for run in self.records:
+                holders[group(run)][self.records[run][key]].append(f"{run[0]}-s{run[1]}")
+            for values in holders.values():
+                if len(values) > 1:
+                    groups = "; ".join(f"{short(v)} in {', '.join(n)}" for v, n in values.items())
+                    raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or "
+                                    "repeat a run")
+
+    @staticmethod
+    def _rows(record: Record) -> tuple[int, int, int]:
+        config = record["config"]
+        return config["data"]["seq_len"], config["train"]["batch_size"], config["train"]["steps"]
+
+    # --- what was planned ---
 
     @property
     def seq_len(self) -> int:
         """T, the length of training rows in tokens."""
-        return next(iter(self.records.values()))["seq_len"]
+        return self.plan["seq_len"]
 
     @property
-    def tokens(self) -> int:
-        """Training tokens of each run."""
-        return next(iter(self.records.values()))["tokens"]
-
-    @property
-    def tier(self) -> str:
-        return self.plan["tier"]
-
-    @property
-    def headline(self) -> tuple[str, str]:
-        """The arm that the study is about, and the baseline it is measured against."""
-        arm, baseline = self.plan["headline"]
-        return arm, baseline
+    def horizons(self) -> list[int]:
+        """Training tokens of the runs of each arm and seed, in ascending order."""
+        return [steps * self.plan["step_tokens"] for steps in self.plan["steps"]["horizons"]]
 
     @property
     def baseline(self) -> str:
         return self.plan["baseline"]
 
     @property
-    def arms(self) -> list[str]:
-        """With at least one run; the headline pair first, the others as planned."""
-        planned = dict.fromkeys([*self.headline, *self.plan["arms"]])
-        return [arm for arm in planned if any(a == arm for a, _ in self.records)]
+    def bigram(self) -> float:
+        """The loss of bigrams on the validation split."""
+        return self.plan["ngrams"][1]
 
     @property
-    def secondary(self) -> list[str]:
-        return [arm for arm in self.arms if arm not in {*self.headline, self.baseline}]
+    def arms(self) -> list[str]:
+        """With at least one run, as planned."""
+        return [arm for arm in self.plan["arms"] if any(a == arm for a, _ in self.records)]
+
+    @property
+    def others(self) -> list[str]:
+        """The arms that have a difference from the baseline; the first is the headline's."""
+        return [arm for arm in self.arms if arm != self.baseline]
 
     @property
     def missing(self) -> list[str]:
         """Planned runs without a record."""
-        return [
-            f"{arm}-s{seed}"
-            for arm, planned in self.plan["arms"].items()
-            for seed in planned["seeds"]
-            if (arm, seed) not in self.records
-        ]
+        return [f"{arm}-s{seed}" for arm in self.plan["arms"] for seed in self.plan["seeds"]
+                if (arm, seed) not in self.records]
 
-    @property
-    def diverged(self) -> list[str]:
-        """Runs that ended without a loss: no mean can include them."""
-        return [f"{arm}-s{seed}" for (arm, seed), r in self.records.items() if r["loss"] is None]
-
-    def seeds(self, arm: str | None = None) -> list[int]:
-        """Of the runs of one arm, or of all."""
-        return sorted({seed for a, seed in self.records if arm in (None, a)})
+    # --- what was measured ---
 
     def of(self, arm: str) -> dict[int, Record]:
         """The records of an arm by seed."""
-        return {seed: self.records[arm, seed] for seed in self.seeds(arm)}
+        return {seed: r for (a, seed), r in sorted(self.records.items()) if a == arm}
 
     def probe(self, probe: str, arm: str) -> dict[int, Record]:
         """The records of a probe and an arm by seed."""
@@ -140,42 +139,52 @@ class Study:
         """Over the seeds for which the measure is defined."""
         return stats.mean(list(self.values(arm, measure).values()))
 
-    def losses(self, arm: str) -> dict[int, float]:
-        """Final validation losses by seed."""
-        return self.values(arm, "loss")
+    def paired(self, arm: str, tokens: int, baseline: str | None = None) -> stats.Paired:
+        """Difference of the loss of the runs of so many tokens, arm - baseline."""
+        loss = at_horizon(tokens, "loss")
+        return stats.paired(self.values(arm, loss), self.values(baseline or self.baseline, loss))
 
-    def paired(self, arm: str, baseline: str | None = None) -> stats.Paired:
-        """Difference of the final validation loss, arm - baseline."""
-        return stats.paired(self.losses(arm), self.losses(baseline or self.baseline))
+    def gaps(self, arm: str) -> list[Curve]:
+        """For each seed that both have, the difference from the baseline along the constant rate:
+        tokens and nats."""
+        base = self.of(self.baseline)
+        return [minus(curve(record, "loss"), curve(base[seed], "loss"))
+                for seed, record in self.of(arm).items() if seed in base]
 
-    def tokens_to_target(self, arm: str, baseline: str | None = None) -> dict[int, float]:
-        """Tokens the arm needed for the final loss of the baseline of its seed; inf: never did.
-
-        Both are read off the curve, so that they come from one and the same measurement.
-        """
+    def tokens_until_used(self, arm: str) -> dict[int, float]:
+        """By seed the training tokens at which the loss along the constant rate first is USED nats
+        below the bigrams'; inf: never."""
         needed = {}
-        for seed, reference in self.of(baseline or self.baseline).items():
-            final = curve(reference)[1][-1:]
-            if (arm, seed) in self.records and final:
-                tokens = stats.tokens_to_target(self.records[arm, seed]["curve"], final[0])
-                needed[seed] = math.inf if tokens is None else tokens
+        for seed, record in self.of(arm).items():
+            tokens = stats.tokens_to_target(curve(record, "loss"), self.bigram - USED)
+            needed[seed] = math.inf if tokens is None else tokens
         return needed
 
-    def distinct(self, table: str, column: str) -> list[Any]:
-        """The values in a column of a table of all records, as first met."""
-        rows = [row for record in self.records.values() for row in record.get(table) or []]
-        return list(dict.fromkeys(row[column] for row in rows))
+
+def at_horizon(tokens: int, key: str) -> Callable[[Record], float | None]:
+    """The measure `key` of the run of so many tokens."""
+
+    def read(record: Record) -> float | None:
+        return next((end[key] for end in record["horizons"] if end["tokens"] == tokens), None)
+
+    return read
 
 
-def curve(record: Record) -> Curve:
-    """Training tokens (of a probe: steps) and losses, where these are defined."""
-    return defined(record.get("curve") or [])
+def curve(record: Record, key: str) -> Curve:
+    """Training tokens along the constant rate, and the measure `key` there, where it is defined."""
+    return defined((point["tokens"], point[key]) for point in record["trajectory"])
 
 
 def defined(points: Iterable[tuple[float, float | None]]) -> Curve:
     """x and y of the points that have a y."""
     kept = [(x, y) for x, y in points if y is not None]
     return [x for x, _ in kept], [y for _, y in kept]
+
+
+def minus(a: Curve, b: Curve) -> Curve:
+    """The difference of two curves at the x that both have."""
+    of_b = dict(zip(*b, strict=True))
+    return defined((x, y - of_b[x] if x in of_b else None) for x, y in zip(*a, strict=True))
 
 
 def cell(table: str, column: str, **which: Any) -> Callable[[Record], float | None]:
@@ -188,32 +197,6 @@ def cell(table: str, column: str, **which: Any) -> Callable[[Record], float | No
         return None
 
     return read
-
-
-def past_the_end(record: Record) -> float | None:
-    """Mean loss at positions T+1 ... 2T minus that at 1 ... T, where position p is predicted from
-    the p tokens of its row up to there. Buckets weigh as many positions as they hold."""
-    length = record["seq_len"]
-    inside = _mean_over_positions(record, 1, length + 1)
-    beyond = _mean_over_positions(record, length + 1, 2 * length + 1)
-    return None if inside is None or beyond is None else beyond - inside
-
-
-def _mean_over_positions(record: Record, start: int, stop: int) -> float | None:
-    """Over the buckets within [start, stop); None where one of them has no loss."""
-    by_position = record.get("by_position")
-    if not by_position:
-        return None
-    starts = by_position["position"]
-    ends = [*starts[1:], 8 * record["seq_len"] + 1]
-    buckets = [
-        (high - low, loss)
-        for low, high, loss in zip(starts, ends, by_position["loss"], strict=True)
-        if start <= low and high <= stop
-    ]
-    if not buckets or any(loss is None for _, loss in buckets):
-        return None
-    return sum(width * loss for width, loss in buckets) / sum(width for width, _ in buckets)
 
 
 def short(digest: str) -> str:

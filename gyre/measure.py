@@ -8,7 +8,7 @@ meaning: a learned position past the end of its table. Nothing here draws a rand
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -24,9 +24,8 @@ from errors import UserError
 from gyre.config import Config
 from gyre.device import autocast
 from gyre.flops import flops_per_token
-from gyre.loss import evaluate
 from gyre.rundir import RunDir
-from gyre.trained import initial_model, load, load_model
+from gyre.trained import Trained, initial_model, load, load_model
 from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -35,7 +34,7 @@ CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next two
 SHIFTS = (0, 0.25, 0.5, 1, 2, 4, 16)
 SCALED_CONTEXTS = (2, 4, 8)
 ScalingName = ScalingType | Literal["raw"]
-SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "dynamic", "yarn", "llama3")
+SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "yarn", "llama3")
 SPAN = 8  # length of the windows by which losses by position are measured, in units of T
 WINDOWS = 32
 THIN = 2  # contexts use one window in so many: a target takes forwards over 72 tokens there
@@ -108,10 +107,13 @@ class Scorer:
         batches = self.logits(model, starts, context, scored)
         return torch.cat([cross_entropy(logits, targets) for logits, targets in batches])
 
-    def loss(self, model: Transformer, windows: Windows) -> float:
-        """Mean over all that the windows score."""
-        nats = [self.nats(model, *batch).flatten() for batch in windows if len(batch[0])]
-        return torch.cat(nats).mean().item()
+    def loss(self, model: Transformer | None, windows: Windows) -> dict[str, float | None]:
+        """`loss`, the mean over all that the windows score, and `se`, its standard error as the
+        mean of as many windows; both None without a model."""
+        if model is None:
+            return {"loss": None, "se": None}
+        means = torch.cat([self.nats(model, *batch).mean(1) for batch in windows if len(batch[0])])
+        return {"loss": means.mean().item(), "se": (means.std() / len(means) ** 0.5).item()}
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -123,36 +125,38 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 # --- which tokens are scored ----------------------------------------------------------------------
 
 
-def blocks(spans: Tensor, seq_len: int) -> Iterator[tuple[int, Tensor]]:
-    """The targets that all contexts share: a block of T out of the 8T of each span.
+def blocks(spans: Tensor, seq_len: int, all_blocks: bool) -> Iterator[tuple[int, Tensor]]:
+    """The targets that all contexts share: a block of T out of the 8T of each span, or all of them.
 
-    From the i-th span the (i mod 8)-th, so that places all over the stream and all positions in
-    windows of 8T take part alike. Yields the distance from the span's start and the starts of the
-    spans; a block at distance d has the targets start + d + 1 .. start + d + T.
+    One: from the i-th span the (i mod 8)-th, so that places all over the stream and all positions
+    in windows of 8T take part alike. Yields the distance from the span's start and the starts of
+    the spans; a block at distance d has the targets start + d + 1 .. start + d + T.
     """
     for i in range(SPAN):
-        yield i * seq_len, spans[i::SPAN]
+        yield i * seq_len, spans if all_blocks else spans[i::SPAN]
 
 
-def cut(spans: Tensor, seq_len: int, context: int) -> Windows:
+def cut(spans: Tensor, seq_len: int, context: int, all_blocks: bool = False) -> Windows:
     """Spans cut into windows of `context` tokens end to end, each up to the block it holds.
 
     A target sees from 1 to `context` tokens, as its position in the window has it. What follows the
     block cannot change its losses, and is left out.
     """
     scored = min(context, seq_len)
-    for distance, starts in blocks(spans, seq_len):
+    for distance, starts in blocks(spans, seq_len, all_blocks):
         for first in range(distance, distance + seq_len, scored):
             inside = first % context
             yield starts + first - inside, inside + scored, scored
 
 
-def slide(spans: Tensor, seq_len: int, context: int, stride: int) -> Windows:
+def slide(
+    spans: Tensor, seq_len: int, context: int, stride: int, all_blocks: bool = False
+) -> Windows:
     """Windows of `context` tokens that move on by `stride`, of which the last targets are scored.
 
     A target sees more than `context` - `stride` tokens.
     """
-    for distance, starts in blocks(spans, seq_len):
+    for distance, starts in blocks(spans, seq_len, all_blocks):
         ends = distance + torch.arange(stride, seq_len + 1, stride)
         yield (starts[:, None] + ends - context).flatten(), context, stride
 
@@ -183,32 +187,52 @@ def loss_by_position(scorer: Scorer, spans: Tensor) -> dict[str, list]:
     return {"position": [edge + 1 for edge in edges[:-1]], "loss": losses}
 
 
-def loss_by_context(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]]:
+def loss_by_context(
+    scorer: Scorer, spans: Tensor, all_blocks: bool = False
+) -> list[dict[str, Any]]:
     """The same targets, predicted from windows of T/2 .. 8T tokens.
 
     Non-overlapping: the stream is cut into windows, so a target sees from 1 to C tokens. Sliding:
-    windows move on by T/4, so every target sees more than C - T/4.
+    windows move on by T/2, so every target sees more than C - T/2.
     """
     seq_len, found = scorer.seq_len, []
     for context in (int(multiple * seq_len) for multiple in CONTEXTS):
         model = scorer.model(context)
         for mode, windows in (
-            ("nonoverlapping", cut(spans, seq_len, context)),
-            ("sliding", slide(spans, seq_len, context, seq_len // 4)),
+            ("nonoverlapping", cut(spans, seq_len, context, all_blocks)),
+            ("sliding", slide(spans, seq_len, context, seq_len // 2, all_blocks)),
         ):
-            loss = None if model is None else scorer.loss(model, windows)
-            found.append({"context": context, "mode": mode, "loss": loss})
+            found.append({"context": context, "mode": mode, **scorer.loss(model, windows)})
     return found
 
 
-def shift(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]]:
-    """What changes when the same windows of T tokens stand delta positions further on.
+def whole_split(scorer: Scorer) -> dict[str, float]:
+    """`loss` over all tokens of the split but the first, in windows of T end to end, and `se`, its
+    standard error: that of a mean over windows, which another text of this kind would have.
+
+    The last window is shorter, and no part of the standard error.
+    """
+    seq_len, targets = scorer.seq_len, len(scorer.stream) - 1
+    starts = torch.arange(0, targets - seq_len + 1, seq_len)
+    nats = scorer.nats(scorer.trained, starts, seq_len, seq_len)
+    total, rest = nats.sum(), targets % seq_len
+    if rest:
+        total = total + scorer.nats(scorer.trained, starts[-1:] + seq_len, rest, rest).sum()
+    error = nats.mean(1).std() / math.sqrt(len(nats))
+    return {"loss": total.item() / targets, "se": error.item()}
+
+
+def shift(
+    scorer: Scorer, spans: Tensor, shifts: Sequence[float] = SHIFTS
+) -> list[dict[str, Any]]:
+    """What changes when the same windows of T tokens stand delta positions further on; `shifts` are
+    the deltas in units of T.
 
     Loss and largest change of any logit against delta 0: exactly nothing, up to rounding, where the
     encoding is relative.
     """
     seq_len = scorer.seq_len
-    deltas = [int(multiple * seq_len) for multiple in SHIFTS]
+    deltas = [int(multiple * seq_len) for multiple in shifts]
     models = {delta: scorer.model(seq_len + delta) for delta in deltas}
     change, largest = dict.fromkeys(deltas, 0.0), dict.fromkeys(deltas, 0.0)
     for starts in spans.split(max(1, FORWARD // seq_len)):
@@ -228,6 +252,19 @@ def shift(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]]:
 
 
 @torch.inference_mode()
+def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
+    """Share of attention on the token before, mean over queries, for each head of each layer, in
+    windows of T tokens. With attention spread evenly it is about ln T / T."""
+    config = scorer.trained.config
+    total = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
+    for rows in scorer.rows(spans, scorer.seq_len):
+        for layer, weights in enumerate(scorer.trained.attention_weights(rows[:, :-1])):
+            previous = weights.diagonal(-1, dim1=-2, dim2=-1)  # (B, H, T - 1)
+            total[layer] += previous.double().mean(-1).sum(0).cpu()
+    return (total / len(spans)).tolist()
+
+
+@torch.inference_mode()
 def attention_distance(scorer: Scorer, spans: Tensor) -> list[list[float]]:
     """Mean over queries m of sum_n a_mn (m - n), in tokens, for each head of each layer, in
     windows of T tokens."""
@@ -241,22 +278,23 @@ def attention_distance(scorer: Scorer, spans: Tensor) -> list[list[float]]:
     return (total / len(spans)).tolist()
 
 
-def loss_by_scaling(scorer: Scorer, spans: Tensor) -> list[dict[str, Any]] | None:
+def loss_by_scaling(
+    scorer: Scorer, spans: Tensor, names: Sequence[ScalingName], all_blocks: bool = False
+) -> list[dict[str, Any]] | None:
     """RoPE past its training length, without further training; None where nothing turns.
 
-    Windows of C = 2T, 4T, 8T tokens that slide by T, so that every target stands past T. Raw is the
-    model as it is; the others are scaled by C / T.
+    Windows of C = 2T, 4T, 8T tokens that slide by T/2, so that every target stands past T. Raw is
+    the model as it is; the others are scaled by C / T.
     """
     if "rope_scaling" not in POSITIONS[scorer.trained.config.position].options:
         return None
     seq_len, found = scorer.seq_len, []
-    for name in SCALINGS:
+    for name in names:
         for multiple in SCALED_CONTEXTS:
             context = multiple * seq_len
             model = scorer.model(context, scaling(name, multiple, seq_len))
-            assert model is not None, "an encoding that can be scaled extrapolates"
-            loss = scorer.loss(model, slide(spans, seq_len, context, stride=seq_len))
-            found.append({"scaling": name, "context": context, "loss": loss})
+            windows = slide(spans, seq_len, context, seq_len // 2, all_blocks)
+            found.append({"scaling": name, "context": context, **scorer.loss(model, windows)})
     return found
 
 
@@ -264,13 +302,12 @@ def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | Non
     """The scaling of this name for a context of `factor` T; None is raw.
 
     YaRN's beta_fast of 32 turns is meant for thousands of positions; within a short T hardly a pair
-    turns so often, and T / 16 takes its place. Dynamic NTK takes its factor from the length of the
-    text, so it equals ntk here, where ntk is told that length.
+    turns so often, and T / 16 takes its place. There is no dynamic NTK, which takes its factor from
+    the length of the text: ntk is told that length here.
     """
     if name == "raw":
         return None
     extra = {"beta_fast": min(32.0, max(2.0, seq_len / 16))} if name == "yarn" else {}
-    factor = 1.0 if name == "dynamic" else factor
     return RopeScaling(type=name, factor=factor, original_positions=seq_len, **extra)
 
 
@@ -278,16 +315,20 @@ def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | Non
 
 
 def initial(config: Config) -> dict[str, Any]:
-    """What training started from: the hash of the shared weights, and the scale of the positions.
+    """What training started from: the hash of the shared weights, what has to be equal for these to
+    be (their shapes, and the scale of the embeddings), and the scale of the positions.
 
     Shared are all weights but those of the position encoding.
     """
     model = initial_model(config)
-    digest = hashlib.sha256()
+    digest, shapes = hashlib.sha256(), {}
     for name, value in sorted(model.state_dict().items()):
         if not name.startswith("position."):
             digest.update(name.encode() + value.numpy().tobytes())
-    return {"init_sha256": digest.hexdigest(), **position_scale(model, config.data.seq_len)}
+            shapes[name] = list(value.shape)
+    kind = hashlib.sha256(repr((shapes, model.position.embedding_std)).encode())
+    return {"init_sha256": digest.hexdigest(), "init_kind": kind.hexdigest(),
+            **position_scale(model, config.data.seq_len)}
 
 
 @torch.no_grad()
@@ -328,6 +369,48 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     }
 
 
+def data_of_run(run: RunDir, config: Config) -> Prepared:
+    """The prepared data of a run. UserError where it is not what the run was trained on."""
+    theirs, data = data_of(run.manifest, run.path), prepare(config.data)
+    if data_of(data.manifest, data.folder) != theirs:
+        raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
+                        "the text")
+    return data
+
+
+def scorer_of(trained: Trained, data: Prepared, dtype: str = "float32") -> Scorer:
+    """The model of a run on its validation split."""
+    ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
+    seq_len = trained.config.data.seq_len
+    return Scorer(trained.model, torch.from_numpy(ids), seq_len, getattr(torch, dtype))
+
+
+def ending(run: RunDir, windows: int, device: str = "auto") -> dict[str, Any]:
+    """Of the last checkpoint of a run: tokens, loss and its standard error over the whole
+    validation split, and the cost of a shift by T."""
+    trained = load(run, "last", device)
+    scorer = scorer_of(trained, data_of_run(run, trained.config))
+    (moved,) = shift(scorer, scorer.spans(windows), [1])
+    return {"tokens": run.metrics()[-1]["tokens"], **whole_split(scorer), "shift": moved["dloss"]}
+
+
+def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, Any]]:
+    """At each checkpoint that a run kept: loss and its standard error over the whole validation
+    split, the cost of a shift by T, and the attention to the previous token of each head, the
+    last two on at most so many windows."""
+    trained, points = load(run, "last", device), []
+    scorer = scorer_of(trained, data_of_run(run, trained.config))
+    spans = scorer.spans(windows)
+    for step in tqdm(run.kept_steps(), desc=run.path.name, dynamic_ncols=True, leave=False):
+        weights, state = run.load_training(step)
+        scorer.trained.load_state_dict(weights)
+        (moved,) = shift(scorer, spans, [1])
+        points.append({"tokens": state["count"]["tokens"], **whole_split(scorer),
+                       "shift": moved["dloss"],
+                       "previous": attention_to_previous(scorer, spans)})
+    return points
+
+
 def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
     """How far the checkpoint was trained, in how long, and the validation losses on the way."""
     points = run.metrics()
@@ -343,44 +426,37 @@ def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
 def measure(
     run: RunDir, *, checkpoint: Literal["best", "last"] = "best", windows: int = WINDOWS,
     device: str = "auto", dtype: Literal["float32", "bfloat16"] = "float32",
-    rope_scaling: bool = False,
+    scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
 ) -> dict[str, Any]:
     """All that can be said about a run from its folder and its prepared data, ready for JSON.
 
     `windows` bounds the windows of 8T tokens by which losses by position, the contexts and the
-    shift are measured. `loss` and `bpb` are over the whole validation split, always.
+    shift are measured; contexts are measured on an eighth of their targets in every other window,
+    or with `all_blocks` on all of them. `loss` and `bpb` are over the whole validation split,
+    always.
     """
-    theirs = data_of(run.manifest, run.path)
     trained = load(run, checkpoint, device)  # float32: `dtype` is for autocast
     config, model, seq_len = trained.config, trained.model, trained.config.data.seq_len
-    data = prepare(config.data)
-    ours = data_of(data.manifest, data.folder)
-    if ours != theirs:
-        raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
-                        "the text")
-    validation = data.dataset("val", seq_len=seq_len)
-    ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
-    scorer = Scorer(model, torch.from_numpy(ids), seq_len, getattr(torch, dtype))
+    data = data_of_run(run, config)
+    scorer = scorer_of(trained, data, dtype)
     spans = scorer.spans(windows)
-
-    def whole_split() -> dict[str, float]:
-        batch_size = max(1, FORWARD // seq_len)
-        nats, tokens = evaluate(model, validation, batch_size, scorer.device, scorer.dtype)
-        return {"loss": nats / tokens, "bpb": nats / math.log(2) / data.manifest["val"]["bytes"]}
+    scored = spans if all_blocks else spans[::THIN]
 
     parts: dict[str, Callable[[], Any]] = {
-        "loss": whole_split,
+        "loss": lambda: whole_split(scorer),
         "by_position": lambda: loss_by_position(scorer, spans),
-        "context": lambda: loss_by_context(scorer, spans[::THIN]),
+        "context": lambda: loss_by_context(scorer, scored, all_blocks),
         "shift": lambda: shift(scorer, spans),
         "attention_distance": lambda: attention_distance(scorer, spans),
-        "rope_scaling": lambda: loss_by_scaling(scorer, spans[::THIN]) if rope_scaling else None,
+        "rope_scaling":
+            lambda: loss_by_scaling(scorer, scored, scalings, all_blocks) if scalings else None,
     }
     found = {}
     with tqdm(parts, desc=run.path.name, unit="part", dynamic_ncols=True, leave=False) as bar:
         for name in bar:
             bar.set_postfix_str(name)
             found[name] = parts[name]()
+    nats = found["loss"]["loss"] * (len(scorer.stream) - 1)
     return {
         "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -388,7 +464,9 @@ def measure(
         **progress(run, checkpoint), **initial(config),
         "rms_ratio_trained": position_scale(model, seq_len)["rms_ratio"],
         "batches_sha256": batches_sha256(config, data),
-        "data_sha256": ours["text"], "tokenizer_sha256": run.tokenizer_sha256,
+        "data_sha256": data.manifest["text"]["sha256"], "tokenizer_sha256": run.tokenizer_sha256,
+        "bpb": nats / math.log(2) / data.manifest["val"]["bytes"],
         "seq_len": seq_len, "config": dataclasses.asdict(config),
+        "targets": len(scored) * (SPAN if all_blocks else 1) * seq_len,
         **found.pop("loss"), **found,
     }

@@ -14,7 +14,7 @@ WANDB_START = 10  # seconds until an unreachable server is given up and the run 
 WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
 # wandb's x axes: for each group of metrics, the metric that it is drawn against.
 AXES = {"train": "tokens", "val": "tokens", "position": "tokens_seen", "context": "context_length",
-        "shift": "offset", "probe": "probe_step"}
+        "shift": "offset", "probe": "probe_step", "delta": "tokens"}
 
 
 @dataclass
