@@ -158,7 +158,8 @@ def tokens_trained(job: Job) -> float:
     for run in job.runs:
         with suppress(OSError, ValueError, IndexError), (run / METRICS).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            total += json.loads(file.read().splitlines()[-2])["tokens"]
+            whole, _, _ = file.read().rpartition(b"\n")
+            total += json.loads(whole.splitlines()[-1])["tokens"]
     return min(total, job.weight)
 
 

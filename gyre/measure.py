@@ -125,7 +125,7 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 # --- which tokens are scored ----------------------------------------------------------------------
 
 
-def blocks(spans: Tensor, seq_len: int, all_blocks: bool) -> Iterator[tuple[int, Tensor]]:
+def blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Iterator[tuple[int, Tensor]]:
     """The targets that all contexts share: a block of T out of the 8T of each span, or all of them.
 
     One: from the i-th span the (i mod 8)-th, so that places all over the stream and all positions

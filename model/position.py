@@ -72,6 +72,11 @@ class PositionEncoding(nn.Module):
         """Add positions to the embeddings h (B, T, C)."""
         return h
 
+    def at_each(self, offsets: Tensor, n_tokens: int) -> Rows:
+        """The table's rows for tokens that stand at `offsets` (B,) and behind, in each row of a
+        batch at another. ValueError where positions are not added to the embeddings."""
+        raise ValueError("this encoding has no positions that differ from row to row")
+
     def rotate(self, xq: Tensor, xk: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D)."""
         return xq, xk
@@ -231,7 +236,6 @@ class Sinusoidal(PositionEncoding):
             self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
 
     def at_each(self, offsets: Tensor, n_tokens: int) -> Tensor:
-        """Rows (B, T, C) of the table for tokens that stand at `offsets` (B,) and behind."""
         return self.table[offsets[:, None] + torch.arange(n_tokens, device=offsets.device)]
 
     def embed(self, h: Tensor, rows: Rows) -> Tensor:

@@ -169,7 +169,7 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Tokens (B, T) -> normalised hidden states (B, T, C). With a cache, the tokens continue it
         and it is longer by T afterwards; without, the first token stands at position `offset`,
-        which for an encoding with `at_each` may be one for each row, (B,).
+        which may be one for each row, (B,), where positions are added to the embeddings.
         Raises ValueError as `PositionEncoding.span` does."""
         common = offset if isinstance(offset, int) else 0
         start, stop = self.position.span(tokens.shape[1], cache, common)

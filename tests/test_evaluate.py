@@ -47,7 +47,7 @@ def test_the_program_prints_a_table_and_one_line_of_json(world, capsys):
     *lines, last = said.splitlines()
     results = json.loads(last)["runs"]
     assert [r["config"]["model"]["position"] for r in results] == ["rope", "learned"]
-    assert len(results[0]["rope_scaling"]) == 18 and results[1]["rope_scaling"] is None
+    assert len(results[0]["rope_scaling"]) == 15 and results[1]["rope_scaling"] is None
     head, rope, learned = (line.split() for line in lines[:3])
     assert head[:2] == ["run", "encoding"] and rope[:2] == ["rope", "rope"]
     assert f"{results[0]['loss']:.4f}" in rope and f"{results[0]['bpb']:.4f}" in rope

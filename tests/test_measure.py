@@ -97,10 +97,10 @@ def test_losses_by_position_and_context_are_those_of_explicit_loops(position):
         for target in targets:
             if row["mode"] == "nonoverlapping":
                 first = start_of[target] + (target - 1 - start_of[target]) // c * c
-            else:  # the window that holds the target among its last T/4
+            else:  # the window that holds the target among its last T/2
                 inside = target - 1 - start_of[target]
-                first = start_of[target] + (inside // (T // 4) + 1) * (T // 4) - c
-                assert target - first > c - T // 4
+                first = start_of[target] + (inside // (T // 2) + 1) * (T // 2) - c
+                assert target - first > c - T // 2
             losses.append(one_loss(s, model, first, target))
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
@@ -134,7 +134,7 @@ def test_a_learned_table_is_undefined_past_its_end():
         assert (loss is None) == (start > T)
     for row in measure.loss_by_context(s, spans):
         assert (row["loss"] is None) == (row["context"] > T)
-    assert measure.loss_by_scaling(s, spans) is None
+    assert measure.loss_by_scaling(s, spans, ["yarn"]) is None
 
 
 def test_attention_distance_is_that_of_known_patterns():
@@ -182,14 +182,47 @@ def test_sliding_by_a_window_is_cutting_and_only_raw_is_the_model_as_it_is():
     spans = s.spans(4)
     # Sliding by the whole window is cutting.
     assert s.loss(s.model(T), slide(spans, T, T, T)) == s.loss(s.model(T), cut(spans, T, T))
-    rows = {(r["scaling"], r["context"]): r["loss"] for r in measure.loss_by_scaling(s, spans)}
-    assert len(rows) == 6 * 3
+    rows = {(r["scaling"], r["context"]): r["loss"]
+            for r in measure.loss_by_scaling(s, spans, measure.SCALINGS)}
+    assert len(rows) == 5 * 3
     for context in (2 * T, 4 * T, 8 * T):
-        raw = s.loss(s.model(context), slide(spans, T, context, T))
-        assert rows["raw", context] == raw
-        assert rows["dynamic", context] == pytest.approx(rows["ntk", context], abs=1e-6)
-        others = {rows[name, context] for name in measure.SCALINGS if name != "dynamic"}
-        assert len(others) == 5
+        raw = s.loss(s.model(context), slide(spans, T, context, T // 2))
+        assert rows["raw", context] == raw["loss"]
+        assert len({rows[name, context] for name in measure.SCALINGS}) == 5
+
+
+def test_all_blocks_are_every_target_of_the_spans_once():
+    s = scorer()
+    spans = s.spans(2)
+    model = s.model(2 * T)
+    nats = {t: one_loss(s, model, t - T, t) for a in spans.tolist()
+            for t in range(a + 1, a + 8 * T + 1)}
+    batches = slide(spans, T, T, 1, all_blocks=True)  # every target from exactly T tokens
+    found = torch.cat([s.nats(model, *batch).flatten() for batch in batches])
+    assert sorted(found.tolist()) == pytest.approx(sorted(nats.values()), abs=1e-5)
+    row = s.loss(model, slide(spans, T, T, 1, all_blocks=True))
+    assert row["loss"] == pytest.approx(found.mean().item())
+    assert row["se"] == pytest.approx(found.std().item() / len(found) ** 0.5)
+
+
+def test_the_whole_split_has_every_token_once_and_the_error_of_a_mean_over_windows():
+    s = scorer(length=20 * T + 6)
+    model, n = s.trained, len(s.stream)
+    nats = [one_loss(s, model, (t - 1) // T * T, t) for t in range(1, n)]
+    found = measure.whole_split(s)
+    assert found["loss"] == pytest.approx(math.fsum(nats) / (n - 1), abs=1e-5)
+    means = torch.tensor(nats[: (n - 1) // T * T]).view(-1, T).mean(1)
+    assert found["se"] == pytest.approx(means.std().item() / len(means) ** 0.5, rel=1e-4)
+
+
+def test_attention_to_the_previous_token_is_that_of_known_patterns():
+    """With wq = 0 a query at m spreads its attention over m + 1 tokens."""
+    s = scorer("none")
+    for layer in s.trained.layers:
+        torch.nn.init.zeros_(layer.attention.wq.weight)
+    even = sum(1 / (m + 1) for m in range(1, T)) / (T - 1)
+    for layer in measure.attention_to_previous(s, s.spans(3)):
+        assert layer == pytest.approx([even] * 6, abs=1e-5)
 
 
 def test_a_stream_that_is_too_short_is_refused_in_words():

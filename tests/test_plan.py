@@ -1,7 +1,8 @@
 """The plan of a study: what arms share, what the budget buys, and when two plans are the same."""
 
 import copy
-from dataclasses import asdict, replace
+import math
+from dataclasses import asdict
 
 import pytest
 from conftest import load
@@ -13,10 +14,10 @@ from ablation.runner import spelled
 from errors import UserError
 from model.transformer import Transformer
 
-CPU = plan.TIERS["cpu"]
+QUICK = plan.TIERS["quick"]
 
 
-def config_of(arm: str, tier: str = "cpu"):
+def config_of(arm: str, tier: str = "quick"):
     values = {**plan.TIERS[tier].overrides, **plan.ARMS[arm]}
     return load("--config", "ablation.yaml", *spelled(values))
 
@@ -40,83 +41,129 @@ def test_the_model_is_the_one_of_the_protocol():
     assert 0.8e6 < sum(p.numel() for p in Transformer(config).parameters()) < 0.9e6
 
 
-@pytest.mark.parametrize("tier", [*plan.TIERS.values(), replace(CPU, headline_seeds=1)])
-def test_every_seed_of_an_arm_has_a_partner_in_the_baseline(tier):
-    """Also where the headline has fewer seeds than the others would have."""
-    for arm in tier.arms:
-        assert set(plan.seeds_of(tier, arm)) <= set(plan.seeds_of(tier, plan.BASELINE))
+def test_arms_of_the_users_own_and_names_that_are_wrong():
+    arms = plan.choose_arms(QUICK, "rope,sin", ["b500=model.theta=500,optim.lr=2e-3"])
+    assert list(arms) == ["rope", "sin", "b500"]
+    assert arms["b500"] == {"model.theta": "500", "optim.lr": "2e-3"}
+    assert plan.choose_baseline(None, arms) == "sin"
+    assert plan.choose_baseline(None, {"a": {}, "b": {}}) == "b"
+    assert plan.choose_baseline("rope", arms) == "rope"
+    for names, added, words in (
+        ("sin,alibbi", [], r"unknown arm 'alibbi' \(did you mean alibi\?\)"),
+        ("sin", [], "at least two arms"),
+        (None, ["rope=model.theta=2"], "there is an arm of this name already"),
+        (None, ["b500"], "must be NAME=OPTION=VALUE"),
+        (None, ["b500=model.theta"], "must be NAME=OPTION=VALUE"),
+    ):
+        with pytest.raises(UserError, match=words):
+            plan.choose_arms(QUICK, names, added)
+    with pytest.raises(UserError, match=r"unknown tier 'smok' \(did you mean smoke\?\)"):
+        plan.choose_tier("smok")
+    with pytest.raises(UserError, match="unknown arm 'ropee'"):
+        plan.choose_baseline("ropee", arms)
 
 
-def test_the_headline_ends_with_the_baseline():
-    assert plan.headline(("rope", "sin", "nope")) == ["rope", "sin"]
-    assert plan.headline(("sin", "nope")) == ["nope", "sin"]
+# --- learning rates -------------------------------------------------------------------------------
+
+
+def tuned(loss, grid, seeds) -> tuple[dict, int]:
+    """All that is run where (rate, seed) costs `loss`, and in how many rounds."""
+    losses: dict[float, dict[int, float | None]] = {}
+    for rounds in range(99):
+        todo = plan.next_rates(grid, seeds, losses)
+        if not todo:
+            return losses, rounds
+        for lr, seed in todo:
+            assert seed not in losses.get(lr, {}), "asked for twice"
+            losses.setdefault(lr, {})[seed] = loss(lr, seed)
+    raise AssertionError("it never ends")
+
+
+@given(st.floats(-12, -4), st.integers(1, 3))
+def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
+    """Wherever the optimum is, up to the widest extension; and two rates have all seeds."""
+    losses, _ = tuned(lambda lr, seed: (math.log2(lr) - optimum) ** 2, (2e-3, 4e-3),
+                      list(range(seeds)))
+    best, rates = plan.best_rate(losses), sorted(losses)
+    assert abs(math.log2(best) - optimum) <= 0.5 + 1e-9 or best in (rates[0], rates[-1])
+    if min(rates) > 2e-3 / plan.WIDEST and max(rates) < 4e-3 * plan.WIDEST:
+        assert rates[0] < best < rates[-1]
+    assert sum(len(of) == seeds for of in losses.values()) >= 2
+    assert len(rates) <= 9
+
+
+def test_a_rate_that_diverged_loses_and_the_seeds_decide_between_the_best_two():
+    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): None, (2e-3, 1): 1.7, (4e-3, 1): 1.95}
+    losses, _ = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
+    assert plan.best_rate(losses) == 2e-3 and plan.lowest(losses) == pytest.approx(1.85)
+    assert set(losses) == {2e-3, 4e-3, 8e-3} and list(losses[8e-3]) == [0]
+
+
+def test_one_rate_is_no_grid_to_extend():
+    losses, _ = tuned(lambda lr, seed: 1.0, (1e-3,), [0, 1])
+    assert losses == {1e-3: {0: 1.0, 1: 1.0}}
+
+
+# --- lengths --------------------------------------------------------------------------------------
+
+
+def test_checkpoints_are_kept_where_shorter_runs_branch_off_and_on_the_way():
+    kept = plan.kept_steps([512, 1024, 2048, 4096], 0.2)
+    assert {410, 819, 1638, 3277} <= set(kept) and max(kept) == 3277 and min(kept) >= 16
+    apart = [b / a for a, b in zip(kept, kept[1:], strict=False) if a > 30]
+    assert all(1.0 < ratio < 1.25 for ratio in apart)
+    assert plan.kept_steps([10, 20], 0.2)[-1] == 16 and 8 in plan.kept_steps([10, 20], 0.2)
 
 
 @given(st.floats(5, 200), st.floats(2e3, 5e5), st.floats(0, 20), st.integers(1, 16))
 def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate, overhead, jobs):
     speed = plan.Speed(rate, overhead, jobs)
     try:
-        steps, minutes = plan.shrink(CPU, CPU.arms, 512, 2048, 50, budget, speed)
+        share, minutes = plan.shrink(QUICK, 3, 2048, 50, 0.2, budget, speed)
     except UserError as error:
         needed = int(str(error).split("give ")[1].split()[0])
         assert needed >= budget - 1e-9
-        steps, minutes = plan.shrink(CPU, CPU.arms, 512, 2048, 50, needed, speed)
-        assert minutes <= needed and steps >= 102
-        return
-    training = steps * 2048 * 33 / rate / 60
-    assert 102 <= steps <= 512 and training <= plan.TRAINING_SHARE * budget + 1e-9
-    assert minutes <= budget + 1e-9
-    if steps < 512:  # one step more would not have fitted
-        more = 2048 * 33 / rate / 60
-        assert training + more > plan.TRAINING_SHARE * budget or minutes + more > budget
+        budget = needed
+        share, minutes = plan.shrink(QUICK, 3, 2048, 50, 0.2, budget, speed)
+    assert minutes <= budget + 1e-6
+    assert share == 1 or minutes == pytest.approx(budget)
+    assert 0.8 * share * QUICK.horizons[0] / 2048 > 50 and share <= 1
+    unlimited, longest = plan.shrink(QUICK, 3, 2048, 50, 0.2, None, speed)
+    assert unlimited == 1 and longest >= minutes - 1e-9
 
 
-def test_unknown_names_are_corrected():
-    with pytest.raises(UserError, match=r"unknown arm 'alibbi' \(did you mean alibi\?\)"):
-        plan.choose_tier("cpu", "sin,alibbi")
-    with pytest.raises(UserError, match=r"unknown tier 'smok' \(did you mean smoke\?\)"):
-        plan.choose_tier("smok", None)
-    for arms in ("rope,alibi", "sin", "sin,sin"):
-        with pytest.raises(UserError, match="must name sin"):
-            plan.choose_tier("cpu", arms)
-    assert plan.choose_tier("cpu", "nope,p_rope,sin")[1] == ("sin", "nope", "p_rope")
-
-
-def test_a_learning_rate_that_diverged_loses():
-    assert plan.best_rate({"0.001": 2.0, "0.002": 1.9, "0.004": None}) == 0.002
+# --- the same plan --------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def stored() -> dict:
     made = {
-        "tier": "cpu", "grid": [1e-3, 2e-3], "tuning_seed": 1000,
-        "arms": {"rope": {"overrides": plan.ARMS["rope"], "seeds": [0, 1], "lr": None}},
+        "tier": "quick", "grid": [1e-3, 2e-3], "tuning_seeds": [1000], "baseline": "sin",
+        "arms": {"rope": plan.ARMS["rope"]}, "treatments": [], "seeds": [0, 1],
         "probes": {"P1": {"arms": ["rope"], "seeds": [0], "steps": None}},
         "config": {"rope": {"model": {"dim": 128}}}, "data_sha256": {"train.bin": "a"},
-        "tokens": 2048, "steps": 1, "dtype": "float32", "expected_minutes": 3.0,
-        "budget_minutes": 45.0,
+        "steps": {"horizons": [10]}, "dtype": "float32", "expected_minutes": 3.0,
+        "tuned": {"arms": {}},
     }
     return {**made, "sha256": plan.fingerprint(made)}
 
 
 def test_another_speed_or_a_tuned_rate_is_the_same_plan(stored, tmp_path):
     wanted = copy.deepcopy(stored)
-    stored["arms"]["rope"]["lr"] = 2e-3
-    del wanted["tokens"], wanted["steps"], wanted["dtype"], wanted["expected_minutes"]
-    plan.check_same(tmp_path, stored, wanted)
-    del stored["dtype"]  # of before it was noted
-    stored["sha256"] = plan.fingerprint(stored)
+    stored["tuned"]["arms"]["rope"] = {"0.002": {"1000": 2.0}}
+    del wanted["steps"], wanted["dtype"], wanted["expected_minutes"]
     plan.check_same(tmp_path, stored, wanted)
 
 
 @pytest.mark.parametrize("part, change", [
-    ("tier", lambda p: p.update(tier="gpu")),
-    ("arms", lambda p: p["arms"]["rope"]["seeds"].append(2)),
+    ("tier", lambda p: p.update(tier="full")),
     ("arms", lambda p: p["arms"].update(sin={})),
+    ("baseline", lambda p: p.update(baseline="rope")),
     ("grid", lambda p: p["grid"].pop()),
-    ("tuning_seed", lambda p: p.update(tuning_seed=1001)),
+    ("seeds", lambda p: p["seeds"].append(2)),
+    ("tuning_seeds", lambda p: p.update(tuning_seeds=[1001])),
+    ("treatments", lambda p: p["treatments"].append("sin")),
     ("probes", lambda p: p["probes"]["P1"].update(steps=10)),
-    ("budget_minutes", lambda p: p.update(budget_minutes=46.0)),
     ("config", lambda p: p["config"]["rope"]["model"].update(dim=64)),
     ("data_sha256", lambda p: p["data_sha256"].update({"train.bin": "b"})),
 ])
@@ -130,14 +177,7 @@ def test_another_plan_is_refused_by_the_part_that_differs(stored, tmp_path, part
         plan.check_same(tmp_path, stored, wanted)
 
 
-@pytest.mark.parametrize("edited", [{"tokens": 4096}, {"dtype": "bfloat16"}])
+@pytest.mark.parametrize("edited", [{"steps": {"horizons": [20]}}, {"dtype": "bfloat16"}])
 def test_what_was_measured_and_is_edited_by_hand_is_noticed(stored, tmp_path, edited):
     with pytest.raises(UserError, match=rf"changed by hand \({next(iter(edited))}\)"):
         plan.check_same(tmp_path, {**stored, **edited}, stored)
-
-
-def test_without_tuning_the_learning_rate_belongs_to_the_plan(stored):
-    stored["grid"] = []
-    other = copy.deepcopy(stored)
-    other["arms"]["rope"]["lr"] = 2e-3
-    assert plan.fingerprint(stored)["arms"] != plan.fingerprint(other)["arms"]

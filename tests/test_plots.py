@@ -4,11 +4,10 @@ import io
 
 import numpy as np
 import pytest
-from made_up_study import EFFECT, T, losses, make_study
+from made_up_study import EFFECT, HORIZONS, NGRAMS, losses, make_study
 from matplotlib import image
 
 from ablation import plots
-from ablation.plan import ARMS
 from ablation.study import Study
 
 
@@ -17,8 +16,8 @@ def study(tmp_path_factory):
     return Study.load(make_study(tmp_path_factory.mktemp("runs") / "made-up"))
 
 
-def lines(figure):
-    every = {line.get_label(): line for line in figure.axes[0].lines}
+def lines(axes):
+    every = {line.get_label(): line for line in axes.lines}
     return {label: line for label, line in every.items() if not label.startswith("_")}
 
 
@@ -34,26 +33,38 @@ def test_figures_are_pictures(study):
 
 def test_arms_differ_without_colour():
     for mark in ("linestyle", "marker"):
-        assert len({str(style[mark]) for style in plots.STYLES}) == len(ARMS)
+        assert len({str(style[mark]) for style in plots.STYLES}) == len(plots.STYLES)
 
 
 @pytest.mark.parametrize("figure, arms", [
-    (plots.curves, EFFECT), (plots.position, EFFECT), (plots.shift, EFFECT),
+    (plots.gap, EFFECT), (plots.mechanism, EFFECT), (plots.context, [*EFFECT, "rope, YaRN"]),
     (plots.probes, ["rope", "sin", "alibi", "nope"]),
 ])
 def test_every_arm_is_drawn_once(study, figure, arms):
-    drawn = lines(figure(study))
+    drawn = lines(figure(study).axes[0])
     assert set(drawn) == set(arms)
     assert len({line.get_marker() for line in drawn.values()}) == len(arms)
+
+
+def test_the_gap_has_the_floors_and_the_cooled_ends(study):
+    left, right = plots.gap(study).axes
+    floors = [line.get_ydata()[0] for line in left.lines if len(set(line.get_ydata())) == 1]
+    assert floors == NGRAMS
+    ends = {line.get_xdata()[0]: line.get_ydata()[0] for line in right.lines
+            if line.get_marker() == "D" and len(line.get_xdata()) == 1}
+    assert set(ends) == set(HORIZONS)
+    means = [study.paired(arm, HORIZONS[-1]).mean for arm in study.others]
+    assert ends[HORIZONS[-1]] == pytest.approx(means[-1])
 
 
 def test_the_forest_has_every_seed_of_every_difference(study):
     forest = plots.forest(study).axes[0]
     labels = [label.get_text() for label in forest.get_yticklabels()[::-1]]
-    assert labels == [arm for arm in EFFECT if arm != "sin"]
+    assert len(labels) == 3 * (len(EFFECT) - 1) and labels[2] == "rope, 409.6k"
     dots = [x.get_xdata() for x in forest.lines if x.get_marker() == "o"]
-    np.testing.assert_allclose(dots[-1], losses("rope", range(6)) - losses("sin", range(6)))
+    np.testing.assert_allclose(dots[-3], losses("rope", range(6)) - losses("sin", range(6)))
 
 
-def test_a_line_ends_where_the_encoding_does(study):
-    assert max(lines(plots.position(study))["learned"].get_xdata()) <= T
+def test_the_rates_have_the_mean_over_seeds_at_each(study):
+    _, arms = plots.rates(study).axes
+    assert lines(arms)["rope"].get_ydata() == pytest.approx([2.2, 2.11, 2.155])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,37 +15,53 @@ from tqdm import tqdm
 
 import ablate
 import train
+from ablation import plan
 from ablation.plan import ARMS
-from ablation.runner import Job, Pool, Runner, decisive, measure_run, python, spelled, steps_saved
+from ablation.runner import (
+    Job,
+    Pool,
+    Runner,
+    measure_run,
+    python,
+    spelled,
+    steps_saved,
+    tokens_trained,
+)
 from errors import UserError
-from files import read_json
+from files import read_json, write_json
 
 N_WORDS = 9000  # of `world`: enough for rows of eight times the training length
+# So short that tests are short, and tuned all the same.
+TINY = replace(plan.TIERS["smoke"], grid=(2e-3,), tuning_tokens=8 * 256,
+               horizons=(2560, 25600), treatments=("sin", "sin_vaswani"),
+               treatment_tokens=7 * 256)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiny_tier():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(plan.TIERS, "smoke", TINY)
+        yield
 
 
 def arguments(world: Path, *extra: str) -> list[str]:
     return [
         "--tier", "smoke", "--data.files", str(world / "text.txt"), "--data.vocab_size", "300",
         "--data.prepared", str(world / "prepared"), "--data.val_fraction", "0.1",
-        "--train.steps", "100", "--train.eval_interval", "50", "--train.device", "cpu",
+        "--train.device", "cpu",
         "--log.runs", str(world / "runs"), "--log.wandb", "disabled", *extra,
     ]
 
 
-@pytest.mark.slow
-def test_an_option_that_is_off_leaves_the_plan_of_older_studies_as_it_was():
-    off, on = (load("--data.bpe_dropout", value) for value in ("0", "0.1"))
-    assert "bpe_dropout" not in decisive(off)["data"]
-    assert decisive(on)["data"]["bpe_dropout"] == 0.1
-
-
 @pytest.fixture(scope="module")
 def stopped(world) -> tuple[Path, subprocess.CompletedProcess]:
-    """A study that got Ctrl-C while its first run trained."""
+    """A study that got Ctrl-C while its first long run trained."""
     study = world / "runs" / "ablation-smoke"
-    process = start(ROOT / "ablate.py", *arguments(world, "--jobs", "1"), cwd=world)
-    metrics = study / "rope-s0" / "metrics.jsonl"
-    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size):
+    argv = arguments(world, "--jobs", "1")
+    code = f"from test_runner import *\nplan.TIERS['smoke'] = TINY\nablate.main({argv!r})"
+    process = start(code, cwd=world, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
+    metrics = study / "rope-s0-25k" / "metrics.jsonl"
+    while process.poll() is None and not (metrics.exists() and metrics.stat().st_size > 3000):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -58,9 +75,10 @@ def test_ctrl_c_stops_the_runs_which_save_and_says_how_to_go_on(world, stopped):
     assert process.stdout == ""
     again = " ".join(["python ablate.py", *arguments(world, "--jobs", "1")])
     assert f"To go on: {again}" in process.stderr
-    assert 0 < steps_saved(study / "rope-s0") < 100
-    plan = read_json(study / "plan.json")
-    assert plan["steps"] == 100 and plan["tokens"] == 100 * 8 * 32 and plan["minutes"] > 0
+    assert 0 < steps_saved(study / "rope-s0-25k") < 100
+    stored = read_json(study / "plan.json")
+    assert stored["steps"] == {"horizons": [10, 100], "tuning": 8, "treatments": 7}
+    assert stored["minutes"] > 0
 
 
 @pytest.fixture(scope="module")
@@ -75,23 +93,46 @@ def finished(world, stopped) -> Path:
 def test_a_stopped_study_goes_on_where_it_was(finished):
     log = (finished / "logs" / "rope-s0.log").read_text(encoding="utf-8")
     assert "--resume" in log
-    for name in ("rope-s0", "sin-s0"):
-        assert list(points(finished / name)) == list(range(1, 101))
+    for name, steps in (("rope-s0-25k", 100), ("sin-s0-25k", 100), ("sin-s0-2.5k", 10)):
+        assert list(points(finished / name)) == list(range(1, steps + 1))
+        assert not (finished / name / "kept").exists()  # measured, and so free to go
     assert {p.name for p in (finished / "results").iterdir()} == {"rope-s0.json", "sin-s0.json"}
     assert len(list((finished / "probes").iterdir())) == 4
     assert (finished / "report.html").stat().st_size and (finished / "RESULTS.md").stat().st_size
 
 
 @pytest.mark.slow
-def test_arms_start_from_the_same_weights_and_see_the_same_batches(finished):
+def test_every_arm_has_the_rate_that_was_best_and_the_sinusoid_the_best_treatment(finished):
+    """The grid has one rate here; how rates are chosen is in test_plan.py."""
+    stored = read_json(finished / "plan.json")
+    best = {arm: min(of["1000"] for of in rates.values())
+            for arm, rates in stored["tuned"]["treatments"].items()}
+    assert stored["treatment"] == min(best, key=best.__getitem__)
+    for arm in ("rope", "sin"):
+        record = read_json(finished / "results" / f"{arm}-s0.json")
+        assert record["lr"] == 2e-3 and list(stored["tuned"]["arms"][arm]["0.002"]) == ["1000"]
+    overlay = ARMS[stored["treatment"]]
+    assert record["config"]["model"]["sinusoid"] == overlay.get("model.sinusoid", "matched")
+
+
+@pytest.mark.slow
+def test_records_are_of_the_same_start_and_of_every_length(finished):
     rope, sin = (read_json(finished / "results" / f"{arm}-s0.json") for arm in ("rope", "sin"))
-    for key in ("init_sha256", "batches_sha256", "data_sha256", "tokenizer_sha256", "tokens"):
+    for key in ("batches_sha256", "data_sha256", "tokenizer_sha256"):
         assert rope[key] == sin[key], key
-    assert (rope["arm"], sin["arm"]) == ("rope", "sin")
-    assert rope["config"]["model"]["position"] != sin["config"]["model"]["position"]
     assert rope["rope_scaling"] and sin["rope_scaling"] is None
-    assert rope["config"]["log"]["group"] == "smoke/files/rope"
-    assert rope["loss"] == pytest.approx(rope["curve"][-1][1], rel=1e-5)  # of the last weights
+    assert rope["config"]["log"]["group"] == "ablation-smoke/25k/rope"
+    for arm, record in (("rope", rope), ("sin", sin)):
+        assert [end["tokens"] for end in record["horizons"]] == [2560, 25600]
+        for end, name in zip(record["horizons"], ("2.5k", "25k"), strict=True):
+            validated = points(finished / f"{arm}-s0-{name}", "val/loss")
+            assert end["loss"] == pytest.approx(validated[max(validated)], rel=1e-5)
+            assert 0 < end["se"] < 1
+        steps = plan.kept_steps([10, 100], 0.2)
+        assert [point["tokens"] for point in record["trajectory"]] == [s * 256 for s in steps]
+        assert record["trajectory"][0]["loss"] > record["trajectory"][-1]["loss"]
+        assert len(record["trajectory"][0]["previous"]) == 2  # layers
+    assert all(abs(point["shift"]) < 1e-4 for point in rope["trajectory"])
 
 
 @pytest.mark.slow
@@ -105,16 +146,15 @@ def test_a_finished_study_is_not_repeated_and_prints_its_report(
 
 
 @pytest.mark.slow
-def test_a_trained_run_without_a_result_is_only_measured(world, finished, monkeypatch):
-    runner = Runner(arguments(world))
-    runner.plan = read_json(finished / "plan.json")
-    (command,) = runner._train_and_measure("sin-s0", "sin", 0, finished / "x.json")
-    assert "measure_run" in " ".join(command)
-    shutil.copytree(finished / "sin-s0", finished / "sin-s7")
-    for checkpoint in ("last", "previous"):
-        shutil.rmtree(finished / "sin-s7" / checkpoint, ignore_errors=True)
-    train, _ = runner._train_and_measure("sin-s7", "sin", 7, finished / "x.json")
-    assert "--resume" not in train and not (finished / "sin-s7").exists()
+def test_the_records_alone_are_enough_to_go_on(world, finished, tmp_path, monkeypatch):
+    """In another folder, without the runs that were measured."""
+    there = tmp_path / "ablation-smoke"
+    for name in ("results", "probes"):
+        shutil.copytree(finished / name, there / name)
+    write_json(there / "plan.json", read_json(finished / "plan.json"))
+    monkeypatch.setattr(Pool, "_start", lambda *a: pytest.fail("started a process"))
+    assert run(ablate.main, *arguments(world, "--log.runs", str(tmp_path))) == 0
+    assert (there / "RESULTS.md").read_text(encoding="utf-8").count("\n") > 50
 
 
 @pytest.mark.slow
@@ -135,9 +175,12 @@ def test_what_a_folder_refuses(world, finished, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("extra, words", [
     (["--arms", "rope,alibbi"], "did you mean alibi?"),
-    (["--tier", "gpuu"], "did you mean gpu?"),
+    (["--tier", "quik"], "did you mean quick?"),
     (["--seed", "3"], "seed 3 has no effect"),
-    (["--model.position", "alibi"], "model.position alibi has no effect"),
+    (["--train.steps", "300"], "train.steps 300 has no effect"),
+    (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
+    (["--arm", "b=model.theta=1"], "model.theta must be above 1"),
+    (["--arm", "b=modle.theta=5"], "did you mean --model.theta?"),
     (["--jobs", "0"], "--jobs must be at least 1"),
     (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
     (["--modle.dim", "64"], "did you mean --model.dim?"),
@@ -151,11 +194,13 @@ def test_bad_input_is_one_line_before_any_work(world, capsys, extra, words):
 @pytest.mark.slow
 def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     """In our own configurations, and in the commands of runs, where what comes last wins."""
-    runner = Runner(arguments(world, "--model.dim", "64", "--model.position", "rope"))
-    (command,) = runner._train({**ARMS["sin"], "name": "x"})
-    for config in (runner.config_of["sin"], load(*command[2:])):
-        assert (config.model.dim, config.model.n_layers) == (64, 2)
-        assert config.model.position == "sinusoidal"
+    argv = arguments(world, "--model.dim", "64", "--arm", "big=model.n_layers=3,optim.lr=5e-3")
+    runner = Runner(argv)
+    (command,) = runner._train({**runner.arms["big"], "name": "x"})
+    for config in (runner.config_of["big"], load(*command[2:])):
+        assert (config.model.dim, config.model.n_layers, config.model.n_heads) == (64, 3, 2)
+        assert config.optim.lr == 5e-3
+    assert runner.baseline == "sin" and runner.treatments == []
 
 
 # --- processes ------------------------------------------------------------------------------------
@@ -239,3 +284,13 @@ def test_the_speed_is_measured_with_the_real_parallelism(world, monkeypatch):
     for job in started:
         (command,) = job.commands()
         assert "--train.dtype bfloat16" in shlex.join(command)
+
+
+def test_the_bar_knows_how_far_a_run_is(tmp_path):
+    metrics = tmp_path / "metrics.jsonl"
+    job = Job("x", 100, list, runs=[tmp_path])
+    assert tokens_trained(job) == 0
+    metrics.write_text('{"tokens": 30}\n{"tokens": 4', encoding="utf-8")
+    assert tokens_trained(job) == 0 + 30
+    metrics.write_text('{"tokens": 30}\n{"tokens": 4000}\n', encoding="utf-8")
+    assert tokens_trained(job) == 100

@@ -1,16 +1,12 @@
-"""Each statistic against another way to compute it: scipy, brute force, or a worked example."""
+"""Each statistic against another way to compute it: scipy, or a worked example."""
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ablation import stats
-from ablation.stats import Interval, holm, paired, sign_flip, t_interval, tokens_to_target
+from ablation.stats import Interval, censored_median, holm, paired, tokens_to_target
 
 
 def draw(n, seed=0, effect=-0.05, shared=0.05, own=0.01):
@@ -28,17 +24,10 @@ def test_paired_is_what_scipy_says(n):
     result = paired(arm, baseline)
     a, b = list(arm.values()), list(baseline.values())
     t = scipy.stats.ttest_rel(a, b)
-    welch = scipy.stats.ttest_ind(a, b, equal_var=False).confidence_interval(0.95)
     assert result.interval == Interval(*map(pytest.approx, t.confidence_interval(0.95)))
-    assert result.welch == Interval(*map(pytest.approx, welch))
     assert result.mean == pytest.approx(np.mean(a) - np.mean(b))
     assert result.sd == pytest.approx(np.subtract(a, b).std(ddof=1))
-    flips = scipy.stats.permutation_test(
-        (np.subtract(a, b),), np.sum, permutation_type="samples", n_resamples=np.inf
-    )
-    assert result.p == pytest.approx(flips.pvalue)
-    if n > 2:
-        assert result.correlation == pytest.approx(scipy.stats.pearsonr(a, b).statistic)
+    assert result.p == pytest.approx(t.pvalue)
 
 
 def test_only_common_seeds_are_paired_and_seeds_decide_what_belongs_together():
@@ -53,43 +42,9 @@ def test_only_common_seeds_are_paired_and_seeds_decide_what_belongs_together():
 def test_one_common_seed_has_a_difference_and_no_more_and_none_has_nothing(baseline):
     result = paired({1: 1.5, 2: 1.6}, baseline)
     assert (result.n, result.mean) == (1, -0.5)
-    assert (result.sd, result.interval, result.p, result.equivalent) == (None,) * 4
-    assert result.correlation is None
+    assert (result.sd, result.interval, result.p) == (None,) * 3
     nothing = paired({1: 1.5}, {7: 2.0})
     assert (nothing.n, nothing.mean, nothing.interval, nothing.p) == (0, None, None, None)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=7))
-def test_sign_flip_counts_every_choice_of_signs(tenths):
-    every = [
-        abs(sum(s * t for s, t in zip(signs, tenths, strict=True)))
-        for signs in itertools.product((1, -1), repeat=len(tenths))
-    ]  # in integers, where ties are exact
-    expected = sum(total >= abs(sum(tenths)) for total in every) / len(every)
-    assert sign_flip([t / 10 for t in tenths]) == expected
-
-
-def test_equivalence_needs_the_90_percent_interval_inside_the_margin():
-    # sd 0.01 over sqrt(4) and t(3, 0.95) = 2.353: half a width of 0.01177
-    wide = [x * math.sqrt(3) / 2 for x in (0.01, -0.01, 0.01, -0.01)]
-    zero = dict.fromkeys(range(4), 0.0)
-    assert t_interval(wide, 0.90).high == pytest.approx(0.011767, abs=1e-6)
-    # Ends at +-0.01177, 0.00988, 0.01012; 0.00988; -0.01088; and surely different.
-    for shift, scale, expected in [(0, 1, False), (0, 0.84, True), (0, 0.86, False),
-                                   (0.004, 0.5, True), (-0.005, 0.5, False), (0.02, 0.1, False)]:
-        arm = {seed: shift + scale * x for seed, x in enumerate(wide)}
-        assert paired(arm, zero).equivalent is expected, (shift, scale)
-
-
-def test_pairing_helps_only_arms_that_move_together():
-    arm, baseline = draw(6)
-    assert paired(arm, baseline).pairing_helps
-    assert paired(arm, baseline).correlation > 0.5
-    against = {seed: 4 - value for seed, value in baseline.items()}
-    result = paired(arm, against)
-    assert not result.pairing_helps
-    assert result.correlation < -0.5 and result.welch.width < result.interval.width
 
 
 def test_holm_by_hand():
@@ -103,19 +58,20 @@ def test_holm_by_hand():
 
 def test_identical_arms_have_a_point_for_an_interval():
     same = {1: 2.0, 2: 2.5}
-    result = paired(same, same)
-    assert result.interval == Interval(0.0, 0.0)
-    assert (result.p, result.equivalent) == (1.0, True)
-    assert stats.welch_interval([2.0, 2.0], [1.5, 1.5]) == Interval(0.5, 0.5)
+    assert paired(same, same).interval == Interval(0.0, 0.0)
+    assert paired(same, same).p is None
 
 
 @pytest.mark.parametrize("target, tokens", [
-    (3.5, 150), (3.0, 200), (2.6, 350), (2.0, 400), (5.0, 100), (1.999, None),
+    (3.5, 100 * 2**0.5), (3.0, 200), (2.6, 300 * (4 / 3) ** 0.5), (2.0, 400), (5.0, 100),
+    (1.999, None),
 ])
-@pytest.mark.parametrize("undefined", [[], [50, 250, 500]])
-def test_tokens_to_target(target, tokens, undefined):
-    """Points without a loss are as if they were not there."""
-    curve = [(100, 4.0), (200, 3.0), (300, 3.2), (400, 2.0), *((at, None) for at in undefined)]
-    found = tokens_to_target(sorted(curve), target)
-    assert found == (tokens and pytest.approx(tokens))
-    assert tokens_to_target([(at, None) for at in undefined], target) is None
+def test_tokens_to_target_are_read_off_in_the_logarithm_of_the_tokens(target, tokens):
+    curve = [100, 200, 300, 400], [4.0, 3.0, 3.2, 2.0]
+    assert tokens_to_target(curve, target) == (tokens and pytest.approx(tokens))
+    assert tokens_to_target(([], []), target) is None
+
+
+def test_a_median_with_runs_that_never_came_there():
+    assert censored_median([3, 1, math.inf]) == 3 and censored_median([1, 2, 4, math.inf]) == 3
+    assert censored_median([1, math.inf]) == math.inf

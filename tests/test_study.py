@@ -1,21 +1,60 @@
 """What is read off a study's files, and which studies are refused."""
 
-import shutil
+import math
 
 import pytest
-from made_up_study import change, make_pair, record, write
+from made_up_study import (
+    EFFECT,
+    HORIZONS,
+    USED,
+    change,
+    losses,
+    make_pair,
+    make_study,
+    record,
+    write,
+)
 
-from ablation.study import Study, past_the_end
+from ablation.study import Study, in_lengths
 from errors import UserError
 
 
-def test_past_the_end_weighs_positions_not_buckets():
-    loss = [9.0, 3.0, 2.0, 1.0]  # positions 1; 2 ... 4; 5 ... 8 = 2T; beyond
-    made = {"seq_len": 4, "by_position": {"position": [1, 2, 5, 9], "loss": loss}}
-    assert past_the_end(made) == pytest.approx(2.0 - (9 + 3 * 3) / 4)
-    made["by_position"]["loss"][2] = None
-    assert past_the_end(made) is None
-    assert past_the_end({"seq_len": 4}) is None
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Study:
+    return Study.load(make_study(tmp_path_factory.mktemp("runs") / "made-up"))
+
+
+def test_differences_are_those_of_each_length(study):
+    own = losses("rope", range(6)) - losses("sin", range(6))
+    for k, tokens in zip((2, 1, 0), HORIZONS, strict=True):
+        found = study.paired("rope", tokens)
+        assert found.n == 6
+        assert found.mean == pytest.approx(own.mean() + EFFECT["rope"] * (2**k - 1), abs=1e-9)
+    assert study.paired("rope", 12345).n == 0
+
+
+def test_an_encoding_is_used_where_the_curve_passes_below_the_bigrams(study):
+    for arm, tokens in USED.items():
+        assert list(study.tokens_until_used(arm).values()) == pytest.approx([tokens] * 6, rel=1e-4)
+
+
+def test_gaps_are_taken_at_equal_seeds_and_tokens(study):
+    x, y = study.gaps("rope")[0]
+    assert len(study.gaps("rope")) == 6 and len(x) == 13
+    steepness = 1.2 / math.log(4)
+    assert y == pytest.approx([steepness * math.log(USED["rope"] / USED["sin"])] * 13)
+
+
+def test_what_is_missing_is_named(tmp_path):
+    path = make_pair(tmp_path / "half", 2)
+    (path / "results" / "rope-s1.json").unlink()
+    half = Study.load(path)
+    assert half.missing == ["rope-s1"] and half.paired("rope", HORIZONS[0]).n == 1
+
+
+def test_lengths_are_told_in_training_lengths():
+    assert [in_lengths(n, 128) for n in (0, 32, 64, 128, 256, 200)] == [
+        "0", "T/4", "T/2", "T", "2T", "1.5625T"]
 
 
 FROM_ALL = r"differs .* in rope-s0; .* in rope-s1, sin-s0, sin-s1\)"
@@ -25,11 +64,8 @@ FROM_ITS_SEED = r"differs .* in rope-s0; .* in sin-s0\)"
 @pytest.mark.parametrize("break_it, words", [
     (lambda p: change(p, "rope-s0", data_sha256="a" * 64), f"data_sha256 {FROM_ALL}"),
     (lambda p: change(p, "rope-s0", tokenizer_sha256="b" * 64), f"tokenizer_sha256 {FROM_ALL}"),
-    (lambda p: change(p, "rope-s0", seq_len=64), f"seq_len {FROM_ALL}"),
-    (lambda p: change(p, "rope-s0", tokens=1), f"tokens {FROM_ALL}"),
     (lambda p: change(p, "rope-s0", init_sha256="c" * 64), f"init_sha256 {FROM_ITS_SEED}"),
     (lambda p: change(p, "rope-s0", batches_sha256="d" * 64), f"batches_sha256 {FROM_ITS_SEED}"),
-    (lambda p: shutil.rmtree(p / "results"), "no results"),
     (lambda p: (p / "plan.json").unlink(), "not a study"),
     (lambda p: (p / "results" / "rope-s0.json").write_text("{", encoding="utf-8"), "damaged"),
     (lambda p: write(p / "results" / "rope-s0.json", {"arm": "rope"}), "seed"),
@@ -37,7 +73,17 @@ FROM_ITS_SEED = r"differs .* in rope-s0; .* in sin-s0\)"
     (lambda p: write(p / "results" / "x.json", record("rope", 0, 0.1)), "second record"),
 ])
 def test_what_is_broken_or_cannot_be_compared_is_refused_in_words(tmp_path, break_it, words):
-    path = make_pair(tmp_path / "bad", 2, 2)
+    path = make_pair(tmp_path / "bad", 2)
     break_it(path)
     with pytest.raises(UserError, match=words):
         Study.load(path)
+
+
+def test_an_arm_of_another_shape_or_batch_may_start_and_read_otherwise(tmp_path):
+    path = make_pair(tmp_path / "wide", 2)
+    change(path, "rope-s0", init_sha256="c" * 64, init_kind="wide")
+    Study.load(path)
+    config = record("rope", 0, 0.0)["config"]
+    config["train"]["batch_size"] = 4
+    change(path, "rope-s0", batches_sha256="d" * 64, config=config)
+    Study.load(path)

@@ -1,0 +1,47 @@
+"""The floors of the study, against counting by hand."""
+
+import math
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from ablation.ngrams import ngram_losses
+
+
+def by_hand(train, held_out, size, longest):
+    """The same by dictionaries, one token after the other."""
+    counts = [defaultdict(Counter) for _ in range(longest)]
+    for n in range(1, longest + 1):
+        for i in range(len(train) - n + 1):
+            counts[n - 1][tuple(train[i : i + n - 1])][train[i + n - 1]] += 1
+    nats = [0.0] * longest
+    for i in range(longest - 1, len(held_out)):
+        p = 1 / size
+        for n in range(1, longest + 1):
+            after = counts[n - 1].get(tuple(held_out[i - n + 1 : i]), Counter())
+            if after:
+                p = (after[held_out[i]] + len(after) * p) / (after.total() + len(after))
+            nats[n - 1] -= math.log(p)
+    return [total / (len(held_out) - longest + 1) for total in nats]
+
+
+def test_losses_are_those_of_counting_by_hand():
+    rng = np.random.default_rng(0)
+    train, held_out = (rng.geometric(0.3, n) % 7 for n in (400, 90))
+    found = ngram_losses(train, held_out, 7, 4)
+    assert found == pytest.approx(by_hand(train.tolist(), held_out.tolist(), 7, 4))
+    assert by_hand(train.tolist(), held_out.tolist(), 7, 4)[1] > 1
+
+
+def test_what_follows_with_certainty_costs_little_once_the_context_is_long_enough():
+    """Of 0 0 1 0 0 1 ... two tokens tell the next one, and one does not."""
+    train = np.tile([0, 0, 1], 3000)
+    unigram, bigram, trigram = ngram_losses(train, train[:300], 5)
+    assert unigram == pytest.approx(-(2 * math.log(2 / 3) + math.log(1 / 3)) / 3, abs=1e-2)
+    assert bigram == pytest.approx(2 / 3 * math.log(2), abs=1e-2) and trigram < 1e-3
+
+
+def test_codes_that_would_overflow_are_refused():
+    with pytest.raises(ValueError, match="do not fit into 64 bits"):
+        ngram_losses(np.zeros(9, dtype=np.int64), np.zeros(9, dtype=np.int64), 60_000)
