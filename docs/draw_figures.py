@@ -107,13 +107,12 @@ def rope_angles(left: Axes, right: Axes) -> None:
 def position_similarity(*axes: Axes) -> None:
     """Scores of all pairs of positions, of sinusoids and of RoPE."""
     table = sinusoid(WIDTH, LENGTH)
-    distance = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
-    query, key = draw(1, HEAD, seed=1), draw(1, HEAD, seed=2)
+    ones, query, key = torch.ones(1, HEAD), draw(1, HEAD, seed=1), draw(1, HEAD, seed=2)
     panels = {
         "sinusoid rows: inner product / (C/2)": table @ table.T / (WIDTH / 2),
         "sinusoid rows through a random W: p W p' / C":
             table @ draw(WIDTH, WIDTH) @ table.T / WIDTH,
-        "RoPE: mean score of equal pairs": mean_score(HEAD, LENGTH)[distance],
+        "RoPE: ones as query and as key / D": scores(ones, ones, LENGTH)[0] / HEAD,
         "RoPE: a random query, a random key / D": scores(query, key, LENGTH)[0] / HEAD,
     }
     for ax, (title, values) in zip(axes, panels.items(), strict=True):
@@ -125,10 +124,9 @@ def score_decay(left: Axes, right: Axes) -> None:
     end, aim = 2 * LENGTH, 60
     left.plot(mean_score(HEAD, end), color="0.6", label=f"mean score, D = {HEAD}")
     left.plot(mean_score(128, end), color="black", label="mean score, D = 128")
-    # RoFormer's section 3.4.3: by summation in parts, |score| <= constant * this.
+    # RoFormer's section 3.4.3: by summation in parts, |score| <= this, which starts at 32.5.
     bound = precompute_freqs_cis(128, end).cumsum(dim=1).abs().mean(dim=1)
-    label = "RoFormer's bound, D = 128, up to a factor"
-    left.plot(bound / bound[0], ":", color="black", label=label)
+    left.plot(bound / bound[0], ":", color="black", label="RoFormer's bound / 32.5, D = 128")
 
     query = draw(1, HEAD, seed=3)
     key = query @ rotation_matrix(HEAD, aim).T  # at distance `aim` RoPE turns it onto the query

@@ -39,10 +39,11 @@ def test_the_misprinted_sinusoid_has_rank_two_and_loses_positions():
 
 
 def test_a_shift_turns_the_sinusoid():
-    """Row m+k is row m times a matrix of k alone: (cos, sin) of every pair, turned by R(k)."""
-    table = sinusoid(16, 64).double().unflatten(-1, (-1, 2)).flip(-1).flatten(-2)  # cos first
+    """Row m+k is row m times a matrix of k alone. Sine first, so every pair turns by -k theta."""
+    table = sinusoid(16, 64).double()
     for k in (1, 5, 20):
-        torch.testing.assert_close(table[:-k] @ rotation(k, 16).T, table[k:], rtol=0, atol=1e-6)
+        torch.testing.assert_close(table[:-k] @ rotation(-k, 16).T, table[k:], rtol=0, atol=1e-6)
+        assert (table[:-k] @ rotation(k, 16).T - table[k:]).abs().max() > 1
 
 
 def test_sinusoid_products_are_relative_until_a_matrix_stands_between():
@@ -128,6 +129,14 @@ def test_decay_is_not_monotone_and_a_key_can_peak_anywhere():
     q, k = draw(2, 4000, 32, seed=1)  # proposition 3.2: standard error 0.09
     assert by_distance(q, k, 16).mean(dim=0).abs().max() < 0.4
     assert by_distance(q, q, 16).mean(dim=0).min() > 10
+
+
+def test_roformers_bound_is_weaker_than_cauchy_schwarz():
+    """Its section 3.4.3, for equal pairs: |score| / norms <= mean_j |sum_(i<j) e^(i r theta_i)|."""
+    turns = precompute_freqs_cis(128, 4097)
+    bound = turns.cumsum(dim=1).abs().mean(dim=1)
+    assert bound[0].item() == 32.5 and 2.23 < bound.min() < 2.24
+    assert turns.real.mean(dim=1).abs().max() <= 1 + 1e-6
 
 
 def test_slow_pairs_meet_new_angles_past_the_training_length():
