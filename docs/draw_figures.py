@@ -98,9 +98,9 @@ def rope_turns(left: Axes, middle: Axes, right: Axes) -> None:
     middle.legend()
     vector = torch.tensor([1.0, 0.0]).repeat(1, 6, 1, 4)  # each pair of a head of 8 points right
     turned, _ = apply_rotary_emb(vector, vector, precompute_freqs_cis(8, 6))
-    for position, (x, y, *slower) in enumerate(turned[0, :, 0].tolist()):
+    for position, (x, y, slow_x, slow_y, *_) in enumerate(turned[0, :, 0].tolist()):
         right.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->"})
-        right.annotate("", [0.55 * s for s in slower[:2]], (0, 0),
+        right.annotate("", (0.55 * slow_x, 0.55 * slow_y), (0, 0),
                        arrowprops={"arrowstyle": "->", "color": "0.6"})
         right.text(1.15 * x, 1.15 * y, str(position), ha="center", va="center")
     right.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[],
