@@ -25,6 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +55,8 @@ from gyre.optim import OptimConfig, Optimizers
 from model.cache import KVCache
 from model.config import ModelConfig
 from model.generation import generate, next_logits
+from model.kernels import rotate_in_reals
+from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import Transformer, linear
 
@@ -320,6 +323,40 @@ def decoding(setting: Setting, config: ModelConfig, rows: int, new: int,
                             num_samples=rows, compile=setting.compiled)
 
 
+Rotate = Callable[[torch.Tensor, torch.Tensor], object]
+
+
+def rotations(head_dim: int, length: int, device: torch.device) -> dict[str, Rotate]:
+    """RoPE of queries and keys (B, T, H, D) in four forms, those of docs/positions.md."""
+    table = precompute_freqs_cis(head_dim, length).to(device)
+    pairs = torch.view_as_real(table)
+    cos, sin = (torch.cat((x, x), dim=-1)[:, None] for x in pairs.unbind(-1))  # (T, 1, D)
+    units = torch.eye(head_dim, device=device).expand(1, length, -1, -1)
+    matrices = apply_rotary_emb(units, units, table)[0][0]  # (T, D, D): x @ them is R x
+
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        first, second = x.chunk(2, dim=-1)
+        return x * cos + torch.cat((-second, first), dim=-1) * sin
+
+    return {"complex": lambda q, k: apply_rotary_emb(q, k, table),
+            "reals": lambda q, k: rotate_in_reals(q, k, pairs),
+            "halves": lambda q, k: (halves(q), halves(k)),
+            "matrices": lambda q, k: (q @ matrices, k @ matrices)}
+
+
+def rotation_seconds(config: ModelConfig, rows: int, length: int,
+                     device: torch.device) -> dict[str, float]:
+    """Seconds of each form in one layer, in float32 and not compiled. None for odd heads."""
+    if config.head_dim % 2:
+        return {}
+    clock, forms = Clock(device), rotations(config.head_dim, length, device)
+    q, k = (torch.randn(rows, length, heads, config.head_dim, device=device)
+            for heads in (config.n_heads, config.n_kv_heads))
+    clocks = {name: partial(clock.seconds, partial(form, q, k)) for name, form in forms.items()}
+    alternate(clocks, 1, "rotations")  # not counted
+    return alternate(clocks, 20, "rotations")
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -369,6 +406,8 @@ class Bench:
         """Print all tables; returns the figures in them."""
         with spawn() as process:
             rates = process.submit(machine, self.device).result()
+            rows, length = self.config.train.batch_size, self.config.data.seq_len
+            turns = process.submit(rotation_seconds, self.model, rows, length, self.device).result()
         self.flops_per_second, self.bytes_per_second = rates[str(self.dtype)], rates["copy"]
         self.figures["matmul_flops_per_second"] = {d: rates[d] for d in rates if d != "copy"}
         self.figures["copy_bytes_per_second"] = self.bytes_per_second
@@ -376,6 +415,9 @@ class Bench:
         print(f"machine: {self.figures['processor']}; matrix products: "
               f"{products['torch.float32']} GFLOP/s in float32, {products['torch.bfloat16']} in "
               f"bfloat16; copies: {self.bytes_per_second / 1e9:.1f} GB/s")
+        self.figures["rotation_seconds"] = turns
+        each = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in turns.items())
+        print(f"rotating {rows} x {length} in one layer, float32, eager: {each or 'odd heads'}")
         with ExitStack() as stack:
             for setting in self.settings:
                 cache = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))

@@ -87,6 +87,27 @@ def rope_frequency(left: Axes, right: Axes) -> None:
     left.legend()
 
 
+def rope_turns(left: Axes, middle: Axes, right: Axes) -> None:
+    """Frequency and angle by pair of a head of 128, and one vector at several positions."""
+    frequencies, positions = rope_frequencies(128), (0, 1, 4, 8)
+    left.plot(frequencies, color="black")
+    left.set(xlabel="pair i", ylabel="frequency (radians per token)", title="D = 128")
+    for position, line in zip(positions, LINES, strict=False):
+        middle.plot(position * frequencies, **line, markevery=8, label=f"position {position}")
+    middle.set(xlabel="pair i", ylabel="angle (radians)", title="D = 128")
+    middle.legend()
+    vector = torch.tensor([1.0, 0.0]).repeat(1, 6, 1, 4)  # each pair of a head of 8 points right
+    turned, _ = apply_rotary_emb(vector, vector, precompute_freqs_cis(8, 6))
+    for position, (x, y, slow_x, slow_y, *_) in enumerate(turned[0, :, 0].tolist()):
+        right.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->"})
+        right.annotate("", (0.55 * slow_x, 0.55 * slow_y), (0, 0),
+                       arrowprops={"arrowstyle": "->", "color": "0.6"})
+        right.text(1.15 * x, 1.15 * y, str(position), ha="center", va="center")
+    right.set(xlim=(-1.35, 1.35), ylim=(-1.35, 1.35), aspect="equal", xticks=[], yticks=[],
+              xlabel="first channel of a pair", ylabel="second channel",
+              title="pairs 0 (black) and 1, D = 8,\nat positions 0 to 5")
+
+
 def rope_angles(left: Axes, right: Axes) -> None:
     """How far each pair has turned by position, and the cosines that a model sees."""
     end = 8 * LENGTH
@@ -107,13 +128,12 @@ def rope_angles(left: Axes, right: Axes) -> None:
 def position_similarity(*axes: Axes) -> None:
     """Scores of all pairs of positions, of sinusoids and of RoPE."""
     table = sinusoid(WIDTH, LENGTH)
-    distance = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs()
-    query, key = draw(1, HEAD, seed=1), draw(1, HEAD, seed=2)
+    ones, query, key = torch.ones(1, HEAD), draw(1, HEAD, seed=1), draw(1, HEAD, seed=2)
     panels = {
         "sinusoid rows: inner product / (C/2)": table @ table.T / (WIDTH / 2),
         "sinusoid rows through a random W: p W p' / C":
             table @ draw(WIDTH, WIDTH) @ table.T / WIDTH,
-        "RoPE: mean score of equal pairs": mean_score(HEAD, LENGTH)[distance],
+        "RoPE: ones as query and as key / D": scores(ones, ones, LENGTH)[0] / HEAD,
         "RoPE: a random query, a random key / D": scores(query, key, LENGTH)[0] / HEAD,
     }
     for ax, (title, values) in zip(axes, panels.items(), strict=True):
@@ -125,10 +145,12 @@ def score_decay(left: Axes, right: Axes) -> None:
     end, aim = 2 * LENGTH, 60
     left.plot(mean_score(HEAD, end), color="0.6", label=f"mean score, D = {HEAD}")
     left.plot(mean_score(128, end), color="black", label="mean score, D = 128")
-    # RoFormer's section 3.4.3: by summation in parts, |score| <= constant * this.
+    table = sinusoid(128, end)
+    left.plot(range(0, end, 8), (table @ table[0])[::8] / 64, "o", color="black", fillstyle="none",
+              label="rows of a sinusoid, C = 128")
+    # RoFormer's section 3.4.3: by summation in parts, |score| <= this, which starts at 32.5.
     bound = precompute_freqs_cis(128, end).cumsum(dim=1).abs().mean(dim=1)
-    label = "RoFormer's bound, D = 128, up to a factor"
-    left.plot(bound / bound[0], ":", color="black", label=label)
+    left.plot(bound / bound[0], ":", color="black", label="RoFormer's bound / 32.5, D = 128")
 
     query = draw(1, HEAD, seed=3)
     key = query @ rotation_matrix(HEAD, aim).T  # at distance `aim` RoPE turns it onto the query
@@ -256,6 +278,7 @@ def rope_scaling(small: Axes, stretch: Axes, large: Axes) -> None:
 # File name -> (what draws it, width and height in inches, rows and columns of its panels).
 FIGURES: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, int]]] = {
     "rope_frequencies": (rope_frequency, (7, 2.8), (1, 2)),
+    "rope_turns": (rope_turns, (8.4, 2.8), (1, 3)),
     "rope_angles": (rope_angles, (7, 2.8), (1, 2)),
     "position_similarity": (position_similarity, (7, 5.2), (2, 2)),
     "score_decay": (score_decay, (7, 3), (1, 2)),

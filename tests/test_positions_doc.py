@@ -1,4 +1,5 @@
-"""What docs/positions.md claims beyond test_position.py: the errors of five published articles."""
+"""What docs/positions.md claims beyond test_position.py: the programs and the errors of five
+published articles."""
 
 import math
 from functools import partial
@@ -6,13 +7,32 @@ from functools import partial
 import conftest
 import pytest
 import torch
-from conftest import rotate_halves, rotation, spread
-from torch import Tensor
+from conftest import halves, random_model, rotate_half, rotate_halves, rotation, spread
+from torch import Tensor, nn
 
 from model.position import sinusoid
-from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies
+from model.rope import (
+    apply_rotary_emb,
+    precompute_freqs_cis,
+    reshape_for_broadcast,
+    rope_frequencies,
+)
 
 draw = partial(conftest.draw, dtype=torch.float64)
+
+
+class Rotary(nn.Module):
+    """Article C's class: (B, T) positions -> cosines and sines (B, T, D) in the dtype of x."""
+
+    def __init__(self, head_dim: int):
+        super().__init__()
+        frequencies = 1 / 10000 ** (torch.arange(0, head_dim, 2).float() / head_dim)
+        self.register_buffer("inv_freq", frequencies, persistent=False)
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        angles = position_ids[..., None].float() * self.inv_freq.float()
+        angles = torch.cat((angles, angles), dim=-1)
+        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
 def by_distance(q: Tensor, k: Tensor, end: int) -> Tensor:
@@ -22,7 +42,66 @@ def by_distance(q: Tensor, k: Tensor, end: int) -> Tensor:
     return torch.einsum("ntd,nd->nt", turned[:, :, 0], k)
 
 
+# --- their programs ---
+
+
+def test_programs_with_position_ids_turn_as_the_code_does():
+    """D gathers rows of a table and C's class makes them, for positions that each row of a batch
+    has for itself. `apply_rotary_emb` has one row of its table per token, for the whole batch."""
+    ids = torch.tensor([[0, 3, 4, 17, 2], [5, 1, 0, 9, 30]])  # with gaps, and not in order
+    xq, xk = conftest.draw(2, 5, 6, 8), conftest.draw(2, 5, 3, 8, seed=1)
+    table = precompute_freqs_cis(8, 31)
+    turned = [apply_rotary_emb(xq[[b]], xk[[b]], table[ids[b]]) for b in range(2)]
+
+    pairs = torch.view_as_real(table).repeat(1, 2, 1)  # (31, D, 2), joined for halves
+    rows = pairs.expand(2, 1, -1, -1, -1).gather(2, ids[:, None, :, None, None].expand(
+        -1, 1, -1, 8, 2))
+    for cos, sin in (rows.unbind(-1), [x[:, None] for x in Rotary(8)(xq, ids)]):  # (B, 1, T, D)
+        for x, expected in zip((xq, xk), zip(*turned, strict=True), strict=True):
+            x, expected = (halves(t).transpose(1, 2) for t in (x, torch.cat(expected)))
+            torch.testing.assert_close(x * cos + rotate_half(x) * sin, expected)
+
+
+def test_article_bs_program_has_these_shapes_and_its_angles_err_at_position_8191():
+    def angles(dim: int, end: int) -> Tensor:
+        return torch.outer(torch.arange(end), 1 / 10000 ** (torch.arange(0, dim, 2).float() / dim))
+
+    theirs, table = torch.polar(torch.ones(10, 16), angles(32, 10)), precompute_freqs_cis(32, 10)
+    torch.testing.assert_close(theirs, table)
+    q = conftest.draw(2, 10, 12, 32)
+    assert reshape_for_broadcast(table, q[..., :16]).shape == (1, 10, 1, 16)
+    assert [x.shape for x in apply_rotary_emb(q, q, table)] == [q.shape] * 2
+    error = angles(64, 8192)[8191] - 8191 * rope_frequencies(64)
+    assert error.abs().max().item() == pytest.approx(2e-4, rel=0.3)
+
+
+def test_article_cs_class_and_what_its_buffer_and_its_cast_do():
+    frequencies = rope_frequencies(128)
+    printed = [1.0, 0.865964, 0.749894, 0.649382, 0.562341]
+    assert frequencies[:5].tolist() == pytest.approx(printed, abs=6e-7)
+    of_all = [f(frequencies).item() for f in (torch.min, torch.max, torch.mean)]
+    assert of_all == pytest.approx([0.000115, 1.0, 0.116562], abs=6e-7)
+
+    rotary, ids = Rotary(128), torch.arange(16).repeat(2, 1)
+    cos, sin = rotary(torch.zeros(2, 16, 4096), ids)
+    assert cos.shape == sin.shape == (2, 16, 128)
+    assert (cos**2 + sin**2 - 1).abs().max() < 1e-6
+    cos, sin = (x.float() for x in rotary(torch.zeros(1).bfloat16(), ids))  # computed in float32
+    assert (cos**2 + sin**2 - 1).abs().max() > 1e-3  # and no rotation after its cast
+
+    assert not rotary.state_dict() and dict(rotary.named_buffers())  # persistent=False
+    error = rotary.bfloat16().inv_freq.double() / frequencies - 1
+    assert error.abs().max() > 1e-3  # a cast of the model reaches a buffer all the same
+
+
 # --- sinusoids ---
+
+
+def test_absolute_encodings_are_fixed_only_where_a_formula_gives_them():
+    learned, sinusoidal = (random_model(position=name) for name in ("learned", "sinusoidal"))
+    learned(torch.arange(7)[None]).square().mean().backward()
+    assert learned.position.weight.grad[:7].abs().min() > 0
+    assert not sinusoidal.position.table.requires_grad
 
 
 def test_the_misprinted_sinusoid_has_rank_two_and_loses_positions():
@@ -39,10 +118,11 @@ def test_the_misprinted_sinusoid_has_rank_two_and_loses_positions():
 
 
 def test_a_shift_turns_the_sinusoid():
-    """Row m+k is row m times a matrix of k alone: (cos, sin) of every pair, turned by R(k)."""
-    table = sinusoid(16, 64).double().unflatten(-1, (-1, 2)).flip(-1).flatten(-2)  # cos first
+    """Row m+k is row m times a matrix of k alone. Sine first, so every pair turns by -k theta."""
+    table = sinusoid(16, 64).double()
     for k in (1, 5, 20):
-        torch.testing.assert_close(table[:-k] @ rotation(k, 16).T, table[k:], rtol=0, atol=1e-6)
+        torch.testing.assert_close(table[:-k] @ rotation(-k, 16).T, table[k:], rtol=0, atol=1e-6)
+        assert (table[:-k] @ rotation(k, 16).T - table[k:]).abs().max() > 1
 
 
 def test_sinusoid_products_are_relative_until_a_matrix_stands_between():
@@ -68,6 +148,44 @@ def test_the_score_needs_the_transpose_and_both_vectors():
     assert x[0] @ wq.T @ between @ wk @ x[1] == pytest.approx(score.item(), abs=1e-12)
     assert abs(x[0] @ wq @ between @ wk @ x[1] - score) > 0.1  # no transpose
     assert abs(x[0] @ wq.T @ between @ wk @ x[0] - score) > 0.1  # one vector twice
+
+
+def test_front_channels_change_most_only_at_small_positions():
+    change = (precompute_freqs_cis(8, 7) - 1).abs()  # of a vector of length 1, by pair
+    assert (change[1:5].diff(dim=-1) < 0).all()  # as far as the article looks
+    assert change[6, 0] < change[6, 1] / 2  # nearly one turn
+
+
+def test_a_key_that_turns_lessens_the_angle_from_it_to_the_query():
+    """Angles from the first axis: (arg q + alpha) - (arg k + beta) = theta + alpha - beta."""
+    q, k, row = torch.tensor([0.6, 0.8]), torch.tensor([0.8, -0.6]), precompute_freqs_cis(2, 2)[1:]
+    _, turned = apply_rotary_emb(q.view(1, 1, 1, 2), k.view(1, 1, 1, 2), row)  # beta: 1 radian
+    theta = math.atan2(0.8, 0.6) - math.atan2(-0.6, 0.8)
+    assert (q @ turned.flatten()).item() == pytest.approx(math.cos(theta - 1), abs=1e-6)
+    assert math.cos(theta - 1) - math.cos(theta + 1) > 1
+
+
+def test_cosines_stand_on_the_diagonal_and_not_in_a_column():
+    x, R, angles = draw(8), rotation(3, 8), 3 * rope_frequencies(8).repeat_interleave(2)
+    torch.testing.assert_close(R.diag() * x, x * angles.cos(), rtol=0, atol=1e-12)
+    columns = R[:, 0::2] @ x[0::2]  # the first of every pair
+    assert (columns - x * angles.cos()).abs().max() > 0.1
+    torch.testing.assert_close(columns + R[:, 1::2] @ x[1::2], R @ x)
+
+
+def test_a_head_is_rotated_and_not_the_embedding_and_nothing_is_a_parameter():
+    encoding = random_model().position  # dim 48, heads of 8
+    assert encoding.freqs_cis.shape == (64, 4) and not list(encoding.parameters())
+    x = conftest.draw(1, 7, 1, 8).expand(-1, -1, 6, -1)
+    turned, _ = apply_rotary_emb(x, x, encoding.freqs_cis[:7])
+    assert torch.equal(turned, turned[:, :, :1].expand_as(turned))  # all heads alike
+    assert (rope_frequencies(4096)[:64] - rope_frequencies(128)).abs().max() > 0.5
+
+
+def test_a_tenth_of_powers_of_a_half_hardly_turns_most_pairs():
+    frequencies = 0.1 * 0.5 ** torch.arange(64.0)
+    assert ((4096 * frequencies) < 1e-3).sum() == 45  # radians, in a text of 4096
+    assert (4096 * rope_frequencies(128)).min() > 0.4
 
 
 def test_layouts_score_alike_only_with_permuted_rows():
@@ -102,7 +220,9 @@ def test_the_mean_sine_is_not_a_similarity():
 def test_products_of_different_random_vectors_show_no_decay():
     """One article prints the second row as evidence of decay; the first has no positions at all."""
     torch.manual_seed(42)
-    q = torch.randn(2, 32, 16, 128)[0, 0]
+    queries = torch.randn(2, 32, 16, 128)
+    assert 2 * queries.numel() == 262_144  # numbers of q and k, which the article calls parameters
+    q = queries[0, 0]
     at = [0, 1, 2, 4, 8]
     unrotated = [118.31, 20.62, -3.83, 7.05, -9.84]
     assert (q[at] @ q[0]).tolist() == pytest.approx(unrotated, abs=6e-3)
@@ -111,6 +231,8 @@ def test_products_of_different_random_vectors_show_no_decay():
     turned = rotate_halves(q, angles)
     printed = [118.31, 20.35, -4.20, 8.44, -8.70]
     assert (turned[at] @ turned[0]).tolist() == pytest.approx(printed, abs=6e-3)
+    norms = [x.norm().item() for x in (q[0], turned[0], q[15], turned[15])]
+    assert norms == pytest.approx([10.8772, 10.8772, 10.4785, 10.4008], abs=6e-5)
 
 
 def test_decay_is_not_monotone_and_a_key_can_peak_anywhere():
@@ -128,6 +250,14 @@ def test_decay_is_not_monotone_and_a_key_can_peak_anywhere():
     q, k = draw(2, 4000, 32, seed=1)  # proposition 3.2: standard error 0.09
     assert by_distance(q, k, 16).mean(dim=0).abs().max() < 0.4
     assert by_distance(q, q, 16).mean(dim=0).min() > 10
+
+
+def test_roformers_bound_is_weaker_than_cauchy_schwarz():
+    """Its section 3.4.3, for equal pairs: |score| / norms <= mean_j |sum_(i<j) e^(i r theta_i)|."""
+    turns = precompute_freqs_cis(128, 4097)
+    bound = turns.cumsum(dim=1).abs().mean(dim=1)
+    assert bound[0].item() == 32.5 and 2.23 < bound.min() < 2.24
+    assert turns.real.mean(dim=1).abs().max() <= 1 + 1e-6
 
 
 def test_slow_pairs_meet_new_angles_past_the_training_length():

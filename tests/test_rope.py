@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 import torch
-from conftest import ROOT, draw, model_config, rotate_halves, rotation, spread
+from conftest import ROOT, draw, halves, model_config, rotate_halves, rotation, spread
 from torch import Tensor
 
 from files import read_json
@@ -16,16 +16,15 @@ from model.position import RoPE
 from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies, scaled_frequencies
 
 
-def halves(x: Tensor) -> Tensor:
-    """The row permutation from adjacent pairs to halves: 0, 2, 4, ..., 1, 3, 5, ..."""
-    return torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)
-
-
 def test_worked_example_to_the_last_of_its_240_numbers():
     printed = read_json(ROOT / "tests" / "worked_example.json")
     xq = torch.arange(160.0).view(2, 5, 2, 8)
     xk = torch.arange(80.0).view(2, 5, 1, 8)
     table = precompute_freqs_cis(8, 5)
+    by_hand = torch.tensor(printed["freqs_cis"]).view(5, 4, 2)
+    torch.testing.assert_close(torch.view_as_real(table), by_hand, rtol=0, atol=6e-5)
+    assert rope.reshape_for_broadcast(table, torch.view_as_complex(
+        xq.view(2, 5, 2, 4, 2))).shape == (1, 5, 1, 4)
     for rotated, name in zip(apply_rotary_emb(xq, xk, table), ("xq_out", "xk_out"), strict=True):
         expected = torch.tensor(printed[name]).view_as(rotated)
         torch.testing.assert_close(rotated, expected, rtol=0, atol=6e-5)
@@ -90,12 +89,23 @@ def test_a_table_in_the_other_layout_is_caught():
 
 
 def test_scores_are_q_R_of_n_minus_m_k():
-    """The sign that two of the documents get wrong: R(n - m), not R(m - n)."""
+    """Four forms of the score that the code gives. Two of the documents have R(m - n) instead."""
     d, m, n = 8, 5, 2
-    q, k = draw(d).double(), draw(d, seed=1).double()
-    score = (rotation(m, d) @ q) @ (rotation(n, d) @ k)
-    assert q @ rotation(n - m, d) @ k == pytest.approx(score.item(), abs=1e-12)
-    assert abs(q @ rotation(m - n, d) @ k - score) > 0.1
+    q, k, table = draw(d), draw(d, seed=1), precompute_freqs_cis(d, 6)
+    turned, _ = apply_rotary_emb(torch.stack((q, k)).view(1, 2, 1, d), draw(1, 2, 1, d),
+                                 table[[m, n]])
+    score = pytest.approx((turned[0, 0, 0] @ turned[0, 1, 0]).item(), abs=1e-5)
+
+    q, k, angles = q.double(), k.double(), (m - n) * rope_frequencies(d)
+    (q0, q1), (k0, k1) = q.view(-1, 2).T, k.view(-1, 2).T
+    zq, zk = torch.complex(q0, q1), torch.complex(k0, k1)
+    assert (zq * zk.conj() * torch.exp(1j * angles)).real.sum().item() == score
+    expanded = (q0 * k0 + q1 * k1) * angles.cos() - (q1 * k0 - q0 * k1) * angles.sin()
+    assert expanded.sum().item() == score
+    phi = zq.angle() - zk.angle()  # from key to query, so the key's turn is subtracted
+    assert (zq.abs() * zk.abs() * (phi + angles).cos()).sum().item() == score
+    assert (q @ rotation(n - m, d) @ k).item() == score
+    assert (q @ rotation(m - n, d) @ k).item() != score
 
 
 def test_partial_turns_the_fastest_pairs_at_unchanged_frequencies():

@@ -1,0 +1,125 @@
+"""docs/positions.html: one file that needs no network, and whose numbers are the project's."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+from typing import Any, get_args
+
+import pytest
+import torch
+from conftest import ROOT
+from torch import Tensor
+
+from model.config import ModelConfig, RopeScaling, ScalingType
+from model.position import ALiBi, sinusoid
+from model.rope import (
+    apply_rotary_emb,
+    precompute_freqs_cis,
+    rope_frequencies,
+    scaled_frequencies,
+)
+
+PAGE = (ROOT / "docs" / "positions.html").read_text(encoding="utf-8")
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+
+# What is set, in this order; theta and the training length are exponents, of 10 and 2.
+SETTINGS: list[dict[str, Any]] = [
+    {}, {"D": 4, "distance": 0}, {"D": 64, "theta": 2.5, "pair": 9, "head": 3, "distance": 77},
+    {"trained": 6, "distance": 200},
+    *({"scaling": type, "factor": 6, "trained": 6, "distance": 200}
+      for type in get_args(ScalingType)),
+    {"scaling": "dynamic", "trained": 9, "distance": 511},
+    {"scaling": "yarn", "D": 128, "trained": 12, "factor": 8, "pair": 33, "distance": 5000},
+    {"scaling": "llama3", "D": 128, "theta": math.log10(5e5), "trained": 13, "factor": 8,
+     "pair": 31, "distance": 20000},
+]
+DRIVE = """<script>
+const answers = SETTINGS.map(changes => {
+  document.querySelector("form").reset();
+  for (const [id, value] of Object.entries({ ...changes, distance: changes.distance ?? 12 })) {
+    $(id).value = value;
+    $(id).dispatchEvent(new Event("input", { bubbles: true }));
+  }
+  const cells = id => [...$(id).children].map(cell => Number(cell.textContent));
+  return { ...JSON.parse($("numbers").textContent), cells: [cells("interleaved"), cells("halves")],
+           tip: ["x2", "y2"].map(name => $("tip-now").getAttribute(name) / 95),
+           red: $("bars").innerHTML.split("--new").length - 1,
+           drawn: [...$("scores").querySelectorAll("polyline")].map(x => x.points.numberOfItems) };
+});
+document.body.innerHTML = `<pre id="answers">${JSON.stringify(answers)}</pre>`;
+</script>"""
+
+
+def test_the_page_is_one_file_that_needs_no_network():
+    assert not re.search(r"https?:|src=|href=|@import|import\(|fetch|XMLHttp|url\((?!#)", PAGE)
+
+
+def close(found: Any, expected: Tensor, atol: float = 1e-5) -> None:
+    torch.testing.assert_close(torch.tensor(found, dtype=torch.float64), expected.double(),
+                               rtol=1e-5, atol=atol)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no chromium here, which runs the page's own program")
+def test_its_numbers_are_those_of_the_functions_that_models_use(tmp_path):
+    page = tmp_path / "page.html"
+    drive = DRIVE.replace("SETTINGS", json.dumps(SETTINGS), 1)
+    page.write_text(PAGE.replace("</body>", drive + "</body>"), encoding="utf-8")
+    dom = subprocess.run(
+        [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
+        capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
+    (said,) = re.findall(r'<pre id="answers">(.*)</pre>', dom)
+    answers = json.loads(said)
+    for changes, found in zip(SETTINGS, answers, strict=True):
+        check(changes, found)
+    assert sum(found["red"] for found in answers) > 10
+
+
+def check(changes: dict[str, Any], found: dict[str, Any]) -> None:
+    s = found["settings"]
+    asked: dict[str, Any] = {"D": 32, "theta": 4, "trained": 7, "scaling": "none", "factor": 4,
+                             "pair": 1, "head": 4, "distance": 12, **changes}
+    asked |= {"theta": pytest.approx(10 ** asked["theta"]), "trained": 2 ** asked["trained"]}
+    assert s == asked
+    kind, width, trained, distance = s["scaling"], s["D"], s["trained"], s["distance"]
+    scaling = None if kind == "none" else RopeScaling(kind, s["factor"], trained)
+
+    def row(head_dim: int) -> Tensor:
+        return precompute_freqs_cis(head_dim, distance + 1, s["theta"], scaling=scaling)[distance:]
+
+    plain = frequencies = rope_frequencies(width, s["theta"])
+    if scaling is not None:
+        frequencies = scaled_frequencies(scaling, distance + 1, width, s["theta"])
+    angles, seen = distance * frequencies, (trained - 1) * plain
+    close(found["frequencies"], frequencies, atol=0)
+    close(found["angles"], angles, atol=0)
+    assert found["unseen"] == (angles.remainder(2 * math.pi) > seen).tolist()
+    assert found["red"] == sum(found["unseen"])
+    first = torch.eye(width)[2 * s["pair"]].view(1, 1, 1, width)
+    turned = apply_rotary_emb(first, first, row(width))[0].unflatten(-1, (-1, 2))[..., s["pair"], :]
+    close(found["turned"], turned.flatten())
+    close(found["tip"], turned.flatten() * torch.tensor([1, -1]))  # a screen's y points down
+
+    far = torch.tensor([distance, *found["distances"]])
+    assert far[-1] == 4 * trained and found["drawn"] == [len(far) - 1] * 3
+    magnitude = row(width)[0, 0].abs().item()
+    rows = torch.polar(torch.tensor(magnitude).double(), torch.outer(far, frequencies))
+    ones = torch.ones(1, len(far), 1, width)
+    rope = apply_rotary_emb(ones, ones, rows.to(torch.complex64))[0].mean(dim=-1) * magnitude
+    table = sinusoid(128, 4 * trained + 1, s["theta"])
+    alibi = ALiBi(ModelConfig(n_heads=8, position="alibi")).bias(far, torch.tensor([0]))
+    expected = {"rope": rope.flatten(), "sinusoid": table[far] @ table[0] / 64,
+                "alibi": alibi[s["head"] - 1, :, 0]}
+    for name, values in expected.items():
+        close([found["now"][name], *found[name]], values)
+
+    units = torch.eye(8)[None, None]
+    meta = apply_rotary_emb(units, units, row(8))[0][0, 0].T
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    for name, cells, matrix in zip(("interleaved", "halves"), found["cells"],
+                                   (meta, meta[order][:, order]), strict=True):
+        close(found[name], matrix)
+        close(cells, matrix.flatten(), atol=0.0051)
