@@ -99,8 +99,10 @@ def rates(study: Study) -> Figure | None:
             for lr in x:
                 ax.plot([lr] * len(means[lr]), means[lr], ".", markersize=3,
                         color=style(study, arm)["color"])
-        ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+        tried = sorted({float(lr) for losses in tuned.values() for lr in losses})
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(ticker.NullLocator())
+        ax.set_xticks(tried, [f"{lr:g}" for lr in tried])
         tokens = study.plan["steps"]["tuning" if stage == "arms" else stage]
         tokens *= study.plan["step_tokens"]
         ax.set(xlabel="peak learning rate", ylabel="validation loss (nats / token)",
@@ -259,8 +261,10 @@ def _tidy(ax: Axes) -> None:
 
 
 def _token_axis(ax: Axes) -> None:
-    ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_formatter(ticker.EngFormatter(places=1, sep=""))
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    ax.xaxis.set_minor_locator(ticker.NullLocator())
     ax.set_xlabel("training tokens")
 
 
