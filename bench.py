@@ -346,7 +346,7 @@ def rotations(head_dim: int, length: int, device: torch.device) -> dict[str, Rot
 
 def rotation_seconds(config: ModelConfig, rows: int, length: int,
                      device: torch.device) -> dict[str, float]:
-    """Seconds of each form in one layer, in float32 and not compiled. None for odd heads."""
+    """Seconds of each form in one layer, in float32 and not compiled; empty for odd heads."""
     if config.head_dim % 2:
         return {}
     clock, forms = Clock(device), rotations(config.head_dim, length, device)
