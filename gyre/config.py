@@ -25,8 +25,8 @@ class TrainConfig:
     batch_size: int = 16
     """Rows of data.seq_len tokens per optimizer step, over all processes together."""
     micro_batch_size: int | None = None
-    """Rows per forward pass of one process; fewer need less memory and, without dropout, change
-    nothing else. Unset: the whole share of the process at once."""
+    """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
+    the whole share of the process at once."""
     eval_interval: int = 250
     """Steps between validations, checkpoints and samples; the last step always has all three."""
     keep: list[int] = field(default_factory=list)

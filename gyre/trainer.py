@@ -1,7 +1,6 @@
 """The training loop: a configuration in, a run folder out."""
 
 import dataclasses
-import itertools
 import math
 import os
 import shlex
@@ -132,9 +131,7 @@ class Trainer:
 
         self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
         if self.compiled:
-            # In place, so that the state dict keeps its names. On a CPU, dropout draws the numbers
-            # of eager mode, which is also faster there than the compiler's own generator.
-            self.module.compile(options={"fallback_random": self.device.type == "cpu"})
+            self.module.compile()  # in place, so that the state dict keeps its names
             self.loss = torch.compile(summed_loss)
         self.model = world.wrap(self.module)
         self._say_what_runs(arithmetic)
@@ -318,8 +315,6 @@ class Trainer:
         """One optimizer step on one global batch. Returns whether any process was told to stop."""
         config, progress, started = self.config, self.progress, time.perf_counter()
         tokens = self.tokens_per_step
-        # Dropout draws the numbers of this step, whatever else has drawn some before.
-        torch.manual_seed(derive_seed(config.seed, "dropout", progress.step, self.world.rank))
         factor = lr_factor(config.optim, progress.step, config.train.steps)
         self.optimizers.set_lr(factor)
         loss_sum = self._accumulate_gradients()
@@ -354,14 +349,14 @@ class Trainer:
         of their losses, a scalar on the device."""
         x, y = self.train_data.batch(self.progress.step)
         size = self.config.train.micro_batch_size or len(x)
-        offsets = self._offsets(size)
+        arguments = self._row_arguments(size)
         micro_batches = list(zip(x.split(size), y.split(size), strict=True))
         loss_sum = torch.zeros((), device=self.device)
         for i, (x, y) in enumerate(micro_batches, 1):
             x, y = x.to(self.device), y.to(self.device)
             with self.world.averaging(self.model, i == len(micro_batches)):
                 with autocast(self.device, self.dtype):
-                    logits = self.model(x, **next(offsets))
+                    logits = self.model(x, **next(arguments))
                 loss = self.loss(logits, y)
                 # Divided by the tokens of the whole batch, so that unequal parts weigh every token
                 # alike; times the processes, as DDP divides by them again.
@@ -369,18 +364,21 @@ class Trainer:
             loss_sum += loss.detach()
         return loss_sum
 
-    def _offsets(self, size: int) -> Iterator[dict[str, Tensor]]:
-        """For each micro-batch of `size` rows, where its rows start, as an argument of the model;
-        none where all rows start at 0."""
-        largest = self.config.model.random_offset
-        if not largest:
-            yield from itertools.repeat({})
-        seed = derive_seed(self.config.seed, "offset", self.progress.step)
-        drawn = torch.randint(largest + 1, (self.config.train.batch_size,),
-                              generator=torch.Generator().manual_seed(seed))
-        own = self.train_data.share(self.config.train.batch_size)
-        for offsets in drawn[own.start : own.stop].split(size):
-            yield {"offset": offsets.to(self.device)}
+    def _row_arguments(self, size: int) -> Iterator[dict[str, Tensor]]:
+        """For each micro-batch of `size` rows what the model draws for its rows: the keys of
+        dropout, and where rows start that do not start at 0. Addressed by (seed, step, row)."""
+        config, step = self.config, self.progress.step
+        reach = config.model.random_offset
+        share = self.train_data.share(config.train.batch_size)
+        for first in range(share.start, share.stop, size):
+            rows = range(first, min(first + size, share.stop))
+            drawn = {}
+            if config.model.dropout:
+                drawn["keys"] = [derive_seed(config.seed, "dropout", step, row) for row in rows]
+            if reach:
+                drawn["offset"] = [derive_seed(config.seed, "offset", step, row) % (reach + 1)
+                                   for row in rows]
+            yield {name: torch.tensor(of, device=self.device) for name, of in drawn.items()}
 
     def log(self, values: dict[str, float | str]) -> None:
         """A point of metrics.jsonl, with what it can be drawn against."""

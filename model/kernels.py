@@ -10,13 +10,12 @@ attend                  attend_by_sums           one query, no mask, compiled de
                         attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
-dropout                 dropout_of_few_bits      training on a CPU, p above 0
 rotate_pairs            rotate_in_reals          compiled
 any function to decode  compile_for_decoding     asked for by `generate(compile=True)`
 
 The plain forms are in model/transformer.py and model/position.py. `or_faster` decides, from FORMS
 at the end of this file. tests/test_kernels.py holds each form to its plain one, values and
-gradients; dropout, which draws other numbers, by what they add up to.
+gradients.
 docs/benchmarks.md says what each of them gains.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
@@ -245,22 +244,6 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
     return torch.cat(blocks, dim=2)
 
 
-# --- dropout ---
-
-
-def drops_on_cpu(x: Tensor, p: float, training: bool) -> bool:
-    return training and p > 0 and x.device.type == "cpu"
-
-
-def dropout_of_few_bits(x: Tensor, p: float, training: bool) -> Tensor:
-    """`dropout` of 16 random bits per number. PyTorch draws 64 on a CPU, one number at a time,
-    which training notices. `p` is met within 2**-17."""
-    count = math.ceil(x.numel() / 4)
-    words = torch.randint(-(2**63), 2**63 - 1, (count,), device=x.device)
-    draws = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform in -2**15 .. 2**15 - 1
-    return torch.where(draws >= round(p * 2**16) - 2**15, x / (1 - p), 0)
-
-
 # --- rotations ---
 
 
@@ -318,6 +301,5 @@ FORMS: dict[str, list[tuple[Callable[..., Any], Callable[..., bool]]]] = {
         (attend_one_query, one_query),
         (attend_by_products, products_pay),
     ],
-    "dropout": [(dropout_of_few_bits, drops_on_cpu)],
     "rotate_pairs": [(rotate_in_reals, compiling)],
 }

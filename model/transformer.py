@@ -9,6 +9,7 @@ B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C 
 import math
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 
 from model.cache import KVCache
 from model.config import INIT_STD, ModelConfig
+from model.dropout import Drop, dropping, no_dropout
 from model.kernels import or_faster
 from model.position import POSITIONS, Mask, Rotate, check_position
 from model.seeds import derive_seed
@@ -25,12 +27,6 @@ from model.seeds import derive_seed
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """x (..., I) with weight (O, I) -> (..., O)."""
     return F.linear(x, weight)
-
-
-@or_faster
-def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """In training, each number of x is 0 with probability p and else divided by 1 - p."""
-    return F.dropout(x, p, training)
 
 
 @or_faster
@@ -118,16 +114,17 @@ class TransformerBlock(nn.Module):
 
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
-        self.dropout = config.dropout
         self.attention = Attention(config, layer)
         self.feed_forward = FeedForward(config)
         self.attention_norm = RMSNorm(config.dim, config.norm_eps)
         self.ffn_norm = RMSNorm(config.dim, config.norm_eps)
 
-    def forward(self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None) -> Tensor:
-        attended = self.attention(self.attention_norm(x), rotate, mask, cache)
-        h = x + dropout(attended, self.dropout, self.training)
-        return h + dropout(self.feed_forward(self.ffn_norm(h)), self.dropout, self.training)
+    def forward(
+        self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None, drop: Drop = no_dropout
+    ) -> Tensor:
+        place = 2 * self.attention.layer + 1
+        h = x + drop(self.attention(self.attention_norm(x), rotate, mask, cache), place)
+        return h + drop(self.feed_forward(self.ffn_norm(h)), place + 1)
 
 
 class Transformer(nn.Module):
@@ -148,41 +145,40 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Draw every matrix, normal with std 0.02 (the embeddings: what their encoding asks for),
-        from a stream addressed by (seed, its name).
+        """Draw every matrix, normal with std 0.02, from a stream addressed by (seed, its name).
 
         So models of one seed share the values of all matrices that they share. What writes into the
-        residual stream is divided by sqrt(2 n_layers): its variance does not grow with depth.
-        """
+        residual stream is divided by sqrt(2 n_layers): its variance does not grow with depth. An
+        encoding may ask for another std of the embeddings."""
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
                 into_residual = name.endswith(("wo.weight", "w2.weight"))
                 std = INIT_STD / math.sqrt(2 * self.config.n_layers if into_residual else 1)
-                if name == "tok_embeddings.weight":
-                    std = self.position.embedding_std
+                std = self.position.embedding_std if name == "tok_embeddings.weight" else std
                 generator = torch.Generator().manual_seed(derive_seed(seed, name))
                 drawn = torch.empty(parameter.shape, device="cpu")
                 parameter.copy_(drawn.normal_(0, std, generator=generator))
 
     def hidden_states(
-        self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0
+        self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0,
+        keys: Tensor | None = None,
     ) -> Tensor:
         """Tokens (B, T) -> normalised hidden states (B, T, C). With a cache, the tokens continue it
         and it is longer by T afterwards; without, the first token stands at position `offset`,
-        which may be one for each row, (B,), where positions are added to the embeddings.
-        Raises ValueError as `PositionEncoding.span` does."""
+        which may differ from row to row, (B,), where positions are added to the embeddings. `keys`
+        (B,) address dropout. Raises ValueError as `PositionEncoding.span` does."""
         common = offset if isinstance(offset, int) else 0
         start, stop = self.position.span(tokens.shape[1], cache, common)
+        rows = self.position.at(start, stop)  # sliced once, for every layer
         if isinstance(offset, Tensor):
             rows = self.position.at_each(offset, tokens.shape[1])
-        else:
-            rows = self.position.at(start, stop)  # sliced once, for every layer
         rotate = partial(self.position.rotate, rows=rows)
         mask = self.position.mask(start - common, stop - common, tokens.device)
         h = self.position.embed(self.tok_embeddings(tokens), rows)
-        h = dropout(h, self.config.dropout, self.training)
+        drop = dropping(self.config.dropout if self.training else 0.0, tokens, keys)
+        h = drop(h, 0)
         for layer in self.layers:
-            h = layer(h, rotate, mask, cache)
+            h = layer(h, rotate, mask, cache, drop)
         if cache is not None:
             cache.length = stop
         return self.norm(h)
@@ -192,11 +188,9 @@ class Transformer(nn.Module):
         own, weight = getattr(self, "output", None), self.tok_embeddings.weight
         return linear(hidden_states, weight) if own is None else own(hidden_states)
 
-    def forward(
-        self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0
-    ) -> Tensor:
-        """Tokens (B, T) -> logits (B, T, V). See `hidden_states`."""
-        return self.logits(self.hidden_states(tokens, cache, offset))
+    def forward(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Tokens (B, T) -> logits (B, T, V). The arguments are those of `hidden_states`."""
+        return self.logits(self.hidden_states(tokens, *args, **kwargs))
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
         """Tokens (B, T) -> for each layer in turn what attention weighs values by, (B, H, T, T)."""

@@ -12,7 +12,7 @@ from model.cache import KVCache
 from model.generation import compiled_next_logits, compute_dtype, generate, next_logits
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
-from model.transformer import attend, dropout, linear
+from model.transformer import attend, linear
 
 GREEDY = Sampling(temperature=0)
 MOST_SUMMED = kernels.MAX_SUMMED_TOKENS
@@ -176,26 +176,6 @@ def test_onednn_multiplies_many_rows_in_float32_where_it_is_preferred(monkeypatc
     _, tangent = torch.func.jvp(lambda w: chosen(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
     torch.func.grad(lambda w: chosen(x, w).sum())(weight)
-
-
-@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
-def test_dropout_drops_every_number_as_often_and_keeps_the_mean(p):
-    n = 400_003  # no multiple of the four numbers that share a draw
-    x = torch.full((n,), 3.0, requires_grad=True)
-    torch.manual_seed(1)
-    out = dropout(x, p, True)
-    out.sum().backward()
-    torch.manual_seed(1)
-    assert torch.equal(out, kernels.dropout_of_few_bits(x, p, True))
-    dropped = out == 0
-    torch.testing.assert_close(out[~dropped], torch.full_like(out[~dropped], 3 / (1 - p)))
-    torch.testing.assert_close(x.grad, out.detach() / 3)
-    for lane in range(4):
-        share = dropped[lane::4].double().mean().item()
-        assert abs(share - p) < 5 * (p * (1 - p) / (n / 4)) ** 0.5
-    for shift in range(1, 5):  # neighbours are dropped independently
-        both = (dropped[shift:] & dropped[:-shift]).double().mean().item()
-        assert abs(both - p**2) < 5 * p / n**0.5
 
 
 def test_rotation_in_reals_equals_the_complex_one_forwards_and_backwards():

@@ -19,6 +19,8 @@ from gyre.rundir import RunDir
 from gyre.trainer import Trainer
 from model.position import POSITIONS
 
+# Dropout and the offsets of rows are drawn for the row, and so the same however rows are shared.
+DRAWN = ["--model.dropout", "0.2", "--model.position", "sinusoidal", "--model.random_offset", "30"]
 EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon",
          "--train.sample_prompt", "ab"]
 
@@ -127,19 +129,6 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
 
 
 @pytest.mark.slow
-def test_rows_start_at_offsets_of_their_own_however_they_are_cut(world):
-    """Drawn for the row: equal for all sizes of micro-batches, and not what a run without has."""
-    argv = ["--model.position", "sinusoidal", "--model.random_offset", "30"]
-    whole, cut, without = (
-        trained(world, f"offset-{i}", *extra) for i, extra in enumerate(
-            [argv, [*argv, "--train.micro_batch_size", "10"], argv[:2]])
-    )
-    losses = [list(points(path).values()) for path in (whole, cut, without)]
-    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-    assert losses[2] != pytest.approx(losses[0], rel=1e-5)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, number, code):
     path = world / "runs" / f"signal-{code}"
@@ -181,9 +170,12 @@ def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
 def test_accumulation_is_exact_under_unequal_splits(world):
     """27 rows as 27, as 10 + 10 + 7 and as 27 x 1 give the same gradient."""
     whole, *others = (
-        trained(world, f"micro-{n}", "--train.micro_batch_size", n, "--train.steps", "3")
+        trained(world, f"micro-{n}", "--train.micro_batch_size", n, "--train.steps", "3", *DRAWN)
         for n in ("27", "10", "1")
     )
+    losses = [points(trained(world, f"without-{i}", "--train.steps", "3", *DRAWN[i : i + 4]))
+              for i in (0, 2)]  # no offsets, no dropout
+    assert all(loss != pytest.approx(points(whole), abs=1e-3) for loss in losses)
     for other in others:
         assert points(other) == pytest.approx(points(whole), abs=1e-6)
         norms, expected = (points(path, "train/grad_norm") for path in (other, whole))
@@ -193,7 +185,7 @@ def test_accumulation_is_exact_under_unequal_splits(world):
 @pytest.mark.slow
 def test_two_processes_equal_one(world):
     """27 rows over two processes are 14 and 13; micro-batches of 5 make 3 and 3."""
-    extra = ["--train.micro_batch_size", "5", "--model.position", "sinusoidal"]
+    extra = ["--train.micro_batch_size", "5", *DRAWN]
     one, two = trained(world, "one", *extra), world / "runs" / "two"
     output("import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')",
            "--nproc-per-node", "2", "--standalone", ROOT / "train.py",

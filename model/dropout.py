@@ -1,0 +1,62 @@
+"""Dropout whose mask is a function of an address and not of what was drawn before.
+
+Number (row, position, channel) of one place in the model is dropped or not by a hash of the row's
+key, the place, the position and the channel. So it makes no difference how a batch is cut, on how
+many processes or on which device it runs, and whether it is compiled.
+"""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+# Odd constants of well-tested mixing functions: splitmix64 and triple32.
+MIX_1, MIX_2, STEP, MIX_32 = 0x3F58476D1CE4E5B9, 0x14D049BB133111EB, 0x1E3779B97F4A7C15, 0x2C1B3C6D
+
+
+class Drop(Protocol):
+    """Dropout at a place of the model, numbered from 0."""
+
+    def __call__(self, x: Tensor, place: int) -> Tensor: ...
+
+
+def mixed(x: Tensor) -> Tensor:
+    """int64 -> int64, in which every bit of x has a part in every bit. Products wrap around."""
+    x = (x ^ (x >> 30)) * MIX_1
+    x = (x ^ (x >> 27)) * MIX_2
+    return x ^ (x >> 31)
+
+
+def kept(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> Tensor:
+    """Which numbers of (B, T, C) stay, bool: each with probability 1 - p (to 2**-32).
+
+    keys: int64 (B,), one for each row of the batch, such as a hash of (seed, step, row); shape: T
+    and C. A hash of each token is multiplied with an odd number for each channel, and mixed again:
+    four cheap operations for each number, which the compiler makes one loop of.
+    """
+    length, width = shape
+    here = mixed(keys + place * STEP % 2**62)[:, None]
+    tokens = mixed(here + torch.arange(length, device=keys.device)).int()[..., None]
+    channels = mixed(torch.arange(width, device=keys.device) + place * STEP % 2**62).int() | 1
+    hashed = tokens * channels
+    hashed = (hashed ^ (hashed >> 15)) * MIX_32
+    return hashed >= round(p * 2**32) - 2**31
+
+
+def no_dropout(x: Tensor, place: int) -> Tensor:
+    """Where nothing is dropped."""
+    return x
+
+
+def dropping(p: float, tokens: Tensor, keys: Tensor | None = None) -> Drop:
+    """What drops numbers with probability p, and divides the others by 1 - p, for a batch of tokens
+    (B, T). `keys` (B,): see `kept`; unset, they are drawn, so that every call drops others."""
+    if p == 0:
+        return no_dropout
+    if keys is None:
+        keys = torch.randint(2**62, tokens.shape[:1], device=tokens.device)
+
+    def drop(x: Tensor, place: int) -> Tensor:
+        return torch.where(kept(keys, place, (x.shape[1], x.shape[2]), p), x / (1 - p), 0)
+
+    return drop

@@ -1,0 +1,72 @@
+"""What is dropped is a function of its address, and looks like chance in every direction."""
+
+import math
+
+import pytest
+import torch
+from conftest import random_model
+
+from model.dropout import dropping, kept, no_dropout
+
+KEYS = torch.tensor([3, 2**61 + 5, 7919, 0, 12345678901])
+T, C = 64, 96
+
+
+def z(x: torch.Tensor, variance: float) -> float:
+    """A mean of independent numbers of mean 0, in units of its standard deviation."""
+    return x.double().mean().item() / math.sqrt(variance / x.numel())
+
+
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
+def test_every_direction_of_the_mask_looks_like_chance(p):
+    """Shares by row, position and channel, and correlations with neighbours and other places."""
+    mask = torch.stack([kept(KEYS, place, (T, C), p) for place in range(13)])  # (13, 5, T, C)
+    centred, variance = mask.double() - (1 - p), p * (1 - p)
+    assert abs(z(centred, variance)) < 5
+    for dim in range(4):
+        for part in centred.unbind(dim):
+            assert abs(z(part, variance)) < 5, dim
+    for shift in ((0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 1, 1),
+                  (0, 0, 5, 3), (2, 1, 0, 0), (0, 0, 0, 32)):
+        a = centred[shift[0] :, shift[1] :, shift[2] :, shift[3] :]
+        b = centred[: 13 - shift[0], : 5 - shift[1], : T - shift[2], : C - shift[3]]
+        assert abs(z(a * b, variance**2)) < 5, shift
+
+
+def test_a_row_is_masked_alike_in_every_batch_and_in_a_shorter_one():
+    whole = kept(KEYS, 4, (T, C), 0.3)
+    for i in range(len(KEYS)):
+        assert torch.equal(kept(KEYS[i : i + 1], 4, (T, C), 0.3)[0], whole[i])
+    assert torch.equal(kept(KEYS, 4, (9, C), 0.3), whole[:, :9])
+    assert not torch.equal(kept(KEYS, 5, (T, C), 0.3), whole)
+    assert not torch.equal(kept(KEYS + 1, 4, (T, C), 0.3), whole)
+
+
+def test_what_stays_is_scaled_so_that_the_mean_is_kept():
+    x = torch.randn(5, T, C, requires_grad=True)
+    out = dropping(0.2, torch.zeros(5, T), KEYS)(x, 3)
+    out.sum().backward()
+    mask = kept(KEYS, 3, (T, C), 0.2)
+    torch.testing.assert_close(out, x * mask / 0.8)
+    torch.testing.assert_close(x.grad, mask / 0.8)
+    assert dropping(0.0, torch.zeros(5, T)) is no_dropout
+
+
+def test_without_keys_every_call_drops_others():
+    model = random_model(dropout=0.5).train()
+    tokens = torch.arange(14).view(2, 7)
+    assert not torch.equal(model(tokens), model(tokens))
+    assert torch.equal(model(tokens, keys=KEYS[:2]), model(tokens, keys=KEYS[:2]))
+    assert not torch.equal(model(tokens, keys=KEYS[:2]), model(tokens, keys=KEYS[1:3]))
+    torch.testing.assert_close(model(tokens, keys=KEYS[:2])[1:], model(tokens[1:], keys=KEYS[1:2]))
+    model.eval()
+    assert torch.equal(model(tokens), model(tokens))
+
+
+@pytest.mark.slow
+def test_the_compiler_drops_the_same():
+    def both(keys):
+        return kept(keys, 2, (T, C), 0.1), kept(keys, 9, (7, 13), 0.7)
+
+    for eager, compiled in zip(both(KEYS), torch.compile(both)(KEYS), strict=True):
+        assert torch.equal(eager, compiled)
