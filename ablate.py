@@ -1,14 +1,17 @@
-"""Compare position encodings so that a reviewer believes it: a whole study by one command.
+"""Compare position encodings, or any configurations, so that a reviewer believes it.
 
     python ablate.py                                 # three quarters of an hour on two CPU cores
-    python ablate.py --tier smoke                    # under a minute: to see the whole path work
+    python ablate.py --tier smoke                    # to see the whole path work
+    python ablate.py --tier full                     # five arms to 8 million tokens: many hours
     python ablate.py --dry-run                       # measure the speed, print the plan, and stop
     python ablate.py --arms rope,sin --name pair --data.files mine.txt
+    python ablate.py --arms rope --arm b500=model.theta=500 --baseline rope
 
-It measures the speed, plans as many tokens as --budget-minutes allows, tunes the learning rate of
-every arm on a seed of its own, trains all arms on the same seeds, measures every run, and writes
-runs/STUDY/report.html. To go on after an interruption, give the same command again: what is
-finished is not repeated. The other options are those of train.py, and hold for every run.
+It measures the speed, tunes the learning rate of every arm on seeds of their own, trains all arms
+on the same seeds, measures every run, and writes runs/STUDY/report.html. Each arm and seed is one
+run at a constant rate, from which a run with a cooldown branches off for each length. To go on
+after an interruption, give the same command again: what is finished is not repeated. The other
+options are those of train.py, and hold for every run.
 """
 
 import sys

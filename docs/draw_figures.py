@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from model.config import INIT_STD, ModelConfig, RopeScaling
+from model.config import ModelConfig, RopeScaling
 from model.position import ALiBi, Sinusoidal, sinusoid
 from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies, scaled_frequencies
 
@@ -210,7 +210,7 @@ def sinusoid_scale(left: Axes, right: Axes) -> None:
         for width in widths:
             encoding = Sinusoidal(ModelConfig(dim=width, position="sinusoidal", sinusoid=kind,
                                               max_positions=tokens))
-            embeddings = INIT_STD * draw(2, tokens, width, seed=width)
+            embeddings = encoding.embedding_std * draw(2, tokens, width, seed=width)
             rows = encoding.at(0, tokens)
             with torch.no_grad():
                 x = encoding.embed(embeddings, rows)
