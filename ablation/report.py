@@ -135,8 +135,8 @@ def claim(study: Study) -> str:
     words = [f"{name} {span(list(of.values()))}" for name, of in used.items()]
     sentences.append(f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that "
                      f"order must be used: {joined(words)}.")
-    if len(measured) > 2 and all(result.mean is not None for _, result in measured):
-        sizes = [abs(result.mean) for _, result in measured]
+    sizes = [abs(result.mean or 0.0) for _, result in measured]
+    if len(measured) > 2 and max(sizes) > 0:
         peak = max(range(len(sizes)), key=sizes.__getitem__)
         sentences.append(f"The gap is largest after {amount(measured[peak][0])} tokens, and "
                          f"{sizes[-1] / sizes[peak]:.0%} of that remains after "

@@ -172,16 +172,17 @@ def python(function: Callable, *arguments: object) -> list[str]:
 
 
 def measure_run(
-    runs: list[str], arm: str, scalings: list[str], windows: int, device: str, result: str
+    runs: list[str], arm: str, yarn: bool, windows: int, device: str, result: str
 ) -> None:
-    """Measure the runs of an arm and a seed, the last of which the others branch off from, and
-    write their record to the file `result`."""
+    """Measure the runs of an arm and a seed, the last of which the others branch off from, longer
+    contexts with YaRN too if asked, and write their record to the file `result`."""
     from gyre import measure  # beside the model it needs what the other jobs do not
 
     with exit_in_words():
         # `last`: the loss after all tokens, which is the one that has been agreed on beforehand.
         record = measure.measure(RunDir.open(runs[-1]), checkpoint="last", device=device,
-                                 windows=windows, scalings=scalings, all_blocks=True)
+                                 windows=windows, scalings=["yarn"] if yarn else [],
+                                 all_blocks=True)
         shift = next(row["dloss"] for row in record["shift"] if row["delta"] == record["seq_len"])
         at_most = min(windows, measure.WINDOWS)
         ends = [measure.ending(RunDir.open(run), at_most, device) for run in runs[:-1]]
@@ -549,9 +550,9 @@ class Runner:
                           str(count - round(self.cooldown * count))]
                 yield from self._train_missing(own, branch)
         runs = [str(self.path / name) for name in names]
-        scalings = ["yarn"] if self._overlay(arm) == ARMS["rope"] else []
-        yield python(measure_run, runs, arm, scalings, self.tier.windows,
-                     self.config.train.device, result)
+        yarn = self._overlay(arm) == ARMS["rope"]
+        yield python(measure_run, runs, arm, yarn, self.tier.windows, self.config.train.device,
+                     result)
 
     def _names(self, arm: str, seed: int) -> list[str]:
         """The runs of an arm and a seed, one for each length."""
