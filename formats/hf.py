@@ -269,25 +269,42 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         if table is not None and not isinstance(table, dict):
             raise ValueError(f"{name} is {table!r}, not a table of fields")
     old, new = tables.values()
-    thetas = [number(table, "rope_theta") for table in (config, new or {})
-              if table.get("rope_theta") is not None]
-    if not thetas:
+    stated = {
+        where: number(table, "rope_theta")
+        for where, table in (("config.json", config), *tables.items())
+        if table and table.get("rope_theta") is not None
+    }
+    if stated and old and "config.json" not in stated:
+        # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
+        stated["config.json, by transformers' default"] = 10000.0
+    if len(set(stated.values())) > 1:
+        said = " and ".join(f"{theta:g} in {where}" for where, theta in stated.items())
+        raise ValueError(f"rope_theta is {said}: versions of transformers take either")
+    if not stated:
         notes.append("rope_theta: 10000")
-        thetas = [10000.0]
-    if len(set(thetas)) > 1:
-        raise ValueError(f"rope_theta is {thetas[0]}, and {thetas[1]} in rope_parameters")
+    theta = next(iter(stated.values()), 10000.0)
     read = [_rope_fields(table) for table in (old, new) if table]
     if len(read) == 2 and read[0] != read[1]:
         raise ValueError(f"rope_scaling {old} and rope_parameters {new} say different things")
     fields = dict(read[0]) if read else {"rope_type": "default"}
     kind, positions = fields.pop("rope_type"), whole(config, "max_position_embeddings")
     if kind == "default":
-        return thetas[0], None, positions
-    original = fields.pop("original_max_position_embeddings", None)
+        return theta, None, positions
+    name = "original_max_position_embeddings"
+    original = fields.pop(name, None)
+    if kind in ("yarn", "llama3") and config.get(name) is not None:
+        # transformers 5 takes this one. 4 does not know it, takes the other, or for llama3 fails.
+        top = whole(config, name)
+        other = original or (positions if old and kind == "yarn" else top)
+        if top != other:
+            raise ValueError(
+                f"{name} is {top}, beside a RoPE of {other}: versions of transformers take either"
+            )
+        original = top
     if original is None:
         original = positions
         if kind in ("yarn", "llama3"):
-            notes.append(f"original_max_position_embeddings: {positions}")
+            notes.append(f"{name}: {positions}")
     for name in ("factor", "low_freq_factor", "high_freq_factor"):
         if name in ROPE_FIELDS[kind] and name not in fields:
             raise ValueError(f"RoPE of type {kind} has no {name}")
@@ -298,7 +315,7 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         log = 0.1 * math.log(fields["factor"])
         fields["attention_factor"] = (mscale * log + 1) / (all_dim * log + 1)
     scaling = RopeScaling(kind, original_positions=original, **fields)
-    return thetas[0], scaling, scaling.reach if kind in ("linear", "dynamic") else positions
+    return theta, scaling, scaling.reach if kind in ("linear", "dynamic") else positions
 
 
 def _rope_fields(table: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Hugging Face's folders in both directions, and config.json. The judge is transformers."""
 
+import copy
 import os
 import re
 import shutil
@@ -12,12 +13,14 @@ from foreign import assert_equal, assert_same_logits, export_to, load, make_run,
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
 from formats import hf
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 from model.generation import generate
+from model.rope import precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import Transformer
 
@@ -200,7 +203,47 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
 
 # As transformers 4 wrote them for real models, shortened to little more than what is read.
 BASE = foreign.THEIR_SIZES | {"model_type": "llama", "hidden_act": "silu", "vocab_size": 97}
-LLAMA3 = BEFORE | {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+THETA, L = {"rope_theta": 5e5}, {"original_max_position_embeddings": 16}
+LINEAR, YARN, RAMP = ({"rope_type": kind, "factor": 4.0} for kind in ("linear", "yarn", "llama3"))
+RAMP |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 = RAMP | L
+
+
+@pytest.mark.parametrize("rope", [
+    {"rope_scaling": LINEAR | THETA, **THETA},
+    {"rope_scaling": LINEAR | {"rope_theta": 1e4}},
+    {"rope_scaling": {"rope_type": "default"}, **THETA},
+    {"rope_scaling": {}, "rope_parameters": LINEAR | THETA},
+    {"rope_parameters": LINEAR, **THETA, **L},
+    {"rope_scaling": RAMP, **L, **THETA},
+    {"rope_parameters": RAMP | THETA, **L},
+    {"rope_scaling": YARN | L, **L, **THETA},
+    {"rope_scaling": YARN, "original_max_position_embeddings": 4096, **THETA},
+    {"rope_parameters": YARN | THETA, **L},
+], ids=str)
+def test_rotations_are_read_where_transformers_reads_them(rope):
+    """At a length and a width where each of the other readings turns otherwise."""
+    config = BASE | {"head_dim": 64, "max_position_embeddings": 4096} | rope
+    model, _ = hf.from_config(config)
+    theirs = LlamaRotaryEmbedding(LlamaConfig.from_dict(copy.deepcopy(config)))
+    assert model.rope_scaling is None or theirs.rope_type == model.rope_scaling.type
+    table = precompute_freqs_cis(64, 3, model.theta, scaling=model.rope_scaling)
+    torch.testing.assert_close(table[1].angle(), theirs.inv_freq, rtol=1e-5, atol=0)
+    torch.testing.assert_close(table[1].abs(), torch.tensor(theirs.attention_scaling).expand(32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rope", [
+    {"rope_scaling": RAMP, **L, "rope_theta": 50.0},
+    {"rope_parameters": YARN | {"rope_theta": 50.0}, **L},
+    {"rope_scaling": LINEAR | {"rope_theta": 50.0}, "rope_theta": 50.0},
+], ids=str)
+def test_an_import_with_such_rotations_computes_what_transformers_does(rope, tmp_path):
+    folder, _ = foreign.their_folder(tmp_path)
+    foreign.edit(folder / "config.json", **({"rope_parameters": None} | rope))
+    theirs = AutoModelForCausalLM.from_pretrained(folder)
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    assert_same_logits(load(run), theirs)
 
 
 @pytest.mark.parametrize("scaling", [
@@ -286,9 +329,14 @@ def test_deepseeks_way_to_say_the_attention_factor():
     ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "'full_attention'"),
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial"),
     ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-     "rope_theta is 500000.0, and 10000.0"),
-    ({"rope_scaling": {"rope_type": "llama3", **LLAMA3},
-      "rope_parameters": {"rope_type": "llama3", **LLAMA3, "factor": 8.0}},
+     "rope_theta is 500000 in config.json and 10000 in rope_parameters"),
+    ({"rope_scaling": LINEAR | THETA}, "500000 in rope_scaling and 10000 in .*default"),
+    ({"rope_scaling": LINEAR | THETA, "rope_theta": 1e4}, "10000 in config.json and 500000 in"),
+    ({"rope_scaling": LINEAR, "rope_parameters": LINEAR | THETA}, "500000 in rope_parameters and"),
+    ({"rope_scaling": YARN, **L}, "original_max_position_embeddings is 16, beside a RoPE of 64"),
+    ({"rope_scaling": YARN | L, "original_max_position_embeddings": 32}, "is 32, beside .* of 16"),
+    ({"rope_parameters": LLAMA3, "original_max_position_embeddings": 32}, "is 32, beside .* 16"),
+    ({"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 8.0}},
      "say different things"),
 ], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")
 def test_what_we_cannot_represent_is_refused_by_name(change, words):
