@@ -38,21 +38,25 @@ def pieces(tokenizer: Tokenizer) -> list[Piece]:
 
     Raises UserError unless the scores of the normal ones say in which order they merge. Pieces
     that were given and not learned (`user_defined_symbols`) all have 0, and text is cut at them
-    before all else.
+    before all else. Runs of spaces may share the last place, as Llama 2's do with -1e9: all else
+    has merged by then, and a run grows from its left end, see `_merges`.
     """
     processor = tokenizer.processor
     found = []
-    scores: dict[float, str] = {}
     for i in range(tokenizer.vocab_size):
         others = (k for k in KINDS if k != "normal" and getattr(processor, f"is_{k}")(i))
-        kind = next(others, "normal")
         text, score = processor.id_to_piece(i), processor.get_score(i)
-        if kind == "normal" and scores.setdefault(score, text) != text:
+        found.append(Piece(text, score, next(others, "normal")))
+    normal = [piece for piece in found if piece.kind == "normal"]
+    last = min((piece.score for piece in normal), default=0.0)
+    scores: dict[float, str] = {}
+    for text, score, _ in normal:
+        first = scores.setdefault(score, text)
+        if first != text and (score > last or (first + text).strip(SPACE)):
             raise UserError(
-                f"the scores of the tokenizer ({score + 0:g} of {scores[score]!r}, say) do not "
+                f"the scores of the tokenizer ({score + 0:g} of {first!r}, say) do not "
                 "number its merges: others would give other ids"
             )
-        found.append(Piece(text, score, kind))
     return found
 
 
@@ -62,6 +66,7 @@ def agree(one: Tokenizer, other: Tokenizer) -> bool:
     Of a text that begins with a space there are two opinions, see `JsonTokenizer`.
     """
     probes = [PROBE.lstrip(), *(text.decode(errors="ignore").lstrip() for text in one.bytes)]
+    probes += [f"a{n * ' '}b" for n in range(2, 99)]
     return (
         one.bytes == other.bytes
         and one.prefix_ids == other.prefix_ids
@@ -111,10 +116,12 @@ def _merges(found: list[Piece], ids: dict[str, int]) -> list[tuple[str, str]]:
 
     sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that stands
     first in a list: all pairs that make up a piece, then those of the piece with the next score.
+    Of pairs of one score it takes the leftmost. Only runs of spaces share one; with the longest
+    first, the run that is longest, which is the leftmost, goes on growing.
     """
     scores = {piece.text: piece.score for piece in found if piece.kind == "normal"}
     merges = []
-    for text in sorted(scores, key=lambda text: -scores[text]):
+    for text in sorted(scores, key=lambda text: (-scores[text], -len(text))):
         cuts = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
         pairs = [pair for pair in cuts if pair[0] in scores and pair[1] in scores]
         merges += sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))

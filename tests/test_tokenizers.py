@@ -4,15 +4,18 @@ import json
 import random
 from collections.abc import Iterator
 
+import gguf
 import pytest
 import sentencepiece
 import torch
 from foreign import VOCAB, edit, export_to, make_run, read, refused, their_folder
-from foreign_tokenizers import ODD, TOKENIZERS, imported, train_sentencepiece
+from foreign_tokenizers import ODD, TOKENIZERS, imported, save_llama2, train_sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from transformers import AutoTokenizer
 
-from data.tokenizer import Tokenizer, open_tokenizer
+from data.tokenizer import SPACE, Tokenizer, open_tokenizer
 from formats.tokenizers import agree
+from gyre.rundir import RunDir
 
 
 def test_autotokenizer_gives_our_ids(tmp_path):
@@ -88,6 +91,40 @@ def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words,
     run = make_run(tmp_path, tokenizer=tokenizer)
     for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", *words)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_runs_of_spaces_that_share_a_score_can_leave(order, tmp_path):
+    """Llama 2's own sixteen do. As ids go up, so does the length, or the other way round."""
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 15)
+    save_llama2(folder)
+    proto = ModelProto.FromString((folder / "tokenizer.model").read_bytes())
+    (space,) = [piece for piece in proto.pieces if piece.piece == SPACE]
+    space.score = -1e9
+    for n in list(range(2, 17))[::order]:
+        proto.pieces.add(piece=n * SPACE, score=-1e9)
+    (folder / "tokenizer.model").write_bytes(proto.SerializeToString())
+    reference = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    theirs = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "hf"))
+    rng = random.Random(7)
+    parts = ["  ", "     ", "def", "a", "\n"]
+    texts = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
+    texts += [f"a{n * ' '}b" for n in range(150)]
+    for text in texts:
+        assert theirs(text)["input_ids"] == reference.encode(text, add_bos=True), text
+    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
+    assert fields["tokenizer.ggml.scores"].contents()[-15:] == [-1e9] * 15
+
+
+def test_other_pieces_may_not_share_a_score(tmp_path, capsys):
+    tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False)
+    proto = ModelProto.FromString(tokenizer.read_bytes())
+    proto.pieces[-1].score = proto.pieces[-2].score
+    tokenizer.write_bytes(proto.SerializeToString())
+    run = make_run(tmp_path, tokenizer=tokenizer)
+    for to in ("hf", "gguf"):
+        refused(capsys, to, run.path, tmp_path / "out", "do not number", "other ids")
 
 
 def test_tokens_and_ids_that_do_not_fit_are_refused(tmp_path, capsys):
