@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 
 import gguf
@@ -66,6 +67,51 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
     again = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "again"))
     for text, ids in reference.items():
         assert again(text)["input_ids"] == ids, text
+
+
+def converters_ids(folder, text):
+    """What llama.cpp's convert_hf_to_gguf.py lets llama.cpp see: the sentencepiece file, and a
+    space in front unless add_prefix_space says otherwise. Without that file it sees no scores."""
+    processor = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
+    adds_space = read(folder / "tokenizer_config.json").get("add_prefix_space") in (None, True)
+    assert adds_space == (processor.normalize("a") == SPACE + "a")
+    return processor.encode(text)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_an_export_holds_what_llama_cpps_converter_reads(times, tmp_path):
+    """Also after transformers has saved it, which writes a tokenizer.json alone."""
+    run = make_run(tmp_path)
+    ours, out = open_tokenizer(run.path), export_to("hf", run.path, tmp_path / "hf0")
+    for n in range(1, times + 1):
+        saved = tmp_path / f"saved{n}"
+        shutil.copytree(out, saved)
+        (saved / "tokenizer.model").unlink()
+        AutoTokenizer.from_pretrained(out).save_pretrained(saved)
+        run = RunDir.open(export_to("run", saved, tmp_path / f"run{n}"))
+        out = export_to("hf", run.path, tmp_path / f"hf{n}")
+    theirs = AutoTokenizer.from_pretrained(out)
+    for text in ODD:
+        assert theirs(text)["input_ids"] == ours.encode(text)
+        if SPACE not in text:
+            assert converters_ids(out, text) == ours.encode(text)
+    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
+    content = {name: field.contents() for name, field in fields.items()}
+    pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
+    assert content["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(VOCAB)]
+    assert content["tokenizer.ggml.tokens"] == [pieces.id_to_piece(i) for i in range(VOCAB)]
+    assert not content["tokenizer.ggml.add_space_prefix"]
+
+
+def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(tmp_path, capsys):
+    """One merge less: sentencepiece would merge that pair too, since its piece is there."""
+    folder = export_to("hf", make_run(tmp_path).path, tmp_path / "hf")
+    (folder / "tokenizer.model").unlink()
+    model = read(folder / "tokenizer.json")["model"]
+    edit(folder / "tokenizer.json", model=model | {"merges": model["merges"][:-1]})
+    run = export_to("run", folder, tmp_path / "run")
+    assert not (export_to("hf", run, tmp_path / "again") / "tokenizer.model").exists()
+    refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "has none for this one")
 
 
 def some_words() -> Iterator[str]:
