@@ -136,7 +136,8 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     None where there is none: for byte-level pairs, for merges of which no score is the order, and
     where some pair whose piece is there is not among the merges.
     """
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # here, as it needs protobuf
+    # Here, as it needs protobuf; its names are made when it is imported.
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 
     model, special = described["model"], {t["id"]: t["special"] for t in described["added_tokens"]}
     if model["type"] != "BPE" or not model["byte_fallback"] or not all(special.values()):

@@ -11,7 +11,7 @@ import sentencepiece
 import torch
 from foreign import VOCAB, edit, export_to, make_run, read, refused, their_folder
 from foreign_tokenizers import ODD, TOKENIZERS, imported, save_llama2, train_sentencepiece
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 from transformers import AutoTokenizer
 
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
