@@ -70,7 +70,8 @@ def write_folder(exported: Exported, folder: Path) -> None:
     size = sum(weight.nbytes for weight in weights.values())
     require_space(folder, size)
     folder.mkdir(parents=True)
-    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id,
+           "pad_token_id": tokenizer.pad_id}
     dtype = str(exported.dtype).removeprefix("torch.")
     # v4 reads torch_dtype, v5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype, "dtype": dtype}

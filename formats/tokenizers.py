@@ -218,6 +218,8 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
         "bos_token": None if tokenizer.bos_id is None else texts[tokenizer.bos_id],
         "eos_token": texts[tokenizer.eos_id],
         "unk_token": texts[tokenizer.unk_id],
+        "pad_token": texts[tokenizer.unk_id],  # and not EOS, which collators would mask with it
+        "padding_side": "left",  # as generating in batches wants it
         "add_bos_token": bool(tokenizer.prefix_ids),
         "add_eos_token": False,
         "add_prefix_space": tokenizer.adds_space,  # read by llama.cpp's converter alone
@@ -258,7 +260,8 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
         )
     found = pieces(ours)
     found += [Piece(f"[PAD{i}]", -1000.0, "unused") for i in range(len(found), vocab_size)]
-    special = {"bos": ours.bos_id, "eos": ours.eos_id, "unknown": ours.unk_id}
+    special = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": ours.unk_id,
+               "padding": tokenizer.pad_id}
     fields = {
         "model": "llama",
         "pre": "default",

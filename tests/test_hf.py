@@ -1,6 +1,7 @@
 """Hugging Face's folders in both directions, and config.json. The judge is transformers."""
 
 import copy
+import json
 import os
 import re
 import shutil
@@ -11,7 +12,13 @@ import torch
 import transformers
 from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    pipeline,
+)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -81,7 +88,33 @@ def test_the_folder_says_what_it_is(tmp_path):
     found = foreign.read(out / "config.json")
     assert found["rope_theta"] == found["rope_parameters"]["rope_theta"] == 10000.0
     assert found["torch_dtype"] == found["dtype"] == "float32"
-    assert foreign.read(out / "generation_config.json") == {"bos_token_id": 1, "eos_token_id": 2}
+    ids = {"bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 0}
+    assert foreign.read(out / "generation_config.json") == ids == {k: found[k] for k in ids}
+
+
+@pytest.mark.slow
+def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
+    """EOS, without a prompt; where BOS is asked for (lm-eval), too. And prompts go in batches."""
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf")
+    ours, tokenizer, auto = load(run), open_tokenizer(run.path), AutoTokenizer.from_pretrained(out)
+    theirs = AutoModelForCausalLM.from_pretrained(out)
+
+    def greedy(prompt):
+        [ids] = generate(ours, [prompt], Sampling(temperature=0), max_new_tokens=20,
+                         eos_id=tokenizer.eos_id, seed=0)
+        return ids
+
+    assert auto.bos_token_id == auto.eos_token_id == theirs.config.bos_token_id == 2
+    found = theirs.generate(max_new_tokens=20, do_sample=False)
+    assert found[0].tolist() == [2, *greedy([2])]
+    prompts = ["def f(x):", "a", "class A:\n    def"]
+    writer = pipeline("text-generation", model=theirs, tokenizer=auto)
+    options = {"batch_size": 3, "return_tensors": True, "max_new_tokens": 20, "do_sample": False}
+    for prompt, [found] in zip(prompts, writer(prompts, **options), strict=True):
+        ids = [i for i in found["generated_token_ids"] if i != auto.pad_token_id]
+        given = tokenizer.encode(prompt)
+        assert ids == given + greedy(given)
 
 
 @pytest.mark.slow
@@ -174,6 +207,21 @@ def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, 
     folder, _ = foreign.their_folder(tmp_path)
     damage(folder)
     refused(capsys, "run", folder, tmp_path / "ours", str(folder), *words)
+
+
+def test_two_models_in_one_folder_are_refused(tmp_path, capsys):
+    """transformers reads model.safetensors, others read the index."""
+    folder, theirs = foreign.their_folder(tmp_path)
+    whole = (folder / "model.safetensors").read_bytes()
+    weight_map = {name: "model.safetensors" for name in theirs.state_dict()}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    assert_same_logits(load(run), theirs)
+    shutil.rmtree(folder)
+    folder, _ = foreign.their_folder(tmp_path, shards="50KB")
+    (folder / "model.safetensors").write_bytes(whole)
+    refused(capsys, "run", folder, tmp_path / "new", "has model.safetensors.index.json and")
 
 
 def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
