@@ -83,6 +83,8 @@ def import_folder(folder: Path, target: Path) -> None:
     parameters = create_run(imported, target)
     for note in imported.notes:
         say(f"note: {folder} does not say {note}")
+    for remark in imported.remarks:
+        say(f"note: {folder} says {remark}")
     say(f"{target}: {parameters:,} parameters from {folder} ({imported.kind})")
 
 

@@ -1,9 +1,9 @@
 """The tokenizer: sentencepiece BPE that gives every string back unchanged, or an imported one.
 
 Ours has Llama 2's conventions (ids unk 0, bos 1, eos 2, bytes 3..258, no padding id), so that the
-file loads wherever sentencepiece does, but documents begin with eos, and bos is never used. Unlike Llama 2's own, it adds no space in front and
-normalises nothing: `decode(encode(s)) == s` for every `s`, and the pieces of a text are as many
-bytes as the text.
+file loads wherever sentencepiece does; but documents begin with eos, and bos is never used. Unlike
+Llama 2's own, it adds no space in front and normalises nothing: `decode(encode(s)) == s` for every
+`s`, and the pieces of a text are as many bytes as the text.
 
 Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Llama 3's, and give
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
@@ -23,7 +23,10 @@ import sentencepiece
 from errors import UserError
 from files import read_json
 
-MODEL, JSON, SETTINGS = FILES = ("tokenizer.model", "tokenizer.json", "tokenizer_config.json")
+MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
+GENERATION = "generation_config.json"
+# The last two are read by others alone.
+FILES = (MODEL, JSON, SETTINGS, GENERATION, "chat_template.jinja")
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
 SAMPLE = 20_000_000  # characters that training looks at: more costs time and changes few pieces
@@ -34,7 +37,8 @@ PROBE = "  a\tb\n\n    c\r\n\u00e9\u4e2d\U0001f600 "
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """The files that make up the tokenizer in this folder; they are copied together."""
+    """The files in this folder that make up its tokenizer, or say how texts are asked for and end;
+    they are copied together."""
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 

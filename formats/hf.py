@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from data.tokenizer import GENERATION
 from errors import UserError
 from files import read_json, require_space, stage_json
 from formats import names
@@ -76,8 +77,9 @@ def write_folder(exported: Exported, folder: Path) -> None:
     # v4 reads torch_dtype, v5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype, "dtype": dtype}
     stage_json(folder / "config.json", config)
-    stage_json(folder / "generation_config.json", ids)
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
+    if not (folder / GENERATION).exists():  # else that of an imported model, which went along
+        stage_json(folder / GENERATION, ids)
     (folder / "README.md").write_text(model_card(exported), encoding="utf-8")
 
     shards = _shards({name: weights[ours] for ours, name in tensor_names(model, "hf").items()})
@@ -193,8 +195,9 @@ def read_folder(folder: Path) -> Imported:
     for, is damaged, or does not belong together.
     """
     file = folder / "config.json"
+    config = read_json(file)
     try:
-        model, notes = from_config(read_json(file))
+        model, notes = from_config(config)
         check_position(model)
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
@@ -215,7 +218,10 @@ def read_folder(folder: Path) -> Imported:
     for name in filter(names.is_rotated, tensors):
         read = tensors[name].read
         tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
-    return Imported(folder, "Hugging Face", model, tensors, notes)
+    if (folder / GENERATION).is_file():
+        config |= read_json(folder / GENERATION)
+    ends = config.get("eos_token_id")
+    return Imported(folder, "Hugging Face", model, tensors, notes, ends)
 
 
 def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
+from foreign_tokenizers import save_llama3
 from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
@@ -171,6 +172,33 @@ def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
     run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
     assert_same_logits(load(run), theirs)
     assert run.manifest == {"imported": {"from": str(folder), "format": "Hugging Face"}}
+
+
+@pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
+def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path, capsys):
+    folder, _ = foreign.their_folder(tmp_path)
+    (folder / "tokenizer.model").unlink()
+    save_llama3(folder)
+    end = open_tokenizer(folder).eos_id
+    template = "{% for m in messages %}<think>{{ m.content }}{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    if where == "generation_config.json":
+        said = {"eos_token_id": [7, end], "temperature": 0.6, "do_sample": True}
+        foreign.edit(folder / where, **said)
+    else:
+        (folder / "generation_config.json").unlink()
+        foreign.edit(folder / where, eos_token_id=[7, end])
+    run = export_to("run", folder, tmp_path / "ours")
+    said = capsys.readouterr().err
+    assert f"says eos_token_id [7, {end}]: generate.py ends at {end} alone" in said
+    out = export_to("hf", run, tmp_path / "hf")
+    before, after = (AutoModelForCausalLM.from_pretrained(f).generation_config.to_diff_dict()
+                     for f in (folder, out))
+    assert before["eos_token_id"] == [7, end] and before == before | after
+    chat = [{"role": "user", "content": "def f"}]
+    before, after = (AutoTokenizer.from_pretrained(f).apply_chat_template(chat)
+                     for f in (folder, out))
+    assert before == after
 
 
 Q_BIAS = "model.layers.1.self_attn.q_proj.bias"
