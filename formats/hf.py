@@ -17,7 +17,7 @@ from files import read_json, require_space, stage_json
 from formats import names
 from formats.names import number, tensor_names, whole
 from formats.run import Exported, Imported
-from formats.tensors import check_tensors, stored_safetensors, write_safetensors
+from formats.tensors import DTYPES, check_tensors, stored_safetensors, write_safetensors
 from formats.tokenizers import write_hf_tokenizer
 from model.config import ModelConfig, RopeScaling
 from model.position import check_position
@@ -62,11 +62,15 @@ ROPE_FIELDS: dict[str, tuple[str, ...]] = {
 # --- out ------------------------------------------------------------------------------------------
 
 
-def write_folder(exported: Exported, folder: Path) -> None:
-    """Write a folder that stock transformers loads, without code of ours.
+def write_folder(exported: Exported, folder: Path, to_dtype: str | None = None) -> None:
+    """Write a folder that stock transformers loads, without code of ours. Weights are of type
+    `to_dtype`, None for that of the run.
 
     Raises UserError where the disk has no room, or no tokenizer.json gives the run's ids.
     """
+    if to_dtype is not None:
+        dtype = DTYPES[to_dtype.upper()]
+        exported.weights = {name: w.to(dtype) for name, w in exported.weights.items()}
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
     size = sum(weight.nbytes for weight in weights.values())
     require_space(folder, size)

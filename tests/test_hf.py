@@ -119,6 +119,17 @@ def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_weights_are_of_the_type_that_was_asked_for(dtype, tmp_path):
+    exact = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf", "--dtype", dtype)
+    assert AutoModelForCausalLM.from_pretrained(out).dtype == exact
+    weights = RunDir.open(export_to("run", out, tmp_path / "back")).load_weights()
+    assert_equal(weights, {name: w.to(exact) for name, w in run.load_weights().items()})
+
+
+@pytest.mark.slow
 def test_shards(tmp_path, monkeypatch):
     run = make_run(tmp_path)
     monkeypatch.setattr(hf, "SHARD", 100_000)
