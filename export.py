@@ -52,11 +52,13 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--to", required=True, choices=["hf", "gguf", "run"], help="What to make.")
     parser.add_argument(
         "--dtype", choices=gguf.DTYPES,
-        help="Type of the matrices in a gguf. Default: the one that the run has.",
+        help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
     )
     options = parser.parse_args(argv)
-    if options.dtype is not None and options.to != "gguf":
-        raise UserError(f"--dtype has no effect with --to {options.to}: weights stay as they are")
+    if options.dtype is not None and options.to == "run":
+        raise UserError("--dtype has no effect with --to run: weights stay as they are")
+    if options.dtype == "q8_0" and options.to == "hf":
+        raise UserError("--dtype q8_0 is a type of gguf files: choose f32, f16 or bf16 for hf")
     return options
 
 
@@ -65,7 +67,7 @@ def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> Non
     exported = open_run(source, to)
     with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
-            hf.write_folder(exported, staging)
+            hf.write_folder(exported, staging, dtype)
         else:
             gguf.write_file(exported, staging, dtype)
     say(f"{target}: {exported.parameters:,} parameters from {source}")
@@ -83,6 +85,8 @@ def import_folder(folder: Path, target: Path) -> None:
     parameters = create_run(imported, target)
     for note in imported.notes:
         say(f"note: {folder} does not say {note}")
+    for remark in imported.remarks:
+        say(f"note: {folder} says {remark}")
     say(f"{target}: {parameters:,} parameters from {folder} ({imported.kind})")
 
 

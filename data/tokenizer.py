@@ -1,9 +1,9 @@
 """The tokenizer: sentencepiece BPE that gives every string back unchanged, or an imported one.
 
 Ours has Llama 2's conventions (ids unk 0, bos 1, eos 2, bytes 3..258, no padding id), so that the
-file loads wherever sentencepiece does. Unlike Llama 2's own, it adds no space in front and
-normalises nothing: `decode(encode(s)) == s` for every `s`, and the pieces of a text are as many
-bytes as the text.
+file loads wherever sentencepiece does; but documents begin with eos, and bos is never used. Unlike
+Llama 2's own, it adds no space in front and normalises nothing: `decode(encode(s)) == s` for every
+`s`, and the pieces of a text are as many bytes as the text.
 
 Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Llama 3's, and give
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
@@ -23,7 +23,10 @@ import sentencepiece
 from errors import UserError
 from files import read_json
 
-MODEL, JSON, SETTINGS = FILES = ("tokenizer.model", "tokenizer.json", "tokenizer_config.json")
+MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
+GENERATION = "generation_config.json"
+# The last two are read by others alone.
+FILES = (MODEL, JSON, SETTINGS, GENERATION, "chat_template.jinja")
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
 SAMPLE = 20_000_000  # characters that training looks at: more costs time and changes few pieces
@@ -34,7 +37,8 @@ PROBE = "  a\tb\n\n    c\r\n\u00e9\u4e2d\U0001f600 "
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """The files that make up the tokenizer in this folder; they are copied together."""
+    """The files in this folder that make up its tokenizer, or say how texts are asked for and end;
+    they are copied together."""
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 
@@ -87,6 +91,9 @@ class Tokenizer:
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
         beside = path.with_name(SETTINGS)
         settings = _read_settings(beside) if beside.is_file() else {"add_bos_token": False}
+        if not beside.is_file():
+            self.bos_id = self.eos_id  # ours: EOS begins documents, and training never sees BOS
+        self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         begins = settings.get("add_bos_token", True) and bos_id >= 0
         self.prefix_ids = [bos_id] if begins else []
         added = (settings.get("added_tokens_decoder") or {}).items()
@@ -205,6 +212,7 @@ class JsonTokenizer(Tokenizer):
         self.eos_id = eos_id
         added = (settings.get("added_tokens_decoder") or {}).values()
         id_of = self._tokenizer.token_to_id
+        self.pad_id = id_of(_content(settings.get("pad_token")) or "")
         _refuse_added([token for token in added if id_of(token["content"]) is None], path)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
@@ -222,9 +230,7 @@ class JsonTokenizer(Tokenizer):
         self._refuse_what_changes_text(path, PROBE.lstrip() if self.adds_space else PROBE)
 
     def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
-        token = settings.get(name)
-        if isinstance(token, dict):
-            token = token["content"]
+        token = _content(settings.get(name))
         if token is None:
             return None
         i = self._tokenizer.token_to_id(token)
@@ -274,6 +280,11 @@ def _read_settings(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path} is missing: it says which token ends a text")
     return read_json(path)
+
+
+def _content(token: str | dict[str, Any] | None) -> str | None:
+    """The text of a special token, which settings spell alone or in a table."""
+    return token["content"] if isinstance(token, dict) else token
 
 
 def _refuse_added(tokens: list[dict[str, Any]], path: Path) -> None:

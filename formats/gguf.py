@@ -99,23 +99,24 @@ def model_fields(config: ModelConfig) -> dict[str, Any]:
         "rope.dimension_count": config.head_dim,
         "rope.freq_base": float(theta),
     }
-    if scaling is not None and scaling.type in ("linear", "yarn"):
+    if scaling is not None and scaling.type == "linear":
         fields["rope.scaling.type"] = scaling.type
         fields["rope.scaling.factor"] = float(scaling.factor)
         fields["rope.scaling.original_context_length"] = scaling.original_positions
     if scaling is not None and scaling.type == "yarn":
-        fields["rope.scaling.yarn_beta_fast"] = float(scaling.beta_fast)
-        fields["rope.scaling.yarn_beta_slow"] = float(scaling.beta_slow)
+        # No scaling type: with yarn, llama.cpp would slow by a ramp of its own, whose betas its
+        # `llama` architecture does not read. `rope_factors` are the ramp.
+        fields["rope.scaling.attn_factor"] = scaling.magnitude
     return {f"llama.{name}": value for name, value in fields.items()}
 
 
 def rope_factors(config: ModelConfig) -> Tensor | None:
     """What llama.cpp divides each frequency by (`rope_freqs.weight`), (D/2,); None where nothing.
 
-    It has llama3's scaling in this form alone.
+    It has llama3's scaling in this form alone, and YaRN with any betas in no other.
     """
     scaling = config.rope_scaling
-    if scaling is None or scaling.type != "llama3":
+    if scaling is None or scaling.type not in ("llama3", "yarn"):
         return None
     plain = rope_frequencies(config.head_dim, config.theta)
     return (plain / scaled_frequencies(scaling, 0, config.head_dim, config.theta)).float()

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from data.tokenizer import GENERATION
 from errors import UserError
 from files import read_json, require_space, stage_json
 from formats import names
 from formats.names import number, tensor_names, whole
 from formats.run import Exported, Imported
-from formats.tensors import check_tensors, stored_safetensors, write_safetensors
+from formats.tensors import DTYPES, check_tensors, stored_safetensors, write_safetensors
 from formats.tokenizers import write_hf_tokenizer
 from model.config import ModelConfig, RopeScaling
 from model.position import check_position
@@ -61,22 +62,28 @@ ROPE_FIELDS: dict[str, tuple[str, ...]] = {
 # --- out ------------------------------------------------------------------------------------------
 
 
-def write_folder(exported: Exported, folder: Path) -> None:
-    """Write a folder that stock transformers loads, without code of ours.
+def write_folder(exported: Exported, folder: Path, to_dtype: str | None = None) -> None:
+    """Write a folder that stock transformers loads, without code of ours. Weights are of type
+    `to_dtype`, None for that of the run.
 
     Raises UserError where the disk has no room, or no tokenizer.json gives the run's ids.
     """
+    if to_dtype is not None:
+        dtype = DTYPES[to_dtype.upper()]
+        exported.weights = {name: w.to(dtype) for name, w in exported.weights.items()}
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
     size = sum(weight.nbytes for weight in weights.values())
     require_space(folder, size)
     folder.mkdir(parents=True)
-    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id}
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id,
+           "pad_token_id": tokenizer.pad_id}
     dtype = str(exported.dtype).removeprefix("torch.")
     # v4 reads torch_dtype, v5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype, "dtype": dtype}
     stage_json(folder / "config.json", config)
-    stage_json(folder / "generation_config.json", ids)
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
+    if not (folder / GENERATION).exists():  # else that of an imported model, which went along
+        stage_json(folder / GENERATION, ids)
     (folder / "README.md").write_text(model_card(exported), encoding="utf-8")
 
     shards = _shards({name: weights[ours] for ours, name in tensor_names(model, "hf").items()})
@@ -192,8 +199,9 @@ def read_folder(folder: Path) -> Imported:
     for, is damaged, or does not belong together.
     """
     file = folder / "config.json"
+    config = read_json(file)
     try:
-        model, notes = from_config(read_json(file))
+        model, notes = from_config(config)
         check_position(model)
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
@@ -214,7 +222,10 @@ def read_folder(folder: Path) -> Imported:
     for name in filter(names.is_rotated, tensors):
         read = tensors[name].read
         tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
-    return Imported(folder, "Hugging Face", model, tensors, notes)
+    if (folder / GENERATION).is_file():
+        config |= read_json(folder / GENERATION)
+    ends = config.get("eos_token_id")
+    return Imported(folder, "Hugging Face", model, tensors, notes, ends)
 
 
 def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
@@ -269,25 +280,42 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         if table is not None and not isinstance(table, dict):
             raise ValueError(f"{name} is {table!r}, not a table of fields")
     old, new = tables.values()
-    thetas = [number(table, "rope_theta") for table in (config, new or {})
-              if table.get("rope_theta") is not None]
-    if not thetas:
+    stated = {
+        where: number(table, "rope_theta")
+        for where, table in (("config.json", config), *tables.items())
+        if table and table.get("rope_theta") is not None
+    }
+    if stated and old and "config.json" not in stated:
+        # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
+        stated["config.json, by transformers' default"] = 10000.0
+    if len(set(stated.values())) > 1:
+        said = " and ".join(f"{theta:g} in {where}" for where, theta in stated.items())
+        raise ValueError(f"rope_theta is {said}: versions of transformers take either")
+    if not stated:
         notes.append("rope_theta: 10000")
-        thetas = [10000.0]
-    if len(set(thetas)) > 1:
-        raise ValueError(f"rope_theta is {thetas[0]}, and {thetas[1]} in rope_parameters")
+    theta = next(iter(stated.values()), 10000.0)
     read = [_rope_fields(table) for table in (old, new) if table]
     if len(read) == 2 and read[0] != read[1]:
         raise ValueError(f"rope_scaling {old} and rope_parameters {new} say different things")
     fields = dict(read[0]) if read else {"rope_type": "default"}
     kind, positions = fields.pop("rope_type"), whole(config, "max_position_embeddings")
     if kind == "default":
-        return thetas[0], None, positions
-    original = fields.pop("original_max_position_embeddings", None)
+        return theta, None, positions
+    name = "original_max_position_embeddings"
+    original = fields.pop(name, None)
+    if kind in ("yarn", "llama3") and config.get(name) is not None:
+        # transformers 5 takes this one. 4 does not know it, takes the other, or for llama3 fails.
+        top = whole(config, name)
+        other = original or (positions if old and kind == "yarn" else top)
+        if top != other:
+            raise ValueError(
+                f"{name} is {top}, beside a RoPE of {other}: versions of transformers take either"
+            )
+        original = top
     if original is None:
         original = positions
         if kind in ("yarn", "llama3"):
-            notes.append(f"original_max_position_embeddings: {positions}")
+            notes.append(f"{name}: {positions}")
     for name in ("factor", "low_freq_factor", "high_freq_factor"):
         if name in ROPE_FIELDS[kind] and name not in fields:
             raise ValueError(f"RoPE of type {kind} has no {name}")
@@ -298,7 +326,7 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         log = 0.1 * math.log(fields["factor"])
         fields["attention_factor"] = (mscale * log + 1) / (all_dim * log + 1)
     scaling = RopeScaling(kind, original_positions=original, **fields)
-    return thetas[0], scaling, scaling.reach if kind in ("linear", "dynamic") else positions
+    return theta, scaling, scaling.reach if kind in ("linear", "dynamic") else positions
 
 
 def _rope_fields(table: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,10 @@ def read_folder(folder: Path) -> Imported:
     for name in ("tok_embeddings.weight", "layers.0.feed_forward.w1.weight"):
         if name not in tensors:
             raise UserError(f"{name} is in no consolidated.*.pth of {folder}: is it no LLaMA?")
+    head = tensors.get("output.weight")
+    tied = head is not None and torch.equal(head.read(), tensors["tok_embeddings.weight"].read())
+    if tied:  # Meta writes the one matrix of a tied model twice
+        del tensors["output.weight"]
     try:
         model, notes = from_params(params, {n: tensor.shape for n, tensor in tensors.items()})
         check_position(model)
@@ -47,6 +51,8 @@ def read_folder(folder: Path) -> Imported:
                 f"{file} that of another model?"
             )
     check_tensors(tensors, tensor_shapes(model))
+    if tied:
+        notes.append("tie_embeddings: true, as output.weight is tok_embeddings.weight")
     return Imported(folder, "Meta", model, tensors, notes)
 
 

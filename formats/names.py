@@ -91,7 +91,6 @@ def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
     """ValueError for a model that no LLaMA runtime could run, or not one of this kind."""
     target = {"hf": "Hugging Face's LlamaForCausalLM", "gguf": "llama.cpp"}[to]
     scaling = config.rope_scaling
-    attention_factor = None if scaling is None else scaling.attention_factor
     for refused, what, why in (
         (config.position != "rope", f"position {config.position}",
          "knows only rope, and would turn queries and keys that were trained without rotations"),
@@ -103,9 +102,6 @@ def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
         (to == "gguf" and scaling is not None and scaling.type == "dynamic",
          "rope_scaling.type dynamic",
          "has no rotations that depend on the length; linear, ntk, yarn and llama3 can be written"),
-        (to == "gguf" and attention_factor is not None,
-         f"rope_scaling.attention_factor {attention_factor}",
-         "takes 0.1 ln(factor) + 1, whatever the file says"),
     ):
         if refused:
             raise ValueError(f"model.{what}: {target} {why}")

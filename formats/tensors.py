@@ -85,6 +85,11 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
     weight_map = {}
     if index.is_file():
         weight_map = _read_index(index)
+        if single.is_file() and single.name not in weight_map.values():
+            raise UserError(
+                f"{folder} has {index.name} and {single.name}, of which transformers reads the "
+                "second and others the first: remove the one that is not the model"
+            )
     elif not single.is_file():
         pickles = "; its .bin files can run code when they are read: save it as safetensors"
         has_pickles = any(folder.glob("pytorch_model*.bin"))

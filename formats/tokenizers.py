@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -38,21 +40,25 @@ def pieces(tokenizer: Tokenizer) -> list[Piece]:
 
     Raises UserError unless the scores of the normal ones say in which order they merge. Pieces
     that were given and not learned (`user_defined_symbols`) all have 0, and text is cut at them
-    before all else.
+    before all else. Runs of spaces may share the last place, as Llama 2's do with -1e9: all else
+    has merged by then, and a run grows from its left end, see `_merges`.
     """
     processor = tokenizer.processor
     found = []
-    scores: dict[float, str] = {}
     for i in range(tokenizer.vocab_size):
         others = (k for k in KINDS if k != "normal" and getattr(processor, f"is_{k}")(i))
-        kind = next(others, "normal")
         text, score = processor.id_to_piece(i), processor.get_score(i)
-        if kind == "normal" and scores.setdefault(score, text) != text:
+        found.append(Piece(text, score, next(others, "normal")))
+    normal = [piece for piece in found if piece.kind == "normal"]
+    last = min((piece.score for piece in normal), default=0.0)
+    scores: dict[float, str] = {}
+    for text, score, _ in normal:
+        first = scores.setdefault(score, text)
+        if first != text and (score > last or (first + text).strip(SPACE)):
             raise UserError(
-                f"the scores of the tokenizer ({score + 0:g} of {scores[score]!r}, say) do not "
+                f"the scores of the tokenizer ({score + 0:g} of {first!r}, say) do not "
                 "number its merges: others would give other ids"
             )
-        found.append(Piece(text, score, kind))
     return found
 
 
@@ -62,6 +68,7 @@ def agree(one: Tokenizer, other: Tokenizer) -> bool:
     Of a text that begins with a space there are two opinions, see `JsonTokenizer`.
     """
     probes = [PROBE.lstrip(), *(text.decode(errors="ignore").lstrip() for text in one.bytes)]
+    probes += [f"a{n * ' '}b" for n in range(2, 99)]
     return (
         one.bytes == other.bytes
         and one.prefix_ids == other.prefix_ids
@@ -111,26 +118,96 @@ def _merges(found: list[Piece], ids: dict[str, int]) -> list[tuple[str, str]]:
 
     sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that stands
     first in a list: all pairs that make up a piece, then those of the piece with the next score.
+    Of pairs of one score it takes the leftmost. Only runs of spaces share one; with the longest
+    first, the run that is longest, which is the leftmost, goes on growing.
     """
     scores = {piece.text: piece.score for piece in found if piece.kind == "normal"}
     merges = []
-    for text in sorted(scores, key=lambda text: -scores[text]):
+    for text in sorted(scores, key=lambda text: (-scores[text], -len(text))):
         cuts = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
         pairs = [pair for pair in cuts if pair[0] in scores and pair[1] in scores]
         merges += sorted(pairs, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
     return merges
 
 
+def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes | None:
+    """A sentencepiece file that gives the ids of `tokenizer`, whose tokenizer.json is `described`.
+
+    None where there is none: for byte-level pairs, for merges of which no score is the order, and
+    where some pair whose piece is there is not among the merges.
+    """
+    # Here, as it needs protobuf; its names are made when it is imported.
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+
+    model, special = described["model"], {t["id"]: t["special"] for t in described["added_tokens"]}
+    if model["type"] != "BPE" or not model["byte_fallback"] or not all(special.values()):
+        return None
+    ids = model["vocab"] | {token["content"]: token["id"] for token in described["added_tokens"]}
+    # Before tokenizers 0.20 a pair was one string.
+    merges = [tuple(p.split(" ") if isinstance(p, str) else p) for p in model["merges"]]
+    order = [text for text, _ in groupby(map("".join, merges))]
+    score_of = {text: -float(n) for n, text in enumerate(order)}
+    unk_id = ids.get(model["unk_token"] or "<unk>")
+    kind_of = {i: "unknown" if i == unk_id else "control" for i in special}
+    texts = {i: text for text, i in ids.items()}
+    found = []
+    for i in range(tokenizer.vocab_size):
+        text = texts.get(i, f"[PAD{i}]")
+        a_byte = re.fullmatch("<0x[0-9A-F]{2}>", text)
+        kind = kind_of.get(i, "unused" if i not in texts else "byte" if a_byte else "normal")
+        last = -float(len(order) + i)  # what is never merged, each with a score of its own
+        found.append(Piece(text, score_of.get(text, last) if kind == "normal" else 0.0, kind))
+    if len(score_of) < len(order) or set(_merges(found, ids)) != set(merges):
+        return None
+    proto = ModelProto()
+    for text, score, kind in found:
+        text = text.replace(" ", SPACE) if kind == "normal" else text
+        proto.pieces.add(piece=text, score=score, type=KINDS[kind])
+    proto.trainer_spec.model_type, proto.trainer_spec.byte_fallback = 2, True  # 2 is BPE
+    spec = proto.trainer_spec
+    for name, i in {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}.items():
+        setattr(spec, f"{name}_id", -1 if i is None else i)
+        if i is not None:
+            setattr(spec, f"{name}_piece", found[i].text)
+    proto.normalizer_spec.name = "identity"
+    proto.normalizer_spec.add_dummy_prefix = tokenizer.adds_space
+    proto.normalizer_spec.remove_extra_whitespaces = False
+    with TemporaryDirectory() as spare:
+        file = Path(spare) / MODEL
+        file.write_bytes(proto.SerializeToString())
+        stage_json(file.with_name(SETTINGS), {"add_bos_token": bool(tokenizer.prefix_ids)})
+        try:
+            return file.read_bytes() if agree(Tokenizer(file), tokenizer) else None
+        except UserError:
+            return None
+
+
+def _write_sentencepiece(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write what llama.cpp's converter reads beside a tokenizer.json, if there is such a file."""
+    model = to_sentencepiece(read_json(folder / JSON), tokenizer)
+    if model is None:
+        return
+    (folder / MODEL).write_bytes(model)
+    settings = read_json(folder / SETTINGS) | {"add_bos_token": bool(tokenizer.prefix_ids)}
+    if not tokenizer.adds_space:  # which the converter asks here, and not in the file
+        settings["add_prefix_space"] = False
+    stage_json(folder / SETTINGS, settings)
+
+
 def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
     """Write the tokenizer of the folder `source` into `folder` as transformers wants it.
 
     The files of an imported one go as they came. Ours gets a tokenizer.json of the same ids, and
-    as it never reads a special token out of a text, split_special_tokens. Raises UserError where
-    no tokenizer.json gives the same ids.
+    as it never reads a special token out of a text, split_special_tokens. A tokenizer.json alone
+    gets the sentencepiece file of the same ids, if there is one: without it, llama.cpp's converter
+    takes any merge for as good as any other. Raises UserError where no tokenizer.json gives the
+    same ids.
     """
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
     if (folder / JSON).exists():
+        if not (folder / MODEL).exists():
+            _write_sentencepiece(tokenizer, folder)
         return
     content = to_json(tokenizer)
     stage_json(folder / JSON, content)
@@ -141,8 +218,11 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
         "bos_token": None if tokenizer.bos_id is None else texts[tokenizer.bos_id],
         "eos_token": texts[tokenizer.eos_id],
         "unk_token": texts[tokenizer.unk_id],
+        "pad_token": texts[tokenizer.unk_id],  # and not EOS, which collators would mask with it
+        "padding_side": "left",  # as generating in batches wants it
         "add_bos_token": bool(tokenizer.prefix_ids),
         "add_eos_token": False,
+        "add_prefix_space": tokenizer.adds_space,  # read by llama.cpp's converter alone
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,
         "model_max_length": max_length,
@@ -162,24 +242,26 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
     Ids that a model of `vocab_size` has and the tokenizer has not are there as unused ones. Raises
     UserError where llama.cpp could not give the ids of `tokenizer`.
     """
-    if not (source / MODEL).is_file():
-        raise UserError(
-            f"{source} has a tokenizer.json and no sentencepiece file, and what such a tokenizer "
-            "splits at is code in llama.cpp: export with --to hf, and let its "
-            "convert_hf_to_gguf.py recognise it"
-        )
     with TemporaryDirectory() as spare:
         write_hf_tokenizer(source, tokenizer, Path(spare), 0)  # refuses what are no byte pairs
-    ours = Tokenizer(source / MODEL)
+        if not (Path(spare) / MODEL).is_file():
+            byte_level = not read_json(source / JSON)["model"].get("byte_fallback")
+            advice = "export with --to hf, and let its convert_hf_to_gguf.py recognise it"
+            raise UserError(
+                f"{source / JSON} gives ids that no sentencepiece file gives, and what else such a "
+                "tokenizer does is code in llama.cpp: "
+                + (advice if byte_level else "it has none for this one")
+            )
+        ours = Tokenizer(Path(spare) / MODEL)
     if not agree(ours, tokenizer):
         raise UserError(
-            f"{source / MODEL} and {source / JSON} give different ids, and only the first can "
-            "go into a gguf: export with --to hf, and let llama.cpp's convert_hf_to_gguf.py see "
-            "to it"
+            f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp and its "
+            "converter read the first: remove the one that is not the model's"
         )
     found = pieces(ours)
     found += [Piece(f"[PAD{i}]", -1000.0, "unused") for i in range(len(found), vocab_size)]
-    special = {"bos": ours.bos_id, "eos": ours.eos_id, "unknown": ours.unk_id}
+    special = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": ours.unk_id,
+               "padding": tokenizer.pad_id}
     fields = {
         "model": "llama",
         "pre": "default",

@@ -33,7 +33,7 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     run, out = make_run(tmp_path, "alibi", position="alibi").path, tmp_path / "out.gguf"
     refused(capsys, "gguf", run, out, str(run), "model.position alibi")
     refused(capsys, "hf", run, out, str(run), "model.position alibi")
-    refused(capsys, "hf", run, out, "--dtype has no effect", options=["--dtype", "f16"])
+    refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
     refused(capsys, "hf", run, run, "is there already")
     refused(capsys, "hf", tmp_path, out, "run.json is missing")
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
@@ -45,6 +45,7 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     refused(capsys, "run", folder, new / "ours", "mlp_bias")
     words = "--dtype q8_0", "tok_embeddings.weight", "rows of 48"
     refused(capsys, "gguf", run, new / "out.gguf", *words, options=["--dtype", "q8_0"])
+    refused(capsys, "hf", run, new / "out", "q8_0 is a type of gguf", options=words[0].split())
     assert not new.exists()
 
 

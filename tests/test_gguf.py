@@ -1,5 +1,9 @@
 """GGUF files, written. The judge is the gguf package."""
 
+import itertools
+import math
+from dataclasses import replace
+
 import gguf
 import pytest
 import sentencepiece
@@ -7,7 +11,10 @@ import torch
 from conftest import model_config
 from foreign import POSITIONS, VOCAB, export_to, make_run, refused
 from foreign_tokenizers import TOKENIZERS, imported
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from formats import hf
 from formats.gguf import rope_factors
 from formats.names import tensor_names
 from gyre.cli import load_file as load_config
@@ -71,9 +78,10 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
         "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.tokens": [reference.id_to_piece(i) for i in range(VOCAB)],
         "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (VOCAB - 259),
-        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.bos_token_id": 2,
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.unknown_token_id": 0,
+        "tokenizer.ggml.padding_token_id": 0,
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.ggml.add_eos_token": False,
         "tokenizer.ggml.add_space_prefix": False,
@@ -81,27 +89,57 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
     }
 
 
-@pytest.mark.parametrize("scaling, expected", [
-    (RopeScaling("linear", 4.0, 16),
-     {"type": "linear", "factor": 4.0, "original_context_length": 16}),
-    (RopeScaling("yarn", 4.0, 16, beta_fast=6.0),
-     {"type": "yarn", "factor": 4.0, "original_context_length": 16, "yarn_beta_fast": 6.0,
-      "yarn_beta_slow": 1.0}),
-    (RopeScaling("llama3", 4.0, 16), {}),
-    (RopeScaling("ntk", 4.0, 16), {}),
-])
-def test_a_gguf_holds_the_scaling(scaling, expected, tmp_path):
-    run = make_run(tmp_path, rope_scaling=scaling)
+def llama_cpp_rotations(fields, tensors, head_dim):
+    """(frequencies, magnitude) with which llama.cpp's `llama` architecture turns, from the fields
+    that it reads: no `yarn_beta_*` is among them, and it has 32 and 1 instead. (llama-model.cpp,
+    llama-context.cpp, and rope_yarn of ggml-cpu/ops.cpp)"""
+    theirs = {k.removeprefix("llama.rope."): v for k, v in fields.items()}
+    pairs = torch.arange(head_dim // 2, dtype=torch.float64)
+    frequencies = theirs["freq_base"] ** (-2 * pairs / head_dim)
+    if "rope_freqs.weight" in tensors:
+        frequencies /= torch.from_numpy(tensors["rope_freqs.weight"].data.copy())
+    factor, kind = theirs.get("scaling.factor", 1), theirs.get("scaling.type", "linear")
+    magnitude = theirs.get("scaling.attn_factor", 1)
+    if kind == "linear":
+        return frequencies / factor, magnitude
+    assert kind == "yarn"
+    turns = theirs["scaling.original_context_length"] / (2 * math.pi)
+    low, high = (head_dim * math.log(turns / beta) / (2 * math.log(theirs["freq_base"]))
+                 for beta in (32, 1))
+    low, high = max(0, math.floor(low)), min(head_dim - 1, math.ceil(high))
+    ramp = ((pairs - low) / max(0.001, high - low)).clamp(0, 1)
+    yarn = magnitude * (0.1 * math.log(factor) + 1)
+    return torch.lerp(frequencies, frequencies / factor, ramp), yarn
+
+
+YARN = RopeScaling("yarn", 4.0, 512)
+
+
+@pytest.mark.parametrize("scaling", [
+    RopeScaling("linear", 4.0, 512),
+    RopeScaling("ntk", 4.0, 512),
+    YARN,
+    replace(YARN, beta_fast=6.0),
+    replace(YARN, beta_fast=80.0, beta_slow=3.0, attention_factor=1.3),
+    RopeScaling("llama3", 4.0, 512),
+], ids=str)
+def test_llama_cpp_turns_as_transformers_does(scaling, tmp_path):
+    shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048}
+    run = make_run(tmp_path, rope_scaling=scaling, **shape)
     fields, tensors = read_gguf(export_to("gguf", run.path, tmp_path / "out.gguf"))
-    start = "llama.rope.scaling."
-    assert {k[len(start) :]: v for k, v in fields.items() if k.startswith(start)} == expected
-    base = 1e4 * 4 ** (8 / 6) if scaling.type == "ntk" else 1e4
-    assert fields["llama.rope.freq_base"] == pytest.approx(base)
-    assert ("rope_freqs.weight" in tensors) == (scaling.type == "llama3")
-    if scaling.type == "llama3":
-        factors = torch.from_numpy(tensors["rope_freqs.weight"].data.copy())
-        model = load_config(run.path / "config.yaml").model
-        assert torch.equal(factors, rope_factors(model))
+    found, magnitude = llama_cpp_rotations(fields, tensors, 64)
+    config = LlamaConfig(**hf.to_config(model_config(rope_scaling=scaling, **shape)))
+    rotary = LlamaRotaryEmbedding(config)
+    torch.testing.assert_close(found.float(), rotary.inv_freq, rtol=1e-5, atol=0)
+    assert magnitude == pytest.approx(rotary.attention_scaling, rel=1e-6)
+
+
+def test_each_beta_has_a_ramp_of_its_own():
+    """At a D and an L where that shows, as in the test above."""
+    ramps = [rope_factors(model_config(head_dim=64, theta=5e3, rope_scaling=scaling))
+             for scaling in (YARN, replace(YARN, beta_fast=6.0), replace(YARN, beta_slow=3.0))]
+    for one, other in itertools.combinations(ramps, 2):
+        assert (one / other - 1).abs().max() > 0.1
 
 
 def test_the_factors_are_the_scaling():

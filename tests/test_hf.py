@@ -1,5 +1,7 @@
 """Hugging Face's folders in both directions, and config.json. The judge is transformers."""
 
+import copy
+import json
 import os
 import re
 import shutil
@@ -9,15 +11,24 @@ import pytest
 import torch
 import transformers
 from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
+from foreign_tokenizers import save_llama3
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+    pipeline,
+)
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
 from formats import hf
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 from model.generation import generate
+from model.rope import precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import Transformer
 
@@ -78,7 +89,44 @@ def test_the_folder_says_what_it_is(tmp_path):
     found = foreign.read(out / "config.json")
     assert found["rope_theta"] == found["rope_parameters"]["rope_theta"] == 10000.0
     assert found["torch_dtype"] == found["dtype"] == "float32"
-    assert foreign.read(out / "generation_config.json") == {"bos_token_id": 1, "eos_token_id": 2}
+    ids = {"bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 0}
+    assert foreign.read(out / "generation_config.json") == ids == {k: found[k] for k in ids}
+
+
+@pytest.mark.slow
+def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
+    """EOS, without a prompt; where BOS is asked for (lm-eval), too. And prompts go in batches."""
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf")
+    ours, tokenizer, auto = load(run), open_tokenizer(run.path), AutoTokenizer.from_pretrained(out)
+    theirs = AutoModelForCausalLM.from_pretrained(out)
+
+    def greedy(prompt):
+        [ids] = generate(ours, [prompt], Sampling(temperature=0), max_new_tokens=20,
+                         eos_id=tokenizer.eos_id, seed=0)
+        return ids
+
+    assert auto.bos_token_id == auto.eos_token_id == theirs.config.bos_token_id == 2
+    found = theirs.generate(max_new_tokens=20, do_sample=False)
+    assert found[0].tolist() == [2, *greedy([2])]
+    prompts = ["def f(x):", "a", "class A:\n    def"]
+    writer = pipeline("text-generation", model=theirs, tokenizer=auto)
+    options = {"batch_size": 3, "return_tensors": True, "max_new_tokens": 20, "do_sample": False}
+    for prompt, [found] in zip(prompts, writer(prompts, **options), strict=True):
+        ids = [i for i in found["generated_token_ids"] if i != auto.pad_token_id]
+        given = tokenizer.encode(prompt)
+        assert ids == given + greedy(given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
+def test_weights_are_of_the_type_that_was_asked_for(dtype, tmp_path):
+    exact = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf", "--dtype", dtype)
+    assert AutoModelForCausalLM.from_pretrained(out).dtype == exact
+    weights = RunDir.open(export_to("run", out, tmp_path / "back")).load_weights()
+    assert_equal(weights, {name: w.to(exact) for name, w in run.load_weights().items()})
 
 
 @pytest.mark.slow
@@ -137,6 +185,33 @@ def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
     assert run.manifest == {"imported": {"from": str(folder), "format": "Hugging Face"}}
 
 
+@pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
+def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path, capsys):
+    folder, _ = foreign.their_folder(tmp_path)
+    (folder / "tokenizer.model").unlink()
+    save_llama3(folder)
+    end = open_tokenizer(folder).eos_id
+    template = "{% for m in messages %}<think>{{ m.content }}{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    if where == "generation_config.json":
+        said = {"eos_token_id": [7, end], "temperature": 0.6, "do_sample": True}
+        foreign.edit(folder / where, **said)
+    else:
+        (folder / "generation_config.json").unlink()
+        foreign.edit(folder / where, eos_token_id=[7, end])
+    run = export_to("run", folder, tmp_path / "ours")
+    said = capsys.readouterr().err
+    assert f"says eos_token_id [7, {end}]: generate.py ends at {end} alone" in said
+    out = export_to("hf", run, tmp_path / "hf")
+    before, after = (AutoModelForCausalLM.from_pretrained(f).generation_config.to_diff_dict()
+                     for f in (folder, out))
+    assert before["eos_token_id"] == [7, end] and before == before | after
+    chat = [{"role": "user", "content": "def f"}]
+    before, after = (AutoTokenizer.from_pretrained(f).apply_chat_template(chat)
+                     for f in (folder, out))
+    assert before == after
+
+
 Q_BIAS = "model.layers.1.self_attn.q_proj.bias"
 DOWN = "model.layers.2.mlp.down_proj.weight"
 
@@ -173,6 +248,21 @@ def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, 
     refused(capsys, "run", folder, tmp_path / "ours", str(folder), *words)
 
 
+def test_two_models_in_one_folder_are_refused(tmp_path, capsys):
+    """transformers reads model.safetensors, others read the index."""
+    folder, theirs = foreign.their_folder(tmp_path)
+    whole = (folder / "model.safetensors").read_bytes()
+    weight_map = {name: "model.safetensors" for name in theirs.state_dict()}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    assert_same_logits(load(run), theirs)
+    shutil.rmtree(folder)
+    folder, _ = foreign.their_folder(tmp_path, shards="50KB")
+    (folder / "model.safetensors").write_bytes(whole)
+    refused(capsys, "run", folder, tmp_path / "new", "has model.safetensors.index.json and")
+
+
 def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path, shards="50KB")
     index = folder / "model.safetensors.index.json"
@@ -200,7 +290,47 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
 
 # As transformers 4 wrote them for real models, shortened to little more than what is read.
 BASE = foreign.THEIR_SIZES | {"model_type": "llama", "hidden_act": "silu", "vocab_size": 97}
-LLAMA3 = BEFORE | {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+THETA, L = {"rope_theta": 5e5}, {"original_max_position_embeddings": 16}
+LINEAR, YARN, RAMP = ({"rope_type": kind, "factor": 4.0} for kind in ("linear", "yarn", "llama3"))
+RAMP |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+LLAMA3 = RAMP | L
+
+
+@pytest.mark.parametrize("rope", [
+    {"rope_scaling": LINEAR | THETA, **THETA},
+    {"rope_scaling": LINEAR | {"rope_theta": 1e4}},
+    {"rope_scaling": {"rope_type": "default"}, **THETA},
+    {"rope_scaling": {}, "rope_parameters": LINEAR | THETA},
+    {"rope_parameters": LINEAR, **THETA, **L},
+    {"rope_scaling": RAMP, **L, **THETA},
+    {"rope_parameters": RAMP | THETA, **L},
+    {"rope_scaling": YARN | L, **L, **THETA},
+    {"rope_scaling": YARN, "original_max_position_embeddings": 4096, **THETA},
+    {"rope_parameters": YARN | THETA, **L},
+], ids=str)
+def test_rotations_are_read_where_transformers_reads_them(rope):
+    """At a length and a width where each of the other readings turns otherwise."""
+    config = BASE | {"head_dim": 64, "max_position_embeddings": 4096} | rope
+    model, _ = hf.from_config(config)
+    theirs = LlamaRotaryEmbedding(LlamaConfig.from_dict(copy.deepcopy(config)))
+    assert model.rope_scaling is None or theirs.rope_type == model.rope_scaling.type
+    table = precompute_freqs_cis(64, 3, model.theta, scaling=model.rope_scaling)
+    torch.testing.assert_close(table[1].angle(), theirs.inv_freq, rtol=1e-5, atol=0)
+    torch.testing.assert_close(table[1].abs(), torch.tensor(theirs.attention_scaling).expand(32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rope", [
+    {"rope_scaling": RAMP, **L, "rope_theta": 50.0},
+    {"rope_parameters": YARN | {"rope_theta": 50.0}, **L},
+    {"rope_scaling": LINEAR | {"rope_theta": 50.0}, "rope_theta": 50.0},
+], ids=str)
+def test_an_import_with_such_rotations_computes_what_transformers_does(rope, tmp_path):
+    folder, _ = foreign.their_folder(tmp_path)
+    foreign.edit(folder / "config.json", **({"rope_parameters": None} | rope))
+    theirs = AutoModelForCausalLM.from_pretrained(folder)
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    assert_same_logits(load(run), theirs)
 
 
 @pytest.mark.parametrize("scaling", [
@@ -286,9 +416,14 @@ def test_deepseeks_way_to_say_the_attention_factor():
     ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "'full_attention'"),
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial"),
     ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
-     "rope_theta is 500000.0, and 10000.0"),
-    ({"rope_scaling": {"rope_type": "llama3", **LLAMA3},
-      "rope_parameters": {"rope_type": "llama3", **LLAMA3, "factor": 8.0}},
+     "rope_theta is 500000 in config.json and 10000 in rope_parameters"),
+    ({"rope_scaling": LINEAR | THETA}, "500000 in rope_scaling and 10000 in .*default"),
+    ({"rope_scaling": LINEAR | THETA, "rope_theta": 1e4}, "10000 in config.json and 500000 in"),
+    ({"rope_scaling": LINEAR, "rope_parameters": LINEAR | THETA}, "500000 in rope_parameters and"),
+    ({"rope_scaling": YARN, **L}, "original_max_position_embeddings is 16, beside a RoPE of 64"),
+    ({"rope_scaling": YARN | L, "original_max_position_embeddings": 32}, "is 32, beside .* of 16"),
+    ({"rope_parameters": LLAMA3, "original_max_position_embeddings": 32}, "is 32, beside .* 16"),
+    ({"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 8.0}},
      "say different things"),
 ], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")
 def test_what_we_cannot_represent_is_refused_by_name(change, words):

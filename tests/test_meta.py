@@ -48,6 +48,18 @@ def test_folders_are_read_however_they_were_cut(parts, columns, tmp_path):
     assert open_tokenizer(found.path).prefix_ids == [1]  # Llama begins every text with BOS
 
 
+def test_a_tied_model_whose_matrix_is_written_twice_stays_tied(tmp_path, capsys):
+    run = make_run(tmp_path, tie_embeddings=True)
+    folder = meta_folder(tmp_path / "meta", run, 2, False)
+    for file in folder.glob("*.pth"):
+        cut = torch.load(file)
+        torch.save(cut | {"output.weight": cut["tok_embeddings.weight"]}, file)
+    found = RunDir.open(export_to("run", folder, tmp_path / "new"))
+    assert "tie_embeddings: true" in capsys.readouterr().err
+    assert_equal(found.load_weights(), run.load_weights())
+    assert torch.equal(logits(load(found)), logits(load(run)))
+
+
 def test_a_pickle_that_executes_does_not(tmp_path, capsys):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
     torch.save({"tok_embeddings.weight": Touch(tmp_path / "ran")}, folder / "consolidated.00.pth")

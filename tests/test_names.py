@@ -54,8 +54,6 @@ def test_the_layouts_are_each_others_inverse_and_not_their_own():
     ({"partial": 0.5}, {"hf", "gguf"}, "model.partial 0.5"),
     ({"dim": 50, "head_dim": 8}, {"hf"}, "dim 50 is not divisible by model.n_heads 6"),
     ({"rope_scaling": RopeScaling("dynamic", 2, 16)}, {"gguf"}, "type dynamic.*llama.cpp"),
-    ({"rope_scaling": RopeScaling("yarn", 2, 16, attention_factor=1.5)}, {"gguf"},
-     "attention_factor 1.5"),
 ])
 def test_what_a_target_cannot_express_is_refused_by_name(changes, targets, words):
     config = model_config(**changes)

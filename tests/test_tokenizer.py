@@ -98,7 +98,8 @@ def test_stream_ends_an_unfinished_character_once(tokenizer):
 
 
 def test_ids_are_those_of_llama_2(tokenizer):
-    assert (tokenizer.unk_id, tokenizer.bos_id, tokenizer.eos_id) == (0, 1, 2)
+    assert (tokenizer.unk_id, tokenizer.processor.bos_id(), tokenizer.eos_id) == (0, 1, 2)
+    assert tokenizer.bos_id == 2  # what documents begin with
     assert tokenizer.bytes[:3] == [b"", b"", b""]
     assert tokenizer.bytes[3:259] == [bytes([i]) for i in range(256)]
     assert tokenizer.vocab_size == 320

@@ -2,17 +2,21 @@
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 
+import gguf
 import pytest
 import sentencepiece
 import torch
 from foreign import VOCAB, edit, export_to, make_run, read, refused, their_folder
-from foreign_tokenizers import ODD, TOKENIZERS, imported, train_sentencepiece
+from foreign_tokenizers import ODD, TOKENIZERS, imported, save_llama2, train_sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 from transformers import AutoTokenizer
 
-from data.tokenizer import Tokenizer, open_tokenizer
+from data.tokenizer import SPACE, Tokenizer, open_tokenizer
 from formats.tokenizers import agree
+from gyre.rundir import RunDir
 
 
 def test_autotokenizer_gives_our_ids(tmp_path):
@@ -65,6 +69,51 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
         assert again(text)["input_ids"] == ids, text
 
 
+def converters_ids(folder, text):
+    """What llama.cpp's convert_hf_to_gguf.py lets llama.cpp see: the sentencepiece file, and a
+    space in front unless add_prefix_space says otherwise. Without that file it sees no scores."""
+    processor = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
+    adds_space = read(folder / "tokenizer_config.json").get("add_prefix_space") in (None, True)
+    assert adds_space == (processor.normalize("a") == SPACE + "a")
+    return processor.encode(text)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_an_export_holds_what_llama_cpps_converter_reads(times, tmp_path):
+    """Also after transformers has saved it, which writes a tokenizer.json alone."""
+    run = make_run(tmp_path)
+    ours, out = open_tokenizer(run.path), export_to("hf", run.path, tmp_path / "hf0")
+    for n in range(1, times + 1):
+        saved = tmp_path / f"saved{n}"
+        shutil.copytree(out, saved)
+        (saved / "tokenizer.model").unlink()
+        AutoTokenizer.from_pretrained(out).save_pretrained(saved)
+        run = RunDir.open(export_to("run", saved, tmp_path / f"run{n}"))
+        out = export_to("hf", run.path, tmp_path / f"hf{n}")
+    theirs = AutoTokenizer.from_pretrained(out)
+    for text in ODD:
+        assert theirs(text)["input_ids"] == ours.encode(text)
+        if SPACE not in text:
+            assert converters_ids(out, text) == ours.encode(text)
+    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
+    content = {name: field.contents() for name, field in fields.items()}
+    pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
+    assert content["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(VOCAB)]
+    assert content["tokenizer.ggml.tokens"] == [pieces.id_to_piece(i) for i in range(VOCAB)]
+    assert not content["tokenizer.ggml.add_space_prefix"]
+
+
+def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(tmp_path, capsys):
+    """One merge less: sentencepiece would merge that pair too, since its piece is there."""
+    folder = export_to("hf", make_run(tmp_path).path, tmp_path / "hf")
+    (folder / "tokenizer.model").unlink()
+    model = read(folder / "tokenizer.json")["model"]
+    edit(folder / "tokenizer.json", model=model | {"merges": model["merges"][:-1]})
+    run = export_to("run", folder, tmp_path / "run")
+    assert not (export_to("hf", run, tmp_path / "again") / "tokenizer.model").exists()
+    refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "has none for this one")
+
+
 def some_words() -> Iterator[str]:
     """A text whose unigram model has scores that all differ and so could number merges."""
     rng = random.Random(300)
@@ -88,6 +137,40 @@ def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words,
     run = make_run(tmp_path, tokenizer=tokenizer)
     for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", *words)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_runs_of_spaces_that_share_a_score_can_leave(order, tmp_path):
+    """Llama 2's own sixteen do. As ids go up, so does the length, or the other way round."""
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 15)
+    save_llama2(folder)
+    proto = ModelProto.FromString((folder / "tokenizer.model").read_bytes())
+    (space,) = [piece for piece in proto.pieces if piece.piece == SPACE]
+    space.score = -1e9
+    for n in list(range(2, 17))[::order]:
+        proto.pieces.add(piece=n * SPACE, score=-1e9)
+    (folder / "tokenizer.model").write_bytes(proto.SerializeToString())
+    reference = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    theirs = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "hf"))
+    rng = random.Random(7)
+    parts = ["  ", "     ", "def", "a", "\n"]
+    texts = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
+    texts += [f"a{n * ' '}b" for n in range(150)]
+    for text in texts:
+        assert theirs(text)["input_ids"] == reference.encode(text, add_bos=True), text
+    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
+    assert fields["tokenizer.ggml.scores"].contents()[-15:] == [-1e9] * 15
+
+
+def test_other_pieces_may_not_share_a_score(tmp_path, capsys):
+    tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False)
+    proto = ModelProto.FromString(tokenizer.read_bytes())
+    proto.pieces[-1].score = proto.pieces[-2].score
+    tokenizer.write_bytes(proto.SerializeToString())
+    run = make_run(tmp_path, tokenizer=tokenizer)
+    for to in ("hf", "gguf"):
+        refused(capsys, to, run.path, tmp_path / "out", "do not number", "other ids")
 
 
 def test_tokens_and_ids_that_do_not_fit_are_refused(tmp_path, capsys):
