@@ -1,11 +1,14 @@
 """Files that are whole or not there: atomic writing, locks, JSON, hashes, room on the disk."""
 
+import glob
 import hashlib
 import json
 import os
+import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +22,16 @@ from errors import UserError, say
 def atomic_path(target: Path) -> Iterator[Path]:
     """Where to write a file or folder that then becomes `target`, completely or not at all.
 
-    It stands beside `target` as .NAME.tmp, is on the disk before it is renamed, and is gone after
-    any error. A file that is there already is replaced; a folder has to be removed first.
+    It stands beside `target` as .NAME.HOST-PROCESS.tmp, is on the disk before it is renamed, and
+    is gone after any error. A file that is there already is replaced; a folder has to be removed
+    first.
     """
-    staging = target.with_name(f".{target.name}.tmp")
-    remove(staging)  # of a process that was killed
+    prefix = f".{target.name}.{platform.node()}-"
+    for left in target.parent.glob(f"{glob.escape(prefix)}*.tmp"):
+        number = left.name[len(prefix) : -len(".tmp")]
+        if number.isdecimal() and (int(number) == os.getpid() or not _runs(int(number))):
+            remove(left)  # of a process that was killed
+    staging = target.with_name(f"{prefix}{os.getpid()}.tmp")
     try:
         yield staging
         fsync(staging, *staging.rglob("*"))
@@ -31,6 +39,17 @@ def atomic_path(target: Path) -> Iterator[Path]:
         fsync(target.parent)
     finally:
         remove(staging)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True
 
 
 @contextmanager
@@ -50,21 +69,28 @@ def writing(target: Path, advice: str = "make room or check the permissions") ->
 def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
 
-    Where another process has it: say `busy` and wait, or, without `wait`, raise it as a UserError.
-    The system takes the lock from a process that dies.
+    Where another process has it: say `busy`, and which one that is, and wait, or, without `wait`,
+    raise it as a UserError. The system takes the lock from a process that dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    file = path.with_name(f".{path.name}.lock")
+    lock = FileLock(file)
     try:
         lock.acquire(blocking=False)
     except Timeout:
+        with suppress(OSError):  # what the message says of it is all that is lost
+            busy = f"{busy} ({file.read_text(encoding='utf-8')})"
         if not wait:
             raise UserError(busy) from None
         say(busy)
         lock.acquire()
     try:
+        with suppress(OSError):  # a full disk is the business of what is written under the lock
+            owner = f"process {os.getpid()} on {platform.node()}, since {datetime.now():%F %H:%M}"
+            file.write_text(owner, encoding="utf-8")
         yield
     finally:
+        file.unlink(missing_ok=True)  # who has it open sees that, and opens another one
         lock.release()
 
 

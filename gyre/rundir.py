@@ -25,8 +25,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,28 @@ from typing import Any
 import torch
 
 from errors import UserError
-from files import atomic_path, read_json, require_space, sha256, write_file, writing
+from files import atomic_path, locked, read_json, require_space, sha256, write_file, writing
 from gyre.checkpoint import WEIGHTS, Checkpoints
 from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
 METRICS = "metrics.jsonl"
+
+
+class Taken(UserError):
+    """A name that another run has."""
+
+
+@contextmanager
+def locked_run(path: Path) -> Iterator[None]:
+    """Let one process at a time train the run at `path`. Raises Taken, which says who does."""
+    busy = f"{path} is being trained by another process: wait for it, or stop it"
+    with ExitStack() as held:
+        with writing(path, "choose another folder with --log.runs"):
+            try:
+                held.enter_context(locked(path.resolve(), busy, wait=False))
+            except UserError as error:
+                raise Taken(str(error)) from None
+        yield
 
 
 class RunDir(Checkpoints):
@@ -142,15 +159,30 @@ class RunDir(Checkpoints):
                             "'wandb', which holds wandb's files): choose another name")
         path = Path(runs) / name
         if path.exists():
-            raise UserError(f"{path} already exists: continue it with --resume {path}, or start "
-                            "another run with --name")
+            raise Taken(f"{path} already exists: continue it with --resume {path}, or start "
+                        "another run with --name")
         return path
 
-    @staticmethod
-    def free_name(runs: str | Path, stem: str) -> str:
-        """The first of stem, stem-2, stem-3 ... that is no run yet."""
-        names = itertools.chain([stem], (f"{stem}-{n}" for n in itertools.count(2)))
-        return next(name for name in names if not (Path(runs) / name).exists())
+    @classmethod
+    @contextmanager
+    def claim(cls, runs: str | Path, name: str, *, numbered: bool) -> Iterator[str]:
+        """Hold the name of a new run, and then that run, for this process alone.
+
+        Yields the name: `numbered`, it is the first of name, name-2, name-3 ... that is neither
+        a run nor held. Raises UserError where it cannot be had.
+        """
+        names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+        with ExitStack() as held:
+            for name in names:
+                try:
+                    held.enter_context(locked_run(Path(runs) / name))
+                    cls.new_path(runs, name)
+                    break
+                except Taken:
+                    held.close()
+                    if not numbered:
+                        raise
+            yield name
 
     def resume(self, step: int, log: LogConfig, config: dict[str, Any]) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.

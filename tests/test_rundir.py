@@ -68,7 +68,7 @@ def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path):
             new_run(path.name)
         if not path.exists():
             new_run(path.name)
-        assert RunDir.open(path) and not path.with_name(f".{path.name}.tmp").exists()
+        assert RunDir.open(path) and not [*path.parent.glob(".*")]
 
 
 def test_weights_from_the_start_are_part_of_the_run(new_run):
@@ -88,12 +88,21 @@ def test_a_place_without_room_and_one_that_refuses_are_said(new_run, tmp_path):
         new_run()
 
 
-def test_a_name_is_free_until_its_run_exists(new_run, tmp_path):
-    names = []
-    for _ in range(3):
-        names.append(RunDir.free_name(tmp_path / "runs", "a"))
-        new_run(names[-1])
-    assert names == ["a", "a-2", "a-3"]
+def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
+    runs = tmp_path / "runs"
+    with (RunDir.claim(runs, "a", numbered=True) as first,
+          RunDir.claim(runs, "a", numbered=True) as second):
+        new_run(first)
+        assert (first, second) == ("a", "a-2")
+        words = f"{runs}/a-2 is being trained .*process {os.getpid()} on"
+        with pytest.raises(UserError, match=words), RunDir.claim(runs, "a-2", numbered=False):
+            pass
+    with RunDir.claim(runs, "a", numbered=True) as third:
+        assert third == "a-2"  # nothing became of the second
+    with (pytest.raises(UserError, match="already exists: continue it with --resume"),
+          RunDir.claim(runs, "a", numbered=False)):
+        pass
+    assert [path.name for path in runs.iterdir()] == ["a"]
 
 
 def test_open_takes_the_newest_run(new_run, tmp_path):

@@ -1,7 +1,9 @@
 """The command: what it takes from a run, what it refuses, and that bad input leaves nothing."""
 
+from unittest.mock import ANY
+
 import pytest
-from conftest import arguments, refusal, run, trained, training
+from conftest import ROOT, arguments, points, refusal, run, start, trained, training
 
 import train
 from data.tokenizer import open_tokenizer
@@ -37,7 +39,7 @@ def test_resuming_keeps_what_decides_the_numbers(world, finished, capfd):
 @pytest.mark.slow
 def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
     saved = load_file(finished / "config.yaml")
-    config, origin = train.load(["--train.steps", "4", "--resume", str(finished)])
+    config, _, origin = train.load(["--train.steps", "4", "--resume", str(finished)])
     assert origin["resumed"].path == finished
     assert config.train.steps == 4 and saved.train.steps == 3
     config.train.steps = 3
@@ -48,7 +50,7 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
 def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, finished):
     """Over those of the file, and under the command line."""
     argv = ["--config", "small.yaml", *training(world)]
-    config, _ = train.load([*argv, "--init-from", str(finished), "--model.dropout", "0.25"])
+    config, *_ = train.load([*argv, "--init-from", str(finished), "--model.dropout", "0.25"])
     saved = load_file(finished / "config.yaml").model
     assert config.model.dropout == 0.25 and config.model.rope_scaling == saved.rope_scaling
     config.model.dropout = 0.0
@@ -87,12 +89,36 @@ def test_ctrl_c_before_the_loop_ends_without_a_traceback(world, monkeypatch, cap
 
 
 @pytest.mark.slow
-def test_an_unset_name_is_a_free_one(world):
-    argv = ["--config", "small.yaml", *arguments(world), "--model.position", "alibi"]
-    assert train.load(argv)[0].name == "small-alibi-s1"
-    (world / "runs" / "small-alibi-s1").mkdir(parents=True)
-    assert train.load(argv)[0].name == "small-alibi-s1-2"
-    assert train.load(arguments(world))[0].name == "gyre-rope-s1"
+def test_an_unset_name_says_what_the_run_is(world, tmp_path):
+    argv = [*arguments(world), "--model.position", "alibi"]
+    assert train.load(["--config", "small.yaml", *argv])[:2] == (ANY, "small-alibi-s1")
+    assert train.load(arguments(world))[1] == "gyre-rope-s1"
+    file = tmp_path / "-my config.yaml"
+    file.write_text("seed: 3\n", encoding="utf-8")
+    config, stem, _ = train.load(["--config", str(file), *argv])
+    assert config.name is None and stem == "my-config-alibi-s3"
+
+
+@pytest.mark.slow
+def test_two_that_start_at_once_are_two_runs_and_none_is_trained_twice(world, capfd):
+    """Without names; then two that resume one run, of which the second says who has it."""
+    argv = [*arguments(world), "--seed", "7", "--train.steps", "300"]
+    both = [start(ROOT / "train.py", *argv) for _ in range(2)]
+    runs = [world / "runs" / name for name in ("gyre-rope-s7", "gyre-rope-s7-2")]
+    for process in both:
+        assert "Traceback" not in process.communicate(timeout=300)[1] and process.returncode == 0
+    for path in runs:
+        assert list(points(path)) == list(range(1, 301))
+    first = start(ROOT / "train.py", "--resume", runs[0], "--train.steps", "100000",
+                  "--train.eval_interval", "100000")
+    while "train" not in first.stderr.readline():
+        pass
+    refused = refusal(capfd, train.main, "--resume", runs[0], "--train.steps", "301")[-1]
+    assert f"{runs[0]} is being trained by another process" in refused
+    assert f"process {first.pid} on " in refused
+    first.kill()
+    first.communicate()
+    assert run(train.main, "--resume", runs[0], "--train.steps", "301") == 0
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def equal_runs(a: Path, b: Path) -> None:
 
 def silent_trainer(world: Path, *extra: str) -> Trainer:
     """A trainer of rank 1, which writes nothing."""
-    config, _ = train.load(arguments(world, *extra))
+    config, *_ = train.load(arguments(world, "--name", "silent", *extra))
     return Trainer(config, World(1, 1, CPU))
 
 
