@@ -195,6 +195,7 @@ def seal(file: Path) -> None:
     with safe_open(file, "pt"):  # compares the size with the header
         pass
     digest, start = _digest(file, METADATA["sha256"])
+    assert start > 8, "written with METADATA"
     with file.open("r+b") as stream:
         stream.seek(start)
         stream.write(digest.encode())

@@ -16,6 +16,7 @@ runs/
 Only this module and checkpoint.py, which has the last four folders, touch `runs/`.
 """
 
+import hashlib
 import itertools
 import json
 import math
@@ -29,13 +30,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
-from errors import UserError
-from files import atomic_path, locked, read_json, require_space, sha256, write_file, writing
-from gyre.checkpoint import WEIGHTS, Checkpoints
+from errors import UserError, say
+from files import atomic_path, fsync, locked, read_json, require_space, sha256, write_file, writing
+from gyre.checkpoint import WEIGHTS, Checkpoints, seal
 from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
 METRICS = "metrics.jsonl"
@@ -65,6 +67,7 @@ class RunDir(Checkpoints):
         super().__init__(path)
         self.record = record  # run.json
         self._metrics_file = path / METRICS
+        self._logged, self._hash = 0, hashlib.sha256()  # points, and their lines
         self._wandb: WandbThread | None = None
 
     @property
@@ -85,14 +88,16 @@ class RunDir(Checkpoints):
         cls, log: LogConfig, name: str, *, config_yaml: str, config: dict[str, Any],
         tokenizer: list[Path], manifest: dict[str, Any], need_bytes: int = 0,
         write_best: Callable[[Path], None] | None = None, points: Sequence[dict[str, Any]] = (),
+        last: tuple[dict[str, Tensor], dict[str, Any]] | None = None,
     ) -> "RunDir":
         """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
 
         `config_yaml` is the configuration for config.yaml and `config` the one for wandb;
         `tokenizer` are the files that make it up. `write_best` writes the weights of a run that has
-        some from the start into the file it is given; `points` are those that it already has, as a
-        branch has those of its run. `need_bytes` is what the run is going to
-        write: a disk without that much room is an error now and not at the first checkpoint.
+        some from the start into the file it is given, with METADATA; `points` and `last`, weights
+        and training state, are what it already has, as a branch has those of its run. `need_bytes`
+        is what the run is going to write: a disk without that much room is an error now and not at
+        the first checkpoint.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
@@ -116,13 +121,16 @@ class RunDir(Checkpoints):
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 _write_json(staging / "run.json", record)
+                staged, run = cls(staging, record), cls(path, record)
                 if points:
-                    lines = "".join(json.dumps(point) + "\n" for point in points)
-                    (staging / METRICS).write_text(lines, encoding="utf-8")
+                    staged._write_points(points)
                 if write_best is not None:
-                    (staging / "best").mkdir()
-                    write_best(staging / "best" / WEIGHTS)
-        run = cls(path, record)
+                    staged.best.mkdir()
+                    write_best(staged.best / WEIGHTS)
+                    seal(staged.best / WEIGHTS)
+                if last is not None:
+                    staged.save("last", *last)
+        run._logged, run._hash = staged._logged, staged._hash
         run._start_wandb(log, config, points)
         return run
 
@@ -184,16 +192,40 @@ class RunDir(Checkpoints):
                         raise
             yield name
 
-    def resume(self, step: int, log: LogConfig, config: dict[str, Any]) -> None:
+    def resume(
+        self, step: int, log: LogConfig, config: dict[str, Any],
+        logged: dict[str, Any] | None = None,
+    ) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
-        Points of later steps, which a crash left behind, go: those steps are taken again.
+        `logged` is what the checkpoint says of the points, see `points_until`. Points of later
+        steps, which a crash left behind, go: those steps are taken again. wandb gets all points
+        once more, because of what it had not written yet when a process was killed.
         """
-        lines = [json.dumps(point) + "\n" for point in self.metrics() if point["step"] <= step]
-        write_file(self._metrics_file, "".join(lines).encode())
-        self._start_wandb(log, config)
+        points = self.points_until(step, logged)
+        self._write_points(points)
+        self._start_wandb(log, config, points)
 
     # --- points ---
+
+    def save(
+        self, name: Literal["last", "best"] | int, weights: dict[str, Tensor],
+        training: dict[str, Any] | None = None,
+    ) -> None:
+        """As that of Checkpoints. The points so far are on the disk first, and the checkpoint says
+        how many there are and which (`metrics` of the training state)."""
+        if training is not None:
+            logged = {"points": self._logged, "sha256": self._hash.hexdigest()}
+            training = {**training, "metrics": logged}
+            if self._logged:
+                with writing(self._metrics_file):
+                    fsync(self._metrics_file)
+        super().save(name, weights, training)
+
+    def _write_points(self, points: Sequence[dict[str, Any]]) -> None:
+        lines = "".join(json.dumps(point) + "\n" for point in points).encode()
+        write_file(self._metrics_file, lines)
+        self._logged, self._hash = len(points), hashlib.sha256(lines)
 
     def log(self, point: dict[str, float | int | str]) -> None:
         """One line in metrics.jsonl and one wandb point; `step` must be in it.
@@ -205,8 +237,11 @@ class RunDir(Checkpoints):
             for key, value in point.items()
         }
         file = self._metrics_file
-        with writing(file), file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(finite, allow_nan=False) + "\n")
+        line = (json.dumps(finite, allow_nan=False) + "\n").encode()
+        with writing(file), file.open("ab") as lines:
+            lines.write(line)
+        self._logged += 1
+        self._hash.update(line)
         if self._wandb:
             self._wandb.log(point)
 
@@ -215,17 +250,44 @@ class RunDir(Checkpoints):
 
         Values are numbers, text or None. UserError where any other line is damaged.
         """
-        file = self._metrics_file
-        if not file.exists():
-            return []
-        *lines, _cut = file.read_text(encoding="utf-8").split("\n")
+        points = []
+        for number, line in enumerate(self._lines(), 1):
+            try:
+                points.append(_point(line))
+            except ValueError as error:
+                raise UserError(f"{self._metrics_file} is damaged in line {number} ({error}): "
+                                "remove that line") from None
+        return points
+
+    def points_until(self, step: int, logged: dict[str, Any] | None) -> list[dict[str, Any]]:
+        """The points up to `step`, of which a checkpoint says what there were when it was saved:
+        how many `points`, and the `sha256` of their lines.
+
+        Says what is missing or damaged of them, and leaves out what is no point.
+        """
+        lines = self._lines()
+        if logged is not None:
+            count = logged["points"]
+            before = b"".join(line + b"\n" for line in lines[:count])
+            if hashlib.sha256(before).hexdigest() != logged["sha256"]:
+                what = "points were changed"
+                if len(lines) < count:
+                    what = f"{count - len(lines)} of its {count} points are missing"
+                say(f"warning: {self._metrics_file} is not what it was at step {step}: {what}; "
+                    "going on with what it holds")
         points = []
         for number, line in enumerate(lines, 1):
             try:
-                points.append(json.loads(line))
-            except ValueError:
-                raise UserError(f"{file} is damaged in line {number}: remove that line") from None
-        return points
+                points.append(_point(line))
+            except ValueError as error:
+                say(f"warning: leaving out line {number} of {self._metrics_file}: {error}")
+        return [point for point in points if point["step"] <= step]
+
+    def _lines(self) -> list[bytes]:
+        """The whole lines of metrics.jsonl."""
+        with suppress(FileNotFoundError):
+            return self._metrics_file.read_bytes().split(b"\n")[:-1]
+        return []
 
     # --- wandb ---
 
@@ -243,6 +305,27 @@ class RunDir(Checkpoints):
         if self._wandb:
             self._wandb.finish(exit_code)
             self._wandb = None
+
+
+def _point(line: bytes) -> dict[str, Any]:
+    """A line of metrics.jsonl. ValueError where it is not what `RunDir.log` writes."""
+    try:
+        point = json.loads(line)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(point, dict):
+        raise ValueError("it is not a table of fields")
+    for name, value in {"step": None, **point}.items():
+        if name in ("step", "tokens"):
+            good = type(value) is int and value >= 0
+        elif name == "seconds":
+            good = isinstance(value, int | float) and 0 < value < math.inf
+        else:
+            good = value is None or isinstance(value, str) or (
+                isinstance(value, int | float) and math.isfinite(value))
+        if not good:
+            raise ValueError(f"{name} is {value!r}")
+    return point
 
 
 def _newest(runs: Path) -> Path:

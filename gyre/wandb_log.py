@@ -99,8 +99,9 @@ class WandbThread(threading.Thread):
         """The thread: take points from the queue until the exit code comes."""
         try:
             run = self._init()
-            # A step that is logged twice after a crash is the same step again (resuming is exact):
-            # with `step` given, wandb keeps the one it has.
+            # A resumed run hands over its points again. They are the same points (resuming is
+            # exact): online, with `step` given, wandb keeps those it has; an offline folder holds
+            # them all, whatever of the folder before it was lost.
             while isinstance(item := self.queue.get(), dict):
                 run.log({k: _media(v) for k, v in item.items()}, step=item["step"])
             run.finish(exit_code=item)

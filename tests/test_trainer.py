@@ -103,6 +103,39 @@ train.main({arguments(world, *EXACT, "--name", "killed")!r})
     equal_runs(straight, path)
 
 
+@pytest.mark.slow
+def test_a_run_killed_before_its_first_checkpoint_starts_again(world, straight, capfd):
+    path = world / "runs" / "early"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "save", raise_interrupt)
+        assert run(train.main, *arguments(world, *EXACT, "--name", "early")) == 130
+    assert points(path) and not (path / "last").exists()
+    assert run(train.main, "--resume", path) == 0
+    assert f"{path} has no checkpoint yet: starting at step 0" in capfd.readouterr().err
+    equal_runs(straight, path)
+
+
+def raise_interrupt(*args):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_no_sample_is_lost_by_a_kill_after_a_save(world, straight):
+    path, save = world / "runs" / "unlucky", Trainer.save
+
+    def save_and_die(self, name):
+        save(self, name)
+        if name == "last":
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "save", save_and_die)
+        assert run(train.main, *arguments(world, *EXACT, "--name", "unlucky")) == 130
+    assert run(train.main, "--resume", path) == 0
+    assert points(path, "sample") == points(straight, "sample")
+    equal_runs(straight, path)
+
+
 WSD = ["--optim.schedule", "wsd", "--optim.cooldown", "0.4", "--optim.warmup_steps", "2"]
 
 
@@ -116,7 +149,10 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
         path = world / "runs" / f"branch-{at}"
         argv = ["--branch-from", long, "--at", at, "--train.steps", "10", "--name", path.name,
                 "--train.eval_interval", "5"]
-        assert run(train.main, *argv) == 0
+        with pytest.MonkeyPatch.context() as patch:  # killed before it has saved: still a branch
+            patch.setattr(Trainer, "run", raise_interrupt)
+            assert run(train.main, *argv) == 130
+        assert run(train.main, "--resume", path) == 0
         equal_runs(short, path)
         assert len(points(path, "train/loss")) == 10
     assert run(train.main, "--resume", path, "--train.steps", "11") == 0
