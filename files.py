@@ -1,5 +1,6 @@
 """Files that are whole or not there: atomic writing, locks, JSON, hashes, room on the disk."""
 
+import errno
 import glob
 import hashlib
 import json
@@ -136,6 +137,12 @@ def require_space(
     if free < size:
         raise UserError(f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
                         f"{free / 1e6:,.1f} MB free: {advice}")
+
+
+def require_size(path: Path, size: int) -> None:
+    """Raise OSError where a file that was written without an error is not as long as it must be."""
+    if (found := path.stat().st_size) != size:
+        raise OSError(errno.ENOSPC, f"only {found} of {size} bytes were written", str(path))
 
 
 def sha256(path: Path) -> str:
