@@ -121,7 +121,7 @@ def read_json(path: Path, advice: str = "restore it") -> dict[str, Any]:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): {advice}") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} is damaged (it is not a table of fields): {advice}")

@@ -335,7 +335,7 @@ def _write(
                 found["characters"] += len(text)
                 bar.update(size)
             found["tokens"] += len(ids)
-            file.write(np.array(ids, dtype=dtype))  # not tofile, which loses its last error
+            file.write(np.array(ids, dtype=dtype).data)  # not tofile, which loses its last error
     require_size(path, found["tokens"] * np.dtype(dtype).itemsize)
     return found
 

@@ -74,13 +74,14 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
-        (stream,) = writer.fout
+        assert writer.fout is not None
+        stream = writer.fout[0]
         with tqdm(theirs, "writing", unit="tensor", delay=2) as bar:
             for name in bar:
                 data = gguf.quants.quantize(weights[name].float().numpy(), types[name])
                 # Not write_tensor_data, which loses the last error of a disk that fills up.
                 writer.write_padding(stream, stream.tell())
-                stream.write(data)
+                stream.write(data.data)
             writer.write_padding(stream, stream.tell())
             size = stream.tell()
     finally:

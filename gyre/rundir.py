@@ -35,6 +35,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from data.tokenizer import tokenizer_files
 from errors import UserError, say
 from files import atomic_path, fsync, locked, read_json, require_space, sha256, write_file, writing
 from gyre.checkpoint import WEIGHTS, Checkpoints, seal
@@ -147,6 +148,8 @@ class RunDir(Checkpoints):
         try:
             record = read_json(path / "run.json", "restore it, or choose another run")
             hashes = dict(record["sha256"])
+            if not {"config.yaml", "manifest.json"} < hashes.keys() or "created" not in record:
+                raise KeyError("sha256")
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path / 'run.json'} is missing or damaged: {path} is not a run "
                             "folder, or no longer a whole one; choose another run") from error
@@ -157,6 +160,10 @@ class RunDir(Checkpoints):
                 raise UserError(f"{path / name} is not the file this run was made with (its sha256 "
                                 "differs from the one in run.json): restore it, or choose another "
                                 "run")
+        for file in tokenizer_files(path):
+            if file.name not in hashes:  # it would be read in place of the run's own
+                raise UserError(f"{file} is no part of this run (run.json has no hash of it): "
+                                "remove it")
         return cls(path, record)
 
     @staticmethod
@@ -295,7 +302,8 @@ class RunDir(Checkpoints):
         self, log: LogConfig, config: dict[str, Any], points: Sequence[dict[str, Any]] = ()
     ) -> None:
         if log.wandb != "disabled":
-            self._wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
+            id = self.record.get("wandb_id") or wandb_id(self.path.name)
+            self._wandb = WandbThread(log, self.path.name, id, config)
             self._wandb.start()
             for point in points:
                 self._wandb.log(point)
@@ -332,7 +340,7 @@ def _newest(runs: Path) -> Path:
     created = {}
     for file in runs.glob("[!.]*/run.json"):
         with suppress(UserError, KeyError, OSError):  # a folder that is not ours
-            created[read_json(file)["created"], file.parent.name] = file.parent
+            created[str(read_json(file)["created"]), file.parent.name] = file.parent
     if not created:
         raise UserError(f"no run in {runs}/ yet: make one with `python train.py --config "
                         "small.yaml`")
@@ -348,7 +356,8 @@ def _git_revision() -> dict[str, Any] | None:
     """The revision of this code, and whether tracked files differ from it; None outside git."""
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        # It takes no lock, so that it is in no way of a git that the user runs.
+        command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *arguments]
         answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
         return answer.stdout.strip()
 

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -28,6 +29,7 @@ from gyre.device import (
     autocast,
     check_dtype,
     product_rates,
+    require_memory,
     resolve_compile,
     resolve_dtype,
 )
@@ -46,21 +48,30 @@ TIMED_STEPS = 20  # by which the length of a run is foreseen
 
 
 class StopSignal:
-    """Within `with`, Ctrl-C or SIGTERM is remembered in `number`, so that the step that runs can be
-    finished and saved. A second one acts as it would have outside."""
+    """Within `with`, Ctrl-C, SIGTERM or SIGHUP, of a terminal that is closed, is remembered in
+    `number`, so that the step that runs can be finished and saved. A second one acts as it would
+    have outside. Where SIGHUP is ignored, as nohup has it, it is."""
 
     number = 0
+    at_once = False
+    """There is nothing to finish and save yet: a signal acts as it would have outside."""
 
     def __enter__(self) -> "StopSignal":
-        signals = (signal.SIGINT, signal.SIGTERM)
+        signals = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signals.append(signal.SIGHUP)
         self._before = {number: signal.signal(number, self._remember) for number in signals}
         return self
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.number = number
         signal.signal(number, self._before[signal.Signals(number)])
-        # os.write, as a handler may interrupt a print, which cannot be entered twice.
-        os.write(2, b"\nstopping after this step; once more to stop at once\n")
+        if self.at_once:
+            os.kill(os.getpid(), number)
+            return
+        self.number = number
+        with suppress(OSError):  # the terminal may be gone
+            # os.write, as a handler may interrupt a print, which cannot be entered twice.
+            os.write(2, b"\nstopping after this step; once more to stop at once\n")
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
@@ -100,6 +111,7 @@ class Trainer:
         assert config.name is not None, "train.py names every run"
         self.path = Path(config.log.runs) / config.name if resumed is None else resumed.path
         check_dtype(config.train.dtype, self.device)
+        self._refuse_what_no_memory_holds()
         self.data = prepare(config.data)  # of several processes one does it, and the others wait
         world.join()
         arithmetic = self._choose_arithmetic()
@@ -149,6 +161,20 @@ class Trainer:
         self._say_what_runs(arithmetic)
 
     # --- setting up -------------------------------------------------------------------------------
+
+    def _refuse_what_no_memory_holds(self) -> None:
+        """UserError for sizes that cannot be, before a model is built or text is prepared."""
+        model, train = self.config.model, self.config.train
+        # 12 bytes a parameter: itself, its gradient, and one moment at least; rotations of every
+        # position; and the logits of one micro-batch.
+        size = 12 * matrix_parameters(model) + 4 * model.max_positions * model.head_dim
+        require_memory(self.device, size, "this model", "choose a smaller model.dim, "
+                       "model.n_layers, model.hidden_dim or model.max_positions")
+        rows = train.micro_batch_size or math.ceil(train.batch_size / self.world.size)
+        rows = min(rows, train.batch_size)
+        require_memory(self.device, 4 * rows * self.config.data.seq_len * model.vocab_size,
+                       f"a batch of {rows}x{self.config.data.seq_len} tokens",
+                       "choose a smaller train.micro_batch_size or data.seq_len")
 
     def _choose_arithmetic(self) -> str:
         """Put what `auto` stands for here, device, dtype and compilation, into the configuration,
@@ -302,8 +328,10 @@ class Trainer:
         first, started = self.progress.step, 0.0
         try:
             with StopSignal() as stop, bar:
+                stop.at_once = self.compiled  # until the first step has been compiled
                 while self.progress.step < steps:
                     stopping = self.step(bar, stop)
+                    stop.at_once = False
                     if self.progress.step == first + 1:  # which may have been a compilation
                         started = time.perf_counter()
                     elif self.progress.step == first + 1 + TIMED_STEPS:

@@ -142,6 +142,25 @@ def test_a_damaged_folder_is_named(new_run, file, damage):
         RunDir.open(path.parent)
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_tokenizer_that_somebody_put_into_a_run_is_not_used(new_run, name):
+    path = new_run().path
+    (path / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match=f"{name} is no part of this run .*: remove it"):
+        RunDir.open(path)
+
+
+@pytest.mark.parametrize("record", [
+    "[" * 99999, '{"created": "2026"}', '{"created": "2026", "sha256": {}}',
+    '{"created": "2026", "sha256": [1]}', '{"created": "2026", "sha256": null}',
+])
+def test_a_record_that_is_none_is_named(new_run, record):
+    path = new_run().path
+    (path / "run.json").write_text(record, encoding="utf-8")
+    with pytest.raises(UserError, match=f"{path}/run.json is (missing or )?damaged"):
+        RunDir.open(path)
+
+
 # --- points ---------------------------------------------------------------------------------------
 
 

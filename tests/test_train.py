@@ -1,5 +1,6 @@
 """The command: what it takes from a run, what it refuses, and that bad input leaves nothing."""
 
+import socket
 from unittest.mock import ANY
 
 import pytest
@@ -131,6 +132,10 @@ def test_two_that_start_at_once_are_two_runs_and_none_is_trained_twice(world, ca
     (["--train.dtype", "float16"], "float16 needs a CUDA device"),
     (["--train.device", "cuda:7"], "cuda:7"),
     (["--data.vocab_size", "50000"], "50000"),
+    (["--model.n_layers", str(10**30)], "this model takes"),
+    (["--model.dim", "1200000000"], "this model takes"),
+    (["--model.max_positions", str(10**22)], "choose a smaller model.dim"),
+    (["--train.batch_size", str(10**15)], f"a batch of {10**15}x20 tokens takes 2.4e+19 bytes"),
     (["--name", "finished"], "finished already exists"),
     (["--name", "a/b"], "run name 'a/b' must be letters"),
 ])
@@ -138,6 +143,37 @@ def test_bad_input_is_one_line_and_leaves_no_run(world, finished, capfd, extra, 
     before = sorted(finished.parent.rglob("*"))
     assert words in refusal(capfd, train.main, *arguments(world, "--name", "bad", *extra))[-1]
     assert sorted(finished.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("environment, words", [
+    ({"WORLD_SIZE": "0"}, "WORLD_SIZE must be a whole number from 1 to"),
+    ({"WORLD_SIZE": "-2"}, "not '-2'"),
+    ({"WORLD_SIZE": "two"}, "not 'two'"),
+    ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2 and RANK is not set"),
+    ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK must be a whole number from 0 to 1, not '2'"),
+    ({"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "x"}, "LOCAL_RANK must be"),
+])
+def test_a_wrong_environment_is_said(world, monkeypatch, capfd, environment, words):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert words in refusal(capfd, train.main, *arguments(world))[-1]
+
+
+@pytest.mark.slow
+def test_a_master_that_does_not_answer_is_named(world):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = start(
+        "import gyre.parallel, train, datetime, functools\n"
+        "gyre.parallel.dist.init_process_group = functools.partial("
+        "gyre.parallel.dist.init_process_group, timeout=datetime.timedelta(seconds=2))\n"
+        f"train.main({arguments(world)!r})",
+        WORLD_SIZE="2", RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+    )
+    error = process.communicate(timeout=120)[1].splitlines()[-1]
+    assert process.returncode == 2
+    assert f"error: process 1 of 2 cannot connect to the others at 127.0.0.1:{port}: " in error
 
 
 @pytest.mark.slow

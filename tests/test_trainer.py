@@ -16,7 +16,7 @@ from gyre.device import resolve_device
 from gyre.loss import evaluate
 from gyre.parallel import World
 from gyre.rundir import RunDir
-from gyre.trainer import Trainer
+from gyre.trainer import StopSignal, Trainer
 from model.position import POSITIONS
 
 EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon",
@@ -176,7 +176,8 @@ def test_rows_start_at_offsets_of_their_own_however_they_are_cut(world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
+                                          (signal.SIGHUP, 129)])
 def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, number, code):
     path = world / "runs" / f"signal-{code}"
     extra = ["--name", path.name, "--train.steps", "2000", "--train.eval_interval", "1000"]
@@ -192,6 +193,19 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, number, 
     assert f"python train.py --resume {path}" in errors and "Traceback" not in errors
     _, state = RunDir.open(path).load_training()
     assert state["count"]["step"] == max(points(path)) >= 1
+
+
+def test_a_signal_that_is_ignored_stays_ignored_and_one_at_once_acts_at_once():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignal() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.number == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with pytest.raises(KeyboardInterrupt), StopSignal() as stop:
+        stop.at_once = True
+        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.slow
