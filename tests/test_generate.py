@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import io
-import os
 import itertools
+import os
 import re
 import shlex
 import signal
