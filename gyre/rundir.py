@@ -6,6 +6,7 @@ runs/
         tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
         manifest.json       of the prepared data, or of the import
         run.json            when, by which command, from which revision; hashes of all the above
+                            and of itself
         metrics.jsonl       one point per line: the truth, which wandb mirrors
         last/               model.safetensors + training.pt: what --resume continues from
         previous/           the `last` before it, should that one turn out damaged
@@ -121,6 +122,7 @@ class RunDir(Checkpoints):
                     "wandb_id": wandb_id(name),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
+                record["sha256"]["run.json"] = _record_sha256(record)
                 _write_json(staging / "run.json", record)
                 staged, run = cls(staging, record), cls(path, record)
                 if points:
@@ -150,6 +152,8 @@ class RunDir(Checkpoints):
             hashes = dict(record["sha256"])
             if not {"config.yaml", "manifest.json"} < hashes.keys() or "created" not in record:
                 raise KeyError("sha256")
+            if hashes.pop("run.json", None) not in (None, _record_sha256(record)):
+                raise ValueError("its own hash differs")  # None: from before there was one
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path / 'run.json'} is missing or damaged: {path} is not a run "
                             "folder, or no longer a whole one; choose another run") from error
@@ -345,6 +349,13 @@ def _newest(runs: Path) -> Path:
         raise UserError(f"no run in {runs}/ yet: make one with `python train.py --config "
                         "small.yaml`")
     return created[max(created)]
+
+
+def _record_sha256(record: dict[str, Any]) -> str:
+    """Of all that run.json holds but this hash."""
+    others = {name: digest for name, digest in record["sha256"].items() if name != "run.json"}
+    text = json.dumps({**record, "sha256": others}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write_json(file: Path, value: dict[str, Any]) -> None:

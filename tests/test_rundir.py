@@ -153,9 +153,12 @@ def test_a_tokenizer_that_somebody_put_into_a_run_is_not_used(new_run, name):
 @pytest.mark.parametrize("record", [
     "[" * 99999, '{"created": "2026"}', '{"created": "2026", "sha256": {}}',
     '{"created": "2026", "sha256": [1]}', '{"created": "2026", "sha256": null}',
+    lambda text: text.replace("python", "pythom"),
 ])
 def test_a_record_that_is_none_is_named(new_run, record):
     path = new_run().path
+    if callable(record):
+        record = record((path / "run.json").read_text(encoding="utf-8"))
     (path / "run.json").write_text(record, encoding="utf-8")
     with pytest.raises(UserError, match=f"{path}/run.json is (missing or )?damaged"):
         RunDir.open(path)
