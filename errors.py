@@ -55,6 +55,10 @@ def exit_in_words(results: bool = False) -> Iterator[None]:
     os.close(descriptor)
     with redirect_stderr(cast(TextIO, _Stderr(sys.stderr or StringIO()))):
         try:
+            try:
+                os.getcwd()
+            except FileNotFoundError:  # MKL would abort the process
+                raise UserError("the current folder is gone: change to another one") from None
             if results and sys.stdout is None:
                 raise UserError("there is no stdout to write to: redirect it to a file")
             yield

@@ -1,5 +1,6 @@
 """wandb, which mirrors what metrics.jsonl holds. Nothing else imports wandb."""
 
+import os
 import queue
 import secrets
 import threading
@@ -113,6 +114,9 @@ class WandbThread(threading.Thread):
         """The wandb run, with its axes declared."""
         import wandb  # slow, and not everybody who opens a run needs it
 
+        known = ("online", "offline", "dryrun", "run", "shared", "disabled")
+        if (asked := os.environ.get("WANDB_MODE", "online")) not in known:
+            raise ValueError(f"WANDB_MODE is {asked!r} and must be one of {', '.join(known)}")
         chosen: dict[str, Any] = {} if self.mode == "auto" else {"mode": self.mode}
         settings = wandb.Settings(  # silent: the terminal belongs to the progress bar
             silent=True, console="off", disable_git=True, disable_code=True, **chosen,

@@ -63,6 +63,16 @@ def test_results_that_cannot_be_written_are_an_error():
         assert "Traceback" not in process.stderr
 
 
+def test_a_current_folder_that_is_gone_is_said(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        with pytest.raises(SystemExit) as stop, exit_in_words():
+            pass
+    assert stop.value.code == 2 and "the current folder is gone" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 def test_a_stderr_that_takes_nothing_stops_nothing(tmp_path, redirection):
     """And what is written to it does not get into a file that is opened later."""

@@ -141,6 +141,12 @@ def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
     assert out == "" and re.fullmatch("warning: going on without wandb.*\n", err), err
 
 
+def test_a_mode_that_wandb_has_not_is_named(new_run, monkeypatch, capfd):
+    monkeypatch.setenv("WANDB_MODE", "nonsense")
+    train_and_finish(new_run(log={"wandb": "auto"}))
+    assert "(WANDB_MODE is 'nonsense' and must be one of online, " in capfd.readouterr().err
+
+
 def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
     import wandb
 
