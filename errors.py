@@ -1,9 +1,13 @@
 """What a user is told: on stderr, and in one sentence what they did wrong."""
 
 import math
+import os
+import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, suppress
+from io import StringIO
+from typing import Any, TextIO, cast
 
 from tqdm import tqdm
 
@@ -17,17 +21,66 @@ def say(text: str) -> None:
     tqdm.write(text, file=sys.stderr)
 
 
-@contextmanager
-def exit_in_words() -> Iterator[None]:
-    """Turn bad input, and what the operating system refuses, into one line on stderr and exit 2.
+class _Stderr:
+    """A stream that is written to as far as it can be: a terminal that is gone, or a full disk
+    under a log, is no reason to stop a training."""
 
-    Anything else is a bug of ours and keeps its traceback.
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def exit_in_words(results: bool = False) -> Iterator[None]:
+    """Turn bad input, what the operating system refuses, and a lack of memory into one line on
+    stderr and exit 2. Ctrl-C exits with 130, and 141 where nobody reads on.
+
+    Anything else is a bug of ours and keeps its traceback. `results` says that a command without a
+    stdout makes no sense.
     """
-    try:
-        yield
-    except (UserError, OSError) as error:
-        say(f"error: {error}")
-        sys.exit(2)
+    # Else the next file that is opened gets the number of a closed stderr, and what C writes to it.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass
+    os.close(descriptor)
+    with redirect_stderr(cast(TextIO, _Stderr(sys.stderr or StringIO()))):
+        try:
+            try:
+                os.getcwd()
+            except FileNotFoundError:  # MKL would abort the process
+                raise UserError("the current folder is gone: change to another one") from None
+            if results and sys.stdout is None:
+                raise UserError("there is no stdout to write to: redirect it to a file")
+            yield
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            say("")
+            sys.exit(130)
+        except BrokenPipeError:  # the reader has what it wanted (`| head`)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
+            sys.exit(141)
+        except (UserError, OSError) as error:
+            say(f"error: {error}")
+            sys.exit(2)
+        except (MemoryError, RuntimeError) as error:
+            asked = re.search(r"ried to allocate ([\d.]+ \w+)", str(error))  # torch's words
+            if asked is None and not isinstance(error, MemoryError):
+                raise
+            size = f", which has no {asked[1]} more" if asked else ""
+            say(f"error: this does not fit into the memory{size}: lower train.micro_batch_size, or "
+                "--num-samples, or the sizes of the model")
+            sys.exit(2)
 
 
 def check_ranges(part: str, values: object, **ranges: str) -> None:

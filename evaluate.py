@@ -121,8 +121,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measure, and print when all of it is measured. Exits with 2 for what the user got wrong."""
-    with exit_in_words():
+    """Measure, and print when all of it is measured. Exits with 2 for what the user got wrong, 130
+    after Ctrl-C, 141 where nobody reads on."""
+    with exit_in_words(results=True):
         options = parse(argv)
         runs = [RunDir.open(path) for path in options.runs]
         refuse_mixed(runs)

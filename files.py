@@ -1,11 +1,15 @@
 """Files that are whole or not there: atomic writing, locks, JSON, hashes, room on the disk."""
 
+import errno
+import glob
 import hashlib
 import json
 import os
+import platform
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,16 @@ from errors import UserError, say
 def atomic_path(target: Path) -> Iterator[Path]:
     """Where to write a file or folder that then becomes `target`, completely or not at all.
 
-    It stands beside `target` as .NAME.tmp, is on the disk before it is renamed, and is gone after
-    any error. A file that is there already is replaced; a folder has to be removed first.
+    It stands beside `target` as .NAME.HOST-PROCESS.tmp, is on the disk before it is renamed, and
+    is gone after any error. A file that is there already is replaced; a folder has to be removed
+    first.
     """
-    staging = target.with_name(f".{target.name}.tmp")
-    remove(staging)  # of a process that was killed
+    prefix = f".{target.name}.{platform.node()}-"
+    for left in target.parent.glob(f"{glob.escape(prefix)}*.tmp"):
+        number = left.name[len(prefix) : -len(".tmp")]
+        if number.isdecimal() and (int(number) == os.getpid() or not _runs(int(number))):
+            remove(left)  # of a process that was killed
+    staging = target.with_name(f"{prefix}{os.getpid()}.tmp")
     try:
         yield staging
         fsync(staging, *staging.rglob("*"))
@@ -31,6 +40,17 @@ def atomic_path(target: Path) -> Iterator[Path]:
         fsync(target.parent)
     finally:
         remove(staging)
+
+
+def _runs(process: int) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's
+        pass
+    return True
 
 
 @contextmanager
@@ -50,21 +70,28 @@ def writing(target: Path, advice: str = "make room or check the permissions") ->
 def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
 
-    Where another process has it: say `busy` and wait, or, without `wait`, raise it as a UserError.
-    The system takes the lock from a process that dies.
+    Where another process has it: say `busy`, and which one that is, and wait, or, without `wait`,
+    raise it as a UserError. The system takes the lock from a process that dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    file = path.with_name(f".{path.name}.lock")
+    lock = FileLock(file)
     try:
         lock.acquire(blocking=False)
     except Timeout:
+        with suppress(OSError):  # what the message says of it is all that is lost
+            busy = f"{busy} ({file.read_text(encoding='utf-8')})"
         if not wait:
             raise UserError(busy) from None
         say(busy)
         lock.acquire()
     try:
+        with suppress(OSError):  # a full disk is the business of what is written under the lock
+            owner = f"process {os.getpid()} on {platform.node()}, since {datetime.now():%F %H:%M}"
+            file.write_text(owner, encoding="utf-8")
         yield
     finally:
+        file.unlink(missing_ok=True)  # who has it open sees that, and opens another one
         lock.release()
 
 
@@ -94,7 +121,7 @@ def read_json(path: Path, advice: str = "restore it") -> dict[str, Any]:
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({error}): {advice}") from error
     if not isinstance(value, dict):
         raise UserError(f"{path} is damaged (it is not a table of fields): {advice}")
@@ -110,6 +137,12 @@ def require_space(
     if free < size:
         raise UserError(f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
                         f"{free / 1e6:,.1f} MB free: {advice}")
+
+
+def require_size(path: Path, size: int) -> None:
+    """Raise OSError where a file that was written without an error is not as long as it must be."""
+    if (found := path.stat().st_size) != size:
+        raise OSError(errno.ENOSPC, f"only {found} of {size} bytes were written", str(path))
 
 
 def sha256(path: Path) -> str:

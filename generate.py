@@ -19,7 +19,7 @@ from pathlib import Path
 
 from errors import UserError, exit_in_words, say
 from gyre.cli import Parser, RunOptions
-from gyre.device import DTYPE_NAMES, InferenceDtype, resolve_compile
+from gyre.device import DTYPE_NAMES, InferenceDtype, require_memory, resolve_compile
 from gyre.streaming import Row
 from gyre.trained import Trained, continued, load
 from model.config import RopeScaling, ScalingType
@@ -35,14 +35,8 @@ OPTION_NAMES = {
 
 def main(argv: list[str] | None = None) -> None:
     """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 where nobody reads on."""
-    with exit_in_words():
-        try:
-            run(parse(argv))
-        except KeyboardInterrupt:
-            say("")
-            sys.exit(130)
-        except BrokenPipeError:  # the reader has what it wanted (`| head`)
-            sys.exit(141)
+    with exit_in_words(results=True):
+        run(parse(argv))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -160,6 +154,9 @@ def options_named() -> Iterator[None]:
 
 def read_prompt(path: str) -> str:
     """The text of a file, or of stdin for "-": no newline translated, none stripped."""
+    # One that a shell has made, for <(command), has a writer; another one may never have any.
+    if Path(path).is_fifo() and not path.startswith(("/dev/fd/", "/proc/")):
+        raise UserError(f"{path} is a named pipe: give - and send the text to stdin")
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     name = "stdin" if path == "-" else path
     if not raw:
@@ -223,6 +220,11 @@ def write(
     if longest + new_tokens > limit:
         say(f"note: no cache, so every token takes longer: past {limit} tokens this scaling turns "
             "all keys anew for every length" + compiled * ", and decoding is not compiled")
+    model = trained.model.config  # for keys and values of all tokens
+    size = 2 * model.n_layers * model.n_kv_heads * model.head_dim * (longest + new_tokens)
+    size *= len(prompts) * options.num_samples * trained.dtype.itemsize
+    require_memory(trained.device, size, "the cache of so many samples",
+                   "lower --num-samples or --max-new-tokens")
     repeated = [prompt for prompt in prompts for _ in range(options.num_samples)]
     rows = [Row(prompt, trained.tokenizer, options.stop) for prompt in repeated]
     streamed, times = len(rows) == 1, [time.perf_counter()]

@@ -12,7 +12,9 @@ Values come from the defaults, then from the YAML file, then from the run of --i
 """
 
 import dataclasses
+import re
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +23,35 @@ from errors import UserError, exit_in_words, say
 from gyre.cli import ConfigParser, config_parser, load_config, load_file
 from gyre.config import Config
 from gyre.parallel import World
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, locked_run
 from gyre.trainer import Trainer
 
 
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
         try:
-            config, origin = load(sys.argv[1:] if argv is None else argv)
+            config, stem, origin = load(sys.argv[1:] if argv is None else argv)
             world = World.read(config.train.device)
-            try:
+            with ExitStack() as held:
+                held.callback(world.leave)
+                if not world.is_main:
+                    config.name = config.name or stem
+                elif "resumed" in origin:
+                    held.enter_context(locked_run(origin["resumed"].path))
+                else:
+                    config.name = held.enter_context(RunDir.claim(
+                        config.log.runs, config.name or stem, numbered=config.name is None
+                    ))
                 code = Trainer(config, world, **origin).run()
-            finally:
-                world.leave()
         except KeyboardInterrupt:
             say("\ninterrupted; what was saved before is kept")
             code = 130
     sys.exit(code)
 
 
-def load(argv: list[str]) -> tuple[Config, dict[str, Any]]:
-    """The configuration, and the Trainer's arguments about the run to go on with, if there is one.
+def load(argv: list[str]) -> tuple[Config, str, dict[str, Any]]:
+    """The configuration, what the run is called where that has no name, and the Trainer's arguments
+    about the run to go on with, if there is one.
 
     Raises UserError for a configuration that cannot be, or that is not the one of that run.
     """
@@ -75,20 +85,20 @@ def load(argv: list[str]) -> tuple[Config, dict[str, Any]]:
                 raise UserError(f"{run.path} was imported, not trained: start from it with "
                                 "--init-from")
             if option == "--resume":
-                return resumed(parser, argv, run), {"resumed": run}
-            return branched(parser, argv, run), {"branch": (run, options.at)}
+                return resumed(parser, argv, run), run.path.name, {"resumed": run}
+            config = branched(parser, argv, run)
+            return config, f"{run.path.name}-branch", {"branch": (run, options.at)}
 
     base = {} if options.start is None else from_run(RunDir.open(options.start), words)
     config, _ = load_config(parser, argv, base)
     if config.init_from != base.get("init_from"):
         raise UserError(f"init_from {config.init_from} stands in a configuration: say --init-from "
                         f"{config.init_from}, which takes the model and the tokenizer too")
-    if config.name is None:
-        stem = Path(options.config[0]).stem if options.config else "gyre"
-        name = f"{stem}-{config.model.position}-s{config.seed}"
-        config.name = RunDir.free_name(config.log.runs, name)
-    RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
-    return config, {}
+    if config.name is not None:
+        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
+    file = Path(options.config[0]).stem if options.config else "gyre"
+    file = re.sub(r"[^\w.=+-]+", "-", file).lstrip("-.=+") or "gyre"  # what a name may have
+    return config, f"{file}-{config.model.position}-s{config.seed}", {}
 
 
 def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
@@ -105,9 +115,8 @@ def branched(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
     saved.name, saved.train.keep = None, []
     config, _ = load_config(parser, argv, dataclasses.asdict(saved))
     refuse_changes(run.path, saved, config, "--branch-from")
-    if config.name is None:
-        config.name = RunDir.free_name(config.log.runs, f"{run.path.name}-branch")
-    RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
+    if config.name is not None:
+        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
     return config
 
 

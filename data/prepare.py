@@ -34,7 +34,7 @@ from data.dataset import DataConfig, TokenDataset
 from data.sources import documents, fingerprint
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import atomic_path, locked, read_json, remove, sha256
+from files import atomic_path, locked, read_json, remove, require_size, sha256
 
 FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
@@ -142,8 +142,11 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
         raise _Unusable("manifest.json cannot be read") from error
     if claimed != _sha256_of_json(manifest) or manifest["settings"] != settings:
         raise _Unusable("manifest.json was changed")
+    width = np.dtype(manifest["dtype"]).itemsize
     for name, file in manifest["files"].items():
         path = folder / name
+        if path.suffix == ".bin" and file["size"] != manifest[path.stem]["tokens"] * width:
+            raise _Unusable(f"{name} was cut short by a full disk when it was made")
         if not path.is_file() or path.stat().st_size != file["size"]:
             raise _Unusable(f"{name} is missing or not {file['size']} bytes long")
         if file["size"] <= HASHED and sha256(path) != file["sha256"]:
@@ -332,7 +335,8 @@ def _write(
                 found["characters"] += len(text)
                 bar.update(size)
             found["tokens"] += len(ids)
-            np.array(ids, dtype=dtype).tofile(file)
+            file.write(np.array(ids, dtype=dtype).data)  # not tofile, which loses its last error
+    require_size(path, found["tokens"] * np.dtype(dtype).itemsize)
     return found
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from errors import UserError
-from files import require_space
+from files import require_size, require_space
 from formats.names import tensor_names, theta_and_scaling
 from formats.run import Exported
 from formats.tokenizers import to_gguf_fields
@@ -74,12 +74,19 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
+        assert writer.fout is not None
+        stream = writer.fout[0]
         with tqdm(theirs, "writing", unit="tensor", delay=2) as bar:
             for name in bar:
-                data = weights[name].float().numpy()
-                writer.write_tensor_data(gguf.quants.quantize(data, types[name]))
+                data = gguf.quants.quantize(weights[name].float().numpy(), types[name])
+                # Not write_tensor_data, which loses the last error of a disk that fills up.
+                writer.write_padding(stream, stream.tell())
+                stream.write(data.data)
+            writer.write_padding(stream, stream.tell())
+            size = stream.tell()
     finally:
         writer.close()
+    require_size(file, size)
 
 
 def model_fields(config: ModelConfig) -> dict[str, Any]:

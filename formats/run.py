@@ -24,6 +24,7 @@ from errors import UserError
 from files import read_json, require_space, stage_json
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, write_safetensors
+from gyre.checkpoint import METADATA
 from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig
 from gyre.rundir import RunDir
@@ -109,7 +110,7 @@ def create_run(imported: Imported, target: Path) -> int:
 
     def write_best(file: Path) -> None:
         with tqdm(tensors.values(), "importing", unit="tensor", delay=2) as bar:
-            write_safetensors(file, tensors, (tensor.read() for tensor in bar))
+            write_safetensors(file, tensors, (tensor.read() for tensor in bar), METADATA)
 
     files = {file.name: file for file in tokenizer_files(folder)}
     settings = read_json(files[SETTINGS]) if SETTINGS in files else {}

@@ -57,7 +57,8 @@ def check_tensors(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]
 
 
 def write_safetensors(
-    file: Path, like: Mapping[str, Stored | Tensor], tensors: Iterable[Tensor]
+    file: Path, like: Mapping[str, Stored | Tensor], tensors: Iterable[Tensor],
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """A safetensors file from tensors that come one at a time, in the order of `like`, which gives
     their names, types and shapes.
@@ -65,7 +66,7 @@ def write_safetensors(
     The package's own writer wants all of them at once, and copies them. Eight bytes that say how
     long the table is, the table in JSON, the data without gaps. (safetensors, "Format")
     """
-    table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    table: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}
     end = 0
     for name, tensor in like.items():
         start, end = end, end + tensor.nbytes

@@ -19,24 +19,33 @@ How `last` is replaced: each step is complete before the next one begins.
 So `last` or `previous` is whole at every instant, and neither ever names a file that is not on the
 disk. Where `last` was found damaged and `previous` loaded in its place, the next save removes
 `last` and keeps `previous`. `best` and `kept/N` are written and fsynced in .saving as well, and
-then put in place by one rename. training.pt holds the hash of the weights beside it, so that two
-files of different saves are not taken for a checkpoint.
+then put in place by one rename.
+
+The metadata of model.safetensors hold two hashes, which are checked whenever it is read: that of
+the file itself ("sha256", see `seal`), and that of the training.pt beside it ("training.pt"), so
+that two files of different saves are not taken for a checkpoint. In one file with the weights they
+cannot be of another save. Runs from before there were any have the hash of the weights in
+training.pt.
 """
 
+import hashlib
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from errors import UserError, say
 from files import first_line, fsync, remove, sha256, writing
 
 WEIGHTS, TRAINING = "model.safetensors", "training.pt"
+METADATA = {"format": "pt", "sha256": "0" * 64}  # of a model.safetensors that is to be sealed
 T = TypeVar("T")
 
 
@@ -77,12 +86,14 @@ class Checkpoints:
     def _write(self, weights: dict[str, Tensor], training: dict[str, Any] | None) -> None:
         remove(self.staging)  # of a save that was killed
         self.staging.mkdir()
-        file = self.staging / WEIGHTS
-        save_file({name: w.detach().contiguous() for name, w in weights.items()}, file)
+        file, metadata = self.staging / WEIGHTS, dict(METADATA)
         if training is not None:
-            state = {"training": training, "weights_sha256": sha256(file)}
             with (self.staging / TRAINING).open("wb") as stream:
-                torch.save(state, stream)
+                torch.save({"training": training}, stream)
+            metadata[TRAINING] = sha256(self.staging / TRAINING)
+        save_file({name: w.detach().contiguous() for name, w in weights.items()}, file, metadata)
+        file.chmod(self.staging.stat().st_mode & 0o666)  # as any other file: safetensors has 0600
+        seal(file)
         fsync(*self.staging.iterdir(), self.staging)
 
     def _replace_last(self) -> None:
@@ -114,10 +125,10 @@ class Checkpoints:
         file = self.best / WEIGHTS
         if name == "best" and file.exists():
             try:
-                return _read_weights(file)
+                return _read_weights(file)[0]
             except UserError as error:
-                raise UserError(f"{error}: restore it, or remove it to use `last`") from error
-        return self._newest(lambda folder: _read_weights(folder / WEIGHTS))
+                raise UserError(f"{error}: restore it, or choose --checkpoint last") from error
+        return self._newest(lambda folder: _read_weights(folder / WEIGHTS)[0])
 
     def load_training(self, step: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The weights on the CPU and the training state, both of `last` or both of `previous`, or
@@ -134,12 +145,18 @@ class Checkpoints:
         """The steps whose checkpoints stand in kept/, in order."""
         return sorted(int(f.name) for f in self.kept.glob("[0-9]*") if f.name.isdecimal())
 
+    @property
+    def has_training(self) -> bool:
+        """Whether there is a `last` or a `previous` to go on from."""
+        return self.last.exists() or self.previous.exists()
+
     def _newest(self, read: Callable[[Path], T]) -> T:
         """What is read from `last`, or with a warning from `previous` where `last` is damaged."""
-        if not self.last.exists() and not self.previous.exists():
-            raise UserError(f"{self.path} has no checkpoint yet; choose another run or train again")
+        if not self.has_training:
+            raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
+                            f"{self.path}, or choose another run")
         try:
-            return read(self.last)
+            return self._read_last(read)
         except UserError as error:
             if not self.previous.exists():
                 raise UserError(f"{error}: restore it, or choose another run") from error
@@ -147,27 +164,95 @@ class Checkpoints:
             say(f"warning: {error}; taking the checkpoint before it, {self.previous}")
             return read(self.previous)
 
+    def _read_last(self, read: Callable[[Path], T]) -> T:
+        """What is read from `last`; once more where a training beside us has just replaced it."""
+        for _ in range(5):
+            before = _identity(self.last)
+            try:
+                return read(self.last)
+            except UserError:
+                if before is not None and before == _identity(self.last):
+                    raise
+            time.sleep(0.01)  # from one rename of a save to the next
+        return read(self.last)
 
-def _read_weights(file: Path) -> dict[str, Tensor]:
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """What tells a folder from another one that gets its name; None while nothing has it."""
     try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise _damaged(file, error) from error
+        stat = folder.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns
+
+
+def seal(file: Path) -> None:
+    """Write the hash of a safetensors file into its metadata, in the place that METADATA has for
+    it. It is the SHA-256 of the file with 64 zeros in that place.
+
+    Raises SafetensorError for a file that is cut short.
+    """
+    with safe_open(file, "pt"):  # compares the size with the header
+        pass
+    digest, start = _digest(file, METADATA["sha256"])
+    assert start > 8, "written with METADATA"
+    with file.open("r+b") as stream:
+        stream.seek(start)
+        stream.write(digest.encode())
+
+
+def _digest(file: Path, seal: str) -> tuple[str, int]:
+    """The SHA-256 of a safetensors file with zeros for this seal, and where in the file that is."""
+    with file.open("rb") as stream:
+        length = stream.read(8)
+        header = stream.read(int.from_bytes(length, "little"))
+        zeros = METADATA["sha256"].encode()
+        hashed = hashlib.sha256(length + header.replace(seal.encode(), zeros, 1))
+        while data := stream.read(1 << 20):
+            hashed.update(data)
+    return hashed.hexdigest(), 8 + header.find(seal.encode())
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Turn what stands in the way of reading a file into a UserError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{file} is missing") from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror or first_line(error)})") from error
+    except SafetensorError as error:
+        raise UserError(f"{file} is damaged ({first_line(error)})") from error
+
+
+def _read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a file that is what was saved."""
+    with _reading(file):
+        with safe_open(file, "pt") as tensors:
+            metadata = tensors.metadata() or {}
+            weights = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+        seal = metadata.get("sha256")
+        if seal is not None and _digest(file, seal)[0] != seal:
+            raise SafetensorError("its content is not what was saved")
+    return weights, metadata
 
 
 def _read_both(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     file = folder / TRAINING
-    weights = _read_weights(folder / WEIGHTS)
+    weights, metadata = _read_weights(folder / WEIGHTS)
+    with _reading(file):
+        digest = sha256(file)
+    if metadata.get(TRAINING, digest) != digest:
+        raise UserError(f"{file} is damaged or not the file {folder / WEIGHTS} was saved with")
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-        training, digest = state["training"], state["weights_sha256"]
-    except Exception as error:  # torch.load has no exception of its own for a damaged file
-        raise _damaged(file, error) from error
-    if sha256(folder / WEIGHTS) != digest:
-        raise UserError(f"{folder / WEIGHTS} is damaged or not the file {file} was saved with")
+        training = dict(state["training"])
+        if TRAINING not in metadata and sha256(folder / WEIGHTS) != state["weights_sha256"]:
+            raise UserError(f"{folder / WEIGHTS} is damaged or not the file {file} was saved with")
+    except UserError:
+        raise
+    except Exception as error:  # torch.load has no exception of its own for a damaged file, and
+        # its message may advise to execute it.
+        raise UserError(f"{file} is damaged (it holds no training state)") from error
     return weights, training
-
-
-def _damaged(file: Path, error: Exception) -> UserError:
-    state = f"damaged ({first_line(error)})" if file.exists() else "missing"
-    return UserError(f"{file} is {state}")

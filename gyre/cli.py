@@ -14,7 +14,8 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NoReturn, get_type_hints
+from types import NoneType
+from typing import Any, Literal, NoReturn, get_args, get_type_hints
 
 import docstring_parser
 import jsonargparse
@@ -107,6 +108,40 @@ class Parser(jsonargparse.ArgumentParser):
             return f"{option}: {reason.strip().splitlines()[0]}"
         return f"{option} must be {' or '.join(expected)}, not {value}"
 
+    def check_file(self, file: Path) -> None:
+        """UserError for what a file of --config says without effect, or cannot mean: an option of
+        the command such as --resume, an unknown section, a null where there is no such value."""
+        try:
+            values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
+            raise UserError(f"it cannot be read as YAML: {_one_line(error)}") from None
+        if not isinstance(values, dict):
+            raise UserError("it holds no table of options")
+        for name in values:
+            section = str(name).partition(".")[0]
+            if f"--{name}" in self._option_string_actions and section not in get_type_hints(Config):
+                raise UserError(f"{name} is no option of a file: say --{name} on the command line")
+        self._check_table(values, Config, "")
+
+    def _check_table(self, values: dict[Any, Any], cls: type, prefix: str) -> None:
+        hints = get_type_hints(cls)
+        for key, value in values.items():
+            name, (first, _, rest) = f"{prefix}{key}", str(key).partition(".")
+            hint = hints.get(first)
+            if hint is None:
+                while isinstance(value, dict) and value:
+                    key, value = next(iter(value.items()))
+                    name += f".{key}"
+                raise UserError(self._unknown(name))
+            if dataclasses.is_dataclass(hint):
+                table = {rest: value} if rest else value
+                if not isinstance(table, dict):
+                    raise UserError(f"{name} must be a table of its fields, not {value}")
+                assert isinstance(hint, type)
+                self._check_table(table, hint, f"{prefix}{first}.")
+            elif value is None and NoneType not in get_args(hint):
+                raise UserError(f"{name} must not be null: leave it out for its default")
+
     def _unknown(self, word: str) -> str:
         """That there is no such option, and which one is most like it: compared in full first, and
         then by what follows the last dot."""
@@ -191,6 +226,7 @@ def load_config(
     layers = [str(find_config(name)) for name in options.config]
     for file in layers:
         try:
+            full.check_file(Path(file))
             position = full.parse_path(file)["model.position"]
             if position not in POSITIONS:
                 raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")

@@ -64,6 +64,17 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     return resolved
 
 
+def require_memory(device: torch.device, size: int, what: str, advice: str) -> None:
+    """Raise UserError where `size` bytes are more than the whole memory of the device."""
+    if device.type == "cuda":
+        there = torch.cuda.get_device_properties(device).total_memory
+    else:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if size > there:
+        raise UserError(f"{what} takes {size:.3g} bytes or more, and {device} has {there:.3g}: "
+                        f"{advice}")
+
+
 def keep_freed_memory() -> None:
     """Make the C library keep freed memory for the next tensors instead of returning it at once.
 

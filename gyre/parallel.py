@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,8 +15,18 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from errors import UserError
+from errors import UserError, say
+from files import first_line
 from gyre.device import resolve_device
+
+
+def _variable(name: str, default: int, low: int, high: int) -> int:
+    """A number that torchrun sets. UserError where it is none, or cannot be."""
+    text = os.environ.get(name, str(default))
+    if not text.strip().isdecimal() or not low <= int(text) <= high:
+        raise UserError(f"{name} must be a whole number from {low} to {high}, not {text!r}: it is "
+                        "torchrun's variable, so start with torchrun, or unset it")
+    return int(text)
 
 
 @dataclass(frozen=True)
@@ -34,11 +45,15 @@ class World:
         `device` is train.device. Raises UserError where this machine does not have it, or where
         several processes would share one card.
         """
-        rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+        size = _variable("WORLD_SIZE", 1, 1, 1 << 20)
+        if size > 1 and "RANK" not in os.environ:
+            raise UserError(f"WORLD_SIZE is {size} and RANK is not set: start with torchrun, which "
+                            "sets both, or unset WORLD_SIZE")
+        rank, local = _variable("RANK", 0, 0, size - 1), _variable("LOCAL_RANK", 0, 0, size - 1)
         if size > 1 and device.startswith("cuda:"):
             raise UserError(f"device {device} is one card, and there are {size} processes: "
                             "use cuda")
-        resolved = resolve_device(device, int(os.environ.get("LOCAL_RANK", 0)))
+        resolved = resolve_device(device, local)
         if size > 1 and resolved.type == "mps":
             # A machine has one MPS device, and no backend connects processes that share it.
             resolved = torch.device("cpu")
@@ -53,8 +68,22 @@ class World:
         """Connect the processes: by nccl between GPUs, by gloo otherwise."""
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-        if self.size > 1:
+        if self.size == 1:
+            return
+        address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+        waiting = threading.Timer(20, say, [
+            f"process {self.rank} is waiting for all {self.size} to connect at {address} "
+            "(MASTER_ADDR, MASTER_PORT)"
+        ])
+        waiting.daemon = True
+        waiting.start()
+        try:
             dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+        except (ValueError, dist.DistError) as error:
+            raise UserError(f"process {self.rank} of {self.size} cannot connect to the others at "
+                            f"{address}: {first_line(error)}") from error
+        finally:
+            waiting.cancel()
 
     def leave(self) -> None:
         """Disconnect them again."""

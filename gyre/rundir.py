@@ -6,6 +6,7 @@ runs/
         tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
         manifest.json       of the prepared data, or of the import
         run.json            when, by which command, from which revision; hashes of all the above
+                            and of itself
         metrics.jsonl       one point per line: the truth, which wandb mirrors
         last/               model.safetensors + training.pt: what --resume continues from
         previous/           the `last` before it, should that one turn out damaged
@@ -16,6 +17,7 @@ runs/
 Only this module and checkpoint.py, which has the last four folders, touch `runs/`.
 """
 
+import hashlib
 import itertools
 import json
 import math
@@ -25,20 +27,39 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
-from errors import UserError
-from files import atomic_path, read_json, require_space, sha256, write_file, writing
-from gyre.checkpoint import WEIGHTS, Checkpoints
+from data.tokenizer import tokenizer_files
+from errors import UserError, say
+from files import atomic_path, fsync, locked, read_json, require_space, sha256, write_file, writing
+from gyre.checkpoint import WEIGHTS, Checkpoints, seal
 from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
 METRICS = "metrics.jsonl"
+
+
+class Taken(UserError):
+    """A name that another run has."""
+
+
+@contextmanager
+def locked_run(path: Path) -> Iterator[None]:
+    """Let one process at a time train the run at `path`. Raises Taken, which says who does."""
+    busy = f"{path} is being trained by another process: wait for it, or stop it"
+    with ExitStack() as held:
+        with writing(path, "choose another folder with --log.runs"):
+            try:
+                held.enter_context(locked(path.resolve(), busy, wait=False))
+            except UserError as error:
+                raise Taken(str(error)) from None
+        yield
 
 
 class RunDir(Checkpoints):
@@ -48,6 +69,7 @@ class RunDir(Checkpoints):
         super().__init__(path)
         self.record = record  # run.json
         self._metrics_file = path / METRICS
+        self._logged, self._hash = 0, hashlib.sha256()  # points, and their lines
         self._wandb: WandbThread | None = None
 
     @property
@@ -68,14 +90,16 @@ class RunDir(Checkpoints):
         cls, log: LogConfig, name: str, *, config_yaml: str, config: dict[str, Any],
         tokenizer: list[Path], manifest: dict[str, Any], need_bytes: int = 0,
         write_best: Callable[[Path], None] | None = None, points: Sequence[dict[str, Any]] = (),
+        last: tuple[dict[str, Tensor], dict[str, Any]] | None = None,
     ) -> "RunDir":
         """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
 
         `config_yaml` is the configuration for config.yaml and `config` the one for wandb;
         `tokenizer` are the files that make it up. `write_best` writes the weights of a run that has
-        some from the start into the file it is given; `points` are those that it already has, as a
-        branch has those of its run. `need_bytes` is what the run is going to
-        write: a disk without that much room is an error now and not at the first checkpoint.
+        some from the start into the file it is given, with METADATA; `points` and `last`, weights
+        and training state, are what it already has, as a branch has those of its run. `need_bytes`
+        is what the run is going to write: a disk without that much room is an error now and not at
+        the first checkpoint.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
@@ -98,14 +122,18 @@ class RunDir(Checkpoints):
                     "wandb_id": wandb_id(name),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
+                record["sha256"]["run.json"] = _record_sha256(record)
                 _write_json(staging / "run.json", record)
+                staged, run = cls(staging, record), cls(path, record)
                 if points:
-                    lines = "".join(json.dumps(point) + "\n" for point in points)
-                    (staging / METRICS).write_text(lines, encoding="utf-8")
+                    staged._write_points(points)
                 if write_best is not None:
-                    (staging / "best").mkdir()
-                    write_best(staging / "best" / WEIGHTS)
-        run = cls(path, record)
+                    staged.best.mkdir()
+                    write_best(staged.best / WEIGHTS)
+                    seal(staged.best / WEIGHTS)
+                if last is not None:
+                    staged.save("last", *last)
+        run._logged, run._hash = staged._logged, staged._hash
         run._start_wandb(log, config, points)
         return run
 
@@ -122,6 +150,10 @@ class RunDir(Checkpoints):
         try:
             record = read_json(path / "run.json", "restore it, or choose another run")
             hashes = dict(record["sha256"])
+            if not {"config.yaml", "manifest.json"} < hashes.keys() or "created" not in record:
+                raise KeyError("sha256")
+            if hashes.pop("run.json", None) not in (None, _record_sha256(record)):
+                raise ValueError("its own hash differs")  # None: from before there was one
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise UserError(f"{path / 'run.json'} is missing or damaged: {path} is not a run "
                             "folder, or no longer a whole one; choose another run") from error
@@ -132,6 +164,10 @@ class RunDir(Checkpoints):
                 raise UserError(f"{path / name} is not the file this run was made with (its sha256 "
                                 "differs from the one in run.json): restore it, or choose another "
                                 "run")
+        for file in tokenizer_files(path):
+            if file.name not in hashes:  # it would be read in place of the run's own
+                raise UserError(f"{file} is no part of this run (run.json has no hash of it): "
+                                "remove it")
         return cls(path, record)
 
     @staticmethod
@@ -142,26 +178,65 @@ class RunDir(Checkpoints):
                             "'wandb', which holds wandb's files): choose another name")
         path = Path(runs) / name
         if path.exists():
-            raise UserError(f"{path} already exists: continue it with --resume {path}, or start "
-                            "another run with --name")
+            raise Taken(f"{path} already exists: continue it with --resume {path}, or start "
+                        "another run with --name")
         return path
 
-    @staticmethod
-    def free_name(runs: str | Path, stem: str) -> str:
-        """The first of stem, stem-2, stem-3 ... that is no run yet."""
-        names = itertools.chain([stem], (f"{stem}-{n}" for n in itertools.count(2)))
-        return next(name for name in names if not (Path(runs) / name).exists())
+    @classmethod
+    @contextmanager
+    def claim(cls, runs: str | Path, name: str, *, numbered: bool) -> Iterator[str]:
+        """Hold the name of a new run, and then that run, for this process alone.
 
-    def resume(self, step: int, log: LogConfig, config: dict[str, Any]) -> None:
+        Yields the name: `numbered`, it is the first of name, name-2, name-3 ... that is neither
+        a run nor held. Raises UserError where it cannot be had.
+        """
+        names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
+        with ExitStack() as held:
+            for name in names:
+                try:
+                    held.enter_context(locked_run(Path(runs) / name))
+                    cls.new_path(runs, name)
+                    break
+                except Taken:
+                    held.close()
+                    if not numbered:
+                        raise
+            yield name
+
+    def resume(
+        self, step: int, log: LogConfig, config: dict[str, Any],
+        logged: dict[str, Any] | None = None,
+    ) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
-        Points of later steps, which a crash left behind, go: those steps are taken again.
+        `logged` is what the checkpoint says of the points, see `points_until`. Points of later
+        steps, which a crash left behind, go: those steps are taken again. wandb gets all points
+        once more, because of what it had not written yet when a process was killed.
         """
-        lines = [json.dumps(point) + "\n" for point in self.metrics() if point["step"] <= step]
-        write_file(self._metrics_file, "".join(lines).encode())
-        self._start_wandb(log, config)
+        points = self.points_until(step, logged)
+        self._write_points(points)
+        self._start_wandb(log, config, points)
 
     # --- points ---
+
+    def save(
+        self, name: Literal["last", "best"] | int, weights: dict[str, Tensor],
+        training: dict[str, Any] | None = None,
+    ) -> None:
+        """As that of Checkpoints. The points so far are on the disk first, and the checkpoint says
+        how many there are and which (`metrics` of the training state)."""
+        if training is not None:
+            logged = {"points": self._logged, "sha256": self._hash.hexdigest()}
+            training = {**training, "metrics": logged}
+            if self._logged:
+                with writing(self._metrics_file):
+                    fsync(self._metrics_file)
+        super().save(name, weights, training)
+
+    def _write_points(self, points: Sequence[dict[str, Any]]) -> None:
+        lines = "".join(json.dumps(point) + "\n" for point in points).encode()
+        write_file(self._metrics_file, lines)
+        self._logged, self._hash = len(points), hashlib.sha256(lines)
 
     def log(self, point: dict[str, float | int | str]) -> None:
         """One line in metrics.jsonl and one wandb point; `step` must be in it.
@@ -173,8 +248,11 @@ class RunDir(Checkpoints):
             for key, value in point.items()
         }
         file = self._metrics_file
-        with writing(file), file.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(finite, allow_nan=False) + "\n")
+        line = (json.dumps(finite, allow_nan=False) + "\n").encode()
+        with writing(file), file.open("ab") as lines:
+            lines.write(line)
+        self._logged += 1
+        self._hash.update(line)
         if self._wandb:
             self._wandb.log(point)
 
@@ -183,17 +261,44 @@ class RunDir(Checkpoints):
 
         Values are numbers, text or None. UserError where any other line is damaged.
         """
-        file = self._metrics_file
-        if not file.exists():
-            return []
-        *lines, _cut = file.read_text(encoding="utf-8").split("\n")
+        points = []
+        for number, line in enumerate(self._lines(), 1):
+            try:
+                points.append(_point(line))
+            except ValueError as error:
+                raise UserError(f"{self._metrics_file} is damaged in line {number} ({error}): "
+                                "remove that line") from None
+        return points
+
+    def points_until(self, step: int, logged: dict[str, Any] | None) -> list[dict[str, Any]]:
+        """The points up to `step`, of which a checkpoint says what there were when it was saved:
+        how many `points`, and the `sha256` of their lines.
+
+        Says what is missing or damaged of them, and leaves out what is no point.
+        """
+        lines = self._lines()
+        if logged is not None:
+            count = logged["points"]
+            before = b"".join(line + b"\n" for line in lines[:count])
+            if hashlib.sha256(before).hexdigest() != logged["sha256"]:
+                what = "points were changed"
+                if len(lines) < count:
+                    what = f"{count - len(lines)} of its {count} points are missing"
+                say(f"warning: {self._metrics_file} is not what it was at step {step}: {what}; "
+                    "going on with what it holds")
         points = []
         for number, line in enumerate(lines, 1):
             try:
-                points.append(json.loads(line))
-            except ValueError:
-                raise UserError(f"{file} is damaged in line {number}: remove that line") from None
-        return points
+                points.append(_point(line))
+            except ValueError as error:
+                say(f"warning: leaving out line {number} of {self._metrics_file}: {error}")
+        return [point for point in points if point["step"] <= step]
+
+    def _lines(self) -> list[bytes]:
+        """The whole lines of metrics.jsonl."""
+        with suppress(FileNotFoundError):
+            return self._metrics_file.read_bytes().split(b"\n")[:-1]
+        return []
 
     # --- wandb ---
 
@@ -201,7 +306,8 @@ class RunDir(Checkpoints):
         self, log: LogConfig, config: dict[str, Any], points: Sequence[dict[str, Any]] = ()
     ) -> None:
         if log.wandb != "disabled":
-            self._wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
+            id = self.record.get("wandb_id") or wandb_id(self.path.name)
+            self._wandb = WandbThread(log, self.path.name, id, config)
             self._wandb.start()
             for point in points:
                 self._wandb.log(point)
@@ -213,15 +319,43 @@ class RunDir(Checkpoints):
             self._wandb = None
 
 
+def _point(line: bytes) -> dict[str, Any]:
+    """A line of metrics.jsonl. ValueError where it is not what `RunDir.log` writes."""
+    try:
+        point = json.loads(line)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(point, dict):
+        raise ValueError("it is not a table of fields")
+    for name, value in {"step": None, **point}.items():
+        if name in ("step", "tokens"):
+            good = type(value) is int and value >= 0
+        elif name == "seconds":
+            good = isinstance(value, int | float) and 0 < value < math.inf
+        else:
+            good = value is None or isinstance(value, str) or (
+                isinstance(value, int | float) and math.isfinite(value))
+        if not good:
+            raise ValueError(f"{name} is {value!r}")
+    return point
+
+
 def _newest(runs: Path) -> Path:
     created = {}
     for file in runs.glob("[!.]*/run.json"):
         with suppress(UserError, KeyError, OSError):  # a folder that is not ours
-            created[read_json(file)["created"], file.parent.name] = file.parent
+            created[str(read_json(file)["created"]), file.parent.name] = file.parent
     if not created:
         raise UserError(f"no run in {runs}/ yet: make one with `python train.py --config "
                         "small.yaml`")
     return created[max(created)]
+
+
+def _record_sha256(record: dict[str, Any]) -> str:
+    """Of all that run.json holds but this hash."""
+    others = {name: digest for name, digest in record["sha256"].items() if name != "run.json"}
+    text = json.dumps({**record, "sha256": others}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _write_json(file: Path, value: dict[str, Any]) -> None:
@@ -233,7 +367,8 @@ def _git_revision() -> dict[str, Any] | None:
     """The revision of this code, and whether tracked files differ from it; None outside git."""
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        # It takes no lock, so that it is in no way of a git that the user runs.
+        command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *arguments]
         answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
         return answer.stdout.strip()
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -27,6 +28,7 @@ from gyre.device import (
     autocast,
     check_dtype,
     product_rates,
+    require_memory,
     resolve_compile,
     resolve_dtype,
 )
@@ -45,21 +47,30 @@ TIMED_STEPS = 20  # by which the length of a run is foreseen
 
 
 class StopSignal:
-    """Within `with`, Ctrl-C or SIGTERM is remembered in `number`, so that the step that runs can be
-    finished and saved. A second one acts as it would have outside."""
+    """Within `with`, Ctrl-C, SIGTERM or SIGHUP, of a terminal that is closed, is remembered in
+    `number`, so that the step that runs can be finished and saved. A second one acts as it would
+    have outside. Where SIGHUP is ignored, as nohup has it, it is."""
 
     number = 0
+    at_once = False
+    """There is nothing to finish and save yet: a signal acts as it would have outside."""
 
     def __enter__(self) -> "StopSignal":
-        signals = (signal.SIGINT, signal.SIGTERM)
+        signals = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            signals.append(signal.SIGHUP)
         self._before = {number: signal.signal(number, self._remember) for number in signals}
         return self
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.number = number
         signal.signal(number, self._before[signal.Signals(number)])
-        # os.write, as a handler may interrupt a print, which cannot be entered twice.
-        os.write(2, b"\nstopping after this step; once more to stop at once\n")
+        if self.at_once:
+            os.kill(os.getpid(), number)
+            return
+        self.number = number
+        with suppress(OSError):  # the terminal may be gone
+            # os.write, as a handler may interrupt a print, which cannot be entered twice.
+            os.write(2, b"\nstopping after this step; once more to stop at once\n")
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
@@ -99,6 +110,7 @@ class Trainer:
         assert config.name is not None, "train.py names every run"
         self.path = Path(config.log.runs) / config.name if resumed is None else resumed.path
         check_dtype(config.train.dtype, self.device)
+        self._refuse_what_no_memory_holds()
         self.data = prepare(config.data)  # of several processes one does it, and the others wait
         world.join()
         arithmetic = self._choose_arithmetic()
@@ -110,7 +122,7 @@ class Trainer:
         self.sample_ids = self._sample_ids()
 
         # Where weights are loaded below, the run that init_from names is no longer needed.
-        new = resumed is None and branch is None
+        new = branch is None and (resumed is None or not resumed.has_training)
         self.module = (initial_model(config) if new else Transformer(config.model)).to(self.device)
         self.parameters = sum(p.numel() for p in self.module.parameters())
         muon_dtype = torch.float32 if self.dtype == torch.float32 else torch.bfloat16
@@ -120,23 +132,46 @@ class Trainer:
         self.progress = Progress()
         self.resume_options: list[str] = []
         self.validation = ""  # the latest, in words
+        logged, points = None, []  # what a checkpoint says of the points, and those of a branch
+        source, step = branch or (resumed, None)
+        if source is not None:
+            self._refuse_other_text(source)
+        last_steps = config.train.steps
+        if source is not None and not new:
+            state = self._load(source, step)
+            logged, last_steps = state.get("metrics"), state["steps"]
         if resumed is not None:
-            steps = self._load(resumed)
-            self.resume_options = self._judge_steps(resumed, last_steps=steps)
-        points: list[dict[str, Any]] = []
+            self.resume_options = self._judge_steps(resumed, last_steps)
+        if resumed is not None and new:
+            self.say(f"{resumed.path} has no checkpoint yet: starting at step 0")
         if branch is not None:
-            self._load(*branch)
-            points = self._branch_off(branch[0])
-        self.run_dir = self._open_folder(resumed, points)
+            self._branch_off(branch[0])
+            points = branch[0].points_until(self.progress.step, logged) if world.is_main else []
 
         self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
         if self.compiled:
             self.module.compile()  # in place, so that the state dict keeps its names
             self.loss = torch.compile(summed_loss)
         self.model = world.wrap(self.module)
+        # Last, so that what fails before leaves no folder.
+        self.run_dir = self._open_folder(resumed, logged, points, branched=branch is not None)
         self._say_what_runs(arithmetic)
 
     # --- setting up -------------------------------------------------------------------------------
+
+    def _refuse_what_no_memory_holds(self) -> None:
+        """UserError for sizes that cannot be, before a model is built or text is prepared."""
+        model, train = self.config.model, self.config.train
+        # 12 bytes a parameter: itself, its gradient, and one moment at least; rotations of every
+        # position; and the logits of one micro-batch.
+        size = 12 * matrix_parameters(model) + 4 * model.max_positions * model.head_dim
+        require_memory(self.device, size, "this model", "choose a smaller model.dim, "
+                       "model.n_layers, model.hidden_dim or model.max_positions")
+        rows = train.micro_batch_size or math.ceil(train.batch_size / self.world.size)
+        rows = min(rows, train.batch_size)
+        require_memory(self.device, 4 * rows * self.config.data.seq_len * model.vocab_size,
+                       f"a batch of {rows}x{self.config.data.seq_len} tokens",
+                       "choose a smaller train.micro_batch_size or data.seq_len")
 
     def _choose_arithmetic(self) -> str:
         """Put what `auto` stands for here, device, dtype and compilation, into the configuration,
@@ -177,34 +212,38 @@ class Trainer:
                             f"model.max_positions {longest}")
         return ids
 
-    def _load(self, run: RunDir, step: int | None = None) -> int:
-        """Weights, optimizers and progress of the last checkpoint of a run, or of a step that it
-        kept. Returns train.steps of the checkpoint.
-
-        Raises UserError where the text is another one.
-        """
+    def _refuse_other_text(self, run: RunDir) -> None:
         if self.data.manifest["files"] != run.manifest["files"]:
             raise UserError(f"the text of {run.path} has changed since it was started: restore it, "
                             "or start a new run")
+
+    def _load(self, run: RunDir, step: int | None) -> dict[str, Any]:
+        """Weights, optimizers and progress of the last checkpoint of a run, or of a step that it
+        kept. Returns the training state of the checkpoint; UserError where it does not fit."""
         weights, state = run.load_training(step)
-        self.module.load_state_dict(weights)
-        self.optimizers.load_state_dict(state["optimizers"])
-        if state["scaler"]:
-            self.scaler.load_state_dict(state["scaler"])
-        self.progress = Progress(**state["count"])
-        return state["steps"]
+        try:
+            self.module.load_state_dict(weights)
+            self.optimizers.load_state_dict(state["optimizers"])
+            if state["scaler"]:
+                self.scaler.load_state_dict(state["scaler"])
+            self.progress = Progress(**state["count"])
+            numbers = [state["steps"], *dataclasses.astuple(self.progress)]
+            if not all(isinstance(number, int | float) for number in numbers):
+                raise TypeError("what should be a number is none")
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            words = " ".join(str(error).split())
+            raise UserError(f"the checkpoint of {run.path} does not fit its configuration: "
+                            f"{words}") from error
+        return state
 
-    def _branch_off(self, run: RunDir) -> list[dict[str, Any]]:
-        """Make what was loaded of `run` the start of a run of its own; returns its points so far.
-
-        Raises UserError where no step is left.
-        """
+    def _branch_off(self, run: RunDir) -> None:
+        """Make what was loaded of `run` the start of a run of its own. UserError where no step is
+        left."""
         step, steps = self.progress.step, self.config.train.steps
         if step >= steps:
             raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
                             f"is {steps}: give a larger number, or an earlier step with --at")
         self.progress.best = math.inf  # `best` has to be weights that this run has saved
-        return [point for point in run.metrics() if point["step"] <= step]
 
     def _judge_steps(self, run: RunDir, last_steps: int) -> list[str]:
         """The options to resume `run` with once more: what is not as in the run's own config.yaml.
@@ -228,15 +267,17 @@ class Trainer:
         return options
 
     def _open_folder(
-        self, resumed: RunDir | None, points: list[dict[str, Any]]
+        self, resumed: RunDir | None, logged: dict[str, Any] | None, points: list[dict[str, Any]],
+        branched: bool,
     ) -> RunDir | None:
-        """The folder of a new run, which may have points already, or of the resumed one from its
-        checkpoint on. Only the main process has one."""
+        """The folder of a new run, or of the resumed one from its checkpoint on, which was saved
+        with the points `logged`. A branch has its `points` and a checkpoint from the start. Only
+        the main process has one."""
         config = self.config
         if not self.world.is_main:
             return None
         if resumed is not None:
-            resumed.resume(self.progress.step, config.log, dataclasses.asdict(config))
+            resumed.resume(self.progress.step, config.log, dataclasses.asdict(config), logged)
             return resumed
         saved = config
         if config.data.tokenizer is not None:  # from now on the run's copy of it
@@ -248,6 +289,7 @@ class Trainer:
             config.log, self.path.name, config_yaml=saved.to_yaml(),
             config=dataclasses.asdict(config), tokenizer=tokenizer_files(self.data.folder),
             manifest=self.data.manifest, points=points,
+            last=(self.module.state_dict(), self._state()) if branched else None,
             need_bytes=(40 + 12 * len(config.train.keep)) * self.parameters,
         )
 
@@ -283,8 +325,10 @@ class Trainer:
         first, started = self.progress.step, 0.0
         try:
             with StopSignal() as stop, bar:
+                stop.at_once = self.compiled  # until the first step has been compiled
                 while self.progress.step < steps:
                     stopping = self.step(bar, stop)
+                    stop.at_once = False
                     if self.progress.step == first + 1:  # which may have been a compilation
                         started = time.perf_counter()
                     elif self.progress.step == first + 1 + TIMED_STEPS:
@@ -294,8 +338,8 @@ class Trainer:
                     at_end = self.progress.step == steps
                     if at_end or self.progress.step % interval == 0:
                         self.validate()
+                        self.sample()  # before saving: what comes after is not taken again
                         self.save("last")
-                        self.sample()
                         stopping = self.world.sum(float(stop.number))[0] > 0
                     elif stopping:
                         self.save("last")
@@ -424,15 +468,17 @@ class Trainer:
         `best` the weights only."""
         if self.run_dir is None:
             return
-        training = None
-        if name != "best":
-            training = {
-                "optimizers": self.optimizers.state_dict(),
-                "scaler": self.scaler.state_dict(),
-                "count": dataclasses.asdict(self.progress),
-                "steps": self.config.train.steps,
-            }
+        training = None if name == "best" else self._state()
         self.run_dir.save(name, self.module.state_dict(), training)
+
+    def _state(self) -> dict[str, Any]:
+        """What a resumed run needs beside the weights."""
+        return {
+            "optimizers": self.optimizers.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "count": dataclasses.asdict(self.progress),
+            "steps": self.config.train.steps,
+        }
 
     def sample(self) -> None:
         """Continue the sample prompt, with the same random numbers every time."""

@@ -1,5 +1,6 @@
 """wandb, which mirrors what metrics.jsonl holds. Nothing else imports wandb."""
 
+import os
 import queue
 import secrets
 import threading
@@ -99,8 +100,9 @@ class WandbThread(threading.Thread):
         """The thread: take points from the queue until the exit code comes."""
         try:
             run = self._init()
-            # A step that is logged twice after a crash is the same step again (resuming is exact):
-            # with `step` given, wandb keeps the one it has.
+            # A resumed run hands over its points again. They are the same points (resuming is
+            # exact): online, with `step` given, wandb keeps those it has; an offline folder holds
+            # them all, whatever of the folder before it was lost.
             while isinstance(item := self.queue.get(), dict):
                 run.log({k: _media(v) for k, v in item.items()}, step=item["step"])
             run.finish(exit_code=item)
@@ -112,6 +114,9 @@ class WandbThread(threading.Thread):
         """The wandb run, with its axes declared."""
         import wandb  # slow, and not everybody who opens a run needs it
 
+        known = ("online", "offline", "dryrun", "run", "shared", "disabled")
+        if (asked := os.environ.get("WANDB_MODE", "online")) not in known:
+            raise ValueError(f"WANDB_MODE is {asked!r} and must be one of {', '.join(known)}")
         chosen: dict[str, Any] = {} if self.mode == "auto" else {"mode": self.mode}
         settings = wandb.Settings(  # silent: the terminal belongs to the progress bar
             silent=True, console="off", disable_git=True, disable_code=True, **chosen,

@@ -14,7 +14,9 @@ import pytest
 import torch
 from conftest import start
 from failing import Failing, Touch, failures, file_size_limit, flip_a_bit
+from safetensors.torch import save_file
 
+import files
 from errors import UserError
 from gyre import checkpoint
 from gyre.checkpoint import Checkpoints
@@ -130,6 +132,82 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, 
     assert loaded(before.path) == 1
 
 
+@pytest.mark.parametrize("name, file", [
+    ("last", "model.safetensors"), ("last", "training.pt"), ("best", "model.safetensors"),
+])
+def test_every_flipped_byte_and_every_cut_is_found(saved, name, file):
+    checkpoints = saved(1)
+    save(checkpoints, "best", 1)
+    path = checkpoints.path / name / file
+    content = path.read_bytes()
+    for at in range(0, len(content), 1 + len(content) // 400):
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << at % 8
+        for damaged in (bytes(flipped), content[:at]):
+            path.write_bytes(damaged)
+            try:
+                assert loaded(checkpoints.path, name) == 1
+            except UserError as error:
+                assert str(path) in str(error)
+            else:  # where only the name of the hash is another one, all that it is of is whole
+                assert b'"sha256"' not in damaged or b'"training.pt"' not in damaged
+
+
+def test_a_checkpoint_of_an_older_version_is_read_and_its_weights_are_checked(saved, capsys):
+    checkpoints = saved()
+    folder = checkpoints.path / "last"
+    folder.mkdir()
+    weights = {"a": torch.full((3, 5), 1.0), "b": torch.full((7,), 1, dtype=torch.bfloat16)}
+    save_file(weights, folder / "model.safetensors")
+    training = {"step": 1, "optimizer": {"state": [weights["a"]]}}
+    digest = files.sha256(folder / "model.safetensors")
+    torch.save({"training": training, "weights_sha256": digest}, folder / "training.pt")
+    assert loaded(checkpoints.path) == 1
+    flip_a_bit(folder / "model.safetensors")
+    with pytest.raises(UserError, match="not the file .*training.pt was saved with"):
+        loaded(checkpoints.path)
+
+
+def test_a_reader_beside_a_training_gets_one_save_or_another(saved):
+    """The folder is replaced between the reading of its two files, again and again."""
+    checkpoints = saved(1, 2)
+    steps = iter(range(3, 99))
+    original = files.sha256
+
+    def slow_sha256(path):
+        if path.parent == checkpoints.last and (step := next(steps)) < 6:
+            save(checkpoints, "last", step)
+        return original(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "sha256", slow_sha256)
+        reader = Checkpoints(checkpoints.path)
+        assert step_of(*reader.load_training()) == 5 and reader._last_is_good
+
+
+def test_a_checkpoint_has_the_modes_of_any_other_file(saved):
+    checkpoints = saved(1)
+    (checkpoints.path / "other").touch()
+    modes = {file.stat().st_mode for file in checkpoints.last.iterdir()}
+    assert modes == {(checkpoints.path / "other").stat().st_mode}
+
+
+def test_a_file_that_cannot_be_read_is_not_called_damaged(saved):
+    checkpoints = saved()
+    save(checkpoints, "best", 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "safe_open", raising(PermissionError(13, "Permission denied")))
+        with pytest.raises(UserError, match=r"model.safetensors cannot be read .Permission denied"):
+            checkpoints.load_weights()
+
+
+def raising(error):
+    def raise_it(*args, **kwargs):
+        raise error
+
+    return raise_it
+
+
 def test_a_pickle_cannot_run_code(saved, tmp_path):
     checkpoints = saved(1)  # without a `previous`: the error names the file
     file = checkpoints.last / "training.pt"
@@ -138,8 +216,13 @@ def test_a_pickle_cannot_run_code(saved, tmp_path):
                    lambda file: torch.save({"training": payload, "weights_sha256": ""}, file),
                    lambda file: file.write_bytes(pickle.dumps(payload, protocol=2))):
         damage(file)
-        with pytest.raises(UserError, match=re.escape(f"{file} is damaged")):
-            checkpoints.load_training()
+        for older in (False, True):  # without any hash, so that only the reader refuses it
+            with pytest.MonkeyPatch.context() as patch:
+                if older:
+                    patch.setattr(checkpoint, "_read_weights", lambda file: ({}, {}))
+                with pytest.raises(UserError, match=re.escape(f"{file} is damaged")) as refused:
+                    checkpoints.load_training()
+            assert "weights_only" not in str(refused.value)
     assert not (tmp_path / "executed").exists()
     pickle.loads(file.read_bytes())
     assert (tmp_path / "executed").exists()  # the payload would have worked
@@ -184,7 +267,7 @@ def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
 
 @pytest.mark.parametrize("name, expected", [
     # The files, then both of them and their folder, then the names.
-    ("last", "save_file save  fsync fsync fsync  rename rename fsync"),
+    ("last", "save save_file  fsync fsync fsync  rename rename fsync"),
     ("best", "save_file  fsync fsync  replace fsync fsync"),
 ])
 def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, expected):

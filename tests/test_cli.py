@@ -42,6 +42,39 @@ def test_numbers_with_an_exponent_are_numbers(write):
     assert all(type(v) is float for v in (config.optim.lr, config.model.theta))
 
 
+@pytest.mark.parametrize("text, words", [
+    ("resume: runs/a", "resume is no option of a file: say --resume on the command line"),
+    ("init-from: runs/a", "init-from is no option of a file: say --init-from on the command line"),
+    ("config: small.yaml", "config is no option of a file"),
+    ("modle: {}", r"there is no option modle \(did you mean model\?\)"),
+    ("data: null", "data must be a table of its fields, not None"),
+    ("data: 3", "data must be a table of its fields, not 3"),
+    ("data: {seq_len: null}", "data.seq_len must not be null: leave it out for its default"),
+    ("data.seq_len: null", "data.seq_len must not be null"),
+    ("optim: {schedule: null}", "optim.schedule must not be null"),
+    ("train: {compile: null, keep: null}", "train.compile must not be null"),
+    ("data: {hub_split: null}", "data.hub_split must not be null"),
+    ("seed: null", "seed must not be null"),
+    ("[seed, 3]", "it holds no table of options"),
+    ("", "it holds no table of options"),
+    ("seed: [", "it cannot be read as YAML"),
+    ("{a: b}: 3", "it cannot be read as YAML"),
+    ("[" * 5000, "it cannot be read as YAML"),
+])
+def test_a_file_that_says_what_it_cannot_is_refused(write, text, words):
+    file = write(text)
+    with pytest.raises(UserError, match=f"^{file}: {words}") as caught:
+        train.load(["--config", file])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_bytes(b"\0\xff")
+    with pytest.raises(UserError, match=f"^{file}: it cannot be read as YAML: .*utf-8"):
+        load("--config", str(file))
+
+
 def test_values_keep_their_types():
     assert load("--train.compile", "false").train.compile is False
     assert load("--train.compile", "auto").train.compile == "auto"
@@ -128,8 +161,8 @@ def test_mistakes_are_refused_in_a_sentence(argv, words):
     ("optim: {lr: fast}", "optim.lr must be a number, not fast"),
     ("model: {position: rop}", "model.position must be one of rope, sinusoidal"),
     ("model: {rope_scaling: {type: ntk, fator: 2}}", "rope_scaling.*did you mean factor"),
-    ("model: [", "did not find expected"),
-    ("just words", "just words"),
+    ("model: [", "it cannot be read as YAML"),
+    ("just words", "it holds no table of options"),
 ])
 def test_mistakes_in_a_file_are_told_with_its_name(write, text, words):
     with pytest.raises(UserError, match=rf"bad\.yaml: .*{words}"):

@@ -1,10 +1,14 @@
 """What a user is told: ranges in words, one line on stderr, and no traceback for bad input."""
 
 import math
+import shlex
+import subprocess
 import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
+from conftest import ROOT, start
 from tqdm import tqdm
 
 from errors import UserError, check_ranges, exit_in_words, say
@@ -41,6 +45,62 @@ def test_bad_input_is_one_line_and_exit_2(error, capsys):
         raise error
     assert stop.value.code == 2
     assert capsys.readouterr() == ("", "error: too few\n")
+
+
+@pytest.mark.parametrize("error, code", [(KeyboardInterrupt, 130), (BrokenPipeError, 141)])
+def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(error, code):
+    program = f"import errors\nwith errors.exit_in_words(): raise {error.__name__}"
+    process = start(program)
+    assert process.communicate()[1].strip() == "" and process.returncode == code
+
+
+def test_results_that_cannot_be_written_are_an_error():
+    program = "import errors, sys\nwith errors.exit_in_words(results=True): print('x' * 9999)"
+    for redirection, words in ((">&-", "there is no stdout"), (">/dev/full", "No space left")):
+        command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirection}"
+        process = subprocess.run(["sh", "-c", command], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        assert process.returncode == 2 and words in process.stderr
+        assert "Traceback" not in process.stderr
+
+
+def test_a_current_folder_that_is_gone_is_said(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "gone")
+        (tmp_path / "gone").rmdir()
+        with pytest.raises(SystemExit) as stop, exit_in_words():
+            pass
+    assert stop.value.code == 2 and "the current folder is gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+def test_a_stderr_that_takes_nothing_stops_nothing(tmp_path, redirection):
+    """And what is written to it does not get into a file that is opened later."""
+    program = f"""
+import errors, os, sys
+with errors.exit_in_words():
+    errors.say("a line")
+    with open({str(tmp_path / "file")!r}, "wb") as file:
+        os.write(2, b"of C") if {redirection == "2>&-"} else None
+    errors.say("another")
+    sys.exit(7)
+"""
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirection}"
+    assert subprocess.run(["sh", "-c", command], cwd=ROOT).returncode == 7
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_too_little_memory_is_a_sentence(capsys):
+    with pytest.raises(SystemExit) as stop, exit_in_words():
+        torch.empty(1 << 50)
+    assert stop.value.code == 2
+    assert "does not fit into the memory, which has no 4503599627370496 bytes more" in (
+        capsys.readouterr().err)
+    with pytest.raises(SystemExit), exit_in_words():
+        raise MemoryError
+    assert capsys.readouterr().err.startswith("error: this does not fit into the memory: lower")
+    with pytest.raises(RuntimeError, match="a bug"), exit_in_words():
+        raise RuntimeError("a bug")
 
 
 def test_a_bug_keeps_its_traceback():

@@ -2,6 +2,8 @@
 
 import json
 import math
+import platform
+import re
 import signal
 from pathlib import Path
 
@@ -63,8 +65,28 @@ def test_what_was_begun_is_no_part_of_what_follows(tmp_path, error):
         write_folder(staging)
         raise error
     assert names(tmp_path) == []
-    write_folder(tmp_path / ".target.tmp")
+    killed = start("pass")
+    killed.communicate()
+    write_folder(tmp_path / f".target.{platform.node()}-{killed.pid}.tmp")
     files.write_file(tmp_path / "target", b"a")
+    assert names(tmp_path) == ["target"]
+
+
+def test_two_processes_that_write_one_file_are_in_no_way_of_each_other(tmp_path):
+    code = f"""
+from pathlib import Path
+from files import atomic_path
+with atomic_path(Path({str(tmp_path)!r}) / "target") as staging:
+    staging.write_bytes(b"theirs")
+    print("writing", flush=True)
+    input()
+"""
+    other = start(code)
+    assert other.stdout.readline() == "writing\n"
+    files.write_file(tmp_path / "target", b"ours")
+    assert (tmp_path / "target").read_bytes() == b"ours"
+    other.communicate("\n")
+    assert other.returncode == 0 and (tmp_path / "target").read_bytes() == b"theirs"
     assert names(tmp_path) == ["target"]
 
 
@@ -159,13 +181,33 @@ def test_one_process_at_a_time_and_death_frees_the_lock(tmp_path, capsys):
     path = tmp_path / "new" / "target"
     other = holder(path)
     once = {"busy": "it is busy", "wait": False}
-    with pytest.raises(UserError, match="^it is busy$"), files.locked(path, **once):
+    owner = rf"process {other.pid} on {platform.node()}, since 20\d\d-\d\d-\d\d \d\d:\d\d"
+    with pytest.raises(UserError, match=rf"^it is busy \({owner}\)$"), files.locked(path, **once):
         pass
     other.send_signal(signal.SIGKILL)
     other.wait()
     with files.locked(path, **once):
         pass
-    assert capsys.readouterr().err == "" and names(path.parent) in ([], [".target.lock"])
+    assert capsys.readouterr().err == "" and names(path.parent) == []
+
+
+@pytest.mark.slow
+def test_a_lock_that_many_want_has_one_owner_at_a_time(tmp_path):
+    """Its file goes with its owner, so who waits must not take a file that is gone for the lock."""
+    path = tmp_path / "target"
+    path.write_bytes(b"")
+    code = f"""
+from pathlib import Path
+from files import locked
+path = Path({str(path)!r})
+for _ in range(60):
+    with locked(path, "busy"):
+        count = len(path.read_bytes())
+        path.write_bytes(bytes(count + 1))
+"""
+    processes = [start(code) for _ in range(3)]
+    assert [process.communicate()[1].count("Traceback") for process in processes] == [0, 0, 0]
+    assert len(path.read_bytes()) == 180
 
 
 @pytest.mark.slow
@@ -180,4 +222,4 @@ def test_who_waits_says_so_and_goes_on_afterwards(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr("files.say", release)
     with files.locked(path, "it is busy"):
         assert other.returncode == 0
-    assert capsys.readouterr().out == "it is busy\n"
+    assert re.fullmatch(rf"it is busy \(process {other.pid} on .*\)\n", capsys.readouterr().out)

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import io
 import itertools
+import os
 import re
 import shlex
 import signal
@@ -248,10 +249,15 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
     ("--prompt-file bad.txt", "bad.txt is not UTF-8: byte 3 is 0xff"),
     ("--prompt-file empty.txt", "empty.txt is empty"),
     ("--prompt-file -", "stdin is empty"),
+    ("--prompt-file pipe", "pipe is a named pipe: give - and send the text to stdin"),
+    ("--prompt x --num-samples 1000000000000",
+     r"the cache of so many samples takes .*e\+\d+ bytes or more, and cpu has .*: lower --num-sam"),
 ])
 def test_bad_options_are_one_line_and_exit_2(call, runs, words, message):
     (runs.parent / "bad.txt").write_bytes(b"abc\xff")
     (runs.parent / "empty.txt").touch()
+    if not (runs.parent / "pipe").exists():
+        os.mkfifo(runs.parent / "pipe")
     assert re.search(message, call(*shlex.split(words), refused=True)[-1])
 
 

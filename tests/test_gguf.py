@@ -9,6 +9,7 @@ import pytest
 import sentencepiece
 import torch
 from conftest import model_config
+from failing import file_size_limit
 from foreign import POSITIONS, VOCAB, export_to, make_run, refused
 from foreign_tokenizers import TOKENIZERS, imported
 from transformers import LlamaConfig
@@ -140,6 +141,19 @@ def test_each_beta_has_a_ramp_of_its_own():
              for scaling in (YARN, replace(YARN, beta_fast=6.0), replace(YARN, beta_slow=3.0))]
     for one, other in itertools.combinations(ramps, 2):
         assert (one / other - 1).abs().max() > 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["f32", "q8_0"])
+def test_a_disk_that_fills_up_on_any_page_is_noticed(dtype, tmp_path, capsys):
+    run = make_run(tmp_path, dim=64, head_dim=16, n_heads=4, hidden_dim=96).path
+    size = export_to("gguf", run, tmp_path / "whole", "--dtype", dtype).stat().st_size
+    for room in [0, 5000, size // 2, size - 3000, size - 40, size - 1]:
+        with file_size_limit(room):
+            refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"),
+                    options=["--dtype", dtype])
+    with file_size_limit(size):
+        assert export_to("gguf", run, tmp_path / "out", "--dtype", dtype).stat().st_size == size
 
 
 def test_the_factors_are_the_scaling():

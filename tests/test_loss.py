@@ -22,7 +22,7 @@ def test_the_loss_is_summed_in_float32_over_what_is_not_masked():
 
 @pytest.mark.slow
 def test_validation_is_over_every_byte_and_leaves_no_trace(world):
-    config, _ = train.load(arguments(world))
+    config, *_ = train.load(arguments(world, "--name", "a"))
     data, model = prepare(config.data), initial_model(config)
     val_data = data.dataset("val", seq_len=20)
     torch.manual_seed(5)

@@ -109,10 +109,11 @@ def test_help_works_and_teaches(program, words):
     assert all(word in out for word in ["python ", *words])
 
 
-def test_the_checks_it_points_to_exist():
-    text = (ROOT / "docs" / "checks.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("document, at_least", [("checks.md", 40), ("reliability.md", 25)])
+def test_the_checks_it_points_to_exist(document, at_least):
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     tests = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").glob("test_*.py"))
     names = re.findall(r"`(test_\w+)`", text)
-    assert len(names) > 40
+    assert len(names) > at_least
     for name in names:
         assert f"def {name}(" in tests, name

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROOT
-from failing import cut, failures, file_size_limit
+from failing import cut, failures, file_size_limit, flip_a_bit
+from safetensors.torch import save_file
 
 from errors import UserError
 from gyre import rundir
+from gyre.checkpoint import METADATA, Checkpoints
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 
@@ -68,12 +70,16 @@ def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path):
             new_run(path.name)
         if not path.exists():
             new_run(path.name)
-        assert RunDir.open(path) and not path.with_name(f".{path.name}.tmp").exists()
+        assert RunDir.open(path) and not [*path.parent.glob(".*")]
 
 
 def test_weights_from_the_start_are_part_of_the_run(new_run):
-    run = new_run(write_best=lambda file: file.write_bytes(b"weights"))
-    assert (run.path / "best" / "model.safetensors").read_bytes() == b"weights"
+    weights = {"a": torch.arange(3.0)}
+    run = new_run(write_best=lambda file: save_file(weights, file, METADATA))
+    assert torch.equal(run.load_weights()["a"], weights["a"])
+    flip_a_bit(run.best / "model.safetensors")
+    with pytest.raises(UserError, match="model.safetensors is damaged"):
+        run.load_weights()
     with pytest.raises(UserError, match="b"):
         new_run("b", write_best=lambda file: (file / "none").write_bytes(b""))
     assert [path.name for path in run.path.parent.iterdir()] == ["a"]
@@ -88,12 +94,21 @@ def test_a_place_without_room_and_one_that_refuses_are_said(new_run, tmp_path):
         new_run()
 
 
-def test_a_name_is_free_until_its_run_exists(new_run, tmp_path):
-    names = []
-    for _ in range(3):
-        names.append(RunDir.free_name(tmp_path / "runs", "a"))
-        new_run(names[-1])
-    assert names == ["a", "a-2", "a-3"]
+def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
+    runs = tmp_path / "runs"
+    with (RunDir.claim(runs, "a", numbered=True) as first,
+          RunDir.claim(runs, "a", numbered=True) as second):
+        new_run(first)
+        assert (first, second) == ("a", "a-2")
+        words = f"{runs}/a-2 is being trained .*process {os.getpid()} on"
+        with pytest.raises(UserError, match=words), RunDir.claim(runs, "a-2", numbered=False):
+            pass
+    with RunDir.claim(runs, "a", numbered=True) as third:
+        assert third == "a-2"  # nothing became of the second
+    with (pytest.raises(UserError, match="already exists: continue it with --resume"),
+          RunDir.claim(runs, "a", numbered=False)):
+        pass
+    assert [path.name for path in runs.iterdir()] == ["a"]
 
 
 def test_open_takes_the_newest_run(new_run, tmp_path):
@@ -125,6 +140,28 @@ def test_a_damaged_folder_is_named(new_run, file, damage):
     damage(path)
     with pytest.raises(UserError, match=re.escape(str(path))):
         RunDir.open(path.parent)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_tokenizer_that_somebody_put_into_a_run_is_not_used(new_run, name):
+    path = new_run().path
+    (path / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match=f"{name} is no part of this run .*: remove it"):
+        RunDir.open(path)
+
+
+@pytest.mark.parametrize("record", [
+    "[" * 99999, '{"created": "2026"}', '{"created": "2026", "sha256": {}}',
+    '{"created": "2026", "sha256": [1]}', '{"created": "2026", "sha256": null}',
+    lambda text: text.replace("python", "pythom"),
+])
+def test_a_record_that_is_none_is_named(new_run, record):
+    path = new_run().path
+    if callable(record):
+        record = record((path / "run.json").read_text(encoding="utf-8"))
+    (path / "run.json").write_text(record, encoding="utf-8")
+    with pytest.raises(UserError, match=f"{path}/run.json is (missing or )?damaged"):
+        RunDir.open(path)
 
 
 # --- points ---------------------------------------------------------------------------------------
@@ -164,6 +201,61 @@ def test_resume_leaves_every_step_exactly_once(new_run, cut):
         if point["step"] > 3:
             run.log(point)
     assert file.read_bytes() == content
+
+
+def kill_and_resume(run, damage, capsys):
+    """Three points, a save, a point, this damage: what is said, and the steps that are left."""
+    for step in range(1, 4):
+        run.log({"step": step, "train/loss": 1 / step})
+    run.save("last", {}, {})
+    run.log({"step": 4})
+    damage(run.path / "metrics.jsonl")
+    run = RunDir.open(run.path)
+    run.resume(3, NO_WANDB, {}, run.load_training()[1]["metrics"])
+    run.save("last", {}, {})
+    said = capsys.readouterr().err
+    RunDir.open(run.path).resume(3, NO_WANDB, {}, run.load_training()[1]["metrics"])
+    assert capsys.readouterr().err == ""  # said once
+    return said, [point["step"] for point in run.metrics()]
+
+
+def change(old, new):
+    return lambda file: file.write_bytes(file.read_bytes().replace(old, new))
+
+
+@pytest.mark.parametrize("damage, words, left", [
+    (lambda file: None, "", [1, 2, 3]),
+    (Path.unlink, "3 of its 3 points are missing", []),
+    (lambda file: os.truncate(file, 0), "3 of its 3 points are missing", []),
+    (lambda file: os.truncate(file, 40), "2 of its 3 points are missing", [1]),
+    (change(b"0.5", b"0.7"), "points were changed", [1, 2, 3]),
+    (change(b'"step": 2,', b'"step": 2;'), "leaving out line 2 of", [1, 3]),
+    (change(b'"step": 2,', b'"step":\xff2,'), "leaving out line 2 of", [1, 3]),
+])
+def test_resume_says_which_points_are_not_what_they_were(new_run, damage, words, left, capsys):
+    said, steps = kill_and_resume(new_run(), damage, capsys)
+    assert steps == left and words in said and bool(said) == bool(words)
+
+
+def test_points_are_on_the_disk_before_the_checkpoint_that_counts_them(new_run, monkeypatch):
+    run, synced = new_run(), []
+    run.log({"step": 1})
+    monkeypatch.setattr(rundir, "fsync", synced.append)
+    monkeypatch.setattr(Checkpoints, "_replace_last", lambda self: synced.append("renamed"))
+    run.save("last", {}, {})
+    assert synced == [run.path / "metrics.jsonl", "renamed"]
+
+
+@pytest.mark.parametrize("line", [
+    "[1]", "3", "{}", '{"step": "1"}', '{"step": 1.5}', '{"step": true}', '{"step": -1}',
+    '{"step": 1, "tokens": null}', '{"step": 1, "seconds": 0}', '{"step": 1, "seconds": "a"}',
+    '{"step": 1, "train/loss": [1]}', '{"step": 1, "train/loss": NaN}', "[" * 99999,
+])
+def test_a_line_that_is_no_point_is_named(new_run, line):
+    run = new_run()
+    (run.path / "metrics.jsonl").write_text(f'{{"step": 1}}\n{line}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"metrics\.jsonl is damaged in line 2 \("):
+        run.metrics()
 
 
 def test_truncating_the_points_is_all_or_nothing(new_run):

@@ -1,7 +1,10 @@
 """The command: what it takes from a run, what it refuses, and that bad input leaves nothing."""
 
+import socket
+from unittest.mock import ANY
+
 import pytest
-from conftest import arguments, refusal, run, trained, training
+from conftest import ROOT, arguments, points, refusal, run, start, trained, training
 
 import train
 from data.tokenizer import open_tokenizer
@@ -37,7 +40,7 @@ def test_resuming_keeps_what_decides_the_numbers(world, finished, capfd):
 @pytest.mark.slow
 def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
     saved = load_file(finished / "config.yaml")
-    config, origin = train.load(["--train.steps", "4", "--resume", str(finished)])
+    config, _, origin = train.load(["--train.steps", "4", "--resume", str(finished)])
     assert origin["resumed"].path == finished
     assert config.train.steps == 4 and saved.train.steps == 3
     config.train.steps = 3
@@ -48,7 +51,7 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
 def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, finished):
     """Over those of the file, and under the command line."""
     argv = ["--config", "small.yaml", *training(world)]
-    config, _ = train.load([*argv, "--init-from", str(finished), "--model.dropout", "0.25"])
+    config, *_ = train.load([*argv, "--init-from", str(finished), "--model.dropout", "0.25"])
     saved = load_file(finished / "config.yaml").model
     assert config.model.dropout == 0.25 and config.model.rope_scaling == saved.rope_scaling
     config.model.dropout = 0.0
@@ -87,12 +90,36 @@ def test_ctrl_c_before_the_loop_ends_without_a_traceback(world, monkeypatch, cap
 
 
 @pytest.mark.slow
-def test_an_unset_name_is_a_free_one(world):
-    argv = ["--config", "small.yaml", *arguments(world), "--model.position", "alibi"]
-    assert train.load(argv)[0].name == "small-alibi-s1"
-    (world / "runs" / "small-alibi-s1").mkdir(parents=True)
-    assert train.load(argv)[0].name == "small-alibi-s1-2"
-    assert train.load(arguments(world))[0].name == "gyre-rope-s1"
+def test_an_unset_name_says_what_the_run_is(world, tmp_path):
+    argv = [*arguments(world), "--model.position", "alibi"]
+    assert train.load(["--config", "small.yaml", *argv])[:2] == (ANY, "small-alibi-s1")
+    assert train.load(arguments(world))[1] == "gyre-rope-s1"
+    file = tmp_path / "-my config.yaml"
+    file.write_text("seed: 3\n", encoding="utf-8")
+    config, stem, _ = train.load(["--config", str(file), *argv])
+    assert config.name is None and stem == "my-config-alibi-s3"
+
+
+@pytest.mark.slow
+def test_two_that_start_at_once_are_two_runs_and_none_is_trained_twice(world, capfd):
+    """Without names; then two that resume one run, of which the second says who has it."""
+    argv = [*arguments(world), "--seed", "7", "--train.steps", "300"]
+    both = [start(ROOT / "train.py", *argv) for _ in range(2)]
+    runs = [world / "runs" / name for name in ("gyre-rope-s7", "gyre-rope-s7-2")]
+    for process in both:
+        assert "Traceback" not in process.communicate(timeout=300)[1] and process.returncode == 0
+    for path in runs:
+        assert list(points(path)) == list(range(1, 301))
+    first = start(ROOT / "train.py", "--resume", runs[0], "--train.steps", "100000",
+                  "--train.eval_interval", "100000")
+    while "train" not in first.stderr.readline():
+        pass
+    refused = refusal(capfd, train.main, "--resume", runs[0], "--train.steps", "301")[-1]
+    assert f"{runs[0]} is being trained by another process" in refused
+    assert f"process {first.pid} on " in refused
+    first.kill()
+    first.communicate()
+    assert run(train.main, "--resume", runs[0], "--train.steps", "301") == 0
 
 
 @pytest.mark.slow
@@ -105,6 +132,10 @@ def test_an_unset_name_is_a_free_one(world):
     (["--train.dtype", "float16"], "float16 needs a CUDA device"),
     (["--train.device", "cuda:7"], "cuda:7"),
     (["--data.vocab_size", "50000"], "50000"),
+    (["--model.n_layers", str(10**30)], "this model takes"),
+    (["--model.dim", "1200000000"], "this model takes"),
+    (["--model.max_positions", str(10**22)], "choose a smaller model.dim"),
+    (["--train.batch_size", str(10**15)], f"a batch of {10**15}x20 tokens takes 2.4e+19 bytes"),
     (["--name", "finished"], "finished already exists"),
     (["--name", "a/b"], "run name 'a/b' must be letters"),
 ])
@@ -112,6 +143,37 @@ def test_bad_input_is_one_line_and_leaves_no_run(world, finished, capfd, extra, 
     before = sorted(finished.parent.rglob("*"))
     assert words in refusal(capfd, train.main, *arguments(world, "--name", "bad", *extra))[-1]
     assert sorted(finished.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("environment, words", [
+    ({"WORLD_SIZE": "0"}, "WORLD_SIZE must be a whole number from 1 to"),
+    ({"WORLD_SIZE": "-2"}, "not '-2'"),
+    ({"WORLD_SIZE": "two"}, "not 'two'"),
+    ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2 and RANK is not set"),
+    ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK must be a whole number from 0 to 1, not '2'"),
+    ({"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "x"}, "LOCAL_RANK must be"),
+])
+def test_a_wrong_environment_is_said(world, monkeypatch, capfd, environment, words):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert words in refusal(capfd, train.main, *arguments(world))[-1]
+
+
+@pytest.mark.slow
+def test_a_master_that_does_not_answer_is_named(world):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = start(
+        "import gyre.parallel, train, datetime, functools\n"
+        "gyre.parallel.dist.init_process_group = functools.partial("
+        "gyre.parallel.dist.init_process_group, timeout=datetime.timedelta(seconds=2))\n"
+        f"train.main({arguments(world)!r})",
+        WORLD_SIZE="2", RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+    )
+    error = process.communicate(timeout=120)[1].splitlines()[-1]
+    assert process.returncode == 2
+    assert f"error: process 1 of 2 cannot connect to the others at 127.0.0.1:{port}: " in error
 
 
 @pytest.mark.slow

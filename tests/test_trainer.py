@@ -16,7 +16,7 @@ from gyre.device import resolve_device
 from gyre.loss import evaluate
 from gyre.parallel import World
 from gyre.rundir import RunDir
-from gyre.trainer import Trainer
+from gyre.trainer import StopSignal, Trainer
 from model.position import POSITIONS
 
 # Dropout and the offsets of rows are drawn for the row, and so the same however rows are shared.
@@ -40,7 +40,7 @@ def equal_runs(a: Path, b: Path) -> None:
 
 def silent_trainer(world: Path, *extra: str) -> Trainer:
     """A trainer of rank 1, which writes nothing."""
-    config, _ = train.load(arguments(world, *extra))
+    config, *_ = train.load(arguments(world, "--name", "silent", *extra))
     return Trainer(config, World(1, 1, CPU))
 
 
@@ -105,6 +105,39 @@ train.main({arguments(world, *EXACT, "--name", "killed")!r})
     equal_runs(straight, path)
 
 
+@pytest.mark.slow
+def test_a_run_killed_before_its_first_checkpoint_starts_again(world, straight, capfd):
+    path = world / "runs" / "early"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "save", raise_interrupt)
+        assert run(train.main, *arguments(world, *EXACT, "--name", "early")) == 130
+    assert points(path) and not (path / "last").exists()
+    assert run(train.main, "--resume", path) == 0
+    assert f"{path} has no checkpoint yet: starting at step 0" in capfd.readouterr().err
+    equal_runs(straight, path)
+
+
+def raise_interrupt(*args):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_no_sample_is_lost_by_a_kill_after_a_save(world, straight):
+    path, save = world / "runs" / "unlucky", Trainer.save
+
+    def save_and_die(self, name):
+        save(self, name)
+        if name == "last":
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "save", save_and_die)
+        assert run(train.main, *arguments(world, *EXACT, "--name", "unlucky")) == 130
+    assert run(train.main, "--resume", path) == 0
+    assert points(path, "sample") == points(straight, "sample")
+    equal_runs(straight, path)
+
+
 WSD = ["--optim.schedule", "wsd", "--optim.cooldown", "0.4", "--optim.warmup_steps", "2"]
 
 
@@ -118,7 +151,10 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
         path = world / "runs" / f"branch-{at}"
         argv = ["--branch-from", long, "--at", at, "--train.steps", "10", "--name", path.name,
                 "--train.eval_interval", "5"]
-        assert run(train.main, *argv) == 0
+        with pytest.MonkeyPatch.context() as patch:  # killed before it has saved: still a branch
+            patch.setattr(Trainer, "run", raise_interrupt)
+            assert run(train.main, *argv) == 130
+        assert run(train.main, "--resume", path) == 0
         equal_runs(short, path)
         assert len(points(path, "train/loss")) == 10
     assert run(train.main, "--resume", path, "--train.steps", "11") == 0
@@ -129,7 +165,8 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
+                                          (signal.SIGHUP, 129)])
 def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, number, code):
     path = world / "runs" / f"signal-{code}"
     extra = ["--name", path.name, "--train.steps", "2000", "--train.eval_interval", "1000"]
@@ -145,6 +182,19 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, number, 
     assert f"python train.py --resume {path}" in errors and "Traceback" not in errors
     _, state = RunDir.open(path).load_training()
     assert state["count"]["step"] == max(points(path)) >= 1
+
+
+def test_a_signal_that_is_ignored_stays_ignored_and_one_at_once_acts_at_once():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignal() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert stop.number == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with pytest.raises(KeyboardInterrupt), StopSignal() as stop:
+        stop.at_once = True
+        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.slow

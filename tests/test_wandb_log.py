@@ -50,14 +50,14 @@ def folders(run):
 
 
 def history(*segments):
-    """Step -> values, without what wandb adds of its own. No step may stand twice."""
+    """Step -> values, without what wandb adds of its own. A step that stands twice is the same."""
     points = {}
     for segment in segments:
         for record in segment:
             if record["type"] == "history":
                 item = record["history"]["item"]
-                assert item["_step"] not in points
-                points[item["_step"]] = {k: v for k, v in item.items() if not k.startswith("_")}
+                values = {k: v for k, v in item.items() if not k.startswith("_")}
+                assert points.setdefault(item["_step"], values) == values
     return points
 
 
@@ -117,6 +117,8 @@ def test_a_resumed_run_continues_its_own_curve(new_run):
     assert len(segments) == 2
     ids = {r["run"]["run_id"] for segment in segments for r in segment if r["type"] == "run"}
     assert ids == {run.record["wandb_id"]}
+    # Whatever of the first folder was lost in a kill.
+    assert history(segments[1]) == merged(resumed.metrics())
     assert history(*segments) == merged(resumed.metrics())
     assert sorted(history(*segments)) == list(range(1, 10))
 
@@ -137,6 +139,12 @@ def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
         train_and_finish(new_run(log={"wandb": "offline"}))
     out, err = capfd.readouterr()
     assert out == "" and re.fullmatch("warning: going on without wandb.*\n", err), err
+
+
+def test_a_mode_that_wandb_has_not_is_named(new_run, monkeypatch, capfd):
+    monkeypatch.setenv("WANDB_MODE", "nonsense")
+    train_and_finish(new_run(log={"wandb": "auto"}))
+    assert "(WANDB_MODE is 'nonsense' and must be one of online, " in capfd.readouterr().err
 
 
 def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):

@@ -1,0 +1,240 @@
+"""What run.py tries; it is started from there, with preload.c before libc."""
+
+import argparse
+import ctypes
+import errno
+import itertools
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from conftest import arguments, random_text
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import train
+from data.prepare import prepare
+from errors import UserError
+from gyre.cli import load_file
+from gyre.rundir import RunDir
+
+RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
+Finding = str | None  # what went wrong in one trial
+
+
+class World:
+    """A text, its prepared data, and the run that nothing ever happened to."""
+
+    def __init__(self, folder: Path, library: ctypes.CDLL):
+        self.folder, self.library = folder, library
+        (folder / "text.txt").write_text(random_text(), encoding="utf-8")
+        code, self.calls, said = self.train(*arguments(folder, *RUN, "--name", "straight"))
+        assert code == 0, said
+        code, self.calls, said = self.train(*arguments(folder, *RUN, "--name", "counted"))
+        assert code == 0, said
+        self.expected = self.content("straight")
+
+    def train(self, *argv: str, at: int = -1, error: int = 0, once: bool = False):
+        """train.py in a process of its own: its exit code, how many calls it made, what it said."""
+        report = self.folder / "report"
+        process = os.fork()
+        if process == 0:
+            code = 1
+            said = StringIO()
+            try:
+                with redirect_stderr(said):
+                    self.library.fault_at(at, error, once)
+                    try:
+                        train.main(list(argv))
+                    except SystemExit as stop:
+                        code = int(stop.code or 0)
+                    except BaseException:
+                        traceback.print_exc()
+            finally:
+                calls = self.library.fault_count()
+                self.library.fault_at(-1, 0, 0)
+                report.write_text(f"{calls}\n{said.getvalue()}", encoding="utf-8")
+                os._exit(code)
+        _, status = os.waitpid(process, 0)
+        if os.WIFSIGNALED(status):
+            return -os.WTERMSIG(status), 0, ""
+        calls, _, said = report.read_text(encoding="utf-8").partition("\n")
+        return os.WEXITSTATUS(status), int(calls), said
+
+    def content(self, name: str) -> list[Any]:
+        """All numbers of a run but the times."""
+        run = RunDir.open(self.folder / "runs" / name)
+        weights, state = run.load_training()
+        points = [{k: v for k, v in point.items() if "seconds" not in k and "per_second" not in k}
+                  for point in run.metrics()]
+        count = {**state["count"], "seconds": 0}
+        leaves = torch.utils._pytree.tree_leaves(
+            [weights, run.load_weights("best"), state["optimizers"], count, points])
+        return [x.tolist() if isinstance(x, torch.Tensor) else x for x in leaves]
+
+    def interrupted(self, at: int, error: int = 0, once: bool = False) -> Finding:
+        """A training with this fault, then what a user does: resume it, or start it if nothing is
+        there."""
+        path = self.folder / "runs" / "a"
+        shutil.rmtree(path, ignore_errors=True)
+        new = arguments(self.folder, *RUN, "--name", "a")
+        code, _, said = self.train(*new, at=at, error=error, once=once)
+        if code not in (0, 2, -9) or "Traceback" in said:
+            return f"exit {code}: {said[-2000:]}"
+        finished = code == 0
+        if not finished:
+            code, _, said = self.train(*(["--resume", str(path)] if path.exists() else new))
+        if code != 0 and "has finished its 12 steps" not in said:
+            return f"not resumed: {said[-2000:]}"
+        try:
+            same = self.content("a") == self.expected
+        except UserError as refused:
+            return f"a run that cannot be read: {refused}"
+        return None if same else "another run than the one that was never stopped"
+
+
+def order(count: int) -> Iterator[int]:
+    """Every number below `count`, far ones first, and then again at random."""
+    numbers = list(range(count))
+    random.Random(0).shuffle(numbers)
+    yield from numbers
+    while True:
+        yield random.randrange(count)
+
+
+def kills(world: World) -> Iterator[tuple[str, Finding]]:
+    for at in order(world.calls):
+        yield f"killed at call {at}", world.interrupted(at)
+
+
+def errors(world: World) -> Iterator[tuple[str, Finding]]:
+    kinds = itertools.cycle(itertools.product(
+        (errno.ENOSPC, errno.EIO, errno.EROFS), (True, False)))
+    for at, (error, once) in zip(order(world.calls), kinds, strict=False):
+        name = f"{errno.errorcode[error]} at call {at}{'' if once else ' and all after it'}"
+        yield name, world.interrupted(at, error, once)
+
+
+def damage(world: World) -> Iterator[tuple[str, Finding]]:
+    source = world.folder / "runs" / "straight"
+    config = load_file(source / "config.yaml").data
+
+    def read(path: Path) -> tuple[Any, str]:
+        """What a resumed training takes from the disk, and what is said about it."""
+        said = StringIO()
+        with redirect_stderr(said):
+            run = RunDir.open(path)
+            weights, state = run.load_training()
+            points = run.points_until(99, state["metrics"])
+            data = prepare(config)
+            leaves = torch.utils._pytree.tree_leaves(
+                [weights, run.load_weights("best"), state, points, run.record, data.manifest])
+            leaves = [x.tolist() if isinstance(x, torch.Tensor) else x for x in leaves]
+        files = [(path / name).read_bytes() for name in ("config.yaml", "tokenizer.model")]
+        bins = [(data.folder / f"{split}.bin").read_bytes() for split in ("train", "val")]
+        return (leaves, files, bins), said.getvalue()
+
+    shutil.rmtree(source / "previous")
+    expected, _ = read(source)
+    (prepared,) = (world.folder / "prepared").iterdir()
+    files = [f for folder in (source, prepared) for f in sorted(folder.rglob("*")) if f.is_file()]
+    for file in itertools.cycle(files):
+        content = file.read_bytes()
+        at = random.randrange(len(content))
+        for kind in ("flipped", "cut"):
+            flipped = content[at] ^ 1 << random.randrange(8)
+            rest = bytes([flipped]) + content[at + 1 :] if kind == "flipped" else b""
+            file.write_bytes(content[:at] + rest)
+            finding = None
+            try:
+                found, said = read(source)
+                if found != expected and "warning" not in said:
+                    finding = "taken without a word"
+            except UserError:
+                pass
+            except Exception:
+                finding = traceback.format_exc()
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(content)
+            yield f"{file.relative_to(world.folder)} {kind} at {at}", finding
+
+
+def configurations(world: World) -> Iterator[tuple[str, Finding]]:
+    whole = yaml.safe_load((world.folder / "runs" / "straight" / "config.yaml").read_text("utf-8"))
+    names = [f"{part}.{name}" for part, fields in whole.items() if isinstance(fields, dict)
+             for name in fields] + [*whole, "resume", "nothing"]
+    values = st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
+        | st.sampled_from([10**30, -1, 0, "null", "auto", "1e3", "rope", "runs/a"]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+        max_leaves=4,
+    )
+    file = world.folder / "fuzzed.yaml"
+    tried: list[tuple[str, Finding]] = []
+
+    @settings(max_examples=25, deadline=None, database=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))
+    @given(st.dictionaries(st.sampled_from(names), values, max_size=3))
+    def load(table: dict[str, Any]) -> None:
+        file.write_text(yaml.safe_dump(table, allow_unicode=True), encoding="utf-8")
+        finding = None
+        try:
+            train.load(["--config", str(file)])
+        except UserError as error:
+            finding = "two lines" if "\n" in str(error) else None
+        except Exception:
+            finding = traceback.format_exc()
+        tried.append((json.dumps(table, default=str), finding))
+
+    while True:
+        load()
+        yield from tried
+        tried.clear()
+
+
+TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, configurations)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="run.py", description=os.environ["DESCRIPTION"],
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=f"Default: {', '.join(TRIALS)}.")
+    parser.add_argument("--minutes", type=float, default=10.0, help="For all of them together.")
+    options = parser.parse_args()
+    names = options.trials or list(TRIALS)
+    if unknown := set(names) - set(TRIALS):
+        parser.error(f"there is no trial {unknown.pop()}")
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(Path(folder), ctypes.CDLL(os.environ["LD_PRELOAD"]))
+        for name in names:
+            end = time.monotonic() + 60 * options.minutes / len(names)
+            tried = findings = 0
+            for what, finding in TRIALS[name](world):
+                tried += 1
+                if finding is not None:
+                    findings += 1
+                    print(f"{name}: {what}: {finding}", flush=True)
+                if time.monotonic() > end:
+                    break
+            known = f" of {world.calls} calls" if name in ("kills", "errors") else ""
+            print(f"{name}: {tried} faults tried{known}, {findings} found", flush=True)
+            failed |= findings > 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
