@@ -14,6 +14,7 @@ import math
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,20 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         blocks[name] = shown if name in figures else NOT_MEASURED
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
     fields = {name: escape(str(value)) for name, value in said.items()} | blocks
-    return re.sub(r"\n{3,}", "\n\n", template.format_map(fields))
+    return without_gaps(re.sub(r"\n{3,}", "\n\n", template.format_map(fields)))
+
+
+def without_gaps(text: str) -> str:
+    """A report without what is not measured yet, its captions, and sections that have no more."""
+    kept = []
+    for part in re.split(rf"\n\n(?=## |{NOT_MEASURED})", text):
+        rest = part.removeprefix(NOT_MEASURED).strip("\n")
+        if not part.startswith(NOT_MEASURED) or "![" in rest or "\n|" in f"\n{rest}":
+            kept.append(rest)
+    empty = [part.startswith("## ") and "\n" not in part
+             and (after is None or after.startswith("## "))
+             for part, after in zip(kept, [*kept[1:], None], strict=True)]
+    return "\n\n".join(p for p, gone in zip(kept, empty, strict=True) if not gone) + "\n"
 
 
 def to_html(markdown: str, folder: Path) -> str:
@@ -147,8 +161,9 @@ def claim(study: Study) -> str:
 def left_out(study: Study) -> str:
     if not study.missing:
         return ""
-    return escape(f"Not run yet: {len(study.missing)} of the planned runs ({joined(study.missing)})"
-                  ".")
+    counts = Counter(run.rpartition("-s")[0] for run in study.missing)
+    return escape(f"Not run yet, of {len(study.plan['seeds'])} seeds of each arm: "
+                  f"{joined(f'{count} of {arm}' for arm, count in counts.items())}.")
 
 
 def arms_table(study: Study) -> str:
@@ -189,9 +204,10 @@ def tuning_table(study: Study) -> str:
         said += [table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)]
         if stage == "treatments":
             means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
-            said += [escape(f"Treatments of the sinusoid at their best rates: {means}; "
-                            f"{plan['treatment']} stands for {plan['treatments'][0]} in all that "
-                            "follows.")]
+            chosen = plan["treatment"]
+            follows = f"; {chosen} stands for {plan['treatments'][0]} in all that follows"
+            said += [escape(f"Treatments of the sinusoid at their best rates: {means}"
+                            f"{follows if chosen else ''}.")]
     if not said:
         return "Not tuned: every arm has the learning rate of the configuration, or its own."
     seeds = joined(plan["tuning_seeds"])

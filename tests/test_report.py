@@ -140,7 +140,7 @@ def test_one_seed_has_no_interval_and_no_study_no_claim(tmp_path):
     (path / "results" / "sin-s0.json").unlink()
     seen = page(path)
     assert "No seed of rope, sin is measured in two arms yet." in seen.claim
-    assert "1 of the planned runs (sin-s0)" in seen.text
+    assert "of 1 seeds of each arm: 1 of sin." in seen.text
 
 
 def test_names_are_text_and_no_markup(tmp_path):
