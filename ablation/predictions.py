@@ -29,7 +29,8 @@ def gaps(study: Study, arm: str, baseline: str) -> list[float]:
 def share_of_peak(study: Study, arm: str, baseline: str) -> float | None:
     """|difference| at the last horizon / the largest at any."""
     sizes = [abs(gap) for gap in gaps(study, arm, baseline)]
-    return sizes[-1] / max(sizes) if len(sizes) == len(study.horizons) else None
+    measured = len(sizes) == len(study.horizons) and max(sizes) > 0
+    return sizes[-1] / max(sizes) if measured else None
 
 
 def at_the_end(study: Study, arm: str, baseline: str) -> float | None:

@@ -109,11 +109,16 @@ class Scorer:
 
     def loss(self, model: Transformer | None, windows: Windows) -> dict[str, float | None]:
         """`loss`, the mean over all that the windows score, and `se`, its standard error as the
-        mean of as many windows; both None without a model."""
+        mean of as many windows; both None without a model, and `se` with one window."""
         if model is None:
             return {"loss": None, "se": None}
         means = torch.cat([self.nats(model, *batch).mean(1) for batch in windows if len(batch[0])])
-        return {"loss": means.mean().item(), "se": (means.std() / len(means) ** 0.5).item()}
+        return {"loss": means.mean().item(), "se": standard_error(means)}
+
+
+def standard_error(values: Tensor) -> float | None:
+    """Of the mean of independent values (N,); None for one, which has no spread."""
+    return (values.std() / math.sqrt(len(values))).item() if len(values) > 1 else None
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -206,7 +211,7 @@ def loss_by_context(
     return found
 
 
-def whole_split(scorer: Scorer) -> dict[str, float]:
+def whole_split(scorer: Scorer) -> dict[str, Any]:
     """`loss` over all tokens of the split but the first, in windows of T end to end, and `se`, its
     standard error: that of a mean over windows, which another text of this kind would have.
 
@@ -218,8 +223,7 @@ def whole_split(scorer: Scorer) -> dict[str, float]:
     total, rest = nats.sum(), targets % seq_len
     if rest:
         total = total + scorer.nats(scorer.trained, starts[-1:] + seq_len, rest, rest).sum()
-    error = nats.mean(1).std() / math.sqrt(len(nats))
-    return {"loss": total.item() / targets, "se": error.item()}
+    return {"loss": total.item() / targets, "se": standard_error(nats.mean(1))}
 
 
 def shift(

@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import ROOT, random_model, start
 
+from ablation.runner import study_parser
 from export import parse as parse_export
 from generate import parse as parse_generate
 from gyre.cli import config_parser, load_config
@@ -28,9 +29,9 @@ def commands(program: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("program", ["train.py", "ablate.py", "bench.py"])
 def test_its_configurations_are_understood(program):
-    parser = config_parser()
-    for option in ("--tier", "--json"):
-        parser.add_argument(option)
+    parser = study_parser("") if program == "ablate.py" else config_parser()
+    if program == "bench.py":
+        parser.add_argument("--json")
     found = [argv for argv in commands(program) if not OWN & set(argv)]
     assert len(found) >= {"train.py": 4}.get(program, 1)
     for argv in found:

@@ -96,6 +96,7 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert {m["glob_name"]: m["step_metric"] for m in axes if "glob_name" in m} == {
         "train/*": "tokens", "val/*": "tokens", "position/*": "tokens_seen",
         "context/*": "context_length", "shift/*": "offset", "probe/*": "probe_step",
+        "delta/*": "tokens",
     }
     summary = {}
     for record in written:
