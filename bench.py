@@ -380,10 +380,8 @@ class Bench:
     def _settings(self) -> list[Setting]:
         """Ours in the dtype that training would choose, transformers in all that it may have."""
         model, asked, rows = self.model, self.config.train.dtype, self.config.train.batch_size
-        assert model.hidden_dim is not None, "ModelConfig fills it in"
-        shape = (min(rows * self.config.data.seq_len, 2048), model.dim, model.hidden_dim)
-        both = [torch.float32, torch.bfloat16]
-        rates = product_rates(self.device, *shape, training=True)
+        both, tokens = [torch.float32, torch.bfloat16], rows * self.config.data.seq_len
+        rates = product_rates(self.device, model, tokens, training=True)
         self.dtype, why = resolve_dtype(asked, self.device, lambda: rates)
         say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
         allowed = self.config.train.compile is not False

@@ -355,10 +355,8 @@ class Runner:
     def _dtype(self) -> Dtype:
         """What all runs of the study have: two arms must not decide differently."""
         model, device = self.config.model, resolve_device(self.config.train.device)
-        assert model.hidden_dim is not None, "ModelConfig fills it in"
-        shape = (2048, model.dim, model.hidden_dim)
-        dtype, _ = resolve_dtype(self.config.train.dtype, device,
-                                 lambda: product_rates(device, *shape, training=True))
+        rates = partial(product_rates, device, model, self.step_tokens, training=True)
+        dtype, _ = resolve_dtype(self.config.train.dtype, device, rates)
         return DTYPE_NAMES[dtype]
 
     def _measure_speed(self, dtype: Dtype) -> tuple[Speed, dict[str, Any] | None]:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from errors import UserError
 from files import first_line
+from model.config import ModelConfig
 from model.kernels import onednn_product, prefer_onednn
 from model.transformer import linear
 
@@ -119,19 +120,21 @@ def onednn_gain() -> float:
 
 # The least gain in matrix products for which bfloat16's 8 bits are accepted.
 BFLOAT16_GAIN = 1.2
-MEASURED_FLOPS = 1e10  # of one call at most, to find out
+MEASURED_FLOPS = 3e9  # of one call at most, to find out
+HOPELESS = 4  # times as slow, as where a processor has no bfloat16 and emulates it
 
 
 def product_rates(
-    device: torch.device, tokens: int, inputs: int, outputs: int, *, training: bool
+    device: torch.device, model: ModelConfig, tokens: int, *, training: bool
 ) -> list[float]:
-    """FLOP/s in float32 and in bfloat16 of the product of a weight matrix with `tokens` rows of
-    inputs, and in training of the two for the gradients too.
+    """FLOP/s in float32 and in bfloat16 of the product of the model's widest matrix with so many
+    tokens, and in training of the two for the gradients too.
 
-    Each is the best of several calls in turn, of fewer tokens where the matrix is large, so that
-    all take a fraction of a second.
+    Each is the best of several calls in turn, of fewer tokens where there are many or the matrix is
+    large, so that all take a fraction of a second; where one is hopelessly slower, of two calls.
     """
-    tokens = min(tokens, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
+    inputs, outputs = model.dim, model.hidden_dim
+    tokens = min(tokens, 2048, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
     x, weight = torch.ones(tokens, inputs), torch.ones(outputs, inputs)
     gradient = torch.ones(tokens, outputs)
 
@@ -152,7 +155,9 @@ def product_rates(
     best = [math.inf, math.inf]
     stop, rounds = time.perf_counter() + 0.25, 0
     while rounds < 3 or time.perf_counter() < stop:
-        best = [min(before, seconds(*t)) for before, t in zip(best, tried, strict=True)]
+        for i, operand in enumerate(tried):
+            if rounds < 2 or best[i] < HOPELESS * min(best):
+                best[i] = min(best[i], seconds(*operand))
         rounds += 1
     flops = (6 if training else 2) * tokens * inputs * outputs
     return [flops / time for time in best]

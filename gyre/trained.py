@@ -7,6 +7,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -125,9 +126,8 @@ def load(
     if dtype == "int8":
         to_int8(model)
         return Trained(run, config, tokenizer, model)
-    assert model_config.hidden_dim is not None, "ModelConfig fills it in"
-    shape = (rows, model_config.dim, model_config.hidden_dim)
-    chosen, _ = resolve_dtype(dtype, where, lambda: product_rates(where, *shape, training=False))
+    rates = partial(product_rates, where, model_config, rows, training=False)
+    chosen, _ = resolve_dtype(dtype, where, rates)
     return Trained(run, config, tokenizer, model.to(where, chosen))
 
 

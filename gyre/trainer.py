@@ -178,13 +178,12 @@ class Trainer:
         so that a resumed run keeps it, on another machine too. Returns the reasons in words."""
         config, device = self.config, self.device
         model, train = config.model, config.train
-        assert model.hidden_dim is not None, "ModelConfig fills it in"
         rows = train.micro_batch_size or math.ceil(train.batch_size / self.world.size)
-        shape = (min(rows * config.data.seq_len, 2048), model.dim, model.hidden_dim)
+        tokens = rows * config.data.seq_len
 
         def rates() -> list[float]:
             """Summed over the processes, which must not decide differently."""
-            return self.world.sum(*product_rates(device, *shape, training=True))
+            return self.world.sum(*product_rates(device, model, tokens, training=True))
 
         self.dtype, why = resolve_dtype(train.dtype, device, rates)
         # 6 for every weight in a matrix product, per token: what all encodings have in common, so

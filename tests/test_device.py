@@ -5,7 +5,7 @@ import platform
 
 import pytest
 import torch
-from conftest import CPU, output
+from conftest import CPU, model_config, output
 
 from errors import UserError
 from gyre import device as device_module
@@ -44,8 +44,24 @@ def test_the_rates_are_those_of_products_that_took_place(monkeypatch):
     """A clock that ticks a second at every look."""
     ticks = itertools.count()
     monkeypatch.setattr(device_module.time, "perf_counter", lambda: next(ticks))
-    assert product_rates(CPU, 3, 5, 7, training=True) == [6 * 3 * 5 * 7] * 2
-    assert product_rates(CPU, 3, 5, 7, training=False) == [2 * 3 * 5 * 7] * 2
+    model = model_config(dim=5, hidden_dim=7, head_dim=4)
+    assert product_rates(CPU, model, 3, training=True) == [6 * 3 * 5 * 7] * 2
+    assert product_rates(CPU, model, 3, training=False) == [2 * 3 * 5 * 7] * 2
+
+
+def test_a_dtype_that_is_hopelessly_slow_is_tried_twice_and_no_more(monkeypatch):
+    """A clock that ticks a second at a float32 product, and a minute at one in bfloat16."""
+    now, calls = [0.0], {torch.float32: 0, torch.bfloat16: 0}
+
+    def product(x, weight):
+        calls[x.dtype] += 1
+        now[0] += 1 if x.dtype == torch.float32 else 60
+        return x @ weight.T
+
+    monkeypatch.setattr(device_module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(device_module, "linear", product)
+    float32, bfloat16 = product_rates(CPU, model_config(), 3, training=False)
+    assert float32 == 60 * bfloat16 and calls == {torch.float32: 3, torch.bfloat16: 2}
 
 
 @pytest.mark.slow
@@ -86,6 +102,7 @@ def test_nobody_waits_for_the_compiler_who_does_not_compile():
     output("""
 import sys, torch
 from gyre.device import product_rates, resolve_device
-product_rates(resolve_device("cpu"), 16, 48, 31, training=True)
+from model.config import ModelConfig
+product_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)
 assert "torch._dynamo" not in sys.modules
 """)
