@@ -72,7 +72,8 @@ class ModelOptions:
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast on some processors, slower on others; auto measures which is faster
     for so many samples, not compiled. int8, on a CPU, quantises the weights when it loads them,
-    and what they are multiplied with: for many samples of larger models, with --compile."""
+    and what they are multiplied with: for many samples of larger models, with --compile, where the
+    processor has AVX-512; without, int8 is a fraction as fast."""
     compile: bool = False
     """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens
     a second for one sample, fewer times for more. That minute pays from some ten thousand tokens on
