@@ -19,7 +19,7 @@ def ngram_losses(train: Ids, held_out: Ids, vocab_size: int, longest: int = 3) -
     distribution. No parameter is fitted. Raises ValueError where a code of n tokens would not fit
     into 64 bits.
     """
-    if vocab_size ** (longest + 1) >= 2**63:
+    if vocab_size**longest >= 2**63:
         raise ValueError(f"{longest}-grams of a vocabulary of {vocab_size} do not fit into 64 bits")
     probability = np.full(len(held_out) - longest + 1, 1 / vocab_size)
     losses = []

@@ -167,14 +167,14 @@ def next_rates(
     """The (learning rate, seed) that have to be run next; none: `best_rate` can tell.
 
     First the grid on the first seed; then, while the best rate is at an edge, half the lowest or
-    twice the highest, so that the best has a worse neighbour on either side; then the best two on
-    the other seeds.
+    twice the highest, so that on this seed the best has a worse neighbour on either side; then the
+    best two on the other seeds.
     """
     first = {lr: of[seeds[0]] for lr, of in losses.items() if seeds[0] in of}
     missing = [(lr, seeds[0]) for lr in grid if lr not in first]
     if missing:
         return missing
-    ranked = sorted(first, key=lambda lr: _or_inf(first[lr]))
+    ranked = sorted(first, key=lambda lr: (_or_inf(first[lr]), lr))
     edges = {min(first): min(first) / 2, max(first): max(first) * 2}
     beyond = edges.get(ranked[0])
     if len(grid) > 1 and beyond and min(grid) / WIDEST <= beyond <= max(grid) * WIDEST:
@@ -228,7 +228,7 @@ def shrink(
 ) -> tuple[float, float]:
     """(share of the tier's tokens, expected minutes of the study) within the budget.
 
-    Raises UserError where the shortest run would not get past its warm-up.
+    Raises UserError where a run would not get past its warm-up.
     """
     tuned = arms * (len(tier.grid) + 1 + 2 * (len(tier.tuning_seeds) - 1)) if tier.grid else 0
     treated = tuned // arms * len(tier.treatments)
@@ -239,10 +239,16 @@ def shrink(
     fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
     fixed += (tuned + treated + runs * len(tier.horizons)) * speed.overhead / speed.jobs
     training = trained / speed.tokens_per_second
+    lengths = [tier.horizons[0], *([tier.tuning_tokens] if tier.grid else []),
+               *([tier.treatment_tokens] if tier.treatments else [])]
+    least = (warmup + 1) * step_tokens / (1 - cooldown) / min(lengths)
+    if least > 1:
+        raise UserError(f"optim.warmup_steps {warmup} is longer than the shortest run of the study "
+                        f"before its cooldown: {min(lengths)} tokens are "
+                        f"{min(lengths) // step_tokens} steps")
     if budget_minutes is None:
         return 1.0, (fixed + training) / 60
     share = min(1.0, (60 * budget_minutes - fixed) / training)
-    least = (warmup + 1) * step_tokens / (1 - cooldown) / tier.horizons[0]
     if share < least:
         needed = math.ceil((fixed + least * training) / 60)
         raise UserError(

@@ -3,7 +3,6 @@ a marker of its own."""
 
 import io
 import itertools
-import math
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -121,7 +120,7 @@ def mechanism(study: Study) -> Figure | None:
     heads = {arm: [strongest_previous(record) for record in study.of(arm).values()]
              for arm in study.arms}
     _bands(right, study, heads)
-    even = math.log(study.seq_len) / study.seq_len
+    even = sum(1 / m for m in range(2, study.seq_len + 1)) / (study.seq_len - 1)
     right.axhline(even, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
     for ax in (left, right):
         _token_axis(ax)

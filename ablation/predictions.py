@@ -14,9 +14,9 @@ from ablation.study import Study, at_horizon
 
 def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
     """Median over seeds of the tokens until `arm` is used / those of `other`; None where no seed
-    has both, or where one of them never was."""
+    has both. A seed in which neither ever is says nothing; where only `other` is not, it is 0."""
     a, b = (study.tokens_until_used(name) for name in (arm, other))
-    ratios = [a[seed] / b[seed] for seed in a.keys() & b if b[seed] < math.inf]
+    ratios = [a[seed] / b[seed] for seed in a.keys() & b if min(a[seed], b[seed]) < math.inf]
     return censored_median(ratios) if ratios else None
 
 

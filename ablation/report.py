@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
-from ablation.plan import best_rate, lowest
+from ablation.plan import best_rate, lowest, next_rates
 from ablation.predictions import outcomes
 from ablation.study import USED, Curve, Record, Study, at_horizon, cell, in_lengths, short
 from errors import UserError, exit_in_words
@@ -196,13 +196,19 @@ def tuning_table(study: Study) -> str:
     for stage, tuned in plan["tuned"].items():
         if not tuned:
             continue
-        losses = {arm: {float(lr): of for lr, of in rates.items()} for arm, rates in tuned.items()}
+        losses = {
+            arm: {float(lr): {int(seed): loss for seed, loss in of.items()}
+                  for lr, of in rates.items()} for arm, rates in tuned.items()
+        }
         grid = sorted({lr for of in losses.values() for lr in of})
-        rows = [[arm, *(joined(of.get(lr, {}).values(), "{:.3f}") + " *" * (lr == best_rate(of))
+        done = {arm: not next_rates(plan["grid"], plan["tuning_seeds"], of)
+                for arm, of in losses.items()}
+        best = {arm: best_rate(of) for arm, of in losses.items() if done[arm]}
+        rows = [[arm, *(joined(of.get(lr, {}).values(), "{:.3f}") + " *" * (lr == best.get(arm))
                         for lr in grid)] for arm, of in losses.items()]
         tokens = amount(plan["steps"]["tuning" if stage == "arms" else stage] * plan["step_tokens"])
         said += [table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)]
-        if stage == "treatments":
+        if stage == "treatments" and all(done.values()):
             means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
             chosen = plan["treatment"]
             follows = f"; {chosen} stands for {plan['treatments'][0]} in all that follows"

@@ -33,6 +33,7 @@ from files import locked, read_json, write_json
 from gyre.cli import ConfigParser, config_parser, load_config
 from gyre.config import Config
 from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
+from gyre.optim import OptimConfig
 from gyre.rundir import METRICS, RunDir
 from gyre.trainer import StopSignal
 
@@ -75,6 +76,8 @@ class Job:
     """What to run, one after the other; asked for when the job's turn comes."""
     done: Callable[[], object] = lambda: None
     """Called after the last command."""
+    excused: Callable[[], bool] = lambda: False
+    """Whether a command that failed is no failure of the study."""
     runs: list[Path] = field(default_factory=list)
     """Folders of the training runs in it, by which the bar knows how far it is."""
 
@@ -133,7 +136,7 @@ class Pool:
             while process.poll() is None:
                 yield
             del processes[job.name]
-            if process.returncode:
+            if process.returncode and not job.excused():
                 text = file.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
                 last = [f"    {line}" for line in text.split("\n") if line.strip()][-12:]
                 raise UserError("\n".join([
@@ -179,6 +182,9 @@ def measure_run(
     from gyre import measure  # beside the model it needs what the other jobs do not
 
     with exit_in_words():
+        if not RunDir.open(runs[-1]).kept_steps():
+            raise UserError(f"{runs[-1]} has no checkpoints along the way any more: remove "
+                            f"{', '.join(runs)} to train them again")
         # `last`: the loss after all tokens, which is the one that has been agreed on beforehand.
         record = measure.measure(RunDir.open(runs[-1]), checkpoint="last", device=device,
                                  windows=windows, scalings=["yarn"] if yarn else [],
@@ -234,6 +240,10 @@ class Runner:
             arm: load_config(parser, [*self.argv, *spelled(overlay)])[0]
             for arm, overlay in overlays.items()
         }
+        refuse_other_lengths(self.config, self.config_of)
+        if self.tier.grid and self.config.optim.lr != OptimConfig.lr:
+            raise UserError(f"optim.lr {self.config.optim.lr} has no effect: the study tunes the "
+                            "rate of each arm; an --arm can have its own, with optim.lr=")
         # One thread each: faster than fewer runs with several, and the sums have one order.
         on_gpu = uses_gpu(self.config)
         self.threads = None if on_gpu else 1
@@ -309,6 +319,10 @@ class Runner:
             "tuning": int(share * tier.tuning_tokens / self.step_tokens),
             "treatments": int(share * tier.treatment_tokens / self.step_tokens),
         }
+        for count in (*steps["horizons"], *(steps["tuning"],) * bool(tier.grid)):
+            if not 0 < round(self.cooldown * count) < count:
+                raise UserError(f"optim.cooldown {self.cooldown} of a run of {count} steps is "
+                                f"{round(self.cooldown * count)} steps: choose another share")
         plan = {
             "name": self.path.name, "command": self.command, **self._wanted(), "steps": steps,
             "share": share, "expected_minutes": minutes, "budget_minutes": self.budget,
@@ -491,7 +505,7 @@ class Runner:
             note = partial(self._note_tuned, stage, arm, lr, seed, self.path / name)
             weight = steps * self.step_tokens
             jobs.append(Job(name, weight, partial(self._train_missing, values), note,
-                            [self.path / name]))
+                            partial(has_diverged, self.path / name), [self.path / name]))
         return jobs
 
     def _overlay(self, arm: str, stage: str = "arms") -> Mapping[str, Any]:
@@ -502,7 +516,9 @@ class Runner:
 
     def _note_tuned(self, stage: str, arm: str, lr: float, seed: int, run: Path) -> None:
         points = RunDir.open(run).metrics()
-        loss = next(p["val/loss"] for p in reversed(points) if "val/loss" in p)
+        loss = None
+        if not has_diverged(run):
+            loss = next(p["val/loss"] for p in reversed(points) if "val/loss" in p)
         rates = self.plan["tuned"][stage].setdefault(arm, {})
         rates.setdefault(f"{lr:g}", {})[str(seed)] = loss
         write_json(self.plan_file, self.plan)
@@ -524,7 +540,7 @@ class Runner:
                     f"{arm}-s{seed}", trained + planning.MEASURE_TOKENS,
                     partial(self._train_and_measure, arm, seed, result),
                     partial(self._clear, arm, seed),
-                    [self.path / self._names(arm, seed)[-1]],
+                    runs=[self.path / self._names(arm, seed)[-1]],
                 ))
         return jobs
 
@@ -584,6 +600,8 @@ class Runner:
                 return []
             if done:
                 return [[sys.executable, str(ROOT / "train.py"), "--resume", str(folder)]]
+            if has_diverged(folder):
+                return []  # it would again
             shutil.rmtree(folder)  # stopped before its first checkpoint
         revision = (self.plan["git"] or {}).get("revision", "no git")[:7]
         tags = [self.tier_name, self.config.data.source, revision, *self.config.log.tags]
@@ -632,6 +650,18 @@ def refuse_chosen(config: Config) -> None:
                         "of different lengths are one run until they cool down")
 
 
+def refuse_other_lengths(base: Config, arms: Mapping[str, Config]) -> None:
+    """UserError for an arm with steps, batches, schedule or dtype of its own: all runs of a study
+    branch off at the same steps, and are compared at the same tokens."""
+    names = ("train.steps", "train.batch_size", "train.dtype", "train.keep", "data.seq_len",
+             "optim.schedule", "optim.cooldown", "seed")
+    for arm, config in arms.items():
+        for name in names:
+            if attrgetter(name)(config) != attrgetter(name)(base):
+                raise UserError(f"--arm {arm}: {name} is the same in all arms of a study: say "
+                                f"--{name} for all, or compare in another way")
+
+
 def decisive(config: Config) -> dict[str, Any]:
     """The part of a run's configuration that decides its numbers and is not the run's own."""
     values: dict[str, Any] = asdict(config)
@@ -646,9 +676,15 @@ def remove_checkpoints(run: Path, *names: str) -> None:
         shutil.rmtree(run / name, ignore_errors=True)
 
 
+def has_diverged(run: Path) -> bool:
+    """Whether the last step of a run had a loss or a gradient that was not finite, so that training
+    gave up."""
+    steps = [point for point in RunDir.open(run).metrics() if "train/loss" in point]
+    return bool(steps) and None in (steps[-1]["train/loss"], steps[-1]["train/grad_norm"])
+
+
 def steps_saved(folder: Path) -> int:
-    """How far a run can go on from; 0 where it has no checkpoint that can be read."""
-    try:
-        return RunDir.open(folder).load_training()[1]["count"]["step"]
-    except UserError:
-        return 0
+    """How far a run can go on from; 0 where it has no checkpoint yet. Raises UserError for one that
+    cannot be read."""
+    run = RunDir.open(folder)
+    return run.load_training()[1]["count"]["step"] if run.has_training else 0

@@ -55,8 +55,8 @@ class Study:
     def _check(self) -> None:
         """UserError for records that do not belong into one table.
 
-        Initial values are compared where arms have equal shapes and scales, and batches where they
-        have equal rows: an arm may be another model, or read another batch.
+        Initial values are compared where arms have equal shapes and scales: an arm may be another
+        model.
         """
         # What is compared, among which records, and why.
         kinds: list[tuple[str, Callable[[tuple[str, int]], Any], str]] = [
@@ -64,7 +64,7 @@ class Study:
             ("tokenizer_sha256", lambda run: None, "losses of different tokens do not compare"),
             ("init_sha256", lambda run: (run[1], self.records[run]["init_kind"]),
              "arms of one seed start from the same values, or they differ in more than the arm"),
-            ("batches_sha256", lambda run: (run[1], self._rows(self.records[run])),
+            ("batches_sha256", lambda run: run[1],
              "arms of one seed see the same batches, or they differ in more than the arm"),
         ]
         for key, group, why in kinds:
@@ -76,11 +76,6 @@ class Study:
                     groups = "; ".join(f"{short(v)} in {', '.join(n)}" for v, n in values.items())
                     raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or "
                                     "repeat a run")
-
-    @staticmethod
-    def _rows(record: Record) -> tuple[int, int, int]:
-        config = record["config"]
-        return config["data"]["seq_len"], config["train"]["batch_size"], config["train"]["steps"]
 
     # --- what was planned ---
 

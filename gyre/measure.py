@@ -258,7 +258,7 @@ def shift(
 @torch.inference_mode()
 def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
     """Share of attention on the token before, mean over queries, for each head of each layer, in
-    windows of T tokens. With attention spread evenly it is about ln T / T."""
+    windows of T tokens."""
     config = scorer.trained.config
     total = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
     for rows in scorer.rows(spans, scorer.seq_len):

@@ -188,6 +188,11 @@ class Optimizers:
         return {str(i): o.state_dict() for i, o in enumerate(self.optimizers)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned."""
+        """Go on from what `state_dict` returned, with the decay and the moments' rates of this
+        configuration: a branch may have others than the run it comes from."""
         for i, optimizer in enumerate(self.optimizers):
+            own = [{k: v for k, v in group.items() if k != "params"}
+                   for group in optimizer.param_groups]
             optimizer.load_state_dict(state[str(i)])
+            for group, settings in zip(optimizer.param_groups, own, strict=True):
+                group.update(settings)

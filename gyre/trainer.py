@@ -260,7 +260,7 @@ class Trainer:
             raise UserError(f"{run.path} was last resumed with --train.steps {last_steps}, which "
                             "decides its learning rates: say so again, or choose another number")
         now, options = self.config.train, []
-        for name in ("steps", "device", "dtype", "compile"):
+        for name in ("steps", "device", "dtype", "compile", "keep"):
             if getattr(now, name) != getattr(own, name):
                 options += [f"--train.{name}", str(getattr(now, name)).lower()]
         return options

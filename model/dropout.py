@@ -40,7 +40,7 @@ def kept(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> Tensor:
     channels = mixed(torch.arange(width, device=keys.device) + place * STEP % 2**62).int() | 1
     hashed = tokens * channels
     hashed = (hashed ^ (hashed >> 15)) * MIX_32
-    return hashed >= round(p * 2**32) - 2**31
+    return hashed >= min(round(p * 2**32) - 2**31, 2**31 - 1)
 
 
 def no_dropout(x: Tensor, place: int) -> Tensor:

@@ -99,6 +99,11 @@ def test_a_rate_that_diverged_loses_and_the_seeds_decide_between_the_best_two():
     assert set(losses) == {2e-3, 4e-3, 8e-3} and list(losses[8e-3]) == [0]
 
 
+def test_where_all_rates_diverge_a_smaller_one_is_tried():
+    losses = {4e-3: {0: None}, 2e-3: {0: None}}
+    assert plan.next_rates((2e-3, 4e-3), [0], losses) == [(1e-3, 0)]
+
+
 def test_one_rate_is_no_grid_to_extend():
     losses, _ = tuned(lambda lr, seed: 1.0, (1e-3,), [0, 1])
     assert losses == {1e-3: {0: 1.0, 1: 1.0}}
@@ -127,9 +132,11 @@ def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate,
         share, minutes = plan.shrink(QUICK, 3, 2048, 50, 0.2, budget, speed)
     assert minutes <= budget + 1e-6
     assert share == 1 or minutes == pytest.approx(budget)
-    assert 0.8 * share * QUICK.horizons[0] / 2048 > 50 and share <= 1
+    assert 0.8 * share * QUICK.tuning_tokens / 2048 > 50 and share <= 1  # its shortest runs
     unlimited, longest = plan.shrink(QUICK, 3, 2048, 50, 0.2, None, speed)
     assert unlimited == 1 and longest >= minutes - 1e-9
+    with pytest.raises(UserError, match="optim.warmup_steps 300 is longer than the shortest run"):
+        plan.shrink(QUICK, 3, 2048, 300, 0.2, None, speed)
 
 
 # --- the same plan --------------------------------------------------------------------------------

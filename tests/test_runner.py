@@ -21,6 +21,7 @@ from ablation.runner import (
     Job,
     Pool,
     Runner,
+    has_diverged,
     measure_run,
     python,
     spelled,
@@ -32,9 +33,9 @@ from files import read_json, write_json
 
 N_WORDS = 9000  # of `world`: enough for rows of eight times the training length
 # So short that tests are short, and tuned all the same.
-TINY = replace(plan.TIERS["smoke"], grid=(2e-3,), tuning_tokens=8 * 256,
+TINY = replace(plan.TIERS["smoke"], grid=(2e-3,), tuning_tokens=9 * 256,
                horizons=(2560, 25600), treatments=("sin", "sin_vaswani"),
-               treatment_tokens=7 * 256)
+               treatment_tokens=8 * 256)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -77,7 +78,7 @@ def test_ctrl_c_stops_the_runs_which_save_and_says_how_to_go_on(world, stopped):
     assert f"To go on: {again}" in process.stderr
     assert 0 < steps_saved(study / "rope-s0-25k") < 100
     stored = read_json(study / "plan.json")
-    assert stored["steps"] == {"horizons": [10, 100], "tuning": 8, "treatments": 7}
+    assert stored["steps"] == {"horizons": [10, 100], "tuning": 9, "treatments": 8}
     assert stored["minutes"] > 0
 
 
@@ -181,6 +182,8 @@ def test_what_a_folder_refuses(world, finished, capsys):
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=model.theta=1"], "model.theta must be above 1"),
     (["--arm", "b=modle.theta=5"], "did you mean --model.theta?"),
+    (["--arm", "b=train.batch_size=4"], "--arm b: train.batch_size is the same in all arms"),
+    (["--optim.lr", "3e-3"], "optim.lr 0.003 has no effect"),
     (["--jobs", "0"], "--jobs must be at least 1"),
     (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
     (["--modle.dim", "64"], "did you mean --model.dim?"),
@@ -294,3 +297,28 @@ def test_the_bar_knows_how_far_a_run_is(tmp_path):
     assert tokens_trained(job) == 0 + 30
     metrics.write_text('{"tokens": 30}\n{"tokens": 4000}\n', encoding="utf-8")
     assert tokens_trained(job) == 100
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_is_told_from_one_that_fails(world, tmp_path, capfd):
+    base = [*arguments(world)[2:], "--train.sample_tokens", "0", "--model.dim", "32"]
+    argv = [*base, "--name", "diverged", "--optim.lr", "1e30", "--optim.warmup_steps", "1"]
+    assert "not finite 3 steps in a row" in refusal(capfd, train.main, *argv)[-1]
+    assert has_diverged(world / "runs" / "diverged")
+    assert run(train.main, *base, "--name", "fine", "--train.steps", "3",
+               "--optim.warmup_steps", "1") == 0
+    assert not has_diverged(world / "runs" / "fine")
+    done = []
+    excused = replace(job("bad", "raise SystemExit(2)"), excused=lambda: True,
+                      done=lambda: done.append(1))
+    assert finish(tmp_path, excused) and done
+    with pytest.raises(UserError, match="bad failed"):
+        finish(tmp_path, job("bad", "raise SystemExit(2)"))
+
+
+@pytest.mark.slow
+def test_a_run_whose_checkpoints_are_gone_is_not_measured_again_in_silence(world, finished, capfd):
+    runs = [str(finished / f"rope-s0-{length}") for length in ("2.5k", "25k")]
+    with pytest.raises(SystemExit):
+        measure_run(runs, "rope", False, 4, "cpu", str(world / "x.json"))
+    assert "no checkpoints along the way any more: remove" in capfd.readouterr().err
