@@ -44,4 +44,4 @@ def test_what_follows_with_certainty_costs_little_once_the_context_is_long_enoug
 
 def test_codes_that_would_overflow_are_refused():
     with pytest.raises(ValueError, match="do not fit into 64 bits"):
-        ngram_losses(np.zeros(9, dtype=np.int64), np.zeros(9, dtype=np.int64), 60_000)
+        ngram_losses(np.zeros(9, dtype=np.int64), np.zeros(9, dtype=np.int64), 3_000_000)

@@ -37,8 +37,8 @@ Finding = str | None  # what went wrong in one trial
 class World:
     """A text, its prepared data, and the run that nothing ever happened to."""
 
-    def __init__(self, folder: Path, library: ctypes.CDLL):
-        self.folder, self.library = folder, library
+    def __init__(self, folder: Path, preload: ctypes.CDLL):
+        self.folder, self.preload = folder, preload
         (folder / "text.txt").write_text(random_text(), encoding="utf-8")
         code, self.calls, said = self.train(*arguments(folder, *RUN, "--name", "straight"))
         assert code == 0, said
@@ -55,7 +55,7 @@ class World:
             said = StringIO()
             try:
                 with redirect_stderr(said):
-                    self.library.fault_at(at, error, once)
+                    self.preload.fault_at(at, error, once)
                     try:
                         train.main(list(argv))
                     except SystemExit as stop:
@@ -63,8 +63,8 @@ class World:
                     except BaseException:
                         traceback.print_exc()
             finally:
-                calls = self.library.fault_count()
-                self.library.fault_at(-1, 0, 0)
+                calls = self.preload.fault_count()
+                self.preload.fault_at(-1, 0, 0)
                 report.write_text(f"{calls}\n{said.getvalue()}", encoding="utf-8")
                 os._exit(code)
         _, status = os.waitpid(process, 0)
