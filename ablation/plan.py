@@ -80,17 +80,20 @@ class Tier:
     """Lengths shrink to what can be trained in this time."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
+# On one thread, all runs of an arm share what the first of them compiled; docs/benchmarks.md.
+COMPILED = {"train.compile": True}
 
 TIERS = {
     "quick": Tier(
         arms=("rope", "sin", "nope"), horizons=(MILLION, 2 * MILLION), seeds=6,
-        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, budget_minutes=45.0,
+        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, budget_minutes=45.0, overrides=COMPILED,
     ),
     "full": Tier(
         arms=("rope", "sin", "nope", "learned", "alibi"),
         horizons=(MILLION, 2 * MILLION, 4 * MILLION, 8 * MILLION), seeds=6,
         grid=(2e-3, 4e-3), tuning_tokens=4 * MILLION, tuning_seeds=TUNING_SEEDS,
         treatments=("sin", "sin_offset", "sin_vaswani"), treatment_tokens=2 * MILLION,
+        overrides=COMPILED,
     ),
     "smoke": Tier(
         arms=("rope", "sin"), horizons=(10 * 256, 20 * 256), seeds=1, windows=4,

@@ -1,5 +1,6 @@
 """Carries out a study: jobs side by side, from the plan to the report."""
 
+import itertools
 import json
 import math
 import os
@@ -442,13 +443,22 @@ class Runner:
     def _run_all(self) -> bool:
         """Whatever is missing. Returns False when a signal stopped it."""
         pool = Pool(self.jobs, self.path / "logs", self.threads)
-        for stage, arms in (("treatments", {arm: ARMS[arm] for arm in self.treatments}),
-                            ("arms", self.arms)):
-            if self.plan["grid"] and not self._tune(pool, stage, arms):
+        treatments = {arm: ARMS[arm] for arm in self.treatments}
+        if self.plan["grid"] and not self._tune(pool, "treatments", treatments):
+            return False
+        # The first three arms to the end, then the others: a study takes hours, and may be stopped.
+        names = list(self.arms)
+        for group in filter(None, (names[:3], names[3:])):
+            arms = {arm: self.arms[arm] for arm in group}
+            if self.plan["grid"] and not self._tune(pool, "arms", arms):
                 return False
-        jobs = [*self._run_jobs(), *self._probe_jobs()]
-        with self._bar("study", jobs) as bar:
-            return pool.run(jobs, bar)
+            jobs = self._run_jobs(group)
+            if group[-1] == names[-1]:
+                jobs += self._probe_jobs()
+            with self._bar(f"runs of {', '.join(group)}", jobs) as bar:
+                if not pool.run(jobs, bar):
+                    return False
+        return True
 
     def _bar(self, what: str, jobs: list[Job]) -> tqdm:
         return tqdm(
@@ -526,14 +536,12 @@ class Runner:
 
     # --- the runs that are reported, and the probes ---
 
-    def _run_jobs(self) -> list[Job]:
-        """One for each arm and seed without a record: of the tier's first three arms seed by seed,
-        then of the others."""
-        jobs, arms = [], list(self.arms)
-        runs = [(arm, seed) for seed in self.plan["seeds"] for arm in arms]
+    def _run_jobs(self, arms: list[str]) -> list[Job]:
+        """One for each of these arms and each seed without a record, seed by seed."""
+        jobs = []
         steps = self.plan["steps"]["horizons"]
         trained = (steps[-1] + self.cooldown * sum(steps[:-1])) * self.step_tokens
-        for arm, seed in sorted(runs, key=lambda run: arms.index(run[0]) >= 3):
+        for seed, arm in itertools.product(self.plan["seeds"], arms):
             result = self.path / "results" / f"{arm}-s{seed}.json"
             if not result.exists():
                 jobs.append(Job(
@@ -679,6 +687,8 @@ def remove_checkpoints(run: Path, *names: str) -> None:
 def has_diverged(run: Path) -> bool:
     """Whether the last step of a run had a loss or a gradient that was not finite, so that training
     gave up."""
+    if not run.exists():
+        return False  # it failed before its first step
     steps = [point for point in RunDir.open(run).metrics() if "train/loss" in point]
     return bool(steps) and None in (steps[-1]["train/loss"], steps[-1]["train/grad_norm"])
 
