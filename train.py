@@ -31,8 +31,8 @@ def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
         try:
             config, stem, origin = load(sys.argv[1:] if argv is None else argv)
-            world = World.read(config.train.device)
-            with ExitStack() as held:
+            world = World.read(config.train.device, config.train.shard, config.train.timeout)
+            with ExitStack() as held, world.in_contact():
                 held.callback(world.leave)
                 if not world.is_main:
                     config.name = config.name or stem

@@ -1,6 +1,5 @@
 """What a run is trained on: its configuration, and prepared token ids as rows of a batch."""
 
-import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -139,16 +138,21 @@ class TokenDataset:
         """This rank's share of all windows in order, at most `batch_size` rows at a time: x and y.
 
         Over all ranks every token but the very first is a target exactly once. The short last
-        window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y.
+        window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y; so is a
+        whole row, for a rank that would have one batch less than others.
         """
-        share = self.share(-(-(self.n_tokens - 1) // self.seq_len))
-        for start in range(share.start, share.stop, batch_size):
-            shape = (min(batch_size, share.stop - start), self.seq_len)
+        count = -(-(self.n_tokens - 1) // self.seq_len)
+        share = self.share(count)
+        for i in range(-(-count // self.size // batch_size)):
+            start = share.start + i * batch_size
+            rows = min(batch_size, share.stop - start)
             at = start * self.seq_len
-            ids = self._ids()[at : at + math.prod(shape) + 1].astype(np.int64)
+            ids = self._ids()[at : at + rows * self.seq_len + 1].astype(np.int64)
+            shape = (max(rows, 1), self.seq_len)
             x, y = np.zeros(shape, dtype=np.int64), np.full(shape, -100)
-            x.ravel()[: len(ids) - 1] = ids[:-1]
-            y.ravel()[: len(ids) - 1] = ids[1:]
+            if rows:
+                x.ravel()[: len(ids) - 1] = ids[:-1]
+                y.ravel()[: len(ids) - 1] = ids[1:]
             yield torch.from_numpy(x), torch.from_numpy(y)
 
     def _start(self, row: int) -> int:

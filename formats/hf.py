@@ -17,8 +17,9 @@ from files import read_json, require_space, stage_json
 from formats import names
 from formats.names import number, tensor_names, whole
 from formats.run import Exported, Imported
-from formats.tensors import DTYPES, check_tensors, stored_safetensors, write_safetensors
+from formats.tensors import DTYPES, check_tensors, stored_safetensors
 from formats.tokenizers import write_hf_tokenizer
+from gyre.checkpoint import write_safetensors
 from model.config import ModelConfig, RopeScaling
 from model.position import check_position
 

@@ -23,8 +23,8 @@ from data.tokenizer import (
 from errors import UserError
 from files import read_json, require_space, stage_json
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
-from formats.tensors import Stored, check_tensors, write_safetensors
-from gyre.checkpoint import METADATA
+from formats.tensors import Stored, check_tensors
+from gyre.checkpoint import METADATA, write_safetensors
 from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig
 from gyre.rundir import RunDir

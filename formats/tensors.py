@@ -3,13 +3,10 @@
 Names, types and shapes are known before any tensor is read, and tensors are read one at a time.
 """
 
-import json
 import math
-import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -17,8 +14,8 @@ from torch import Tensor
 
 from errors import UserError
 from files import first_line, read_json
+from gyre.checkpoint import DTYPE_NAMES
 
-DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
@@ -54,30 +51,6 @@ def check_tensors(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]
     for name in expected:
         if name not in found:
             raise UserError(f"{name} is in none of {', '.join(files)}: a part is missing")
-
-
-def write_safetensors(
-    file: Path, like: Mapping[str, Stored | Tensor], tensors: Iterable[Tensor],
-    metadata: Mapping[str, str] | None = None,
-) -> None:
-    """A safetensors file from tensors that come one at a time, in the order of `like`, which gives
-    their names, types and shapes.
-
-    The package's own writer wants all of them at once, and copies them. Eight bytes that say how
-    long the table is, the table in JSON, the data without gaps. (safetensors, "Format")
-    """
-    table: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}
-    end = 0
-    for name, tensor in like.items():
-        start, end = end, end + tensor.nbytes
-        dtype, shape = DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)
-        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
-    header = json.dumps(table).encode()
-    header += b" " * (-len(header) % 8)  # the data starts at a multiple of 8
-    with file.open("wb") as stream:
-        stream.write(struct.pack("<Q", len(header)) + header)
-        for data in tensors:
-            stream.write(data.contiguous().view(torch.uint8).numpy().data)
 
 
 def stored_safetensors(folder: Path) -> dict[str, Stored]:

@@ -6,11 +6,14 @@
     kept/N/     what `last` was after step N, for --branch-from
     .saving/    what is being written; nobody reads it
 
+Of a model of which every process has a part, `last` and kept/N hold training.pt, a file of each
+process and parts.json with the hashes of all of them; any number of processes can go on from it.
+
 How `last` is replaced: each step is complete before the next one begins.
 
     step                                    stands after a crash that follows it
-    write both files into .saving           last  previous
-    fsync both files and .saving            last  previous
+    write all files into .saving            last  previous
+    fsync all files and .saving             last  previous
     remove previous                         last
     rename last to previous                       previous
     rename .saving to last                  last  previous
@@ -29,12 +32,14 @@ training.pt.
 """
 
 import hashlib
+import json
 import os
+import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -42,9 +47,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from errors import UserError, say
-from files import first_line, fsync, remove, sha256, writing
+from files import first_line, fsync, read_json, remove, sha256, stage_json, writing
+from gyre.parallel import World, is_divided, whole
 
-WEIGHTS, TRAINING = "model.safetensors", "training.pt"
+WEIGHTS, TRAINING, PARTS = "model.safetensors", "training.pt", "parts.json"
+HINT = "the checkpoint before it is kept; make room and --resume"
+ALONE = World(0, 1, torch.device("cpu"))
 METADATA = {"format": "pt", "sha256": "0" * 64}  # of a model.safetensors that is to be sealed
 T = TypeVar("T")
 
@@ -66,22 +74,53 @@ class Checkpoints:
         """Write a checkpoint: `last`, or that of a step to keep, with the training state, `best`
         without.
 
-        `weights` are those of the bare module. `training` holds dicts, lists, numbers, text and
+        `weights` are those of the bare module; where it is divided, the other processes ask for
+        `whole` weights in their order meanwhile. `training` holds dicts, lists, numbers, text and
         tensors: what `torch.load(weights_only=True)` accepts. UserError where the disk refuses.
         """
         assert (training is None) == (name == "best"), "all but `best` have a training state"
         for key in weights:
             assert not key.startswith(("_orig_mod.", "module.")), f"{key}: save the bare module"
-        hint = "the checkpoint before it is kept; make room and --resume"
-        with writing(self.path / str(name), hint):
+        with writing(self.path / str(name), HINT):
             self._write(weights, training)
-            if name == "last":
-                self._replace_last()
-            elif name == "best":
-                self._replace_best()
-            else:
-                self._replace(self.kept / str(name))
-            fsync(self.path)
+            self._put_in_place(name)
+
+    def _put_in_place(self, name: Literal["last", "best"] | int) -> None:
+        """Let what is in .saving become a checkpoint."""
+        if name == "last":
+            self._replace_last()
+        elif name == "best":
+            self._replace_best()
+        else:
+            self._replace(self.kept / str(name))
+        fsync(self.path)
+
+    def begin_parts(self, world: World) -> Path:
+        """The empty folder into which every process then writes its part. All of them call it."""
+        if world.is_main:
+            with writing(self.staging, HINT):
+                remove(self.staging)
+                self.staging.mkdir()
+        world.sum()
+        return self.staging
+
+    def finish_parts(
+        self, name: Literal["last"] | int, training: dict[str, Any], world: World
+    ) -> None:
+        """Let the parts become a checkpoint, when every process has written its own. All of them
+        call it; the training state is that of the first."""
+        with writing(self.staging, HINT):
+            mine = {file.name: sha256(file)
+                    for file in self.staging.glob(f"shard-{world.rank + 1:05d}-*")}
+            files = world.collect(mine)
+            if not world.is_main:
+                return
+            with (self.staging / TRAINING).open("wb") as stream:
+                torch.save({"training": training}, stream)
+            files[TRAINING] = sha256(self.staging / TRAINING)
+            stage_json(self.staging / PARTS, {"files": files, "sha256": _sha256_of(files)})
+            fsync(*self.staging.iterdir(), self.staging)
+            self._put_in_place(name)
 
     def _write(self, weights: dict[str, Tensor], training: dict[str, Any] | None) -> None:
         remove(self.staging)  # of a save that was killed
@@ -91,7 +130,12 @@ class Checkpoints:
             with (self.staging / TRAINING).open("wb") as stream:
                 torch.save({"training": training}, stream)
             metadata[TRAINING] = sha256(self.staging / TRAINING)
-        save_file({name: w.detach().contiguous() for name, w in weights.items()}, file, metadata)
+        if any(is_divided(weight) for weight in weights.values()):
+            one_by_one = (whole(weight.detach()).cpu() for weight in weights.values())
+            write_safetensors(file, weights, one_by_one, metadata)
+        else:
+            save_file({name: w.detach().contiguous() for name, w in weights.items()}, file,
+                      metadata)
         file.chmod(self.staging.stat().st_mode & 0o666)  # as any other file: safetensors has 0600
         seal(file)
         fsync(*self.staging.iterdir(), self.staging)
@@ -128,11 +172,17 @@ class Checkpoints:
                 return _read_weights(file)[0]
             except UserError as error:
                 raise UserError(f"{error}: restore it, or choose --checkpoint last") from error
-        return self._newest(lambda folder: _read_weights(folder / WEIGHTS)[0])
+        return self._newest(_read_weights_of)
 
-    def load_training(self, step: int | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The weights on the CPU and the training state, both of `last` or both of `previous`, or
-        of a step that was kept. UserError where they are missing or damaged."""
+    def load_training(
+        self, step: int | None = None, world: World = ALONE
+    ) -> tuple[dict[str, Tensor] | Path, dict[str, Any]]:
+        """The weights on the CPU, or the folder that has them in parts, and the training state, of
+        `last` or of `previous`, or of a step that was kept. The processes of `world` call it
+        together. UserError where something is missing or damaged."""
+        def _read_both(folder: Path) -> tuple[dict[str, Tensor] | Path, dict[str, Any]]:
+            return _read_all(folder) if _is_whole(folder) else _check_parts(folder, world)
+
         if step is None:
             return self._newest(_read_both)
         if step not in self.kept_steps():
@@ -238,21 +288,104 @@ def _read_weights(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return weights, metadata
 
 
-def _read_both(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _is_whole(folder: Path) -> bool:
+    """Whether a checkpoint is one of a process that had all of the model."""
+    return (folder / WEIGHTS).exists() or not (folder / PARTS).exists()
+
+
+def _read_weights_of(folder: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint, on the CPU."""
+    if _is_whole(folder):
+        return _read_weights(folder / WEIGHTS)[0]
+    return as_whole(_check_parts(folder, ALONE)[0])
+
+
+def as_whole(weights: dict[str, Tensor] | Path) -> dict[str, Tensor]:
+    """The weights that `load_training` returns, whole, on the CPU."""
+    if isinstance(weights, dict):
+        return weights
+    from gyre.sharding import read_weights  # slow to import
+
+    return read_weights(weights)
+
+
+def _check_parts(folder: Path, world: World) -> tuple[Path, dict[str, Any]]:
+    """The folder and its training state, where all its files are what was saved. Each process reads
+    some of them, and all raise the same error."""
+    listed = read_json(folder / PARTS, "restore it")
+    files = listed.get("files")
+    if not isinstance(files, dict) or listed.get("sha256") != _sha256_of(files):
+        raise UserError(f"{folder / PARTS} is damaged")
+    mine = sorted(files)[world.rank :: world.size]
+    good = (folder / name for name in mine)
+    bad = [file for file in good if not file.is_file() or sha256(file) != files[file.name]]
+    if world.sum(len(bad))[0]:
+        where = bad[0] if bad else f"a file in {folder}"
+        raise UserError(f"{where} is missing or not what was saved")
+    with _reading(folder / TRAINING):
+        return folder, _training(folder / TRAINING)["training"]
+
+
+def _read_all(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     file = folder / TRAINING
     weights, metadata = _read_weights(folder / WEIGHTS)
     with _reading(file):
         digest = sha256(file)
     if metadata.get(TRAINING, digest) != digest:
         raise UserError(f"{file} is damaged or not the file {folder / WEIGHTS} was saved with")
+    state = _training(file)
+    if TRAINING not in metadata and sha256(folder / WEIGHTS) != state.get("weights_sha256"):
+        raise UserError(f"{folder / WEIGHTS} is damaged or not the file {file} was saved with")
+    return weights, state["training"]
+
+
+def _training(file: Path) -> dict[str, Any]:
+    """What training.pt holds: `training`, and in old runs the hash of the weights."""
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
-        training = dict(state["training"])
-        if TRAINING not in metadata and sha256(folder / WEIGHTS) != state["weights_sha256"]:
-            raise UserError(f"{folder / WEIGHTS} is damaged or not the file {file} was saved with")
-    except UserError:
-        raise
+        return {**state, "training": dict(state["training"])}
     except Exception as error:  # torch.load has no exception of its own for a damaged file, and
         # its message may advise to execute it.
         raise UserError(f"{file} is damaged (it holds no training state)") from error
-    return weights, training
+
+
+def _sha256_of(files: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+
+
+class Described(Protocol):
+    """A tensor, or what is known of one that is still on the disk."""
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+
+
+DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+
+
+def write_safetensors(
+    file: Path, like: Mapping[str, Described], tensors: Iterable[Tensor],
+    metadata: Mapping[str, str] | None = None,
+) -> None:
+    """A safetensors file from tensors that come one at a time, in the order of `like`, which gives
+    their names, types and shapes.
+
+    The package's own writer wants all of them at once, and copies them. Eight bytes that say how
+    long the table is, the table in JSON, the data without gaps. (safetensors, "Format")
+    """
+    table: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}
+    end = 0
+    for name, tensor in like.items():
+        start, end = end, end + tensor.nbytes
+        dtype, shape = DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)
+        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+    header = json.dumps(table).encode()
+    header += b" " * (-len(header) % 8)  # the data starts at a multiple of 8
+    with file.open("wb") as stream:
+        stream.write(struct.pack("<Q", len(header)) + header)
+        for data in tensors:
+            stream.write(data.contiguous().view(torch.uint8).numpy().data)

@@ -11,6 +11,7 @@ from data.dataset import DataConfig
 from errors import UserError, check_ranges
 from gyre.device import Dtype
 from gyre.optim import OptimConfig
+from gyre.parallel import Shard
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.position import POSITIONS, check_position
@@ -42,12 +43,27 @@ class TrainConfig:
     float32."""
     compile: bool | Literal["auto"] = "auto"
     """torch.compile the training step. auto: where the run is long enough to repay it."""
+    shard: Shard = "none"
+    """Over how many processes every weight, gradient and moment is divided: none (each process has
+    all of them), full (over all processes), or a number, such as those of one machine."""
+    checkpoint_activations: bool = False
+    """Keep the input of every block only and compute the rest again for the gradient: less memory,
+    and a third more work."""
+    async_save: bool = False
+    """Train on while a checkpoint of a divided model is being written."""
+    timeout: float = 600.0
+    """Seconds that a process waits for the others before it gives up."""
 
     def __post_init__(self) -> None:
         check_ranges(
             "train", self, steps="[1, inf)", batch_size="[1, inf)", micro_batch_size="[1, inf)",
-            eval_interval="[1, inf)", sample_tokens="[0, inf)",
+            eval_interval="[1, inf)", sample_tokens="[0, inf)", timeout="(0, 1e6]",
+            **({} if isinstance(self.shard, str) else {"shard": "[1, inf)"}),
         )
+        if self.shard != "none" and self.dtype == "float16":
+            raise UserError("train.dtype float16 cannot be divided (train.shard): use bfloat16")
+        if self.async_save and self.shard == "none":
+            raise UserError("train.async_save has no effect with train.shard none")
         for step in self.keep:
             if not 1 <= step <= self.steps:
                 raise UserError(f"train.keep {step} is not a step of train.steps {self.steps}")

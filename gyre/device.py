@@ -246,6 +246,13 @@ def resolve_compile(
     return True, "compiled: enough work to repay it"
 
 
+def uncompiled() -> AbstractContextManager:
+    """Within it, what is compiled runs as it was written."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
+
+
 def _compiler_trouble(device: torch.device) -> str | None:
     """Why torch.compile does not work on this machine; None where it does."""
     compilers = [os.environ.get("CXX"), "g++", "clang++", "cl"]

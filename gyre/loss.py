@@ -8,7 +8,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.dataset import TokenDataset
-from gyre.device import autocast
+from gyre.device import autocast, uncompiled
 from model.transformer import Transformer
 
 
@@ -25,8 +25,9 @@ def evaluate(
 ) -> tuple[float, int]:
     """Nats and number of the tokens in this process's share of all windows of a split.
 
-    The mode of the model is restored, and no random number is drawn. A compiled `forward` is not
-    called: other shapes, and no gradients, would cost a second compilation.
+    The mode of the model is restored, and no random number is drawn. A model that is compiled is
+    not, here: other shapes, and no gradients, would cost a second compilation. Every process calls
+    it equally often.
     """
     was_training = model.training
     model.eval()
@@ -35,8 +36,8 @@ def evaluate(
     for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
                      disable=data.rank > 0):
         x, y = x.to(device), y.to(device)
-        with autocast(device, dtype):
-            logits = model.logits(model.hidden_states(x))
+        with autocast(device, dtype), uncompiled():
+            logits = model(x)
         nats += summed_loss(logits, y).item()
         tokens += int((y != -100).sum())
     model.train(was_training)

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from data.prepare import Prepared, prepare
 from errors import UserError
+from gyre.checkpoint import as_whole
 from gyre.config import Config
 from gyre.device import autocast
 from gyre.flops import flops_per_token
@@ -407,7 +408,7 @@ def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, An
     spans = scorer.spans(windows)
     for step in tqdm(run.kept_steps(), desc=run.path.name, dynamic_ncols=True, leave=False):
         weights, state = run.load_training(step)
-        scorer.trained.load_state_dict(weights)
+        scorer.trained.load_state_dict(as_whole(weights))
         (moved,) = shift(scorer, spans, [1])
         points.append({"tokens": state["count"]["tokens"], **whole_split(scorer),
                        "shift": moved["dloss"],

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from errors import UserError, check_ranges
+from gyre.parallel import is_divided, whole
 
 
 @dataclass
@@ -108,8 +109,10 @@ class Muon(torch.optim.Optimizer):
             stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    # (R, C) and (C, R) go into one stack: one of them is transposed.
-                    key = (*sorted(parameter.shape), parameter.device)
+                    # (R, C) and (C, R) go into one stack: one of them is transposed. Of a divided
+                    # model, a process has one whole matrix at a time.
+                    alone = parameter if is_divided(parameter) else None
+                    key = (*sorted(parameter.shape), parameter.device, alone)
                     stacks.setdefault(key, []).append(parameter)
             for parameters in stacks.values():
                 self._step(parameters, group["lr"], group["weight_decay"], group["momentum"])
@@ -125,13 +128,17 @@ class Muon(torch.optim.Optimizer):
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(gradient)
             mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-            update = gradient.lerp(mean, momentum).to(self.dtype)  # Nesterov's look ahead
+            update = whole(gradient.lerp(mean, momentum).to(self.dtype))  # Nesterov's look ahead
             wide.append(update if update.size(0) <= update.size(1) else update.T)
         stacked = torch.stack(wide)
         del wide, update  # their memory is free before the products need as much again
         for parameter, update in zip(parameters, orthogonalize(stacked), strict=True):
             parameter.mul_(1 - lr * weight_decay)
             update = update if update.shape == parameter.shape else update.T
+            if is_divided(parameter):
+                from gyre.sharding import part  # slow to import
+
+                update = part(update, parameter)
             parameter.add_(update, alpha=-0.2 * lr * math.sqrt(max(parameter.shape)))
 
 
@@ -186,6 +193,17 @@ class Optimizers:
     def state_dict(self) -> dict[str, Any]:
         """The state of each optimizer, by its number."""
         return {str(i): o.state_dict() for i, o in enumerate(self.optimizers)}
+
+    def named(self, model: nn.Module, state: dict[str, Any]) -> dict[str, Tensor]:
+        """The tensors in what `state_dict` returned, by the names of gyre/sharding.py, such as
+        state.norm.weight.exp_avg."""
+        names, found = {id(p): name for name, p in model.named_parameters()}, {}
+        for i, optimizer in enumerate(self.optimizers):
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            for parameter, kept in zip(parameters, state[str(i)]["state"].values(), strict=True):
+                for key, value in kept.items():
+                    found[f"state.{names[id(parameter)]}.{key}"] = value
+        return found
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` returned, with the decay and the moments' rates of this

@@ -1,23 +1,43 @@
-"""One process or many: the only place that reads torchrun's environment."""
+"""One process or many: the only place that reads torchrun's environment.
+
+Several processes train together in one of two ways. Each has a whole copy of the model, and their
+gradients are averaged (DDP); or each has a part of every weight, gradient and moment
+(gyre/sharding.py).
+"""
 
 from __future__ import annotations
 
 import os
+import platform
+import re
 import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard, cast
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from errors import UserError, say
 from files import first_line
 from gyre.device import resolve_device
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
+
+Shard = Literal["none", "full"] | int
+# What gloo says when a process is gone or does not answer; nccl has a type of exception.
+LOST = re.compile(r"gloo|onnection (closed|reset|refused)|[Tt]imed out|[Bb]roken pipe")
+LAST_WORDS = timedelta(seconds=5)  # to ask who is missing, before giving up
 
 
 def _variable(name: str, default: int, low: int, high: int) -> int:
@@ -37,13 +57,18 @@ class World:
     rank: int
     size: int
     device: torch.device
+    shards: int = 1
+    """Into how many parts weights are divided; 1: each process has a whole copy."""
+    timeout: float = 600.0
+    """Seconds that a process waits for the others at most."""
 
     @classmethod
-    def read(cls, device: str = "auto") -> World:
+    def read(cls, device: str = "auto", shard: Shard = "none", timeout: float = 600.0) -> World:
         """What torchrun's environment says; `join` connects the processes.
 
-        `device` is train.device. Raises UserError where this machine does not have it, or where
-        several processes would share one card.
+        `device`, `shard` and `timeout` are those of train. Raises UserError where this machine does
+        not have the device, where several processes would share one card, and where they cannot be
+        divided so.
         """
         size = _variable("WORLD_SIZE", 1, 1, 1 << 20)
         if size > 1 and "RANK" not in os.environ:
@@ -57,7 +82,11 @@ class World:
         if size > 1 and resolved.type == "mps":
             # A machine has one MPS device, and no backend connects processes that share it.
             resolved = torch.device("cpu")
-        return cls(rank, size, resolved)
+        shards = {"none": 1, "full": size}[shard] if isinstance(shard, str) else shard
+        if size % shards and size > 1:
+            raise UserError(f"train.shard {shard} does not divide the {size} processes: choose a "
+                            "number that does, or full")
+        return cls(rank, size, resolved, min(shards, size), timeout)
 
     @property
     def is_main(self) -> bool:
@@ -78,7 +107,10 @@ class World:
         waiting.daemon = True
         waiting.start()
         try:
-            dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
+            dist.init_process_group(
+                "nccl" if self.device.type == "cuda" else "gloo", store=self._store,
+                rank=self.rank, world_size=self.size, timeout=timedelta(seconds=self.timeout),
+            )
         except (ValueError, dist.DistError) as error:
             raise UserError(f"process {self.rank} of {self.size} cannot connect to the others at "
                             f"{address}: {first_line(error)}") from error
@@ -94,9 +126,12 @@ class World:
             time.sleep(0.1)
             dist.destroy_process_group()
 
+    # --- the model ---
+
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The module to call in training: `model`, its gradients averaged over the processes."""
-        if self.size == 1:
+        """The module to call in training: `model`, its gradients averaged over the processes. One
+        that has been divided (gyre/sharding.py) does that itself."""
+        if self.size == 1 or self.shards > 1:
             return model
         ids = [self.device.index] if self.device.type == "cuda" else None
         # Buffers need no exchange, as every process computes the same ones. The option's name
@@ -110,10 +145,23 @@ class World:
 
     def averaging(self, model: nn.Module, last: bool) -> AbstractContextManager[None]:
         """The context for forward and backward of one of several micro-batches, of a module from
-        `wrap`: gradients are added up, and averaged over the processes with the `last` one only."""
+        `wrap`: gradients are added up, and averaged over the processes with the `last` one only.
+
+        Of a divided model, they are averaged within a group each time: a process has no room for
+        whole gradients.
+        """
+        if self.shards > 1:
+            cast("FSDPModule", model).set_requires_all_reduce(last)
         if last or not isinstance(model, DistributedDataParallel):
             return nullcontext()
         return model.no_sync()
+
+    def clip(self, model: nn.Module, limit: float) -> float:
+        """The norm of the whole gradient, which is scaled down to `limit` where that is less."""
+        norm = nn.utils.clip_grad_norm_(model.parameters(), limit)
+        return whole(norm).item()
+
+    # --- between the processes ---
 
     def sum(self, *values: float) -> list[float]:
         """Each value summed over all processes; in float64, so that token counts stay exact."""
@@ -122,3 +170,65 @@ class World:
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(total)
         return total.tolist()
+
+    def collect(self, values: dict[str, str]) -> dict[str, str]:
+        """The entries of all processes."""
+        if self.size == 1:
+            return values
+        collected: list[Any] = [None] * self.size
+        dist.all_gather_object(collected, values)
+        return {name: value for one in collected for name, value in one.items()}
+
+    @cached_property
+    def _store(self) -> dist.Store:
+        """What the processes know of each other: a small table on one of them, or on torchrun."""
+        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=self.timeout)))
+        return store
+
+    def at(self, step: int) -> None:
+        """Let the others know that this process has come so far."""
+        if self.size > 1:
+            where = f"on {platform.node()}, process {os.getpid()}"
+            self._store.set(f"at/{self.rank}", f"{step} {where}")
+
+    @contextmanager
+    def in_contact(self) -> Iterator[None]:
+        """Turn the loss of another process into a UserError that says which one it was."""
+        try:
+            yield
+        except RuntimeError as error:
+            lost = isinstance(error, dist.DistError) or LOST.search(str(error))
+            if self.size == 1 or not lost:
+                raise
+            raise UserError(f"process {self.rank} of {self.size} lost contact with the others "
+                            f"({first_line(error)}); {self._missing()}") from error
+
+    def _missing(self) -> str:
+        """Which processes have not come as far as this one."""
+        try:
+            self._store.set_timeout(LAST_WORDS)
+            told = [self._store.get(f"at/{rank}").decode() for rank in range(self.size)]
+        except (RuntimeError, dist.DistError):
+            return "who is missing cannot be asked"
+        steps = [int(words.partition(" ")[0]) for words in told]
+        behind = [f"rank {rank} {words.partition(' ')[2]}"
+                  for rank, words in enumerate(told) if steps[rank] < max(steps)]
+        if not behind:
+            return f"all had come to step {max(steps)}"
+        return f"not come to step {max(steps)}: {'; '.join(behind)}"
+
+
+def is_divided(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether this process has a part of it only: it is a DTensor, whose import takes as long as
+    all else until the first step."""
+    return hasattr(tensor, "full_tensor")
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor of which a process may have a part only; all of them ask for it together."""
+    return tensor.full_tensor() if is_divided(tensor) else tensor
+
+
+def times_restarted() -> int:
+    """How often torchrun has started this process again."""
+    return _variable("TORCHELASTIC_RESTART_COUNT", 0, 0, 1 << 20)

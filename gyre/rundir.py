@@ -225,13 +225,15 @@ class RunDir(Checkpoints):
     ) -> None:
         """As that of Checkpoints. The points so far are on the disk first, and the checkpoint says
         how many there are and which (`metrics` of the training state)."""
-        if training is not None:
-            logged = {"points": self._logged, "sha256": self._hash.hexdigest()}
-            training = {**training, "metrics": logged}
-            if self._logged:
-                with writing(self._metrics_file):
-                    fsync(self._metrics_file)
-        super().save(name, weights, training)
+        super().save(name, weights, None if training is None else self.noting_points(training))
+
+    def noting_points(self, training: dict[str, Any]) -> dict[str, Any]:
+        """A training state that says which points there are; they are on the disk first."""
+        if self._logged:
+            with writing(self._metrics_file):
+                fsync(self._metrics_file)
+        logged = {"points": self._logged, "sha256": self._hash.hexdigest()}
+        return {**training, "metrics": logged}
 
     def _write_points(self, points: Sequence[dict[str, Any]]) -> None:
         lines = "".join(json.dumps(point) + "\n" for point in points).encode()

@@ -5,7 +5,7 @@
     print(model.generate("def read_file(", max_new_tokens=50))
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -162,6 +162,19 @@ def initial_model(config: Config) -> Transformer:
     model = Transformer(config.model)
     model.init_weights(config.seed)
     return model
+
+
+def initial_weights(config: Config, model: Transformer) -> Iterator[tuple[str, Tensor]]:
+    """Name and value of what `initial_model` does not leave as it is built, one at a time.
+
+    Raises UserError as `load_model` does.
+    """
+    if config.init_from is None:
+        return model.drawn(config.seed)
+    weights = RunDir.open(config.init_from).load_weights()
+    with torch.device("meta"):
+        load_model(config.model, weights)
+    return iter(weights.items())
 
 
 def scaled(config: Config, scaling: RopeScaling) -> ModelConfig:

@@ -8,19 +8,24 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from tqdm import tqdm
 
 from data.prepare import prepare
 from data.tokenizer import tokenizer_files
 from errors import UserError, say
+from gyre.checkpoint import Checkpoints
 from gyre.cli import load_file
 from gyre.config import Config
 from gyre.device import (
@@ -31,13 +36,14 @@ from gyre.device import (
     require_memory,
     resolve_compile,
     resolve_dtype,
+    uncompiled,
 )
 from gyre.flops import matrix_parameters
 from gyre.loss import evaluate, summed_loss
 from gyre.optim import Optimizers, lr_factor
-from gyre.parallel import World
+from gyre.parallel import World, whole
 from gyre.rundir import RunDir
-from gyre.trained import continued, initial_model
+from gyre.trained import continued, initial_model, initial_weights
 from model.sampling import Sampling
 from model.seeds import derive_seed
 from model.transformer import Transformer
@@ -123,7 +129,7 @@ class Trainer:
 
         # Where weights are loaded below, the run that init_from names is no longer needed.
         new = branch is None and (resumed is None or not resumed.has_training)
-        self.module = (initial_model(config) if new else Transformer(config.model)).to(self.device)
+        self.module = self._make_model(new)
         self.parameters = sum(p.numel() for p in self.module.parameters())
         muon_dtype = torch.float32 if self.dtype == torch.float32 else torch.bfloat16
         self.optimizers = Optimizers(self.module, config.optim, muon_dtype)
@@ -150,14 +156,41 @@ class Trainer:
 
         self.loss: Callable[[Tensor, Tensor], Tensor] = summed_loss
         if self.compiled:
-            self.module.compile()  # in place, so that the state dict keeps its names
+            # In place, so that the state dict keeps its names. Between the blocks of a divided
+            # model, weights come and go.
+            for module in self.module.layers if world.shards > 1 else [self.module]:
+                module.compile()
             self.loss = torch.compile(summed_loss)
         self.model = world.wrap(self.module)
+        self.writing: tuple[Future[None], Literal["last"] | int, dict[str, Any]] | None = None
         # Last, so that what fails before leaves no folder.
         self.run_dir = self._open_folder(resumed, logged, points, branched=branch is not None)
+        self.checkpoints = self.run_dir or Checkpoints(self.path)
         self._say_what_runs(arithmetic)
 
     # --- setting up -------------------------------------------------------------------------------
+
+    def _make_model(self, new: bool) -> Transformer:
+        """The bare model on its device; of a `new` run with the weights that it starts from."""
+        config, world = self.config, self.world
+        if world.shards == 1:
+            module = initial_model(config) if new else Transformer(config.model)
+            module = module.to(self.device)
+        else:
+            from gyre.sharding import copy_part, divide  # slow to import
+
+            with torch.device("meta"):
+                module = Transformer(config.model)
+            divide(module, world)
+            parameters = dict(module.named_parameters())
+            for name, value in initial_weights(config, module) if new else ():
+                copy_part(parameters[name], value)
+        if config.train.checkpoint_activations:
+            for layer in module.layers:
+                # Nothing random in it: dropout is addressed.
+                layer.forward = partial(checkpoint, layer.forward, use_reentrant=False,
+                                        preserve_rng_state=False)
+        return module
 
     def _refuse_what_no_memory_holds(self) -> None:
         """UserError for sizes that cannot be, before a model is built or text is prepared."""
@@ -219,10 +252,13 @@ class Trainer:
     def _load(self, run: RunDir, step: int | None) -> dict[str, Any]:
         """Weights, optimizers and progress of the last checkpoint of a run, or of a step that it
         kept. Returns the training state of the checkpoint; UserError where it does not fit."""
-        weights, state = run.load_training(step)
+        weights, state = run.load_training(step, self.world)
         try:
-            self.module.load_state_dict(weights)
-            self.optimizers.load_state_dict(state["optimizers"])
+            if isinstance(weights, Path) or self.world.shards > 1:
+                self._load_parts(weights, state)
+            else:
+                self.module.load_state_dict(weights)
+                self.optimizers.load_state_dict(state["optimizers"])
             if state["scaler"]:
                 self.scaler.load_state_dict(state["scaler"])
             self.progress = Progress(**state["count"])
@@ -234,6 +270,22 @@ class Trainer:
             raise UserError(f"the checkpoint of {run.path} does not fit its configuration: "
                             f"{words}") from error
         return state
+
+    def _load_parts(self, weights: dict[str, Tensor] | Path, state: dict[str, Any]) -> None:
+        """What this process has of weights and moments, from the parts that other processes wrote
+        or from whole ones."""
+        from gyre.sharding import copy_part, read_parts, state_tensors  # slow to import
+
+        tensors = state_tensors(self.module, self.optimizers.optimizers)
+        if isinstance(weights, Path):
+            read_parts(weights, tensors, self.world)
+            return
+        stored = {f"model.{name}": weight for name, weight in weights.items()}
+        stored |= self.optimizers.named(self.module, state["optimizers"])
+        if stored.keys() != tensors.keys():
+            raise KeyError(", ".join(sorted(stored.keys() ^ tensors.keys())))
+        for name, tensor in tensors.items():
+            copy_part(tensor, stored[name])
 
     def _branch_off(self, run: RunDir) -> None:
         """Make what was loaded of `run` the start of a run of its own. UserError where no step is
@@ -260,7 +312,7 @@ class Trainer:
             raise UserError(f"{run.path} was last resumed with --train.steps {last_steps}, which "
                             "decides its learning rates: say so again, or choose another number")
         now, options = self.config.train, []
-        for name in ("steps", "device", "dtype", "compile", "keep"):
+        for name in ("steps", "device", "dtype", "compile", "keep", "shard"):
             if getattr(now, name) != getattr(own, name):
                 options += [f"--train.{name}", str(getattr(now, name)).lower()]
         return options
@@ -297,6 +349,8 @@ class Trainer:
         passes = f" in {train.passes} passes" if train.passes > 1 else ""
         epochs = self.tokens_per_step * config.train.steps / train.n_tokens * train.passes
         processes = f" x {self.world.size}" if self.world.size > 1 else ""
+        if self.world.shards > 1:
+            processes += f", each with 1/{self.world.shards} of the model"
         self.say(
             f"run     {self.path}\n"
             f"data    {self.data.folder}: {train.n_tokens:,} training tokens{passes} and "
@@ -347,6 +401,7 @@ class Trainer:
                         self._say_how_to_resume()
                         code = 128 + (stop.number or signal.SIGTERM)  # 0: another process was told
                         return code
+            self.finish_writing()
             code = 0
             self._say_what_next()
             return code
@@ -357,6 +412,7 @@ class Trainer:
     def step(self, bar: tqdm, stop: StopSignal) -> bool:
         """One optimizer step on one global batch. Returns whether any process was told to stop."""
         config, progress, started = self.config, self.progress, time.perf_counter()
+        self.world.at(progress.step + 1)
         tokens = self.tokens_per_step
         factor = lr_factor(config.optim, progress.step, config.train.steps)
         self.optimizers.set_lr(factor)
@@ -364,8 +420,13 @@ class Trainer:
         for optimizer in self.optimizers.optimizers:
             self.scaler.unscale_(optimizer)
         limit = config.optim.grad_clip or math.inf
-        grad_norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), limit).item()
-        total_loss, signals = self.world.sum(loss_sum.item(), float(stop.number))
+        grad_norm = self.world.clip(self.module, limit)
+        written = float(self.writing is not None and self.writing[0].done())
+        total_loss, signals, written = self.world.sum(
+            loss_sum.item(), float(stop.number), written
+        )
+        if written == self.world.size:
+            self.finish_writing()
         loss = total_loss / tokens
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         if finite:
@@ -394,6 +455,12 @@ class Trainer:
         size = self.config.train.micro_batch_size or len(x)
         arguments = self._row_arguments(size)
         micro_batches = list(zip(x.split(size), y.split(size), strict=True))
+        most = math.ceil(self.config.train.batch_size / self.world.size)
+        if self.world.shards > 1 and len(micro_batches) < math.ceil(most / size):
+            # Weights are gathered by all processes together, so all need equally many passes; this
+            # one has no targets.
+            micro_batches.append((x[:1], torch.full_like(y[:1], -100)))
+            arguments = chain(arguments, self._row_arguments(1))
         loss_sum = torch.zeros((), device=self.device)
         for i, (x, y) in enumerate(micro_batches, 1):
             x, y = x.to(self.device), y.to(self.device)
@@ -465,29 +532,68 @@ class Trainer:
     def save(self, name: Literal["last", "best"] | int) -> None:
         """Write a checkpoint: `last`, or that of a step to keep, with all that a resumed run needs,
         `best` the weights only."""
+        if self.world.shards > 1 and name != "best":
+            self._save_parts(name)
+            return
         if self.run_dir is None:
+            if self.world.shards > 1:
+                for weight in self.module.state_dict().values():
+                    whole(weight)
             return
         training = None if name == "best" else self._state()
         self.run_dir.save(name, self.module.state_dict(), training)
 
+    def _save_parts(self, name: Literal["last"] | int) -> None:
+        """Write a checkpoint of which every process writes its part."""
+        from gyre.sharding import start_writing, state_tensors, write_parts  # slow to import
+
+        self.finish_writing()
+        training = self._state()
+        if self.run_dir is not None:
+            training = self.run_dir.noting_points(training)
+        folder = self.checkpoints.begin_parts(self.world)
+        tensors = state_tensors(self.module, self.optimizers.optimizers)
+        if self.config.train.async_save:
+            self.writing = start_writing(folder, tensors), name, training
+        else:
+            write_parts(folder, tensors)
+            self.checkpoints.finish_parts(name, training, self.world)
+
+    def finish_writing(self) -> None:
+        """Let what is being written in the background become a checkpoint."""
+        if self.writing is not None:
+            from gyre.sharding import written  # slow to import
+
+            future, name, training = self.writing
+            self.writing = None
+            written(future)
+            self.checkpoints.finish_parts(name, training, self.world)
+
     def _state(self) -> dict[str, Any]:
-        """What a resumed run needs beside the weights."""
+        """What a resumed run needs beside the weights, and beside the moments where every process
+        has a part of them."""
         return {
-            "optimizers": self.optimizers.state_dict(),
+            "optimizers": self.optimizers.state_dict() if self.world.shards == 1 else None,
             "scaler": self.scaler.state_dict(),
             "count": dataclasses.asdict(self.progress),
             "steps": self.config.train.steps,
         }
 
     def sample(self) -> None:
-        """Continue the sample prompt, with the same random numbers every time."""
+        """Continue the sample prompt, with the same random numbers every time, in every process."""
         length, tokenizer = self.config.train.sample_tokens, self.data.tokenizer
-        if not self.world.is_main or length == 0:
+        if length == 0 or not (self.world.is_main or self.world.shards > 1):
             return
-        (new,) = continued(
-            self.module, tokenizer, [self.sample_ids], Sampling(), max_new_tokens=length,
-            seed=self.config.seed,
-        )
+        context: AbstractContextManager[None] = nullcontext()
+        if self.world.shards > 1:  # weights are gathered by all processes together
+            from gyre.sharding import gathered  # slow to import
+
+            context = gathered(self.module)
+        with context, uncompiled():
+            (new,) = continued(
+                self.module, tokenizer, [self.sample_ids], Sampling(), max_new_tokens=length,
+                seed=self.config.seed,
+            )
         text = tokenizer.decode(self.sample_ids + new)
         self.log({"sample": text})
         self.say(f"--- sample at step {self.progress.step}\n{text}\n---")

@@ -59,7 +59,7 @@ class RMSNorm(nn.Module):
     def __init__(self, dim: int, eps: float):
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(dim))
+        self.weight = nn.Parameter(torch.ones(dim, device="cpu"))
 
     def forward(self, x: Tensor) -> Tensor:
         x32 = x.float()
@@ -145,7 +145,14 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Draw every matrix, normal with std 0.02, from a stream addressed by (seed, its name).
+        """Draw every matrix, see `drawn`."""
+        parameters = dict(self.named_parameters())
+        for name, matrix in self.drawn(seed):
+            parameters[name].copy_(matrix)
+
+    def drawn(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+        """Name and first value of every matrix, one at a time, on the CPU: normal with std 0.02,
+        from a stream addressed by (seed, its name).
 
         So models of one seed share the values of all matrices that they share. What writes into the
         residual stream is divided by sqrt(2 n_layers): its variance does not grow with depth. An
@@ -156,8 +163,8 @@ class Transformer(nn.Module):
                 std = INIT_STD / math.sqrt(2 * self.config.n_layers if into_residual else 1)
                 std = self.position.embedding_std if name == "tok_embeddings.weight" else std
                 generator = torch.Generator().manual_seed(derive_seed(seed, name))
-                drawn = torch.empty(parameter.shape, device="cpu")
-                parameter.copy_(drawn.normal_(0, std, generator=generator))
+                matrix = torch.empty(parameter.shape, device="cpu")
+                yield name, matrix.normal_(0, std, generator=generator)
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0,

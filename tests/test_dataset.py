@@ -110,10 +110,16 @@ def test_batches_do_not_depend_on_what_was_asked_before(path):
 @pytest.mark.parametrize("batch_size", [1, 4, 1000])
 def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_size):
     path = write_ids(tmp_path / "val.bin", range(n))
+    """And every rank has equally many batches, of which a last one may be empty of targets."""
+    batches = [list(dataset(path, rank=rank, size=size).windows(batch_size))
+               for rank in range(size)]
+    assert len({len(of_rank) for of_rank in batches}) == 1
     rows = []
-    for rank in range(size):
-        for x, y in dataset(path, rank=rank, size=size).windows(batch_size):
-            assert x.shape == y.shape and x.shape[1] == SEQ_LEN and 0 < len(x) <= batch_size
+    for i, (x, y) in ((i, batch) for of_rank in batches for i, batch in enumerate(of_rank)):
+        assert x.shape == y.shape and x.shape[1] == SEQ_LEN and 0 < len(x) <= batch_size
+        if (y == -100).all():
+            assert i == len(batches[0]) - 1 and len(y) == 1 and (x == 0).all()
+        else:
             rows += zip(x, y, strict=True)
     targets = torch.cat([y for _, y in rows])
     scored = targets != -100

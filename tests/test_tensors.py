@@ -6,7 +6,7 @@ import torch
 from foreign import assert_equal
 from safetensors.torch import load_file
 
-from formats.tensors import write_safetensors
+from gyre.checkpoint import write_safetensors
 
 
 def test_tensors_pass_through_memory_one_by_one(tmp_path):
