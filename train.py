@@ -6,6 +6,8 @@
     python train.py --init-from runs/small-rope-s1 --config small.yaml
     python train.py --branch-from runs/small-rope-s1 --train.steps 2000
     torchrun --nproc-per-node 2 train.py --config small.yaml
+    torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \
+        --name big --resume auto
 
 Values come from the defaults, then from the YAML file, then from the run of --init-from,
 --branch-from or --resume, then from the command line. What the run leaves behind is in runs/NAME.
@@ -16,21 +18,21 @@ import re
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from data.tokenizer import open_tokenizer
 from errors import UserError, exit_in_words, say
 from gyre.cli import ConfigParser, config_parser, load_config, load_file
 from gyre.config import Config
-from gyre.parallel import World
+from gyre.parallel import World, times_restarted
 from gyre.rundir import RunDir, locked_run
-from gyre.trainer import Trainer
+from gyre.trainer import Finished, Trainer
 
 
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
+        config, stem, origin, resumes_itself = load(sys.argv[1:] if argv is None else argv)
         try:
-            config, stem, origin = load(sys.argv[1:] if argv is None else argv)
             world = World.read(config.train.device, config.train.shard, config.train.timeout)
             with ExitStack() as held, world.in_contact():
                 held.callback(world.leave)
@@ -43,15 +45,31 @@ def main(argv: list[str] | None = None) -> None:
                         config.log.runs, config.name or stem, numbered=config.name is None
                     ))
                 code = Trainer(config, world, **origin).run()
+        except Finished as finished:
+            if not resumes_itself:
+                raise
+            say(f"nothing to do: {finished}")
+            code = 0
         except KeyboardInterrupt:
             say("\ninterrupted; what was saved before is kept")
             code = 130
     sys.exit(code)
 
 
-def load(argv: list[str]) -> tuple[Config, str, dict[str, Any]]:
-    """The configuration, what the run is called where that has no name, and the Trainer's arguments
-    about the run to go on with, if there is one.
+class Start(NamedTuple):
+    """What a command line asks for."""
+
+    config: Config
+    stem: str
+    """What the run is called where the configuration has no name."""
+    origin: dict[str, Any] = {}
+    """The Trainer's arguments about the run to go on with, if there is one."""
+    resumes_itself: bool = False
+    """Whether the same command line starts the run and goes on with it."""
+
+
+def load(argv: list[str]) -> Start:
+    """What `argv` asks for.
 
     Raises UserError for a configuration that cannot be, or that is not the one of that run.
     """
@@ -60,7 +78,9 @@ def load(argv: list[str]) -> tuple[Config, str, dict[str, Any]]:
                         "(--help lists all options)")
     parser = config_parser(__doc__)
     parser.add_argument("--resume", metavar="RUN",
-                        help="Go on with this run, exactly where it was.")
+                        help="Go on with this run, exactly where it was; auto: with the run of "
+                        "--name where there is one, so that the same command can be started again "
+                        "and again.")
     parser.add_argument("--init-from", dest="start", metavar="RUN",
                         help="Start from the weights of this run, with its model and tokenizer.")
     parser.add_argument("--branch-from", dest="branch", metavar="RUN",
@@ -75,7 +95,12 @@ def load(argv: list[str]) -> tuple[Config, str, dict[str, Any]]:
     if options.resume is not None and options.branch is not None:
         raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
                         "one of them out")
-    for option, name in (("--resume", options.resume), ("--branch-from", options.branch)):
+    auto = options.resume == "auto"
+    if times_restarted() and not auto:
+        raise UserError("torchrun has started this command again, which would be another run: say "
+                        "--resume auto")
+    named = None if auto else options.resume
+    for option, name in (("--resume", named), ("--branch-from", options.branch)):
         if name is not None:
             if options.start is not None or options.config:
                 raise UserError(f"{option} {name} goes on with its own weights and its own "
@@ -85,26 +110,35 @@ def load(argv: list[str]) -> tuple[Config, str, dict[str, Any]]:
                 raise UserError(f"{run.path} was imported, not trained: start from it with "
                                 "--init-from")
             if option == "--resume":
-                return resumed(parser, argv, run), run.path.name, {"resumed": run}
+                return Start(resumed(parser, argv, run), run.path.name, {"resumed": run})
             config = branched(parser, argv, run)
-            return config, f"{run.path.name}-branch", {"branch": (run, options.at)}
+            return Start(config, f"{run.path.name}-branch", {"branch": (run, options.at)})
 
     base = {} if options.start is None else from_run(RunDir.open(options.start), words)
     config, _ = load_config(parser, argv, base)
     if config.init_from != base.get("init_from"):
         raise UserError(f"init_from {config.init_from} stands in a configuration: say --init-from "
                         f"{config.init_from}, which takes the model and the tokenizer too")
-    if config.name is not None:
-        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
     file = Path(options.config[0]).stem if options.config else "gyre"
     file = re.sub(r"[^\w.=+-]+", "-", file).lstrip("-.=+") or "gyre"  # what a name may have
-    return config, f"{file}-{config.model.position}-s{config.seed}", {}
+    stem = f"{file}-{config.model.position}-s{config.seed}"
+    if auto:
+        config.name = config.name or stem
+        path = Path(config.log.runs) / config.name
+        if path.exists():
+            run = RunDir.open(path)
+            return Start(resumed(parser, argv, run), stem, {"resumed": run}, resumes_itself=True)
+    if config.name is not None:
+        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
+    return Start(config, stem, resumes_itself=auto)
 
 
 def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
     """The configuration of a run that goes on."""
     saved = load_file(run.path / "config.yaml")
-    config, _ = load_config(parser, argv, dataclasses.asdict(saved))
+    config, options = load_config(parser, argv, dataclasses.asdict(saved))
+    if options.resume == "auto":  # as when it was started; the run has its own copy
+        config.data.tokenizer = saved.data.tokenizer
     refuse_changes(run.path, saved, config, "--resume", "name", "optim")
     return config
 

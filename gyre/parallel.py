@@ -12,6 +12,7 @@ import platform
 import re
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 Shard = Literal["none", "full"] | int
 # What gloo says when a process is gone or does not answer; nccl has a type of exception.
 LOST = re.compile(r"gloo|onnection (closed|reset|refused)|[Tt]imed out|[Bb]roken pipe")
-LAST_WORDS = timedelta(seconds=5)  # to ask who is missing, before giving up
+ROLL_CALL = 3  # seconds for the others to notice that a process is missing
 
 
 def _variable(name: str, default: int, low: int, high: int) -> int:
@@ -181,15 +182,35 @@ class World:
 
     @cached_property
     def _store(self) -> dist.Store:
-        """What the processes know of each other: a small table on one of them, or on torchrun."""
-        store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=self.timeout)))
+        """What the processes know of each other: a table that torchrun keeps, or process 0."""
+        table, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=self.timeout)))
+        store = dist.PrefixStore(self._agree(table), table)
+        store.set(f"place/{self.rank}", f"(pid {os.getpid()} on {platform.node()})")
         return store
 
-    def at(self, step: int) -> None:
-        """Let the others know that this process has come so far."""
-        if self.size > 1:
-            where = f"on {platform.node()}, process {os.getpid()}"
-            self._store.set(f"at/{self.rank}", f"{step} {where}")
+    def _agree(self, table: dist.Store) -> str:
+        """A word that the processes of this start have in common, and no earlier one had.
+
+        torchrun keeps its table when it starts processes again, and in it the addresses at which
+        the old ones listened. Process 0 makes the word of what it finds under `id`; who is not in
+        it has not been there yet, and process 0 looks again.
+        """
+        own, stop = uuid.uuid4().hex, time.monotonic() + self.timeout
+        table.set(f"id/{self.rank}", own)
+        while time.monotonic() < stop:
+            if self.rank == 0:
+                found = [f"id/{rank}" for rank in range(self.size)]
+                if table.check(found):
+                    table.set("word", "-".join(table.get(key).decode() for key in found))
+            if table.check(["word"]):
+                word = table.get("word").decode()
+                ids = word.split("-")
+                if len(ids) == self.size and ids[self.rank] == own:
+                    table.set(f"{word}/{self.rank}", "")
+                    if table.check([f"{word}/{rank}" for rank in range(self.size)]):
+                        return word
+            time.sleep(0.02)
+        raise dist.DistError(f"not all {self.size} have come in {self.timeout:g} s")
 
     @contextmanager
     def in_contact(self) -> Iterator[None]:
@@ -200,22 +221,21 @@ class World:
             lost = isinstance(error, dist.DistError) or LOST.search(str(error))
             if self.size == 1 or not lost:
                 raise
-            raise UserError(f"process {self.rank} of {self.size} lost contact with the others "
-                            f"({first_line(error)}); {self._missing()}") from error
+            reason = re.sub(r"\[/\S+\] ", "", first_line(error)).partition(". ")[0]
+            raise UserError(f"process {self.rank} of {self.size} has lost the others: "
+                            f"{self._missing()} ({reason})") from error
 
     def _missing(self) -> str:
-        """Which processes have not come as far as this one."""
+        """Which processes do not answer, of those that notice now that something is wrong."""
         try:
-            self._store.set_timeout(LAST_WORDS)
-            told = [self._store.get(f"at/{rank}").decode() for rank in range(self.size)]
+            self._store.set(f"here/{self.rank}", "")
+            time.sleep(ROLL_CALL)
+            silent = [rank for rank in range(self.size) if not self._store.check([f"here/{rank}"])]
+            places = [self._store.get(f"place/{rank}").decode() for rank in silent]
         except (RuntimeError, dist.DistError):
-            return "who is missing cannot be asked"
-        steps = [int(words.partition(" ")[0]) for words in told]
-        behind = [f"rank {rank} {words.partition(' ')[2]}"
-                  for rank, words in enumerate(told) if steps[rank] < max(steps)]
-        if not behind:
-            return f"all had come to step {max(steps)}"
-        return f"not come to step {max(steps)}: {'; '.join(behind)}"
+            return "process 0 does not answer"
+        missing = (f"process {rank} {place}" for rank, place in zip(silent, places, strict=True))
+        return f"no answer from {', '.join(missing)}" if silent else "all are still there"
 
 
 def is_divided(tensor: Tensor) -> TypeGuard[DTensor]:

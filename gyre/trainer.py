@@ -52,6 +52,10 @@ MAX_SKIPPED_IN_A_ROW = 3
 TIMED_STEPS = 20  # by which the length of a run is foreseen
 
 
+class Finished(UserError):
+    """There is no step left to take."""
+
+
 class StopSignal:
     """Within `with`, Ctrl-C, SIGTERM or SIGHUP, of a terminal that is closed, is remembered in
     `number`, so that the step that runs can be finished and saved. A second one acts as it would
@@ -113,12 +117,16 @@ class Trainer:
         if config.train.batch_size < world.size:
             raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                             f"{world.size} processes")
-        assert config.name is not None, "train.py names every run"
-        self.path = Path(config.log.runs) / config.name if resumed is None else resumed.path
         check_dtype(config.train.dtype, self.device)
         self._refuse_what_no_memory_holds()
         self.data = prepare(config.data)  # of several processes one does it, and the others wait
         world.join()
+        assert config.name is not None, "train.py names every run"
+        name = world.collect({"name": config.name} if world.is_main else {})["name"]
+        self.path = Path(config.log.runs) / name if resumed is None else resumed.path
+        if world.shards > 1 and branch is not None:
+            raise UserError("--branch-from is for models that fit one process: leave out "
+                            "train.shard")
         arithmetic = self._choose_arithmetic()
         share = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
         self.train_data = self.data.dataset(
@@ -305,7 +313,7 @@ class Trainer:
         """
         steps, done = self.config.train.steps, self.progress.step
         if done >= steps:
-            raise UserError(f"{run.path} has finished its {done} steps: give --train.steps a "
+            raise Finished(f"{run.path} has finished its {done} steps: give --train.steps a "
                             "larger number to go on")
         own = load_file(run.path / "config.yaml").train
         if last_steps != steps == own.steps:
@@ -412,7 +420,6 @@ class Trainer:
     def step(self, bar: tqdm, stop: StopSignal) -> bool:
         """One optimizer step on one global batch. Returns whether any process was told to stop."""
         config, progress, started = self.config, self.progress, time.perf_counter()
-        self.world.at(progress.step + 1)
         tokens = self.tokens_per_step
         factor = lr_factor(config.optim, progress.step, config.train.steps)
         self.optimizers.set_lr(factor)

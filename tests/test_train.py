@@ -40,7 +40,7 @@ def test_resuming_keeps_what_decides_the_numbers(world, finished, capfd):
 @pytest.mark.slow
 def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
     saved = load_file(finished / "config.yaml")
-    config, _, origin = train.load(["--train.steps", "4", "--resume", str(finished)])
+    config, _, origin, _ = train.load(["--train.steps", "4", "--resume", str(finished)])
     assert origin["resumed"].path == finished
     assert config.train.steps == 4 and saved.train.steps == 3
     config.train.steps = 3
@@ -96,7 +96,7 @@ def test_an_unset_name_says_what_the_run_is(world, tmp_path):
     assert train.load(arguments(world))[1] == "gyre-rope-s1"
     file = tmp_path / "-my config.yaml"
     file.write_text("seed: 3\n", encoding="utf-8")
-    config, stem, _ = train.load(["--config", str(file), *argv])
+    config, stem, *_ = train.load(["--config", str(file), *argv])
     assert config.name is None and stem == "my-config-alibi-s3"
 
 
