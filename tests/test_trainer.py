@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CPU, ROOT, arguments, output, points, refusal, run, start, stop_at, trained
+from conftest import CPU, ROOT, arguments, points, refusal, run, start, stop_at, trained
 
 import train
 from gyre import trainer as trainer_module
@@ -233,21 +233,6 @@ def test_accumulation_is_exact_under_unequal_splits(world):
         assert points(other) == pytest.approx(points(whole), abs=1e-6)
         norms, expected = (points(path, "train/grad_norm") for path in (other, whole))
         assert norms == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_two_processes_equal_one(world):
-    """27 rows over two processes are 14 and 13; micro-batches of 5 make 3 and 3."""
-    extra = ["--train.micro_batch_size", "5", *DRAWN]
-    one, two = trained(world, "one", *extra), world / "runs" / "two"
-    output("import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')",
-           "--nproc-per-node", "2", "--standalone", ROOT / "train.py",
-           *arguments(world, *extra, "--name", "two"))
-    for key in ("train/loss", "val/loss", "val/bpb"):
-        assert points(one, key) == pytest.approx(points(two, key), abs=1e-6)
-    assert {p.name for p in one.iterdir()} == {p.name for p in two.iterdir()}
-    weights = [RunDir.open(p).load_weights("last") for p in (one, two)]
-    assert weights[0].keys() == weights[1].keys()
 
 
 @pytest.mark.slow

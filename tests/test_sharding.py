@@ -1,0 +1,176 @@
+"""Training by several real processes, each with all of the model or a part of it.
+
+What one process does is the reference: losses agree to 1e-6 in float32, however many processes
+there are, in whatever groups, and however often a run is stopped and resumed by another number.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, arguments, output, points, refusal, run, start, stop_at, trained
+
+import train
+from errors import UserError
+from gyre.checkpoint import Checkpoints
+from gyre.parallel import World
+from gyre.rundir import RunDir
+
+pytestmark = pytest.mark.slow
+# 27 rows in micro-batches of 5 are more of them in some processes than in others.
+RAGGED = ["--train.micro_batch_size", "5", "--model.dropout", "0.25"]
+TORCHRUN = "import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')"
+STOP_AT = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import train
+number, step = int(sys.argv.pop(1)), train.Trainer.step
+train.Trainer.step = lambda self, *args: step(self, *args) or self.progress.step == number
+train.main()
+"""
+
+
+def torchrun(processes: int, *argv: str | Path) -> list[str | Path]:
+    """The arguments of TORCHRUN that start so many processes."""
+    return ["--nproc-per-node", str(processes), "--standalone", *argv]
+
+
+def rank_of(name: str, rank: int, timeout: float = 60) -> int:
+    """The process that trains the run of this name as this rank, once there is one."""
+    stop = time.monotonic() + timeout
+    while time.monotonic() < stop:
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                variables = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if name.encode() in words and f"RANK={rank}".encode() in variables:
+                return int(folder.name)
+        time.sleep(0.05)
+    raise AssertionError(f"no process of rank {rank}")
+
+
+def wait_for(condition: Callable[[], bool], timeout: float = 100) -> None:
+    stop = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < stop, "waited in vain"
+        time.sleep(0.05)
+
+
+def assert_same_losses(path: Path, expected: Path) -> None:
+    for key in ("train/loss", "val/loss", "train/grad_norm"):
+        assert points(path, key) == pytest.approx(points(expected, key), abs=1e-6)
+
+
+MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false"]
+MATCHED = ["--model.position", "sinusoidal"]  # has a scalar, which cannot be divided
+ALIBI = ["--model.position", "alibi", "--train.checkpoint_activations", "true"]
+
+
+@pytest.mark.parametrize(("processes", "shard", "extra"), [
+    (2, "none", MATCHED), (2, "full", MUON), (4, "2", MATCHED), (3, "full", ALIBI),
+])
+def test_several_processes_train_as_one_does(world, processes, shard, extra):
+    """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
+    name = f"{shard}-{processes}"
+    one, several = trained(world, f"one-{name}", *RAGGED, *extra), world / "runs" / name
+    output(TORCHRUN, *torchrun(processes, ROOT / "train.py", *arguments(
+        world, *RAGGED, *extra, "--train.shard", shard, "--name", name)))
+    assert_same_losses(several, one)
+    assert {p.name for p in one.iterdir()} == {p.name for p in several.iterdir()}
+    for checkpoint in ("last", "best"):
+        expected, found = (RunDir.open(p).load_weights(checkpoint) for p in (one, several))
+        assert found.keys() == expected.keys()
+        for weight_name, weight in expected.items():
+            # Newton and Schulz make small differences larger.
+            torch.testing.assert_close(found[weight_name].view(weight.shape), weight,
+                                       rtol=0, atol=2e-4 if extra == MUON else 2e-5)
+
+
+def test_a_run_goes_on_with_any_number_of_processes(world, tmp_path):
+    """4, 2, 1 and 3 processes, each a part of one run; the one has the whole model in one file."""
+    script = tmp_path / "stop.py"
+    script.write_text(STOP_AT, encoding="utf-8")
+    one, path = trained(world, "one", *RAGGED), world / "runs" / "chain"
+    argv = arguments(world, *RAGGED, "--train.shard", "full", "--resume", "auto", "--name", "chain")
+    for processes, last_step, parts in ((4, 4, 4), (2, 7, 2), (1, 9, 0), (3, 12, 3)):
+        words = torchrun(processes, script, str(last_step), *argv)
+        process = start(TORCHRUN, *words)
+        _, errors = process.communicate(timeout=300)
+        assert list(points(path))[-1] == last_step, errors
+        assert len(list((path / "last").glob("shard-*"))) == parts
+    assert_same_losses(path, one)
+
+    # The last validation was the best one, so both are the weights of the last step.
+    assert min(points(path, "val/loss").values()) == points(path, "val/loss")[12]
+    best, last = (RunDir.open(path).load_weights(name) for name in ("best", "last"))
+    assert all(torch.equal(best[name], last[name]) for name in best)
+    assert run(train.main, *argv) == 0  # finished: nothing is left to do
+
+    # A part that is damaged, or not there: the checkpoint before it is whole.
+    part = next((path / "last").glob("shard-00002-*"))
+    data = part.read_bytes()
+    for damage in (data[:-9] + bytes([data[-9] ^ 1]) + data[-8:], data[:-1], None):
+        part.unlink() if damage is None else part.write_bytes(damage)
+        _, state = Checkpoints(path).load_training()
+        assert state["count"]["step"] == 10
+    part.write_bytes(data)
+    assert Checkpoints(path).load_training()[1]["count"]["step"] == 12
+
+
+def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world):
+    """kill -9; torchrun starts all again, and --resume auto goes on. Checkpoints are written in the
+    background."""
+    one, path = trained(world, "longer", *RAGGED, "--train.steps", "60"), world / "runs" / "shot"
+    argv = arguments(world, *RAGGED, "--train.steps", "60", "--train.shard", "full",
+                     "--train.async_save", "true", "--resume", "auto", "--name", "shot")
+    process = start(TORCHRUN, "--max-restarts", "3", *torchrun(2, ROOT / "train.py", *argv))
+    wait_for(lambda: (path / "last").exists())
+    os.kill(rank_of("shot", 1), signal.SIGKILL)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert_same_losses(path, one)
+
+
+def test_who_hangs_is_named_and_nobody_waits_for_ever(world):
+    path = world / "runs" / "hangs"
+    argv = arguments(world, "--train.shard", "full", "--train.timeout", "4", "--train.steps",
+                     "100000", "--name", path.name)
+    process = start(TORCHRUN, *torchrun(3, ROOT / "train.py", *argv))
+    wait_for(lambda: (path / "last").exists())
+    hanging = rank_of(path.name, 1)
+    os.kill(hanging, signal.SIGSTOP)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert f"has lost the others: no answer from process 1 (pid {hanging} on " in errors
+    assert not Path(f"/proc/{hanging}").exists()
+
+
+def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
+    for argv, words in {
+        ("--train.shard", "0"): "train.shard must be at least 1, not 0",
+        ("--train.shard", "half"): "train.shard must be",
+        ("--train.async_save", "true"): "train.async_save has no effect with train.shard none",
+        ("--train.shard", "full", "--train.dtype", "float16"): "float16 cannot be divided",
+        ("--train.timeout", "0"): "train.timeout must be",
+    }.items():
+        assert words in refusal(capfd, train.main, *arguments(world, *argv))[-1]
+    monkeypatch.setenv("WORLD_SIZE", "6")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(UserError, match="train.shard 4 does not divide the 6 processes"):
+        World.read("cpu", 4)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert "say --resume auto" in refusal(capfd, train.main, *arguments(world))[-1]
+
+
+def test_the_same_command_starts_a_run_and_goes_on_with_it(world):
+    argv = arguments(world, "--name", "again", "--resume", "auto")
+    stop_at(7, *argv)
+    assert run(train.main, *argv) == 0
+    assert list(points(world / "runs" / "again")) == list(range(1, 13))
+    assert run(train.main, *argv) == 0
