@@ -21,7 +21,7 @@ from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceSt
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, Replicate
 
@@ -31,6 +31,16 @@ from gyre.parallel import World
 from model.transformer import Transformer
 
 
+@cache
+def mesh_of(world: World) -> DeviceMesh:
+    """Which processes have the parts of one copy between them, and which the same part of another
+    copy."""
+    shape, names = (world.size // world.shards, world.shards), ("replicate", "shard")
+    if world.shards == world.size:
+        shape, names = shape[1:], names[1:]
+    return init_device_mesh(world.device.type, shape, mesh_dim_names=names)
+
+
 def divide(model: Transformer, world: World) -> None:
     """Divide a model on the device "meta" into parts on this one: each block, and what is in none
     of them, is gathered on its own. Matrices are undefined afterwards; see `copy_part`.
@@ -38,10 +48,7 @@ def divide(model: Transformer, world: World) -> None:
     There is no precision policy, which would hand blocks ALiBi's bias and RoPE's table in bfloat16;
     autocast does the same everywhere.
     """
-    shape, names = (world.size // world.shards, world.shards), ("replicate", "shard")
-    if world.shards == world.size:
-        shape, names = shape[1:], names[1:]
-    mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=names)
+    mesh = mesh_of(world)
     vectors = {}  # which are not drawn: they have their values already
     for prefix, module in model.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):

@@ -87,6 +87,14 @@ class StopSignal:
             signal.signal(number, handler)
 
 
+def checkpoint_activations(model: Transformer) -> None:
+    """Let each block keep its input only, and compute the rest again in the backward pass."""
+    for layer in model.layers:
+        # Nothing random is in it: dropout is addressed.
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False,
+                                preserve_rng_state=False)
+
+
 @dataclasses.dataclass
 class Progress:
     """What a run has done so far; saved with every checkpoint."""
@@ -194,10 +202,7 @@ class Trainer:
             for name, value in initial_weights(config, module) if new else ():
                 copy_part(parameters[name], value)
         if config.train.checkpoint_activations:
-            for layer in module.layers:
-                # Nothing random in it: dropout is addressed.
-                layer.forward = partial(checkpoint, layer.forward, use_reentrant=False,
-                                        preserve_rng_state=False)
+            checkpoint_activations(module)
         return module
 
     def _refuse_what_no_memory_holds(self) -> None:
