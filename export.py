@@ -31,14 +31,17 @@ def main(argv: list[str] | None = None) -> None:
         options = parse(argv)
         source, target = Path(options.source), Path(options.target)
         try:
-            if target.exists():
-                raise UserError(f"{target} is there already: choose another place, or remove it")
+            beside = [modelfile_of(target)] if options.to == "gguf" else []
+            for path in [target, *beside]:
+                if path.exists():
+                    raise UserError(f"{path} is there already: choose another place, or remove it")
             if not source.is_dir():
                 raise UserError(f"{source} is no folder: give a run, or a folder to import")
             if options.to == "run":
                 import_folder(source, target)
             else:
-                export_run(source, target, options.to, options.dtype)
+                card = {"license": options.license, "base_model": options.base_model}
+                export_run(source, target, options.to, options.dtype, card)
         except KeyboardInterrupt:
             say("\ninterrupted; nothing was left behind")
             sys.exit(130)
@@ -54,7 +57,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--dtype", choices=gguf.DTYPES,
         help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
     )
+    parser.add_argument("--license", metavar="ID", help="For the model card of hf: mit, say.")
+    parser.add_argument(
+        "--base-model", metavar="ID", help="For the model card of hf: what it was tuned from, as "
+        "on the Hub (OWNER/NAME)."
+    )
     options = parser.parse_args(argv)
+    for name in ("license", "base_model"):
+        if getattr(options, name) is not None and options.to != "hf":
+            raise UserError(f"--{name.replace('_', '-')} has no effect with --to {options.to}: it "
+                            "is for the model card of hf")
     if options.dtype is not None and options.to == "run":
         raise UserError("--dtype has no effect with --to run: weights stay as they are")
     if options.dtype == "q8_0" and options.to == "hf":
@@ -62,14 +74,25 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
-    """Write a run as a folder (`to` hf) or a file (gguf), completely or not at all."""
+def modelfile_of(target: Path) -> Path:
+    """Where the Modelfile of a GGUF stands."""
+    return target.with_name(f"{target.name}.Modelfile")
+
+
+def export_run(
+    source: Path, target: Path, to: Target, dtype: str | None, card: dict[str, str | None]
+) -> None:
+    """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF and its
+    Modelfile, completely or not at all."""
     exported = open_run(source, to)
-    with writing(target, "choose another place"), atomic_path(target) as staging:
+    with writing(target, "choose another place"):
         if to == "hf":
-            hf.write_folder(exported, staging, dtype)
+            with atomic_path(target) as staging:
+                hf.write_folder(exported, staging, dtype, card)
         else:
-            gguf.write_file(exported, staging, dtype)
+            with atomic_path(modelfile_of(target)) as beside, atomic_path(target) as staging:
+                fields = gguf.write_file(exported, staging, dtype)
+                beside.write_text(gguf.modelfile(fields, target.name), encoding="utf-8")
     say(f"{target}: {exported.parameters:,} parameters from {source}")
 
 
@@ -85,8 +108,6 @@ def import_folder(folder: Path, target: Path) -> None:
     parameters = create_run(imported, target)
     for note in imported.notes:
         say(f"note: {folder} does not say {note}")
-    for remark in imported.remarks:
-        say(f"note: {folder} says {remark}")
     say(f"{target}: {parameters:,} parameters from {folder} ({imported.kind})")
 
 

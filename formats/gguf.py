@@ -23,8 +23,9 @@ from model.rope import rope_frequencies, scaled_frequencies
 DTYPES = ("f32", "f16", "bf16", "q8_0")
 
 
-def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
-    """Write a GGUF. Matrices are of type `dtype`, None for that of the run; vectors are float32.
+def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, Any]:
+    """Write a GGUF and return its fields. Matrices are of type `dtype`, None for that of the run;
+    vectors are float32.
 
     Raises UserError where rows cannot be packed in that type, the tokenizer cannot be expressed, or
     the disk has no room.
@@ -87,6 +88,21 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
     finally:
         writer.close()
     require_size(file, size)
+    return fields
+
+
+def modelfile(fields: dict[str, Any], file: str) -> str:
+    """What Ollama makes a model of, for a GGUF of these fields called `file` in the same folder.
+
+    Ollama finds the chat template in that file, and has its own form of those that it knows.
+    """
+    lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
+    for name in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"):
+        if name in fields:
+            lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][fields[name]]}"')
+    if "tokenizer.chat_template" not in fields:
+        lines.append('TEMPLATE "{{ .Prompt }}"')
+    return "\n".join(lines) + "\n"
 
 
 def model_fields(config: ModelConfig) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import islice
 from pathlib import Path
@@ -62,9 +63,11 @@ ROPE_FIELDS: dict[str, tuple[str, ...]] = {
 # --- out ------------------------------------------------------------------------------------------
 
 
-def write_folder(exported: Exported, folder: Path, to_dtype: str | None = None) -> None:
+def write_folder(
+    exported: Exported, folder: Path, to_dtype: str | None, card: dict[str, str | None]
+) -> None:
     """Write a folder that stock transformers loads, without code of ours. Weights are of type
-    `to_dtype`, None for that of the run.
+    `to_dtype`, None for that of the run; `card` are fields of the model card, None for none.
 
     Raises UserError where the disk has no room, or no tokenizer.json gives the run's ids.
     """
@@ -75,7 +78,8 @@ def write_folder(exported: Exported, folder: Path, to_dtype: str | None = None) 
     size = sum(weight.nbytes for weight in weights.values())
     require_space(folder, size)
     folder.mkdir(parents=True)
-    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id,
+    ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends,
            "pad_token_id": tokenizer.pad_id}
     dtype = str(exported.dtype).removeprefix("torch.")
     # v4 reads torch_dtype, v5 dtype.
@@ -84,7 +88,7 @@ def write_folder(exported: Exported, folder: Path, to_dtype: str | None = None) 
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION).exists():  # else that of an imported model, which went along
         stage_json(folder / GENERATION, ids)
-    (folder / "README.md").write_text(model_card(exported), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
     shards = _shards({name: weights[ours] for ours, name in tensor_names(model, "hf").items()})
     files = ["model.safetensors"]
@@ -112,12 +116,15 @@ def _shards(weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     return shards
 
 
-def model_card(exported: Exported) -> str:
-    """README.md: what the model was trained on, for how long, and how well it does."""
+def model_card(exported: Exported, card: dict[str, str | None]) -> str:
+    """README.md: fields for the Hub, with those of `card`, what the model was trained on, for how
+    long, and how well it does."""
     run, config, manifest = exported.run, exported.config, exported.run.manifest
     model, data = config.model, config.data
     lines = [
-        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]\n---",
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]",
+        *(f"{name}: {json.dumps(value)}" for name, value in card.items() if value is not None),
+        "---",
         f"\n# {run.path.name}\n",
         f"A LLaMA of {exported.parameters:,} parameters: dim {model.dim}, {model.n_layers} layers, "
         f"{model.n_heads} heads over {model.n_kv_heads} of keys and values, "
@@ -222,10 +229,7 @@ def read_folder(folder: Path) -> Imported:
     for name in filter(names.is_rotated, tensors):
         read = tensors[name].read
         tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
-    if (folder / GENERATION).is_file():
-        config |= read_json(folder / GENERATION)
-    ends = config.get("eos_token_id")
-    return Imported(folder, "Hugging Face", model, tensors, notes, ends)
+    return Imported(folder, "Hugging Face", model, tensors, notes)
 
 
 def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
