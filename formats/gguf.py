@@ -16,7 +16,7 @@ from errors import UserError
 from files import require_size, require_space
 from formats.names import tensor_names, theta_and_scaling
 from formats.run import Exported
-from formats.tokenizers import to_gguf_fields
+from formats.tokenizers import KINDS, to_gguf_fields
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
@@ -94,12 +94,14 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, A
 def modelfile(fields: dict[str, Any], file: str) -> str:
     """What Ollama makes a model of, for a GGUF of these fields called `file` in the same folder.
 
-    Ollama finds the chat template in that file, and has its own form of those that it knows.
+    Ollama finds the chat template in that file, and has its own form of those that it knows. What
+    ends texts is in the file too; a special token is named here beside, since Ollama shows it.
     """
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
-    for name in ("tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"):
-        if name in fields:
-            lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][fields[name]]}"')
+    for name in ("eot", "eom"):
+        i = fields.get(f"tokenizer.ggml.{name}_token_id")
+        if i is not None and fields["tokenizer.ggml.token_type"][i] == KINDS["control"]:
+            lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][i]}"')
     if "tokenizer.chat_template" not in fields:
         lines.append('TEMPLATE "{{ .Prompt }}"')
     return "\n".join(lines) + "\n"

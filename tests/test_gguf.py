@@ -109,19 +109,18 @@ def test_what_ends_texts_and_asks_for_them_is_in_the_file_and_the_modelfile(tmp_
         out = export_to("gguf", run, tmp_path / f"{name}.gguf")
         return read_gguf(out)[0], (tmp_path / f"{name}.gguf.Modelfile").read_text(encoding="utf-8")
 
-    edit(folder / "generation_config.json", eos_token_id=[300, 2, 301])
+    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
     fields, text = imported_again("b")
     found = [fields[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "eom")]
-    assert found == [2, 300, 301] and fields["tokenizer.chat_template"] == "{{ a }}"
-    stops = [f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][i]}"' for i in (300, 301)]
-    lines = ["FROM ./b.gguf", f"PARAMETER num_ctx {POSITIONS}", *stops]
+    assert found == [2, 1, 301] and fields["tokenizer.chat_template"] == "{{ a }}"
+    lines = ["FROM ./b.gguf", f"PARAMETER num_ctx {POSITIONS}", 'PARAMETER stop "<s>"']
     assert text.splitlines() == lines
 
     (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
     fields, _ = imported_again("c")
     assert fields["tokenizer.chat_template"] == "{{ b }}"
 
-    edit(folder / "generation_config.json", eos_token_id=[300, 2, 301, 302])
+    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301, 302])
     run = export_to("run", folder, tmp_path / "d")
     refused(capsys, "gguf", run, tmp_path / "d.gguf", "generation_config.json", "three fields")
 
