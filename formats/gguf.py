@@ -95,7 +95,7 @@ def modelfile(fields: dict[str, Any], file: str) -> str:
     """What Ollama makes a model of, for a GGUF of these fields called `file` in the same folder.
 
     Ollama finds the chat template in that file, and has its own form of those that it knows. What
-    ends texts is in the file too; a special token is named here beside, since Ollama shows it.
+    ends texts is in that file too; where it is a special token, it is a stop as well.
     """
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
     for name in ("eot", "eom"):

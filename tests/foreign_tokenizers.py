@@ -62,16 +62,14 @@ def add_runs_of_spaces(model: Path, order: int = 1) -> None:
     model.write_bytes(proto.SerializeToString())
 
 
-class Converter(LlamaConverter):
-    """transformers', whose own extractor cannot be called by it since version 5: the scores of
-    pieces to merges, as in version 4."""
+class Extractor:
+    """Merges from the scores of pieces, as transformers 4 had them; that of 5 fails here."""
 
-    class SpmExtractor:
-        def __init__(self, model: str): ...
+    def __init__(self, model: Path): ...
 
-        def extract(self, scores: list[tuple[str, float]]) -> tuple[dict, list]:
-            vocabulary = {text: i for i, (text, _) in enumerate(scores)}
-            return vocabulary, generate_merges(vocabulary, scores)
+    def extract(self, scores: list[tuple[str, float]]) -> tuple[dict, list]:
+        vocabulary = {text: i for i, (text, _) in enumerate(scores)}
+        return vocabulary, generate_merges(vocabulary, dict(scores))
 
 
 def save_llama2_of_4(folder: Path) -> None:
@@ -80,7 +78,9 @@ def save_llama2_of_4(folder: Path) -> None:
     add_runs_of_spaces(model)
     pieces = sentencepiece.SentencePieceProcessor(str(model))
     slow = SimpleNamespace(vocab_file=model, legacy=True, convert_ids_to_tokens=pieces.id_to_piece)
-    tokenizer = Converter(slow).converted()
+    converter = LlamaConverter(slow)
+    converter.SpmExtractor = Extractor
+    tokenizer = converter.converted()
     tokenizer.add_special_tokens(["<unk>"])
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", 1)]
