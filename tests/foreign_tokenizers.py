@@ -79,7 +79,7 @@ def save_llama2_of_4(folder: Path) -> None:
     pieces = sentencepiece.SentencePieceProcessor(str(model))
     slow = SimpleNamespace(vocab_file=model, legacy=True, convert_ids_to_tokens=pieces.id_to_piece)
     converter = LlamaConverter(slow)
-    converter.SpmExtractor = Extractor
+    converter.SpmExtractor = Extractor  # pyrefly: ignore
     tokenizer = converter.converted()
     tokenizer.add_special_tokens(["<unk>"])
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
