@@ -101,6 +101,9 @@ def test_an_export_holds_what_llama_cpps_converter_reads(times, tmp_path):
         shutil.copytree(out, saved)
         (saved / "tokenizer.model").unlink()
         AutoTokenizer.from_pretrained(out).save_pretrained(saved)
+        settings = read(saved / "tokenizer_config.json")  # other versions leave this one out
+        settings.pop("add_prefix_space", None)
+        (saved / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
         run = RunDir.open(export_to("run", saved, tmp_path / f"run{n}"))
         out = export_to("hf", run.path, tmp_path / f"hf{n}")
     theirs = AutoTokenizer.from_pretrained(out)
