@@ -22,6 +22,11 @@ from formats.run import create_run, open_run
 from gyre.cli import Parser
 from gyre.rundir import RunDir
 
+CARD = {
+    "license": "its license, mit say",
+    "base_model": "what it was tuned from, as on the Hub (OWNER/NAME)",
+}
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command `argv`, by default that of the process. Exits 2 on bad input."""
@@ -40,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
             if options.to == "run":
                 import_folder(source, target)
             else:
-                card = {"license": options.license, "base_model": options.base_model}
+                card = {name: getattr(options, name) for name in CARD}
                 export_run(source, target, options.to, options.dtype, card)
         except KeyboardInterrupt:
             say("\ninterrupted; nothing was left behind")
@@ -57,18 +62,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--dtype", choices=gguf.DTYPES,
         help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
     )
-    parser.add_argument("--license", metavar="ID", help="For the model card of hf: mit, say.")
-    parser.add_argument(
-        "--base-model", metavar="ID", help="For the model card of hf: what it was tuned from, as "
-        "on the Hub (OWNER/NAME)."
-    )
+    for name, what in CARD.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, metavar="ID", help=f"For the model card of hf: {what}.")
     options = parser.parse_args(argv)
-    for name in ("license", "base_model"):
-        if getattr(options, name) is not None and options.to != "hf":
+    targets = dict.fromkeys(CARD, ("hf",)) | {"dtype": ("hf", "gguf")}
+    for name, ours in targets.items():
+        if getattr(options, name) is not None and options.to not in ours:
             raise UserError(f"--{name.replace('_', '-')} has no effect with --to {options.to}: it "
-                            "is for the model card of hf")
-    if options.dtype is not None and options.to == "run":
-        raise UserError("--dtype has no effect with --to run: weights stay as they are")
+                            f"is for --to {' and '.join(ours)}")
     if options.dtype == "q8_0" and options.to == "hf":
         raise UserError("--dtype q8_0 is a type of gguf files: choose f32, f16 or bf16 for hf")
     return options

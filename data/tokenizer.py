@@ -41,6 +41,11 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 
+def settings_of(folder: Path) -> dict[str, Any]:
+    """The tokenizer_config.json of a folder; empty where it has none."""
+    return read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+
+
 def open_tokenizer(folder: str | Path) -> "Tokenizer":
     """The tokenizer of a folder: tokenizer.json where it has one, as transformers does, else
     tokenizer.model. Raises UserError where it has neither, or one that cannot be read."""
@@ -90,10 +95,11 @@ class Tokenizer:
         byte_pieces = [f"<0x{byte:02X}>" for byte in SPACE.encode()]
         self._space_ids = list(self.processor.piece_to_id(byte_pieces))
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
-        beside = path.with_name(SETTINGS)
-        settings = _read_settings(beside) if beside.is_file() else {"add_bos_token": False}
-        if not beside.is_file():
-            self.bos_id = self.eos_id  # ours: EOS begins documents, and training never sees BOS
+        settings: dict[str, Any] = {"add_bos_token": False}
+        if path.with_name(SETTINGS).is_file():
+            settings = settings_of(path.parent)
+        else:  # ours: EOS begins documents, and training never sees BOS
+            self.bos_id = self.eos_id
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         begins = settings.get("add_bos_token", True) and bos_id >= 0
         self.prefix_ids = [bos_id] if begins else []
@@ -204,12 +210,12 @@ class JsonTokenizer(Tokenizer):
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.sha256 = hashlib.sha256(content).hexdigest()
-        settings = _read_settings(beside)
+        settings = settings_of(path.parent)
         self._tokenizer.encode_special_tokens = bool(settings.get("split_special_tokens"))
         self.bos_id = self._id_of("bos_token", settings, path)
         eos_id = self._id_of("eos_token", settings, path)
         if eos_id is None:
-            raise UserError(f"{beside} has no eos_token: which one ends a text?")
+            raise UserError(f"{beside} is missing, or has no eos_token: which one ends a text?")
         self.eos_id, self.eos_ids = eos_id, _eos_ids(path, eos_id)
         added = (settings.get("added_tokens_decoder") or {}).values()
         id_of = self._tokenizer.token_to_id
@@ -275,12 +281,6 @@ class Stream:
     def flush(self) -> str:
         """What is left at the end: U+FFFD for an unfinished character, else nothing."""
         return self._decoder.decode(b"", final=True)
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise UserError(f"{path} is missing: it says which token ends a text")
-    return read_json(path)
 
 
 def stated_eos_ids(file: Path) -> list[int]:

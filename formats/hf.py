@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
@@ -74,6 +73,8 @@ def write_folder(
     if to_dtype is not None:
         dtype = DTYPES[to_dtype.upper()]
         exported.weights = {name: w.to(dtype) for name, w in exported.weights.items()}
+    from huggingface_hub import split_torch_state_dict_into_shards  # here, as it is slow to import
+
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
     size = sum(weight.nbytes for weight in weights.values())
     require_space(folder, size)
@@ -90,30 +91,18 @@ def write_folder(
         stage_json(folder / GENERATION, ids)
     (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
-    shards = _shards({name: weights[ours] for ours, name in tensor_names(model, "hf").items()})
-    files = ["model.safetensors"]
-    if len(shards) > 1:
-        files = [f"model-{n:05}-of-{len(shards):05}.safetensors" for n in range(1, len(shards) + 1)]
-        index = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
-        content = {"metadata": {"total_size": size}, "weight_map": index}
+    ours = {name: ours for ours, name in tensor_names(model, "hf").items()}
+    like = {name: weights[ours[name]].to("meta") for name in ours}
+    split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
+    if split.is_sharded:
+        content = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         stage_json(folder / "model.safetensors.index.json", content)
-    with tqdm(names.to_hf(weights, model), "writing", len(weights), unit="tensor", delay=2) as bar:
-        tensors = (tensor for _, tensor in bar)
-        for file, shard in zip(files, shards, strict=True):
-            write_safetensors(folder / file, shard, islice(tensors, len(shard)))
-
-
-def _shards(weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """The weights cut, in their order, into parts of at most SHARD bytes or one tensor."""
-    shards: list[dict[str, Tensor]] = [{}]
-    filled = 0
-    for name, weight in weights.items():
-        if filled + weight.nbytes > SHARD and shards[-1]:
-            shards.append({})
-            filled = 0
-        shards[-1][name] = weight
-        filled += weight.nbytes
-    return shards
+    parts = split.filename_to_tensors
+    with tqdm(sum(parts.values(), []), "writing", unit="tensor", delay=2) as bar:
+        tensors = (names.to_hf(ours[n], weights[ours[n]], model.head_dim) for n in bar)
+        for file, part in parts.items():
+            like_part = {name: like[name] for name in part}
+            write_safetensors(folder / file, like_part, islice(tensors, len(part)))
 
 
 def model_card(exported: Exported, card: dict[str, str | None]) -> str:
@@ -159,9 +148,6 @@ def to_config(config: ModelConfig) -> dict[str, Any]:
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         "hidden_act": "silu",
         "rms_norm_eps": config.norm_eps,
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "mlp_bias": False,
         "tie_word_embeddings": config.tie_embeddings,
         **to_rope(config),
     }

@@ -18,6 +18,7 @@ from data.tokenizer import (
     SETTINGS,
     Tokenizer,
     open_tokenizer,
+    settings_of,
     stated_eos_ids,
     tokenizer_files,
 )
@@ -25,7 +26,6 @@ from errors import UserError
 from files import require_space, stage_json
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, write_safetensors
-from formats.tokenizers import settings_of
 from gyre.checkpoint import METADATA
 from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig

@@ -20,6 +20,7 @@ from data.tokenizer import (
     SPACE,
     Tokenizer,
     open_tokenizer,
+    settings_of,
     tokenizer_files,
 )
 from errors import UserError
@@ -255,11 +256,6 @@ def chat_template(folder: Path) -> str | None:
     if isinstance(found, list):
         found = {entry["name"]: entry["template"] for entry in found}.get("default")
     return found
-
-
-def settings_of(folder: Path) -> dict[str, Any]:
-    """The tokenizer_config.json of a folder; empty where it has none."""
-    return read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
 
 
 def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
