@@ -201,6 +201,18 @@ def test_runs_of_spaces_whose_merges_are_mixed_can_leave(tmp_path):
     assert scores[VOCAB - 15 : VOCAB] == [-1e9] * 15
 
 
+def test_mixed_merges_of_another_order_are_refused(tmp_path, capsys):
+    """Those that make the shortest runs first leave other runs of more than 16 spaces."""
+    _, folder = imported(tmp_path, "llama2-of-4")
+    model = read(folder / "tokenizer.json")["model"]
+    runs = model["merges"][-120:]
+    assert not "".join(map("".join, runs)).strip(SPACE)
+    model["merges"][-120:] = sorted(runs, key=lambda pair: (len(pair[0]), len(pair[1])))
+    edit(folder / "tokenizer.json", model=model)
+    run = export_to("run", folder, tmp_path / "again")
+    refused(capsys, "gguf", run, tmp_path / "out.gguf", "has none for this one")
+
+
 @pytest.mark.parametrize("begins", [False, True])
 def test_texts_begin_as_add_bos_token_says_in_every_version(begins, tmp_path):
     """transformers 4 reads it for this class, 5 what the file says."""
