@@ -1,6 +1,6 @@
 """llama.cpp as the judge of exports: ids, logits and greedy tokens, for docs/interop.md.
 
-    pip install -r requirements.txt llama-cpp-python==0.3.36 transformers==5.23.0
+    pip install -r requirements-dev.txt llama-cpp-python==0.3.36
     python -m docs.judge_gguf runs/tiny --llama-cpp llama_cpp_python-0.3.36/vendor/llama.cpp
 
 Judges the run in every type of a GGUF that its rows can be packed in, and its tokenizer with models
