@@ -36,7 +36,7 @@ from tqdm import tqdm
 
 from errors import UserError, exit_in_words, say
 from formats import hf
-from formats.names import refuse_without_counterpart, to_hf
+from formats.names import refuse_without_counterpart, tensor_names, to_hf
 from gyre.cli import config_parser, load_config
 from gyre.config import Config
 from gyre.device import (
@@ -251,7 +251,9 @@ def theirs(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any
     model: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), **no_ids))
     source = Transformer(config)
     source.init_weights(0)
-    weights = dict(to_hf(source.state_dict(), config))
+    state = source.state_dict()
+    weights = {theirs: to_hf(ours, state[ours], config.head_dim)
+               for ours, theirs in tensor_names(config, "hf").items()}
     if config.tie_embeddings:
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     model.load_state_dict(weights)

@@ -22,6 +22,11 @@ from formats.run import create_run, open_run
 from gyre.cli import Parser
 from gyre.rundir import RunDir
 
+CARD = {
+    "license": "its license, mit say",
+    "base_model": "what it was tuned from, as on the Hub (OWNER/NAME)",
+}
+
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command `argv`, by default that of the process. Exits 2 on bad input."""
@@ -31,14 +36,17 @@ def main(argv: list[str] | None = None) -> None:
         options = parse(argv)
         source, target = Path(options.source), Path(options.target)
         try:
-            if target.exists():
-                raise UserError(f"{target} is there already: choose another place, or remove it")
+            beside = [modelfile_of(target)] if options.to == "gguf" else []
+            for path in [target, *beside]:
+                if path.exists():
+                    raise UserError(f"{path} is there already: choose another place, or remove it")
             if not source.is_dir():
                 raise UserError(f"{source} is no folder: give a run, or a folder to import")
             if options.to == "run":
                 import_folder(source, target)
             else:
-                export_run(source, target, options.to, options.dtype)
+                card = {name: getattr(options, name) for name in CARD}
+                export_run(source, target, options.to, options.dtype, card)
         except KeyboardInterrupt:
             say("\ninterrupted; nothing was left behind")
             sys.exit(130)
@@ -54,22 +62,39 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--dtype", choices=gguf.DTYPES,
         help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
     )
+    for name, what in CARD.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, metavar="ID", help=f"For the model card of hf: {what}.")
     options = parser.parse_args(argv)
-    if options.dtype is not None and options.to == "run":
-        raise UserError("--dtype has no effect with --to run: weights stay as they are")
+    targets = dict.fromkeys(CARD, ("hf",)) | {"dtype": ("hf", "gguf")}
+    for name, ours in targets.items():
+        if getattr(options, name) is not None and options.to not in ours:
+            raise UserError(f"--{name.replace('_', '-')} has no effect with --to {options.to}: it "
+                            f"is for --to {' and '.join(ours)}")
     if options.dtype == "q8_0" and options.to == "hf":
         raise UserError("--dtype q8_0 is a type of gguf files: choose f32, f16 or bf16 for hf")
     return options
 
 
-def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
-    """Write a run as a folder (`to` hf) or a file (gguf), completely or not at all."""
+def modelfile_of(target: Path) -> Path:
+    """Where the Modelfile of a GGUF stands."""
+    return target.with_name(f"{target.name}.Modelfile")
+
+
+def export_run(
+    source: Path, target: Path, to: Target, dtype: str | None, card: dict[str, str | None]
+) -> None:
+    """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF and its
+    Modelfile, completely or not at all."""
     exported = open_run(source, to)
-    with writing(target, "choose another place"), atomic_path(target) as staging:
+    with writing(target, "choose another place"):
         if to == "hf":
-            hf.write_folder(exported, staging, dtype)
+            with atomic_path(target) as staging:
+                hf.write_folder(exported, staging, dtype, card)
         else:
-            gguf.write_file(exported, staging, dtype)
+            with atomic_path(modelfile_of(target)) as beside, atomic_path(target) as staging:
+                fields = gguf.write_file(exported, staging, dtype)
+                beside.write_text(gguf.modelfile(fields, target.name), encoding="utf-8")
     say(f"{target}: {exported.parameters:,} parameters from {source}")
 
 
@@ -85,8 +110,6 @@ def import_folder(folder: Path, target: Path) -> None:
     parameters = create_run(imported, target)
     for note in imported.notes:
         say(f"note: {folder} does not say {note}")
-    for remark in imported.remarks:
-        say(f"note: {folder} says {remark}")
     say(f"{target}: {parameters:,} parameters from {folder} ({imported.kind})")
 
 

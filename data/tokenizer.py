@@ -24,9 +24,8 @@ from errors import UserError
 from files import read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
-GENERATION = "generation_config.json"
-# The last two are read by others alone.
-FILES = (MODEL, JSON, SETTINGS, GENERATION, "chat_template.jinja")
+GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
+FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # the last one is read by others alone
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
 SAMPLE = 20_000_000  # characters that training looks at: more costs time and changes few pieces
@@ -40,6 +39,11 @@ def tokenizer_files(folder: Path) -> list[Path]:
     """The files in this folder that make up its tokenizer, or say how texts are asked for and end;
     they are copied together."""
     return [folder / name for name in FILES if (folder / name).is_file()]
+
+
+def settings_of(folder: Path) -> dict[str, Any]:
+    """The tokenizer_config.json of a folder; empty where it has none."""
+    return read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
 
 
 def open_tokenizer(folder: str | Path) -> "Tokenizer":
@@ -58,7 +62,8 @@ class Tokenizer:
 
     Beside an imported one stands the tokenizer_config.json of transformers; LlamaTokenizer begins
     every text with bos unless that says otherwise. `prefix_ids` is what such a text begins with,
-    `bytes` the text of every id, and `adds_space` whether encoding puts a space in front.
+    `eos_ids` what it may end with (`eos_id` ends documents in training), `bytes` the text of every
+    id, and `adds_space` whether encoding puts a space in front.
 
     Raises UserError on a file that is none, is damaged, or does not give text back unchanged.
     """
@@ -85,14 +90,16 @@ class Tokenizer:
         self.eos_id: int = self.processor.eos_id()
         if self.eos_id < 0:
             raise UserError(f"{path} has no piece that ends a text (eos)")
+        self.eos_ids = _eos_ids(path, self.eos_id)
         self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
         byte_pieces = [f"<0x{byte:02X}>" for byte in SPACE.encode()]
         self._space_ids = list(self.processor.piece_to_id(byte_pieces))
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
-        beside = path.with_name(SETTINGS)
-        settings = _read_settings(beside) if beside.is_file() else {"add_bos_token": False}
-        if not beside.is_file():
-            self.bos_id = self.eos_id  # ours: EOS begins documents, and training never sees BOS
+        settings: dict[str, Any] = {"add_bos_token": False}
+        if path.with_name(SETTINGS).is_file():
+            settings = settings_of(path.parent)
+        else:  # ours: EOS begins documents, and training never sees BOS
+            self.bos_id = self.eos_id
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         begins = settings.get("add_bos_token", True) and bos_id >= 0
         self.prefix_ids = [bos_id] if begins else []
@@ -203,13 +210,13 @@ class JsonTokenizer(Tokenizer):
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.sha256 = hashlib.sha256(content).hexdigest()
-        settings = _read_settings(beside)
+        settings = settings_of(path.parent)
         self._tokenizer.encode_special_tokens = bool(settings.get("split_special_tokens"))
         self.bos_id = self._id_of("bos_token", settings, path)
         eos_id = self._id_of("eos_token", settings, path)
         if eos_id is None:
-            raise UserError(f"{beside} has no eos_token: which one ends a text?")
-        self.eos_id = eos_id
+            raise UserError(f"{beside} is missing, or has no eos_token: which one ends a text?")
+        self.eos_id, self.eos_ids = eos_id, _eos_ids(path, eos_id)
         added = (settings.get("added_tokens_decoder") or {}).values()
         id_of = self._tokenizer.token_to_id
         self.pad_id = id_of(_content(settings.get("pad_token")) or "")
@@ -276,10 +283,18 @@ class Stream:
         return self._decoder.decode(b"", final=True)
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise UserError(f"{path} is missing: it says which token ends a text")
-    return read_json(path)
+def stated_eos_ids(file: Path) -> list[int]:
+    """The `eos_token_id` of a generation_config.json or config.json: one id, several or none."""
+    stated = read_json(file).get("eos_token_id") if file.is_file() else None
+    ids = stated if isinstance(stated, list) else [] if stated is None else [stated]
+    if not all(type(i) is int for i in ids):
+        raise UserError(f"{file}: eos_token_id is {stated!r}, neither an id nor a list of ids")
+    return ids
+
+
+def _eos_ids(path: Path, eos_id: int) -> list[int]:
+    """What the generation_config.json beside a tokenizer ends texts with, and its own `eos_id`."""
+    return list(dict.fromkeys([*stated_eos_ids(path.with_name(GENERATION)), eos_id]))
 
 
 def _content(token: str | dict[str, Any] | None) -> str | None:

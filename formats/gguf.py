@@ -16,15 +16,16 @@ from errors import UserError
 from files import require_size, require_space
 from formats.names import tensor_names, theta_and_scaling
 from formats.run import Exported
-from formats.tokenizers import to_gguf_fields
+from formats.tokenizers import KINDS, to_gguf_fields
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
 DTYPES = ("f32", "f16", "bf16", "q8_0")
 
 
-def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
-    """Write a GGUF. Matrices are of type `dtype`, None for that of the run; vectors are float32.
+def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, Any]:
+    """Write a GGUF and return its fields. Matrices are of type `dtype`, None for that of the run;
+    vectors are float32.
 
     Raises UserError where rows cannot be packed in that type, the tokenizer cannot be expressed, or
     the disk has no room.
@@ -87,6 +88,23 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> None:
     finally:
         writer.close()
     require_size(file, size)
+    return fields
+
+
+def modelfile(fields: dict[str, Any], file: str) -> str:
+    """What Ollama makes a model of, for a GGUF of these fields called `file` in the same folder.
+
+    Ollama finds the chat template in that file, and has its own form of those that it knows. What
+    ends texts is in that file too; where it is a special token, it is a stop as well.
+    """
+    lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
+    for name in ("eot", "eom"):
+        i = fields.get(f"tokenizer.ggml.{name}_token_id")
+        if i is not None and fields["tokenizer.ggml.token_type"][i] == KINDS["control"]:
+            lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][i]}"')
+    if "tokenizer.chat_template" not in fields:
+        lines.append('TEMPLATE "{{ .Prompt }}"')
+    return "\n".join(lines) + "\n"
 
 
 def model_fields(config: ModelConfig) -> dict[str, Any]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
@@ -63,20 +63,25 @@ ROPE_FIELDS: dict[str, tuple[str, ...]] = {
 # --- out ------------------------------------------------------------------------------------------
 
 
-def write_folder(exported: Exported, folder: Path, to_dtype: str | None = None) -> None:
+def write_folder(
+    exported: Exported, folder: Path, to_dtype: str | None, card: dict[str, str | None]
+) -> None:
     """Write a folder that stock transformers loads, without code of ours. Weights are of type
-    `to_dtype`, None for that of the run.
+    `to_dtype`, None for that of the run; `card` are fields of the model card, None for none.
 
     Raises UserError where the disk has no room, or no tokenizer.json gives the run's ids.
     """
     if to_dtype is not None:
         dtype = DTYPES[to_dtype.upper()]
         exported.weights = {name: w.to(dtype) for name, w in exported.weights.items()}
+    from huggingface_hub import split_torch_state_dict_into_shards  # here, as it is slow to import
+
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
     size = sum(weight.nbytes for weight in weights.values())
     require_space(folder, size)
     folder.mkdir(parents=True)
-    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": tokenizer.eos_id,
+    ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends,
            "pad_token_id": tokenizer.pad_id}
     dtype = str(exported.dtype).removeprefix("torch.")
     # v4 reads torch_dtype, v5 dtype.
@@ -85,40 +90,31 @@ def write_folder(exported: Exported, folder: Path, to_dtype: str | None = None) 
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION).exists():  # else that of an imported model, which went along
         stage_json(folder / GENERATION, ids)
-    (folder / "README.md").write_text(model_card(exported), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
-    shards = _shards({name: weights[ours] for ours, name in tensor_names(model, "hf").items()})
-    files = ["model.safetensors"]
-    if len(shards) > 1:
-        files = [f"model-{n:05}-of-{len(shards):05}.safetensors" for n in range(1, len(shards) + 1)]
-        index = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
-        content = {"metadata": {"total_size": size}, "weight_map": index}
+    ours = {name: ours for ours, name in tensor_names(model, "hf").items()}
+    like = {name: weights[ours[name]].to("meta") for name in ours}
+    split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
+    if split.is_sharded:
+        content = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         stage_json(folder / "model.safetensors.index.json", content)
-    with tqdm(names.to_hf(weights, model), "writing", len(weights), unit="tensor", delay=2) as bar:
-        tensors = (tensor for _, tensor in bar)
-        for file, shard in zip(files, shards, strict=True):
-            write_safetensors(folder / file, shard, islice(tensors, len(shard)))
+    parts = split.filename_to_tensors
+    with tqdm(sum(parts.values(), []), "writing", unit="tensor", delay=2) as bar:
+        tensors = (names.to_hf(ours[n], weights[ours[n]], model.head_dim) for n in bar)
+        for file, part in parts.items():
+            like_part = {name: like[name] for name in part}
+            write_safetensors(folder / file, like_part, islice(tensors, len(part)))
 
 
-def _shards(weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """The weights cut, in their order, into parts of at most SHARD bytes or one tensor."""
-    shards: list[dict[str, Tensor]] = [{}]
-    filled = 0
-    for name, weight in weights.items():
-        if filled + weight.nbytes > SHARD and shards[-1]:
-            shards.append({})
-            filled = 0
-        shards[-1][name] = weight
-        filled += weight.nbytes
-    return shards
-
-
-def model_card(exported: Exported) -> str:
-    """README.md: what the model was trained on, for how long, and how well it does."""
+def model_card(exported: Exported, card: dict[str, str | None]) -> str:
+    """README.md: fields for the Hub, with those of `card`, what the model was trained on, for how
+    long, and how well it does."""
     run, config, manifest = exported.run, exported.config, exported.run.manifest
     model, data = config.model, config.data
     lines = [
-        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]\n---",
+        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]",
+        *(f"{name}: {json.dumps(value)}" for name, value in card.items() if value is not None),
+        "---",
         f"\n# {run.path.name}\n",
         f"A LLaMA of {exported.parameters:,} parameters: dim {model.dim}, {model.n_layers} layers, "
         f"{model.n_heads} heads over {model.n_kv_heads} of keys and values, "
@@ -153,9 +149,6 @@ def to_config(config: ModelConfig) -> dict[str, Any]:
         **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         "hidden_act": "silu",
         "rms_norm_eps": config.norm_eps,
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "mlp_bias": False,
         "tie_word_embeddings": config.tie_embeddings,
         **to_rope(config),
     }
@@ -223,10 +216,7 @@ def read_folder(folder: Path) -> Imported:
     for name in filter(names.is_rotated, tensors):
         read = tensors[name].read
         tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
-    if (folder / GENERATION).is_file():
-        config |= read_json(folder / GENERATION)
-    ends = config.get("eos_token_id")
-    return Imported(folder, "Hugging Face", model, tensors, notes, ends)
+    return Imported(folder, "Hugging Face", model, tensors, notes)
 
 
 def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:

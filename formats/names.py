@@ -6,7 +6,6 @@ Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `lla
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -72,11 +71,9 @@ def relayout(weight: Tensor, head_dim: int, to: Literal["halves", "pairs"]) -> T
     return weight.unflatten(0, (-1, *grid)).transpose(1, 2).reshape(weight.shape)
 
 
-def to_hf(weights: dict[str, Tensor], config: ModelConfig) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a model under Hugging Face's names and in its layout, one at a time."""
-    for ours, theirs in tensor_names(config, "hf").items():
-        weight = weights[ours]
-        yield theirs, relayout(weight, config.head_dim, "halves") if is_rotated(ours) else weight
+def to_hf(name: str, weight: Tensor, head_dim: int) -> Tensor:
+    """Our tensor `name` in Hugging Face's layout."""
+    return relayout(weight, head_dim, "halves") if is_rotated(name) else weight
 
 
 def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,10 +18,12 @@ from data.tokenizer import (
     SETTINGS,
     Tokenizer,
     open_tokenizer,
+    settings_of,
+    stated_eos_ids,
     tokenizer_files,
 )
 from errors import UserError
-from files import read_json, require_space, stage_json
+from files import require_space, stage_json
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors
 from gyre.checkpoint import METADATA, write_safetensors
@@ -79,17 +81,13 @@ class Imported:
     tensors: dict[str, Stored]
     notes: list[str]
     """What its configuration left to a default, and the value."""
-    eos_token_id: int | list[int] | None = None
-    """What its configuration ends texts with; a list may hold more than the tokenizer's own."""
-    remarks: list[str] = field(default_factory=list)
-    """What it says that does not hold in a run."""
 
 
 def create_run(imported: Imported, target: Path) -> int:
     """Make a new run at `target` and return how many numbers its weights are.
 
-    Adds to `imported.notes` and `imported.remarks`. Tensors pass through memory one by one.
-    UserError where the tokenizer does not fit the model, or the run cannot be written.
+    Adds to `imported.notes`. Tensors pass through memory one by one. UserError where the tokenizer
+    does not fit the model, or the run cannot be written.
     """
     folder, model = imported.folder, imported.model
     tokenizer = open_tokenizer(folder)
@@ -113,7 +111,7 @@ def create_run(imported: Imported, target: Path) -> int:
             write_safetensors(file, tensors, (tensor.read() for tensor in bar), METADATA)
 
     files = {file.name: file for file in tokenizer_files(folder)}
-    settings = read_json(files[SETTINGS]) if SETTINGS in files else {}
+    settings = settings_of(folder)
     with TemporaryDirectory() as spare:
         if JSON not in files and "add_bos_token" not in settings:
             # LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
@@ -121,15 +119,10 @@ def create_run(imported: Imported, target: Path) -> int:
             files[SETTINGS] = Path(spare) / SETTINGS
             settings["add_bos_token"] = True
             stage_json(files[SETTINGS], settings)
-        ends = imported.eos_token_id
-        if isinstance(ends, list) and ends != [tokenizer.eos_id]:
-            imported.remarks.append(
-                f"eos_token_id {ends}: generate.py ends at {tokenizer.eos_id} alone; an export "
-                "says all of them again"
-            )
-            if GENERATION not in files:  # but in config.json, which transformers reads too
-                files[GENERATION] = Path(spare) / GENERATION
-                stage_json(files[GENERATION], {"eos_token_id": ends})
+        ends = stated_eos_ids(folder / "config.json")
+        if GENERATION not in files and ends not in ([], [tokenizer.eos_id]):
+            files[GENERATION] = Path(spare) / GENERATION  # where a tokenizer reads them
+            stage_json(files[GENERATION], {"eos_token_id": ends})
         RunDir.create(
             log, target.name, config_yaml=config.to_yaml(), config={},
             manifest={"imported": {"from": str(folder), "format": imported.kind}},

@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from data.tokenizer import (
+    CHAT,
+    GENERATION,
     JSON,
     MODEL,
     PROBE,
@@ -18,6 +20,7 @@ from data.tokenizer import (
     SPACE,
     Tokenizer,
     open_tokenizer,
+    settings_of,
     tokenizer_files,
 )
 from errors import UserError
@@ -84,7 +87,7 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
     character like any other there too.
     """
     import tokenizers  # here, as training and generating do not need it
-    from tokenizers import decoders, models, normalizers, processors
+    from tokenizers import decoders, models, normalizers
 
     found = [
         piece._replace(text=piece.text.replace(SPACE, " ")) if piece.kind == "normal" else piece
@@ -105,10 +108,17 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
         theirs.normalizer = normalizers.Sequence(space)
         steps.append(decoders.Strip(" ", 1, 0))
     theirs.decoder = decoders.Sequence(steps)
-    front = [found[i].text for i in tokenizer.prefix_ids]
-    theirs.post_processor = processors.TemplateProcessing(
-        single=[*front, "$A"], pair=[*front, "$A", "$B:1"],
-        special_tokens=[(text, ids[text]) for text in front],
+    return _beginning_with(tokenizer.prefix_ids, theirs)
+
+
+def _beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
+    """The content of a tokenizer.json from an object of `tokenizers`, whose texts begin so."""
+    from tokenizers.processors import TemplateProcessing
+
+    front = [(theirs.id_to_token(i), i) for i in prefix_ids]
+    begin = [text for text, _ in front]
+    theirs.post_processor = TemplateProcessing(
+        single=[*begin, "$A"], pair=[*begin, "$A", "$B:1"], special_tokens=front
     )
     return json.loads(theirs.to_str())
 
@@ -146,16 +156,20 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     # Before tokenizers 0.20 a pair was one string.
     merges = [tuple(p.split(" ") if isinstance(p, str) else p) for p in model["merges"]]
     order = [text for text, _ in groupby(map("".join, merges))]
+    others = [text for text in order if text.strip(SPACE + " ")]
+    if len(set(order)) < len(order) and order[: len(others)] == others:
+        order = others  # mixed at the end are those of runs of spaces, which share a score
     score_of = {text: -float(n) for n, text in enumerate(order)}
     unk_id = ids.get(model["unk_token"] or "<unk>")
-    kind_of = {i: "unknown" if i == unk_id else "control" for i in special}
+    kind_of = dict.fromkeys(special, "control") | {unk_id: "unknown"}
     texts = {i: text for text, i in ids.items()}
     found = []
     for i in range(tokenizer.vocab_size):
         text = texts.get(i, f"[PAD{i}]")
         a_byte = re.fullmatch("<0x[0-9A-F]{2}>", text)
         kind = kind_of.get(i, "unused" if i not in texts else "byte" if a_byte else "normal")
-        last = -float(len(order) + i)  # what is never merged, each with a score of its own
+        # What is never merged has a score of its own.
+        last = -float(len(order) + i) if text.strip(SPACE + " ") else -1e9
         found.append(Piece(text, score_of.get(text, last) if kind == "normal" else 0.0, kind))
     if len(score_of) < len(order) or set(_merges(found, ids)) != set(merges):
         return None
@@ -182,44 +196,42 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
             return None
 
 
-def _write_sentencepiece(tokenizer: Tokenizer, folder: Path) -> None:
-    """Write what llama.cpp's converter reads beside a tokenizer.json, if there is such a file."""
-    model = to_sentencepiece(read_json(folder / JSON), tokenizer)
-    if model is None:
-        return
-    (folder / MODEL).write_bytes(model)
-    settings = read_json(folder / SETTINGS) | {"add_bos_token": bool(tokenizer.prefix_ids)}
-    if not tokenizer.adds_space:  # which the converter asks here, and not in the file
-        settings["add_prefix_space"] = False
-    stage_json(folder / SETTINGS, settings)
-
-
 def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
     """Write the tokenizer of the folder `source` into `folder` as transformers wants it.
 
-    The files of an imported one go as they came. Ours gets a tokenizer.json of the same ids, and
-    as it never reads a special token out of a text, split_special_tokens. A tokenizer.json alone
-    gets the sentencepiece file of the same ids, if there is one: without it, llama.cpp's converter
-    takes any merge for as good as any other. Raises UserError where no tokenizer.json gives the
-    same ids.
+    A sentencepiece file gets a tokenizer.json of the same ids and, as it never reads a special
+    token out of a text, split_special_tokens. A tokenizer.json alone gets the sentencepiece file of
+    the same ids, if there is one: without it, llama.cpp's converter takes any merge for as good as
+    any other. Raises UserError where no tokenizer.json gives the same ids.
     """
+    import tokenizers
+
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
+    settings = settings_of(folder)
+    # Of any other class, transformers 5 builds a tokenizer that leaves out parts of the file.
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
+    settings.setdefault("padding_side", "left")  # as generating in batches wants it
     if (folder / JSON).exists():
-        if not (folder / MODEL).exists():
-            _write_sentencepiece(tokenizer, folder)
+        theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
+        if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
+            # add_bos_token says otherwise, which that class does not read.
+            stage_json(folder / JSON, _beginning_with(tokenizer.prefix_ids, theirs))
+        described = read_json(folder / JSON)
+        if not (folder / MODEL).exists() and (model := to_sentencepiece(described, tokenizer)):
+            (folder / MODEL).write_bytes(model)
+            settings["add_bos_token"] = bool(tokenizer.prefix_ids)
+            if not tokenizer.adds_space:  # which the converter asks here, and not in the file
+                settings["add_prefix_space"] = False
+        stage_json(folder / SETTINGS, settings)
         return
-    content = to_json(tokenizer)
-    stage_json(folder / JSON, content)
+    stage_json(folder / JSON, to_json(tokenizer))
     texts = [piece.text for piece in pieces(tokenizer)]
-    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
     settings |= {
-        "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": None if tokenizer.bos_id is None else texts[tokenizer.bos_id],
         "eos_token": texts[tokenizer.eos_id],
         "unk_token": texts[tokenizer.unk_id],
         "pad_token": texts[tokenizer.unk_id],  # and not EOS, which collators would mask with it
-        "padding_side": "left",  # as generating in batches wants it
         "add_bos_token": bool(tokenizer.prefix_ids),
         "add_eos_token": False,
         "add_prefix_space": tokenizer.adds_space,  # read by llama.cpp's converter alone
@@ -233,6 +245,17 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
             f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a list of byte "
             "pairs?"
         )
+
+
+def chat_template(folder: Path) -> str | None:
+    """The Jinja template of a folder's chats: a file of its own, or a field of the settings, which
+    may be a list of named ones."""
+    if (folder / CHAT).is_file():
+        return (folder / CHAT).read_text(encoding="utf-8")
+    found = settings_of(folder).get("chat_template")
+    if isinstance(found, list):
+        found = {entry["name"]: entry["template"] for entry in found}.get("default")
+    return found
 
 
 def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
@@ -262,6 +285,14 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
     found += [Piece(f"[PAD{i}]", -1000.0, "unused") for i in range(len(found), vocab_size)]
     special = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": ours.unk_id,
                "padding": tokenizer.pad_id}
+    # More ids that end a text go where llama.cpp looks for the ends of a turn and of a message.
+    more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
+    if len(more) > 2:
+        raise UserError(
+            f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has three fields "
+            "for such ids: import the model again with fewer, or export with --to hf"
+        )
+    special |= dict(zip(("eot", "eom"), more, strict=False))
     fields = {
         "model": "llama",
         "pre": "default",
@@ -274,4 +305,6 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
         "add_space_prefix": ours.adds_space,
         "remove_extra_whitespaces": False,
     }
-    return {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
+    fields = {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
+    template = chat_template(source)
+    return fields if template is None else fields | {"tokenizer.chat_template": template}

@@ -95,7 +95,7 @@ def continued(
     total = max(map(len, prompts)) + max_new_tokens
     use_cache = total <= model.position.cache_limit
     return generate(
-        model, prompts, sampling, max_new_tokens=max_new_tokens, eos_id=tokenizer.eos_id,
+        model, prompts, sampling, max_new_tokens=max_new_tokens, eos_ids=tokenizer.eos_ids,
         use_cache=use_cache, compile=compile and use_cache, **options,
     )
 

@@ -4,7 +4,7 @@ Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor
@@ -38,7 +38,7 @@ def generate(
     sampling: Sampling,
     *,
     max_new_tokens: int,
-    eos_id: int | None = None,
+    eos_ids: Collection[int] = (),
     num_samples: int = 1,
     seed: int = 0,
     use_cache: bool = True,
@@ -48,7 +48,7 @@ def generate(
     """Continue every prompt `num_samples` times; return the new tokens of every row.
 
     Row `p * num_samples + s` is sample s of prompt p and does not depend on the other rows. It
-    ends after `max_new_tokens`, before `eos_id` (which is no part of it), or when
+    ends after `max_new_tokens`, before one of `eos_ids` (which is no part of it), or when
     `on_token(row, token)`, called as each token is drawn, returns True.
 
     All rows start at position 0, so they share their positions, and prompts may differ in length:
@@ -98,7 +98,7 @@ def generate(
             if sampling.repetition_penalty != 1:
                 seen[due, drawn] = True  # pairs: a slice for `due` would take every token drawn
             for row, token in zip(due, drawn.tolist(), strict=True):
-                if token == eos_id:
+                if token in eos_ids:
                     live.remove(row)
                     continue
                 lengths[row] += 1

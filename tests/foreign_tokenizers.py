@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import sentencepiece
@@ -11,6 +12,9 @@ import tokenizers
 import transformers
 from foreign import VOCAB, export_to, their_folder
 from noise import TEXT
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+from transformers.convert_slow_tokenizer import LlamaConverter
+from transformers.tokenization_utils_base import generate_merges
 
 from gyre.rundir import RunDir
 
@@ -47,6 +51,47 @@ def save_llama2_json(folder: Path) -> None:
         tokenizer.save_pretrained(folder)
 
 
+def add_runs_of_spaces(model: Path, order: int = 1) -> None:
+    """Pieces of up to 16 spaces that share the score -1e9, as Llama 2's own do. As ids go up, so
+    does the length, or, with `order` -1, the other way round."""
+    proto = ModelProto.FromString(model.read_bytes())
+    (space,) = [piece for piece in proto.pieces if piece.piece == "\u2581"]
+    space.score = -1e9
+    for n in range(2, 17)[::order]:
+        proto.pieces.add(piece=n * "\u2581", score=-1e9)
+    model.write_bytes(proto.SerializeToString())
+
+
+class Extractor:
+    """Merges from the scores of pieces, as transformers 4 had them; that of 5 fails here."""
+
+    def __init__(self, model: Path): ...
+
+    def extract(self, scores: list[tuple[str, float]]) -> tuple[dict, list]:
+        vocabulary = {text: i for i, (text, _) in enumerate(scores)}
+        return vocabulary, generate_merges(vocabulary, dict(scores))
+
+
+def save_llama2_of_4(folder: Path) -> None:
+    """What transformers 4 makes of Llama 2's own (`legacy`), and no tokenizer.model beside it."""
+    model = train_sentencepiece(folder, vocab_size=VOCAB - 15)
+    add_runs_of_spaces(model)
+    pieces = sentencepiece.SentencePieceProcessor(str(model))
+    slow = SimpleNamespace(vocab_file=model, legacy=True, convert_ids_to_tokens=pieces.id_to_piece)
+    converter = LlamaConverter(slow)
+    converter.SpmExtractor = Extractor  # pyrefly: ignore
+    tokenizer = converter.converted()
+    tokenizer.add_special_tokens(["<unk>"])
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    model.unlink()
+    settings = {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True,
+                "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
 def save_llama3(folder: Path) -> None:
     """Byte-level byte pairs, special tokens behind them, and BOS from the post-processor."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -72,7 +117,8 @@ def save_llama3(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-TOKENIZERS = {"llama2": save_llama2, "llama2-json": save_llama2_json, "llama3": save_llama3}
+TOKENIZERS = {"llama2": save_llama2, "llama2-json": save_llama2_json,
+              "llama2-of-4": save_llama2_of_4, "llama3": save_llama3}
 
 
 def imported(tmp_path: Path, kind: str) -> tuple[RunDir, Path]:

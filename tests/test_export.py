@@ -34,6 +34,8 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     refused(capsys, "gguf", run, out, str(run), "model.position alibi")
     refused(capsys, "hf", run, out, str(run), "model.position alibi")
     refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
+    words = "--license has no effect with --to gguf"
+    refused(capsys, "gguf", run, out, words, options=["--license", "mit"])
     refused(capsys, "hf", run, run, "is there already")
     refused(capsys, "hf", tmp_path, out, "run.json is missing")
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
@@ -112,7 +114,7 @@ def test_generation_is_theirs_and_ends_where_the_tokenizer_says(kind, tmp_path, 
 
     prompt = ours.prefix_ids + ours.encode("def f(x")
     greedy = Sampling(temperature=0)
-    [ids] = generate(load(run), [prompt], greedy, max_new_tokens=12, eos_id=None, seed=0)
+    [ids] = generate(load(run), [prompt], greedy, max_new_tokens=12, seed=0)
     # Swap the rows of the end and of a token that comes for the first time: it ends there.
     n = next(n for n in range(3, 12) if ids[n] not in [*ids[:n], ours.eos_id])
     weights = run.load_weights()

@@ -69,7 +69,7 @@ def expected(runs, tokenizer):
 
     def expected(prompt=PROMPT, sampling=None, sample=0, name="rope", checkpoint="best",
                  scaling=(), **options):
-        options = {"max_new_tokens": 40, "eos_id": tokenizer.eos_id} | options
+        options = {"max_new_tokens": 40, "eos_ids": tokenizer.eos_ids} | options
         model, ids = load(name, checkpoint, *scaling), tokenizer.encode(prompt)
         rows = generate(model, [ids], sampling or Sampling(), num_samples=sample + 1, **options)
         return rows[sample]

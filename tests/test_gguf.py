@@ -1,6 +1,7 @@
 """GGUF files, written. The judge is the gguf package."""
 
 import itertools
+import json
 import math
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import sentencepiece
 import torch
 from conftest import model_config
 from failing import file_size_limit
-from foreign import POSITIONS, VOCAB, export_to, make_run, refused
+from foreign import POSITIONS, VOCAB, edit, export_to, make_run, refused, their_folder
 from foreign_tokenizers import TOKENIZERS, imported
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -88,6 +89,40 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
         "tokenizer.ggml.add_space_prefix": False,
         "tokenizer.ggml.remove_extra_whitespaces": False,
     }
+
+
+def test_what_ends_texts_and_asks_for_them_is_in_the_file_and_the_modelfile(tmp_path, capsys):
+    run = make_run(tmp_path).path
+    beside = export_to("gguf", run, tmp_path / "a.gguf").with_name("a.gguf.Modelfile")
+    lines = ["FROM ./a.gguf", f"PARAMETER num_ctx {POSITIONS}", 'TEMPLATE "{{ .Prompt }}"']
+    assert beside.read_text(encoding="utf-8").splitlines() == lines
+    (tmp_path / "a.gguf").unlink()
+    refused(capsys, "gguf", run, tmp_path / "a.gguf", "a.gguf.Modelfile is there already")
+
+    folder, _ = their_folder(tmp_path)
+    default = {"name": "default", "template": "{{ a }}"}
+    settings = {"add_bos_token": True, "chat_template": [default]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+    def imported_again(name):
+        run = export_to("run", folder, tmp_path / name)
+        out = export_to("gguf", run, tmp_path / f"{name}.gguf")
+        return read_gguf(out)[0], (tmp_path / f"{name}.gguf.Modelfile").read_text(encoding="utf-8")
+
+    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
+    fields, text = imported_again("b")
+    found = [fields[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "eom")]
+    assert found == [2, 1, 301] and fields["tokenizer.chat_template"] == "{{ a }}"
+    lines = ["FROM ./b.gguf", f"PARAMETER num_ctx {POSITIONS}", 'PARAMETER stop "<s>"']
+    assert text.splitlines() == lines
+
+    (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
+    fields, _ = imported_again("c")
+    assert fields["tokenizer.chat_template"] == "{{ b }}"
+
+    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301, 302])
+    run = export_to("run", folder, tmp_path / "d")
+    refused(capsys, "gguf", run, tmp_path / "d.gguf", "generation_config.json", "three fields")
 
 
 def llama_cpp_rotations(fields, tensors, head_dim):

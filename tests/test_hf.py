@@ -12,6 +12,7 @@ import torch
 import transformers
 from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
 from foreign_tokenizers import save_llama3
+from huggingface_hub import ModelCard
 from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
@@ -25,6 +26,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
 from formats import hf
+from gyre import trained
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 from model.generation import generate
@@ -65,7 +67,7 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
         ids = tokenizer.encode("def f(x):")
         new = foreign.POSITIONS - len(ids)
         greedy = generate(ours, [ids], Sampling(temperature=0), max_new_tokens=new,
-                          eos_id=tokenizer.eos_id, seed=0)
+                          eos_ids=tokenizer.eos_ids, seed=0)
         found = theirs.generate(torch.tensor([ids]), max_new_tokens=new, do_sample=False)
         assert found[0].tolist() == ids + greedy[0]
 
@@ -78,7 +80,8 @@ def test_the_folder_says_what_it_is(tmp_path):
     run = make_run(tmp_path)
     run.log({"step": 1, "tokens": 640, "val/loss": 4.25, "val/bpb": 1.5})
     run.log({"step": 2, "tokens": 1280, "val/loss": 4.5, "val/bpb": 1.75})
-    out = export_to("hf", run.path, tmp_path / "hf")
+    about = "--license", "mit", "--base-model", "owner/name"
+    out = export_to("hf", run.path, tmp_path / "hf", *about)
     assert {p.name for p in out.iterdir()} == {
         "README.md", "config.json", "generation_config.json", "model.safetensors",
         "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
@@ -86,6 +89,9 @@ def test_the_folder_says_what_it_is(tmp_path):
     card = (out / "README.md").read_text(encoding="utf-8")
     for fact in ("standard library", "640 tokens", "4.2500 nats", "1.5000 bits"):
         assert fact in card
+    data = ModelCard(card).data
+    assert (data.license, data.base_model) == ("mit", "owner/name")
+    assert (data.library_name, data.pipeline_tag) == ("transformers", "text-generation")
     found = foreign.read(out / "config.json")
     assert found["rope_theta"] == found["rope_parameters"]["rope_theta"] == 10000.0
     assert found["torch_dtype"] == found["dtype"] == "float32"
@@ -103,7 +109,7 @@ def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
 
     def greedy(prompt):
         [ids] = generate(ours, [prompt], Sampling(temperature=0), max_new_tokens=20,
-                         eos_id=tokenizer.eos_id, seed=0)
+                         eos_ids=tokenizer.eos_ids, seed=0)
         return ids
 
     assert auto.bos_token_id == auto.eos_token_id == theirs.config.bos_token_id == 2
@@ -185,31 +191,55 @@ def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
     assert run.manifest == {"imported": {"from": str(folder), "format": "Hugging Face"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
-def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path, capsys):
+def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
+    """A template, and several ids, of which each ends a text."""
     folder, _ = foreign.their_folder(tmp_path)
     (folder / "tokenizer.model").unlink()
     save_llama3(folder)
-    end = open_tokenizer(folder).eos_id
     template = "{% for m in messages %}<think>{{ m.content }}{% endfor %}"
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+
+    def greedy(folder):
+        """The new ids for "def f(x", and the settings, of transformers."""
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        ids = AutoTokenizer.from_pretrained(folder)("def f(x", return_tensors="pt")["input_ids"]
+        found = model.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :]
+        return found.tolist(), model.generation_config.to_diff_dict()
+
+    free, _ = greedy(folder)
+    n = next(n for n in range(3, 20) if free[n] not in free[:n])
+    ends = [7, free[n], open_tokenizer(folder).eos_id]
     if where == "generation_config.json":
-        said = {"eos_token_id": [7, end], "temperature": 0.6, "do_sample": True}
-        foreign.edit(folder / where, **said)
+        foreign.edit(folder / where, eos_token_id=ends, temperature=0.6, do_sample=True)
     else:
         (folder / "generation_config.json").unlink()
-        foreign.edit(folder / where, eos_token_id=[7, end])
+        foreign.edit(folder / where, eos_token_id=ends)
     run = export_to("run", folder, tmp_path / "ours")
-    said = capsys.readouterr().err
-    assert f"says eos_token_id [7, {end}]: generate.py ends at {end} alone" in said
+    text = trained.load(run, device="cpu").generate("def f(x", max_new_tokens=20, temperature=0)
+    assert text == open_tokenizer(run).decode(free[:n])
     out = export_to("hf", run, tmp_path / "hf")
-    before, after = (AutoModelForCausalLM.from_pretrained(f).generation_config.to_diff_dict()
-                     for f in (folder, out))
-    assert before["eos_token_id"] == [7, end] and before == before | after
+    (found, before), (again, after) = greedy(folder), greedy(out)
+    assert found == again == free[: n + 1]
+    assert before["eos_token_id"] == ends and before == before | after
+    assert foreign.read(out / "config.json")["eos_token_id"] == ends
     chat = [{"role": "user", "content": "def f"}]
     before, after = (AutoTokenizer.from_pretrained(f).apply_chat_template(chat)
                      for f in (folder, out))
     assert before == after
+
+
+@pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
+def test_ends_that_are_no_ids_are_refused(where, tmp_path, capsys):
+    folder, _ = foreign.their_folder(tmp_path)
+    (folder / "generation_config.json").unlink()
+    (folder / where).touch()
+    for ends in ("2", [2, None], True):
+        fields = foreign.read(folder / "config.json") if where == "config.json" else {}
+        text = json.dumps(fields | {"eos_token_id": ends})
+        (folder / where).write_text(text, encoding="utf-8")
+        refused(capsys, "run", folder, tmp_path / "ours", where, f"eos_token_id is {ends!r}")
 
 
 Q_BIAS = "model.layers.1.self_attn.q_proj.bias"

@@ -8,9 +8,17 @@ from collections.abc import Iterator
 import gguf
 import pytest
 import sentencepiece
+import tokenizers
 import torch
 from foreign import VOCAB, edit, export_to, make_run, read, refused, their_folder
-from foreign_tokenizers import ODD, TOKENIZERS, imported, save_llama2, train_sentencepiece
+from foreign_tokenizers import (
+    ODD,
+    TOKENIZERS,
+    add_runs_of_spaces,
+    imported,
+    save_llama2,
+    train_sentencepiece,
+)
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 from transformers import AutoTokenizer
 
@@ -52,6 +60,11 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
     assert ours.prefix_ids == [auto.bos_token_id] and ours.eos_id == auto.eos_token_id
     special = [auto.bos_token + "a" + auto.eos_token, "<think> b"]
     reference = {text: auto(text)["input_ids"] for text in ODD + special}
+    if kind == "llama2-of-4":  # transformers 5 does not do what that file says
+        by_file = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        found = {text: by_file.encode(text).ids for text in reference}
+        assert found != reference
+        reference = found
     if type(ours) is Tokenizer:
         sp = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
         same = [t for t in ODD if t == t.lstrip(" \u2581") and "</s>" not in t]
@@ -88,6 +101,9 @@ def test_an_export_holds_what_llama_cpps_converter_reads(times, tmp_path):
         shutil.copytree(out, saved)
         (saved / "tokenizer.model").unlink()
         AutoTokenizer.from_pretrained(out).save_pretrained(saved)
+        settings = read(saved / "tokenizer_config.json")  # other versions leave this one out
+        settings.pop("add_prefix_space", None)
+        (saved / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
         run = RunDir.open(export_to("run", saved, tmp_path / f"run{n}"))
         out = export_to("hf", run.path, tmp_path / f"hf{n}")
     theirs = AutoTokenizer.from_pretrained(out)
@@ -103,12 +119,18 @@ def test_an_export_holds_what_llama_cpps_converter_reads(times, tmp_path):
     assert not content["tokenizer.ggml.add_space_prefix"]
 
 
-def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(tmp_path, capsys):
-    """One merge less: sentencepiece would merge that pair too, since its piece is there."""
+@pytest.mark.parametrize("less", ["merges", "added_tokens"])
+def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(less, tmp_path, capsys):
+    """One merge less: sentencepiece would merge that pair too, since its piece is there. And where
+    <unk> is no special token, it has a text."""
     folder = export_to("hf", make_run(tmp_path).path, tmp_path / "hf")
     (folder / "tokenizer.model").unlink()
-    model = read(folder / "tokenizer.json")["model"]
-    edit(folder / "tokenizer.json", model=model | {"merges": model["merges"][:-1]})
+    described = read(folder / "tokenizer.json")
+    if less == "merges":
+        described["model"]["merges"].pop()
+    else:
+        described["added_tokens"].pop(0)
+    edit(folder / "tokenizer.json", **described)
     run = export_to("run", folder, tmp_path / "run")
     assert not (export_to("hf", run, tmp_path / "again") / "tokenizer.model").exists()
     refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "has none for this one")
@@ -139,28 +161,71 @@ def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words,
         refused(capsys, to, run.path, tmp_path / "out", *words)
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_runs_of_spaces_that_share_a_score_can_leave(order, tmp_path):
-    """Llama 2's own sixteen do. As ids go up, so does the length, or the other way round."""
-    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 15)
-    save_llama2(folder)
-    proto = ModelProto.FromString((folder / "tokenizer.model").read_bytes())
-    (space,) = [piece for piece in proto.pieces if piece.piece == SPACE]
-    space.score = -1e9
-    for n in list(range(2, 17))[::order]:
-        proto.pieces.add(piece=n * SPACE, score=-1e9)
-    (folder / "tokenizer.model").write_bytes(proto.SerializeToString())
-    reference = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
-    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
-    theirs = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "hf"))
+def spaced() -> list[str]:
+    """Runs of up to 149 spaces, and texts full of shorter ones."""
     rng = random.Random(7)
     parts = ["  ", "     ", "def", "a", "\n"]
     texts = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
-    texts += [f"a{n * ' '}b" for n in range(150)]
-    for text in texts:
+    return texts + [f"a{n * ' '}b" for n in range(150)]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_runs_of_spaces_that_share_a_score_can_leave(order, tmp_path):
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 15)
+    save_llama2(folder)
+    add_runs_of_spaces(folder / "tokenizer.model", order)
+    reference = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    theirs = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "hf"))
+    for text in spaced():
         assert theirs(text)["input_ids"] == reference.encode(text, add_bos=True), text
     fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
     assert fields["tokenizer.ggml.scores"].contents()[-15:] == [-1e9] * 15
+
+
+def test_runs_of_spaces_whose_merges_are_mixed_can_leave(tmp_path):
+    """Llama 2's tokenizer.json as transformers 4 writes it, without a tokenizer.model."""
+    run, folder = imported(tmp_path, "llama2-of-4")
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    out = export_to("hf", run.path, tmp_path / "hf")
+    auto = AutoTokenizer.from_pretrained(out)
+    for text in [*ODD, *spaced()]:
+        ids = theirs.encode(text).ids
+        assert auto(text)["input_ids"] == ids
+        if "</s>" not in text:  # which sentencepiece never reads out of a text
+            assert [1, *converters_ids(out, text)] == ids
+    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
+    pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
+    scores = fields["tokenizer.ggml.scores"].contents()
+    assert scores[:VOCAB] == [pieces.get_score(i) for i in range(VOCAB)]
+    assert scores[VOCAB - 15 : VOCAB] == [-1e9] * 15
+
+
+def test_mixed_merges_of_another_order_are_refused(tmp_path, capsys):
+    """Those that make the shortest runs first leave other runs of more than 16 spaces."""
+    _, folder = imported(tmp_path, "llama2-of-4")
+    model = read(folder / "tokenizer.json")["model"]
+    runs = model["merges"][-120:]
+    assert not "".join(map("".join, runs)).strip(SPACE)
+    model["merges"][-120:] = sorted(runs, key=lambda pair: (len(pair[0]), len(pair[1])))
+    edit(folder / "tokenizer.json", model=model)
+    run = export_to("run", folder, tmp_path / "again")
+    refused(capsys, "gguf", run, tmp_path / "out.gguf", "has none for this one")
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_texts_begin_as_add_bos_token_says_in_every_version(begins, tmp_path):
+    """transformers 4 reads it for this class, 5 what the file says."""
+    _, folder = imported(tmp_path, "llama2-of-4")
+    if begins:
+        edit(folder / "tokenizer.json", post_processor=None)
+    else:
+        edit(folder / "tokenizer_config.json", add_bos_token=False)
+    run = export_to("run", folder, tmp_path / "again")
+    auto = AutoTokenizer.from_pretrained(export_to("hf", run, tmp_path / "hf"))
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "hf" / "tokenizer.json"))
+    ids = open_tokenizer(run).encode("a")
+    assert auto("a")["input_ids"] == theirs.encode("a").ids == begins * [1] + ids
 
 
 def test_other_pieces_may_not_share_a_score(tmp_path, capsys):

@@ -31,7 +31,7 @@ def test_three_lines_generate(run):
     tokenizer, by_hand = open_tokenizer(run.path), Transformer(model.config.model)
     by_hand.load_state_dict(run.load_weights("best"))
     (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
-                      eos_id=tokenizer.eos_id, seed=3)
+                      eos_ids=tokenizer.eos_ids, seed=3)
     assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
     for stop in (text[5:9], [text[5:9], "not in there"]):
         cut = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=stop)
@@ -111,7 +111,7 @@ def test_without_a_cache_where_keys_would_go_stale(run):
     dynamic = load(run, rope_scaling=RopeScaling("dynamic", 1.0))
     ids = dynamic.encode(PROMPT)
     (new,) = generate(dynamic.model, [ids], Sampling(temperature=0), max_new_tokens=30,
-                      eos_id=dynamic.tokenizer.eos_id, use_cache=False)
+                      eos_ids=dynamic.tokenizer.eos_ids, use_cache=False)
     text = dynamic.generate(PROMPT, temperature=0, max_new_tokens=30)
     assert text == dynamic.tokenizer.decode(new)
 
