@@ -11,7 +11,7 @@ from data.dataset import DataConfig
 from errors import UserError, check_ranges
 from gyre.device import Dtype
 from gyre.optim import OptimConfig
-from gyre.parallel import Shard
+from gyre.parallel import WHOLE, Shard
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.position import POSITIONS, check_position
@@ -43,7 +43,7 @@ class TrainConfig:
     float32."""
     compile: bool | Literal["auto"] = "auto"
     """torch.compile the training step. auto: where the run is long enough to repay it."""
-    shard: Shard = "none"
+    shard: Shard = WHOLE
     """Over how many processes every weight, gradient and moment is divided: none (each process has
     all of them), full (over all processes), or a number, such as those of one machine."""
     checkpoint_activations: bool = False
@@ -60,9 +60,9 @@ class TrainConfig:
             eval_interval="[1, inf)", sample_tokens="[0, inf)", timeout="(0, 1e6]",
             **({} if isinstance(self.shard, str) else {"shard": "[1, inf)"}),
         )
-        if self.shard != "none" and self.dtype == "float16":
+        if self.shard != WHOLE and self.dtype == "float16":
             raise UserError("train.dtype float16 cannot be divided (train.shard): use bfloat16")
-        if self.async_save and self.shard == "none":
+        if self.async_save and self.shard == WHOLE:
             raise UserError("train.async_save has no effect with train.shard none")
         for step in self.keep:
             if not 1 <= step <= self.steps:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 Shard = Literal["none", "full"] | int
+WHOLE: Shard = "none"  # every process has a whole copy
 # What gloo says when a process is gone or does not answer; nccl has a type of exception.
 LOST = re.compile(r"gloo|onnection (closed|reset|refused)|[Tt]imed out|[Bb]roken pipe")
 ROLL_CALL = 3  # seconds for the others to notice that a process is missing
