@@ -12,7 +12,10 @@ from errors import UserError, check_ranges
 
 @dataclass
 class OptimConfig:
-    """The optimizer and its learning rates. Raises UserError for values without a meaning."""
+    """The optimizer and its learning rates.
+
+    Raises UserError for values without a meaning.
+    """
 
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""
