@@ -347,6 +347,9 @@ class Trainer:
                         self._say_how_to_resume()
                         code = 128 + (stop.number or signal.SIGTERM)  # 0: another process was told
                         return code
+                bar.close()
+                if self.run_dir:
+                    self.run_dir.draw_losses()
             code = 0
             self._say_what_next()
             return code
@@ -508,7 +511,7 @@ class Trainer:
     def _say_what_next(self) -> None:
         minutes, seconds = divmod(round(self.progress.seconds), 60)
         prompt = self.config.train.sample_prompt or "Once"
-        run = [] if self.config.log.runs == "runs" else ["--run", str(self.path)]
-        command = ["python", "generate.py", *run, "--prompt", prompt]
+        run = self.path.name if self.path.parent == Path("runs") else str(self.path)
+        command = ["python", "generate.py", "--run", run, "--prompt", prompt]
         self.say(f"done    {self.validation}; {minutes} min {seconds} s of training steps; "
                  f"{self.path}\nnext    {shlex.join(command)}")
