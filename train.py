@@ -11,7 +11,11 @@ Values come from the defaults, then from the YAML file, then from the run of --i
 --branch-from or --resume, then from the command line. What the run leaves behind is in runs/NAME.
 """
 
+from errors import UserError, exit_in_words, say  # first: Ctrl-C has no traceback
+
+# isort: split
 import dataclasses
+import os
 import re
 import sys
 from contextlib import ExitStack
@@ -19,12 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from data.tokenizer import open_tokenizer
-from errors import UserError, exit_in_words, say
 from gyre.cli import ConfigParser, config_parser, load_config, load_file
 from gyre.config import Config
 from gyre.parallel import World
 from gyre.rundir import RunDir, locked_run
-from gyre.trainer import Trainer
+from gyre.trainer import Stopped, Trainer
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -43,9 +46,11 @@ def main(argv: list[str] | None = None) -> None:
                         config.log.runs, config.name or stem, numbered=config.name is None
                     ))
                 code = Trainer(config, world, **origin).run()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Stopped) as stop:
             say("\ninterrupted; what was saved before is kept")
             code = 130
+            if isinstance(stop, Stopped):
+                os._exit(stop.args[0])  # Python would wait for the threads that compile
     sys.exit(code)
 
 

@@ -18,10 +18,11 @@ def draw_losses(runs: Iterable[tuple[str, list[dict[str, Any]]]]) -> bytes:
     ax = fig.add_subplot()
     for number, ((name, points), line) in enumerate(zip(runs, cycle(LINES), strict=False)):
         color = f"C{number % 10}"
-        for key, style in (
-            ("train/loss", {"linewidth": 0.6, "alpha": 0.35}),
-            ("val/loss", {"linestyle": line, "marker": "o", "markersize": 4, "label": name}),
-        ):
+        styles: dict[str, dict[str, Any]] = {
+            "train/loss": {"linewidth": 0.6, "alpha": 0.35},
+            "val/loss": {"linestyle": line, "marker": "o", "markersize": 4, "label": name},
+        }
+        for key, style in styles.items():
             xy = [(p["tokens"], p[key]) for p in points if p.get(key) is not None]
             ax.plot([x for x, _ in xy], [y for _, y in xy], color=color, **style)
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))

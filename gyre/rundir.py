@@ -46,6 +46,7 @@ from files import (
     fsync,
     locked,
     read_json,
+    remove,
     require_space,
     sha256,
     write_file,
@@ -352,6 +353,13 @@ class RunDir(Checkpoints):
             self._wandb.start()
             for point in points:
                 self._wandb.log(point)
+
+    def discard(self) -> None:
+        """Remove the run, and what wandb has of it offline."""
+        self.finish(1)
+        for folder in (self.path.parent / "wandb").glob(f"*-{self.record['wandb_id']}"):
+            remove(folder)
+        remove(self.path)
 
     def finish(self, exit_code: int = 0) -> None:
         """Wait for wandb to write or upload the rest, within limits."""
