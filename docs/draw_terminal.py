@@ -20,6 +20,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 110  # columns
+BAR = re.compile(r"\d+%\||B/s\]|\x1b\[A")  # of a bar that goes when it is full
 
 
 def train(arguments: list[str]) -> str:
@@ -28,16 +29,17 @@ def train(arguments: list[str]) -> str:
     with TemporaryDirectory() as folder:
         return subprocess.run(
             [sys.executable, ROOT / "train.py", *arguments], cwd=folder, env=environment,
-            check=True, text=True, stderr=subprocess.PIPE,
-        ).stderr
+            check=True, stderr=subprocess.PIPE,
+        ).stderr.decode()
 
 
 def shown(said: str) -> list[str]:
-    """The lines as they stay on a terminal: of a bar its last state, and of several validations and
-    samples the last one."""
+    """The lines as they stay on a terminal, the last state of the bar, and of several validations
+    and samples the last one."""
     lines = [line.rpartition("\r")[2].rstrip() for line in said.rstrip().split("\n")]
+    lines = [line for line in lines if not BAR.search(line) or line.startswith("train: 100%")]
     steps = [number for number, line in enumerate(lines) if line.startswith("step ")]
-    return [*lines[: steps[0]], "...", *lines[steps[-1]:]]
+    return [*lines[: steps[0]], "...", *lines[steps[-1] :]]
 
 
 def draw(command: str, lines: list[str]) -> str:
