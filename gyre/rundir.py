@@ -132,7 +132,7 @@ class RunDir(Checkpoints):
                     "git": _git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
-                    "wandb_id": wandb_id(name),
+                    "wandb_id": wandb_id(name, config.get("model", {}).get("position", "")),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 record["sha256"]["run.json"] = _record_sha256(record)
