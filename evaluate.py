@@ -187,7 +187,7 @@ def main(argv: list[str] | None = None) -> None:
 
             drawn = draw_losses([(run.path.name, run.metrics()) for run in runs])
             write_file(Path(options.plot), drawn)
-            say(f"{options.plot}: losses of {len(runs)} runs")
+            say(f"{options.plot}: losses of {', '.join(run.path.name for run in runs)}")
 
 
 def lengths(

@@ -33,9 +33,9 @@ def main(argv: list[str] | None = None) -> None:
         try:
             if target.exists():
                 raise UserError(f"{target} is there already: choose another place, or remove it")
-            if not source.is_dir():
-                raise UserError(f"{source} is no folder: give a run, or a folder to import")
             if options.to == "run":
+                if not source.is_dir():
+                    raise UserError(f"{source} is no folder to import")
                 import_folder(source, target)
             else:
                 export_run(source, target, options.to, options.dtype)

@@ -47,7 +47,7 @@ def draw(command: str, lines: list[str]) -> str:
     console = Console(record=True, width=WIDTH, file=StringIO())
     console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
     for line in lines:
-        console.print(Text(line), overflow="crop", no_wrap=True)
+        console.print(Text(line), overflow="fold")
     svg = console.export_svg(title="", theme=MONOKAI, unique_id="terminal")
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace(
         "Fira Code", "ui-monospace, Menlo, Consolas")
