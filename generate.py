@@ -224,7 +224,7 @@ class Speed:
     decode: float = 0.0
 
     def __add__(self, other: "Speed") -> "Speed":
-        return Speed(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Speed(*map(add, astuple(self), astuple(other)))
 
 
 def write(
