@@ -14,10 +14,12 @@ after an interruption, give the same command again: what is finished is not repe
 options are those of train.py, and hold for every run.
 """
 
+from errors import exit_in_words  # first: Ctrl-C has no traceback
+
+# isort: split
 import sys
 
 from ablation.runner import Runner
-from errors import exit_in_words
 
 
 def main(argv: list[str] | None = None) -> None:

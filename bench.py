@@ -11,6 +11,9 @@ process of its own, and they take turns, so that all share the machine's slower 
 medians. Compilation starts with an empty cache on the disk.
 """
 
+from errors import UserError, exit_in_words, say  # first: Ctrl-C has no traceback
+
+# isort: split
 import dataclasses
 import gc
 import json
@@ -34,7 +37,6 @@ from typing import Any, Literal, TypeVar
 import torch
 from tqdm import tqdm
 
-from errors import UserError, exit_in_words, say
 from formats import hf
 from formats.names import refuse_without_counterpart, tensor_names, to_hf
 from gyre.cli import config_parser, load_config

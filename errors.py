@@ -12,6 +12,17 @@ from typing import Any, TextIO, cast
 from tqdm import tqdm
 
 
+def _excepthook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Ctrl-C needs no traceback, while packages are imported either."""
+    if issubclass(kind, KeyboardInterrupt):
+        say("")
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = _excepthook
+
+
 class UserError(Exception):
     """Bad input. The message names the value, the limit and the knob; it is all the user sees."""
 

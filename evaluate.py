@@ -1,25 +1,43 @@
-"""Measure trained runs: loss, bits per byte, loss by position and by length, shift invariance.
+"""List the runs, compare them, and measure them: loss, bits per byte, and more with --lengths.
 
-    python evaluate.py runs/small-rope-s1
-    python evaluate.py runs/ablation/*-s1 --checkpoint last
-    python evaluate.py runs/small-rope-s1 --rope-scaling all
+    python evaluate.py                                       # lists the runs
+    python evaluate.py small-rope-s1 small-sinusoidal-s1     # compares their losses
+    python evaluate.py runs/small-* --plot loss.png
+    python evaluate.py small-rope-s1 --lengths --json all.json
+    python evaluate.py small-rope-s1 --lengths --rope-scaling all
 
-A table of all runs, and one line of JSON last, which holds everything that was measured
-(gyre/measure.py). T is the length of the rows that a run was trained on (data.seq_len). Losses are
-mean nats per token, and null where they have no meaning: a learned position past the end of its
-table.
+A run is named by its folder, or by its name where that is in runs/. Losses are mean nats per token
+over the whole validation split. T is the length of the rows that a run was trained on
+(data.seq_len). What --json writes is explained in gyre/measure.py; null is a loss without a
+meaning, such as that of a learned position past the end of its table.
 """
 
 import argparse
-import json
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from errors import UserError, exit_in_words
+from errors import UserError, exit_in_words, say
+from files import write_file, write_json
 from gyre.cli import Parser, RunOptions
-from gyre.measure import CONTEXTS, SCALED_CONTEXTS, SCALINGS, WINDOWS, data_of, measure
+from gyre.measure import CONTEXTS, SCALED_CONTEXTS, SCALINGS, WINDOWS, compare, data_of, measure
 from gyre.rundir import RunDir
+
+
+def listing(runs: list[RunDir]) -> str:
+    """One row per run: what it is, how far it is, and its lowest validation loss so far."""
+    rows = [["run", "encoding", "learning rate", "steps", "loss", "when"]]
+    for run in runs:
+        config, points = run.settings(), run.metrics()
+        losses = [p["val/loss"] for p in points if p.get("val/loss") is not None]
+        created = datetime.fromisoformat(run.record["created"]).astimezone()
+        rows.append([
+            run.path.name, config["model"]["position"], f"{config['optim']['lr']:g}",
+            f"{points[-1]['step']} of {config['train']['steps']}" if points else "-",
+            number(min(losses, default=None)), f"{created:%Y-%m-%d %H:%M}",
+        ])
+    return aligned(rows)
 
 
 def refuse_mixed(runs: list[RunDir]) -> None:
@@ -41,10 +59,24 @@ def refuse_mixed(runs: list[RunDir]) -> None:
                 raise UserError(f"{first} and {run.path} {reason}; evaluate them one at a time")
 
 
+def losses(results: list[dict[str, Any]]) -> str:
+    """One row per run of `compare`."""
+    rows = [["run", "loss", "bits/byte", "difference"]]
+    rows += [[Path(found["run"]).name, number(found["loss"]), number(found["bpb"]),
+              f"{found['difference']:+.4f} ± {number(found['difference_se'])}"
+              if "difference" in found else ""] for found in results]
+    if len(rows) == 2:
+        return aligned([row[:-1] for row in rows], left=1)
+    return aligned(rows, left=1) + (
+        f"\ndifference: loss minus that of {rows[1][0]} on the same text; ±: its standard error, "
+        "of other text\nof this kind, and not of another seed"
+    )
+
+
 def table(results: list[dict[str, Any]]) -> str:
     """One row per run; T is each run's own data.seq_len."""
     names = [f"{multiple:g}T".replace("0.5T", "T/2").replace("1T", "T") for multiple in CONTEXTS]
-    rows = [["run", "encoding", "parameters", "tokens", "T", "loss", "bits/byte",
+    rows = [["run", "encoding", "parameters", "tokens", "T",
              *(f"{mode} {name}" for mode in ("cut", "slide") for name in names), "shift T"]]
     for result in results:
         seq_len = result["seq_len"]
@@ -53,7 +85,6 @@ def table(results: list[dict[str, Any]]) -> str:
         rows.append([
             Path(result["run"]).name, result["config"]["model"]["position"],
             f"{result['parameters']:,}", f"{result['tokens']:,}", str(seq_len),
-            number(result["loss"]), number(result["bpb"]),
             *(number(contexts[mode, int(multiple * seq_len)])
               for mode in ("nonoverlapping", "sliding") for multiple in CONTEXTS),
             number(moved, "+.4f"),
@@ -84,12 +115,12 @@ def number(value: float | None, form: str = ".4f") -> str:
     return "-" if value is None else format(value, form)
 
 
-def aligned(rows: list[list[str]]) -> str:
-    """Columns of equal width: the first two to the left, numbers to the right."""
+def aligned(rows: list[list[str]], left: int = 2) -> str:
+    """Columns of equal width: the first ones to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
-            cell.ljust(width) if i < 2 else cell.rjust(width)
+            cell.ljust(width) if i < left else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
@@ -100,45 +131,76 @@ def aligned(rows: list[list[str]]) -> str:
 class Options:
     """What the user may ask beside the runs."""
 
-    windows: int = WINDOWS
-    """Measure positions, contexts and shifts on at most this many windows of 8T tokens, spread over
-    the validation split. The loss is always over the whole of it."""
+    lengths: bool = False
+    """Measure losses by position and by length too, and what a shift of all positions costs."""
+    windows: int | None = None
+    """With --lengths: on at most this many windows of 8T tokens, spread over the validation split.
+    Unset: 32."""
+    rope_scaling: Literal["all"] | None = None
+    """With --lengths: compare what carries RoPE past its training length: raw, linear, ntk, yarn
+    and llama3."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Dtype of matrix products."""
-    rope_scaling: Literal["all"] | None = None
-    """Compare what carries RoPE past its training length: raw, linear, ntk, yarn and llama3."""
+    plot: str | None = None
+    """Draw the losses of the runs in training into this file (PNG)."""
+    json: str | None = None
+    """Write all that was measured into this file."""
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options, checked."""
     parser = Parser(__doc__)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="Folder of a run.")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="A run. None: list all in runs/.")
     parser.add_fields(RunOptions, Options)
     options = parser.parse_args(argv)
-    if options.windows < 1:
+    if options.windows is not None and options.windows < 1:
         raise UserError(f"--windows must be at least 1, not {options.windows}")
+    for option in ("windows", "rope_scaling"):
+        if getattr(options, option) is not None and not options.lengths:
+            raise UserError(f"--{option.replace('_', '-')} has no effect without --lengths")
+    for option in ("lengths", "plot", "json"):
+        if getattr(options, option) and not options.runs:
+            raise UserError(f"--{option} needs a run: python evaluate.py lists them")
     return options
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Measure, and print when all of it is measured. Exits with 2 for what the user got wrong, 130
-    after Ctrl-C, 141 where nobody reads on."""
+    """List, or measure and print when all of it is measured. Exits with 2 for what the user got
+    wrong, 130 after Ctrl-C, 141 where nobody reads on."""
     with exit_in_words(results=True):
         options = parse(argv)
-        runs = [RunDir.open(path) for path in options.runs]
+        runs = RunDir.open_all(options.runs)
+        if not runs:
+            raise UserError("none of these is a run" if options.runs else "no run in runs/ yet: "
+                            "make one with `python train.py --config small.yaml`")
+        if not options.runs:
+            print(listing(runs))
+            return
         refuse_mixed(runs)
-        scalings = SCALINGS if options.rope_scaling is not None else ()
-        results = [
-            measure(run, checkpoint=options.checkpoint, windows=options.windows,
-                    device=options.device, dtype=options.dtype, scalings=scalings)
-            for run in runs
-        ]
-        if scalings and not any(result["rope_scaling"] for result in results):
-            raise UserError("--rope-scaling has no effect: none of these runs has rotations")
-        print(table(results))
-        if scalings:
-            print(f"\n{scaling_table(results)}")
-        print(json.dumps({"runs": results}, allow_nan=False))
+        results = compare(runs, options.checkpoint, options.device, options.dtype)
+        rest = lengths(runs, results, options) if options.lengths else ""
+        print(losses(results) + rest)
+        if options.json:
+            write_json(Path(options.json), {"runs": results})
+        if options.plot:
+            from gyre.plot import draw_losses  # with matplotlib, which is slow to import
+
+            drawn = draw_losses([(run.path.name, run.metrics()) for run in runs])
+            write_file(Path(options.plot), drawn)
+            say(f"{options.plot}: losses of {', '.join(run.path.name for run in runs)}")
+
+
+def lengths(
+    runs: list[RunDir], results: list[dict[str, Any]], options: argparse.Namespace
+) -> str:
+    """Measure the rest of every run and add it to its result; the tables of it."""
+    scalings = SCALINGS if options.rope_scaling is not None else ()
+    for run, result in zip(runs, results, strict=True):
+        result |= measure(run, checkpoint=options.checkpoint, windows=options.windows or WINDOWS,
+                          device=options.device, dtype=options.dtype, scalings=scalings)
+    if scalings and not any(result["rope_scaling"] for result in results):
+        raise UserError("--rope-scaling has no effect: none of these runs has rotations")
+    return f"\n\n{table(results)}" + (f"\n\n{scaling_table(results)}" if scalings else "")
 
 
 if __name__ == "__main__":

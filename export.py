@@ -40,9 +40,9 @@ def main(argv: list[str] | None = None) -> None:
             for path in [target, *beside]:
                 if path.exists():
                     raise UserError(f"{path} is there already: choose another place, or remove it")
-            if not source.is_dir():
-                raise UserError(f"{source} is no folder: give a run, or a folder to import")
             if options.to == "run":
+                if not source.is_dir():
+                    raise UserError(f"{source} is no folder to import")
                 import_folder(source, target)
             else:
                 card = {name: getattr(options, name) for name in CARD}

@@ -12,9 +12,10 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from contextlib import contextmanager, suppress
+from dataclasses import astuple, dataclass, fields
 from io import TextIOWrapper
+from operator import add
 from pathlib import Path
 
 from errors import UserError, exit_in_words, say
@@ -48,15 +49,20 @@ def run(options: argparse.Namespace) -> None:
         prompts.append(read_prompt(options.prompt_file))
     trained, compiled = open_run(options)
     if not options.interactive:
-        write(trained, compiled, prompts, options)
+        say(speeds(write(trained, compiled, prompts, options), compiled))
         return
+    say("Each line is continued on its own, up to the end of its text; --seed draws other texts, "
+        "and Ctrl-D ends.")
+    total = Speed()
     for line in read_lines():
         if not line:
             continue
         try:
-            write(trained, compiled, [line], options)
+            total += write(trained, compiled, [line], options)
         except UserError as error:  # about this line; the next one may be better
             say(f"error: {error}")
+    if total.fed:
+        say(speeds(total, compiled))
 
 
 # --- what the user asks for -----------------------------------------------------------------------
@@ -67,7 +73,7 @@ class ModelOptions:
     """How the model runs, beside RunOptions."""
 
     run: str | None = None
-    """Folder of a run. Unset: the newest one in runs/."""
+    """A run: its folder, or its name in runs/. Unset: the newest one there."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast on some processors, slower on others; auto measures which is faster
@@ -170,19 +176,18 @@ def read_prompt(path: str) -> str:
 
 
 def read_lines() -> Iterator[str]:
-    """The lines of stdin, without their newline, until Ctrl-D or Ctrl-C."""
+    """The lines of stdin, without their newline, until Ctrl-D or Ctrl-C. On a terminal they can be
+    edited, and the arrow keys bring earlier ones back."""
     if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    with suppress(ImportError):
+        import readline  # noqa: F401  input() uses it from then on, where there is one
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()  # else a prompt would be in the results
     while True:
-        if sys.stdin.isatty():
-            print("> ", end="", file=sys.stderr, flush=True)
         try:
-            line = sys.stdin.readline()
-        except KeyboardInterrupt:
-            line = ""
-        if not line:
+            yield input("> ") if terminal else input()
+        except (EOFError, KeyboardInterrupt):
             return
-        yield line.removesuffix("\n")
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -209,10 +214,24 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     return trained, compiled
 
 
+@dataclass
+class Speed:
+    """Tokens and seconds of reading prompts, and of decoding."""
+
+    fed: int = 0
+    prefill: float = 0.0
+    decoded: int = 0
+    decode: float = 0.0
+
+    def __add__(self, other: "Speed") -> "Speed":
+        return Speed(*map(add, astuple(self), astuple(other)))
+
+
 def write(
     trained: Trained, compiled: bool, prompts: list[str], options: argparse.Namespace
-) -> None:
-    """Print every prompt with its continuations: one as it comes, several at the end."""
+) -> Speed:
+    """Print every prompt with its continuations: one as it comes, several at the end. Says what a
+    reader would wonder about: a text that ends early, or is longer than what was trained on."""
     ids = [trained.encode(prompt) for prompt in prompts]
     longest, new_tokens = max(map(len, ids)), options.max_new_tokens
     if new_tokens is None:
@@ -249,31 +268,29 @@ def write(
         heading = f"=== prompt {prompt + 1}, sample {sample + 1} ==="
         print(rest if streamed else f"{heading}\n{row.text}", flush=True)
     lengths = [len(x) for x in ids for _ in range(options.num_samples)]
-    report(lengths, new, times, trained.config.data.seq_len, compiled)
-
-
-def report(
-    prompts: list[int], new: list[list[int]], times: list[float], seq_len: int, compiled: bool
-) -> None:
-    """Say the speeds, and whether the text is longer than the rows of `seq_len` tokens that the
-    model was trained on.
-
-    For each row the length of its prompt and its new tokens; `times`, in seconds, are those of the
-    start, of every token drawn, and of the end.
-    """
-    prefill, decode = times[1] - times[0], times[-1] - times[1]
-    # The first forward draws a token for the rows whose prompt it has read to the end.
-    fed, decoded = min(prompts) * len(prompts), len(times) - 2 - prompts.count(min(prompts))
-    speeds = f"prefill: {fed} tokens in {prefill:.3f} s ({fed / prefill:.0f} tokens/s)"
-    if decoded > 0:
-        compiling = ", compilation included" if compiled else ""
-        speeds += f"; decode: {decoded} tokens in {decode:.3f} s "
-        speeds += f"({decoded / decode:.0f} tokens/s{compiling})"
-    say(speeds)
-    longest = max(n + len(row) for n, row in zip(prompts, new, strict=True))
+    ended = sum(len(x) < new_tokens and not row.stopped for x, row in zip(new, rows, strict=True))
+    if ended:
+        texts = "its text here" if streamed else f"{ended} of {len(rows)} texts by itself"
+        other = f"--seed {options.seed + 1}" if options.temperature else "--temperature 0.8"
+        say(f"note: the model ended {texts}: {other} draws another")
+    longest, seq_len = max(map(add, lengths, map(len, new))), trained.config.data.seq_len
     if longest > seq_len:
         say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
+    # The first forward draws a token for the rows whose prompt it has read to the end.
+    fed, decoded = min(lengths) * len(lengths), len(times) - 2 - lengths.count(min(lengths))
+    return Speed(fed, times[1] - times[0], max(0, decoded), times[-1] - times[1])
+
+
+def speeds(speed: Speed, compiled: bool) -> str:
+    """In words."""
+    said = f"prefill: {speed.fed} tokens in {speed.prefill:.3f} s "
+    said += f"({speed.fed / speed.prefill:.0f} tokens/s)"
+    if speed.decoded > 0:
+        said += f"; decode: {speed.decoded} tokens in {speed.decode:.3f} s "
+        said += f"({speed.decoded / speed.decode:.0f} tokens/s"
+        said += f"{', compilation included' * compiled})"
+    return said
 
 
 if __name__ == "__main__":

@@ -13,7 +13,11 @@ Values come from the defaults, then from the YAML file, then from the run of --i
 --branch-from or --resume, then from the command line. What the run leaves behind is in runs/NAME.
 """
 
+from errors import UserError, exit_in_words, say  # first: Ctrl-C has no traceback
+
+# isort: split
 import dataclasses
+import os
 import re
 import sys
 from contextlib import ExitStack
@@ -21,12 +25,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.tokenizer import open_tokenizer
-from errors import UserError, exit_in_words, say
 from gyre.cli import ConfigParser, config_parser, load_config, load_file
 from gyre.config import Config
 from gyre.parallel import World, times_restarted
 from gyre.rundir import RunDir, locked_run
-from gyre.trainer import Finished, Trainer
+from gyre.trainer import Finished, Stopped, Trainer
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -50,9 +53,11 @@ def main(argv: list[str] | None = None) -> None:
                 raise
             say(f"nothing to do: {finished}")
             code = 0
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Stopped) as stop:
             say("\ninterrupted; what was saved before is kept")
             code = 130
+            if isinstance(stop, Stopped):
+                os._exit(stop.args[0])  # Python would wait for the threads that compile
     sys.exit(code)
 
 

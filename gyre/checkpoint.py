@@ -200,6 +200,11 @@ class Checkpoints:
         """Whether there is a `last` or a `previous` to go on from."""
         return self.last.exists() or self.previous.exists()
 
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is anything that `load_weights` could read."""
+        return self.has_training or (self.best / WEIGHTS).exists()
+
     def _newest(self, read: Callable[[Path], T]) -> T:
         """What is read from `last`, or with a warning from `previous` where `last` is damaged."""
         if not self.has_training:

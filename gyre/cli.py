@@ -10,7 +10,7 @@ import argparse
 import dataclasses
 import difflib
 import re
-from argparse import RawDescriptionHelpFormatter
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +35,13 @@ TYPES = {"int": "a whole number", "float": "a number", "bool": "true or false", 
 jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
 
 
-class _HelpFormatter(RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):
-    """The description as it is laid out; after the help of each option its type, and its default
-    where it has one."""
+class _HelpFormatter(jsonargparse.DefaultHelpFormatter):
+    """The description with its examples as lines and the rest filled; after the help of each option
+    its type, and its default where it has one."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n\n".join(part if part.startswith(" ") else textwrap.fill(part, width)
+                           for part in text.split("\n\n"))
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text = super()._get_help_string(action)
@@ -85,6 +89,11 @@ class Parser(jsonargparse.ArgumentParser):
             return self._unknown(word) if word[0] == "-" else f"unexpected argument {word!r}"
         if isinstance(error, KeyError):  # Group 'model' does not accept option 'positon'
             return self._unknown(".".join(re.findall(r"'(.*?)'", message)))
+        if subject.startswith("argument "):  # of argparse itself
+            option, value = subject.removeprefix("argument "), reason.rpartition(": ")[2]
+            if found := re.match(" invalid (int|float) value", reason):
+                return f"{option} must be {TYPES[found[1]]}, not {value[1:-1]}"
+            return _one_line(f"{option}:{reason}")
         typed = {a.dest: (*a.option_strings, a.metavar or a.dest)[0] for a in self._actions}
         if subject.endswith("required"):
             missing = ", ".join(str(typed.get(dest, dest)) for dest in reason.strip().split(", "))
@@ -98,6 +107,8 @@ class Parser(jsonargparse.ArgumentParser):
             words = str(inner)
             if words.startswith("--"):
                 return f"{option}.{words[2:]}"
+            if words.startswith("there is no option"):
+                return re.sub("(option |mean )(--)?", rf"\1{option}.", words)
             return f"{option}: {words.replace(' --', ' ')}"
         value = _one_line(reason.rpartition("alue: ")[2])  # "Got value: 3" or "Given value: 3"
         expected = [TYPES.get(name, name) or " or ".join(values.rsplit(", ", 1))
@@ -146,7 +157,7 @@ class Parser(jsonargparse.ArgumentParser):
         """That there is no such option, and which one is most like it: compared in full first, and
         then by what follows the last dot."""
         options = [s[2:] for a in self._actions for s in a.option_strings if s.startswith("--")]
-        dashes, name = word[: len(word) - len(word.lstrip("-"))], word.lstrip("-")
+        dashes, name = "--" if word.startswith("-") else "", word.lstrip("-")
         last = {option.rpartition(".")[2]: option for option in reversed(options)}
         close = difflib.get_close_matches(name, options, n=1) or [
             last[end] for end in difflib.get_close_matches(name.rpartition(".")[2], last, n=1)
@@ -186,7 +197,7 @@ class ConfigParser(argparse.ArgumentParser):
     """The options that a command has beside --config and the fields of Config."""
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(message)
+        Parser().error(message)
 
     def split(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         """What `argv` gives for these options, with `config`, the list of files; and the words that
@@ -197,13 +208,20 @@ class ConfigParser(argparse.ArgumentParser):
 
     def full(self) -> Parser:
         """A parser of these options, --config, and every field of Config, such as --model.dim."""
-        parser = Parser(self.description or "", parents=[self])
+        parser = Parser(self.description or "", parents=[self], usage=(
+            "python %(prog)s [--config FILE] [--OPTION VALUE ...]\n"
+            "       OPTION is any of those below, such as model.dim or seed"
+        ))
         parser.add_argument(
             "--config", action="config", metavar="FILE",
             help="YAML file with any of the options below, by dotted name, or one of ours: "
             + ", ".join(_our_configs()),
         )
         parser.add_class_arguments(Config)
+        for action in parser._actions:  # what --init-from says, and a whole section as one value
+            hint = get_type_hints(Config).get(action.dest)
+            if action.dest == "init_from" or dataclasses.is_dataclass(hint):
+                action.help = argparse.SUPPRESS
         return parser
 
 

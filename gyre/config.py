@@ -71,8 +71,11 @@ class TrainConfig:
 
 @dataclass(kw_only=True)
 class Config:
-    """A whole run. Constructing one fills in what one part takes from another, and raises UserError
-    where two parts do not fit together (ValueError where the encoding refuses the model)."""
+    """A whole run.
+
+    Constructing one fills in what one part takes from another, and raises UserError where two parts
+    do not fit together (ValueError where the encoding refuses the model).
+    """
 
     # The parts have no defaults. A ModelConfig made at import would have taken head_dim and others
     # from the default dim already, and would keep them beside the dim that the user asks for.

@@ -212,19 +212,28 @@ def loss_by_context(
     return found
 
 
-def whole_split(scorer: Scorer) -> dict[str, Any]:
-    """`loss` over all tokens of the split but the first, in windows of T end to end, and `se`, its
-    standard error: that of a mean over windows, which another text of this kind would have.
-
-    The last window is shorter, and no part of the standard error.
-    """
+def target_losses(scorer: Scorer) -> Tensor:
+    """Nats of all tokens of the split but the first, in windows of T end to end, the last of which
+    is shorter: float64 (N,)."""
     seq_len, targets = scorer.seq_len, len(scorer.stream) - 1
-    starts = torch.arange(0, targets - seq_len + 1, seq_len)
-    nats = scorer.nats(scorer.trained, starts, seq_len, seq_len)
-    total, rest = nats.sum(), targets % seq_len
+    starts, rest = torch.arange(0, targets - seq_len + 1, seq_len), targets % seq_len
+    nats = [scorer.nats(scorer.trained, starts, seq_len, seq_len).flatten()]
     if rest:
-        total = total + scorer.nats(scorer.trained, starts[-1:] + seq_len, rest, rest).sum()
-    return {"loss": total.item() / targets, "se": standard_error(nats.mean(1))}
+        nats.append(scorer.nats(scorer.trained, starts[-1:] + seq_len, rest, rest).flatten())
+    return torch.cat(nats)
+
+
+def mean_of_blocks(nats: Tensor, length: int) -> tuple[float, float | None]:
+    """The mean of values (N,), and its standard error as the mean over blocks of so many, without
+    the rest: what another text of this kind would change."""
+    whole = len(nats) - len(nats) % length
+    return nats.mean().item(), standard_error(nats[:whole].view(-1, length).mean(1))
+
+
+def whole_split(scorer: Scorer) -> dict[str, Any]:
+    """`loss` over all tokens of the split but the first, and `se`, its standard error."""
+    loss, se = mean_of_blocks(target_losses(scorer), scorer.seq_len)
+    return {"loss": loss, "se": se}
 
 
 def shift(
@@ -416,6 +425,33 @@ def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, An
     return points
 
 
+def compare(
+    runs: Sequence[RunDir], checkpoint: Literal["best", "last"] = "best", device: str = "auto",
+    dtype: str = "float32",
+) -> list[dict[str, Any]]:
+    """Of each run, which have one text, split and tokenizer: `loss` and `bpb` over the whole
+    validation split; of all but the first `difference`, its loss minus that of the first over the
+    same targets. `se` and `difference_se` are over blocks of the longest T of all."""
+    found, losses = [], []
+    length = max(run.settings()["data"]["seq_len"] for run in runs)
+    for run in tqdm(runs, "losses", unit="run", dynamic_ncols=True, leave=False):
+        trained = load(run, checkpoint, device)
+        data = data_of_run(run, trained.config)
+        losses.append(target_losses(scorer_of(trained, data, dtype)))
+        loss, se = mean_of_blocks(losses[-1], length)
+        found.append({"run": str(run.path), "checkpoint": checkpoint, "loss": loss, "se": se,
+                      "bpb": bits_per_byte(loss, len(losses[-1]), data)})
+        if len(losses) > 1:
+            change, change_se = mean_of_blocks(losses[-1] - losses[0], length)
+            found[-1] |= {"difference": change, "difference_se": change_se}
+    return found
+
+
+def bits_per_byte(loss: float, targets: int, data: Prepared) -> float:
+    """Of a mean loss, in nats, over the validation split."""
+    return loss * targets / math.log(2) / data.manifest["val"]["bytes"]
+
+
 def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
     """How far the checkpoint was trained, in how long, and the validation losses on the way."""
     points = run.metrics()
@@ -461,7 +497,6 @@ def measure(
         for name in bar:
             bar.set_postfix_str(name)
             found[name] = parts[name]()
-    nats = found["loss"]["loss"] * (len(scorer.stream) - 1)
     return {
         "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -470,7 +505,7 @@ def measure(
         "rms_ratio_trained": position_scale(model, seq_len)["rms_ratio"],
         "batches_sha256": batches_sha256(config, data),
         "data_sha256": data.manifest["text"]["sha256"], "tokenizer_sha256": run.tokenizer_sha256,
-        "bpb": nats / math.log(2) / data.manifest["val"]["bytes"],
+        "bpb": bits_per_byte(found["loss"]["loss"], len(scorer.stream) - 1, data),
         "seq_len": seq_len, "config": dataclasses.asdict(config),
         "targets": len(scored) * (SPAN if all_blocks else 1) * seq_len,
         **found.pop("loss"), **found,

@@ -13,7 +13,10 @@ from gyre.parallel import is_divided, whole
 
 @dataclass
 class OptimConfig:
-    """The optimizer and its learning rates. Raises UserError for values without a meaning."""
+    """The optimizer and its learning rates.
+
+    Raises UserError for values without a meaning.
+    """
 
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""

@@ -8,6 +8,7 @@ runs/
         run.json            when, by which command, from which revision; hashes of all the above
                             and of itself
         metrics.jsonl       one point per line: the truth, which wandb mirrors
+        loss.png            a picture of its losses, once it is finished
         last/               model.safetensors + training.pt: what --resume continues from
         previous/           the `last` before it, should that one turn out damaged
         best/               model.safetensors
@@ -34,11 +35,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import yaml
 from torch import Tensor
 
 from data.tokenizer import tokenizer_files
 from errors import UserError, say
-from files import atomic_path, fsync, locked, read_json, require_space, sha256, write_file, writing
+from files import (
+    atomic_path,
+    first_line,
+    fsync,
+    locked,
+    read_json,
+    remove,
+    require_space,
+    sha256,
+    write_file,
+    writing,
+)
 from gyre.checkpoint import WEIGHTS, Checkpoints, seal
 from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
@@ -119,7 +132,7 @@ class RunDir(Checkpoints):
                     "git": _git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
-                    "wandb_id": wandb_id(name),
+                    "wandb_id": wandb_id(name, config.get("model", {}).get("position", "")),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 record["sha256"]["run.json"] = _record_sha256(record)
@@ -139,14 +152,19 @@ class RunDir(Checkpoints):
 
     @classmethod
     def open(cls, path: str | Path | None = None, runs: str | Path = "runs") -> "RunDir":
-        """An existing run, by default the newest under `runs`, to read or to `resume`.
+        """An existing run, by its path or its name under `runs`, to read or to `resume`; by default
+        the newest that has weights.
 
         Raises UserError where its files are not those it was made with. What a save that crashed
         has left is not touched: the run may be training right now.
         """
         path = _newest(Path(runs)) if path is None else Path(path)
+        if not path.exists() and path.name == str(path):
+            path = Path(runs) / path
         if not path.is_dir():
-            raise UserError(f"no run folder at {path}")
+            raise UserError(f"no run folder at {path} (python evaluate.py lists the runs)")
+        if not (path / "run.json").exists():
+            raise UserError(f"{path / 'run.json'} is missing: {path} is no run")
         try:
             record = read_json(path / "run.json", "restore it, or choose another run")
             hashes = dict(record["sha256"])
@@ -155,8 +173,8 @@ class RunDir(Checkpoints):
             if hashes.pop("run.json", None) not in (None, _record_sha256(record)):
                 raise ValueError("its own hash differs")  # None: from before there was one
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path / 'run.json'} is missing or damaged: {path} is not a run "
-                            "folder, or no longer a whole one; choose another run") from error
+            raise UserError(f"{path / 'run.json'} is damaged: {path} is no longer a whole run; "
+                            "choose another one") from error
         for name, digest in hashes.items():
             if not (path / name).is_file():
                 raise UserError(f"{path / name} is missing: restore it, or choose another run")
@@ -169,6 +187,17 @@ class RunDir(Checkpoints):
                 raise UserError(f"{file} is no part of this run (run.json has no hash of it): "
                                 "remove it")
         return cls(path, record)
+
+    @classmethod
+    def open_all(cls, paths: Sequence[str | Path], runs: str | Path = "runs") -> list["RunDir"]:
+        """These runs, or all under `runs`, the oldest first. Says what it skips, and why."""
+        found = []
+        for path in paths or sorted(p for p in Path(runs).glob("[!.]*") if p.name != "wandb"):
+            try:
+                found.append(cls.open(path, runs))
+            except UserError as error:
+                say(f"skipped: {error}")
+        return found if paths else sorted(found, key=lambda run: run.record["created"])
 
     @staticmethod
     def new_path(runs: str | Path, name: str) -> Path:
@@ -296,6 +325,19 @@ class RunDir(Checkpoints):
                 say(f"warning: leaving out line {number} of {self._metrics_file}: {error}")
         return [point for point in points if point["step"] <= step]
 
+    def settings(self) -> dict[str, Any]:
+        """config.yaml, unchecked: a hundred times as fast to read as a Config."""
+        return yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
+
+    def draw_losses(self) -> None:
+        """loss.png. It says where it cannot: no picture is worth a training."""
+        try:
+            from gyre.plot import draw_losses
+
+            write_file(self.path / "loss.png", draw_losses([(self.path.name, self.metrics())]))
+        except Exception as error:
+            say(f"warning: no loss.png ({first_line(error)})")
+
     def _lines(self) -> list[bytes]:
         """The whole lines of metrics.jsonl."""
         with suppress(FileNotFoundError):
@@ -313,6 +355,13 @@ class RunDir(Checkpoints):
             self._wandb.start()
             for point in points:
                 self._wandb.log(point)
+
+    def discard(self) -> None:
+        """Remove the run, and what wandb has of it offline."""
+        self.finish(1)
+        for folder in (self.path.parent / "wandb").glob(f"*-{self.record['wandb_id']}"):
+            remove(folder)
+        remove(self.path)
 
     def finish(self, exit_code: int = 0) -> None:
         """Wait for wandb to write or upload the rest, within limits."""
@@ -343,13 +392,16 @@ def _point(line: bytes) -> dict[str, Any]:
 
 
 def _newest(runs: Path) -> Path:
+    """That has weights: one that is compiling has none yet."""
     created = {}
     for file in runs.glob("[!.]*/run.json"):
         with suppress(UserError, KeyError, OSError):  # a folder that is not ours
-            created[str(read_json(file)["created"]), file.parent.name] = file.parent
+            when = str(read_json(file)["created"])
+            if Checkpoints(file.parent).has_weights:
+                created[when, file.parent.name] = file.parent
     if not created:
-        raise UserError(f"no run in {runs}/ yet: make one with `python train.py --config "
-                        "small.yaml`")
+        raise UserError(f"no run with weights in {runs}/ yet: make one with `python train.py "
+                        "--config small.yaml`")
     return created[max(created)]
 
 

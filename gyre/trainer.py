@@ -6,6 +6,7 @@ import os
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -56,14 +57,20 @@ class Finished(UserError):
     """There is no step left to take."""
 
 
+class Stopped(BaseException):
+    """A signal came before the first step; the argument is the exit code it asks for."""
+
+
 class StopSignal:
     """Within `with`, Ctrl-C, SIGTERM or SIGHUP, of a terminal that is closed, is remembered in
     `number`, so that the step that runs can be finished and saved. A second one acts as it would
     have outside. Where SIGHUP is ignored, as nohup has it, it is."""
 
     number = 0
-    at_once = False
-    """There is nothing to finish and save yet: a signal acts as it would have outside."""
+
+    def __init__(self, at_once: bool = False):
+        """`at_once`: there is nothing to finish and save yet, and a signal raises Stopped."""
+        self.at_once = at_once
 
     def __enter__(self) -> "StopSignal":
         signals = [signal.SIGINT, signal.SIGTERM]
@@ -75,8 +82,7 @@ class StopSignal:
     def _remember(self, number: int, frame: FrameType | None) -> None:
         signal.signal(number, self._before[signal.Signals(number)])
         if self.at_once:
-            os.kill(os.getpid(), number)
-            return
+            raise Stopped(128 + number)
         self.number = number
         with suppress(OSError):  # the terminal may be gone
             # os.write, as a handler may interrupt a print, which cannot be entered twice.
@@ -105,6 +111,12 @@ class Progress:
     skipped: int = 0  # steps whose loss or gradient was not finite
     skipped_in_a_row: int = 0
     best: float = math.inf  # lowest validation loss, nats per token
+
+
+def keep_alive(bar: tqdm, done: threading.Event) -> None:
+    """Show every second, on a terminal, that a compilation is still at work, until it is `done`."""
+    while sys.stderr.isatty() and not done.wait(1):
+        bar.set_postfix_str("compiling")
 
 
 class Trainer:
@@ -383,18 +395,19 @@ class Trainer:
         """Train to the end, or until a signal. Returns the exit code of the process: 0, or 128 and
         the number of the signal."""
         steps, interval = self.config.train.steps, self.config.train.eval_interval
-        bar = tqdm(
-            total=steps, initial=self.progress.step, desc="train", unit="step", dynamic_ncols=True,
-            disable=not self.world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
-        )
         code = 1  # of an error, for wandb
-        first, started = self.progress.step, 0.0
+        first, started, compiling = self.progress.step, 0.0, threading.Event()
         try:
-            with StopSignal() as stop, bar:
-                stop.at_once = self.compiled  # until the first step has been compiled
+            with StopSignal(at_once=self.compiled) as stop, tqdm(
+                total=steps, initial=first, desc="train", unit="step", dynamic_ncols=True,
+                disable=not self.world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
+            ) as bar:
+                if self.compiled:  # in the first step
+                    threading.Thread(target=keep_alive, args=(bar, compiling), daemon=True).start()
                 while self.progress.step < steps:
                     stopping = self.step(bar, stop)
                     stop.at_once = False
+                    compiling.set()
                     if self.progress.step == first + 1:  # which may have been a compilation
                         started = time.perf_counter()
                     elif self.progress.step == first + 1 + TIMED_STEPS:
@@ -414,11 +427,19 @@ class Trainer:
                         self._say_how_to_resume()
                         code = 128 + (stop.number or signal.SIGTERM)  # 0: another process was told
                         return code
-            self.finish_writing()
+                self.finish_writing()
+                bar.close()
+                if self.run_dir:
+                    self.run_dir.draw_losses()
             code = 0
             self._say_what_next()
             return code
+        except (Stopped, KeyboardInterrupt):
+            if self.run_dir and not self.run_dir.has_weights and not self.run_dir.kept_steps():
+                self.run_dir.discard()
+            raise
         finally:
+            compiling.set()
             if self.run_dir:
                 self.run_dir.finish(code)
 
@@ -626,7 +647,7 @@ class Trainer:
     def _say_what_next(self) -> None:
         minutes, seconds = divmod(round(self.progress.seconds), 60)
         prompt = self.config.train.sample_prompt or "Once"
-        run = [] if self.config.log.runs == "runs" else ["--run", str(self.path)]
-        command = ["python", "generate.py", *run, "--prompt", prompt]
+        run = self.path.name if self.path.parent == Path("runs") else str(self.path)
+        command = ["python", "generate.py", "--run", run, "--prompt", prompt]
         self.say(f"done    {self.validation}; {minutes} min {seconds} s of training steps; "
                  f"{self.path}\nnext    {shlex.join(command)}")

@@ -13,7 +13,8 @@ from files import first_line
 
 WANDB_START = 10  # seconds until an unreachable server is given up and the run goes on offline
 WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
-# wandb's x axes: for each group of metrics, the metric that it is drawn against.
+# wandb's x axes: for each group of metrics, the metric that it is drawn against. There they are
+# x/NAME, because `wandb leet` makes a panel of each and sorts panels by name: losses come first.
 AXES = {"train": "tokens", "val": "tokens", "position": "tokens_seen", "context": "context_length",
         "shift": "offset", "probe": "probe_step", "delta": "tokens"}
 
@@ -104,7 +105,8 @@ class WandbThread(threading.Thread):
             # exact): online, with `step` given, wandb keeps those it has; an offline folder holds
             # them all, whatever of the folder before it was lost.
             while isinstance(item := self.queue.get(), dict):
-                run.log({k: _media(v) for k, v in item.items()}, step=item["step"])
+                step = item.pop("step")
+                run.log({_key(k): _media(v) for k, v in item.items()}, step=step)
             run.finish(exit_code=item)
         except Exception as error:
             self.failed = True
@@ -135,13 +137,20 @@ class WandbThread(threading.Thread):
         run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)
         if run.url:
             say(f"wandb: {run.url}")
-        for axis in {"step", "seconds", *AXES.values()}:
-            run.define_metric(axis, hidden=True)  # an x-axis, not a panel
+        for axis in {"seconds", *AXES.values()}:
+            run.define_metric(_key(axis), hidden=True)  # an x-axis, not a panel
         # No two patterns may match the same key: which of them wins is left to chance.
         for group, axis in AXES.items():
             summary = "min" if group == "val" else None
-            run.define_metric(f"{group}/*", step_metric=axis, summary=summary)
+            run.define_metric(f"{group}/*", step_metric=_key(axis), summary=summary)
         return run
+
+
+def _key(name: str) -> str:
+    """What wandb calls a value. "grad_norm" would stand before "loss"."""
+    if name in ("seconds", *AXES.values()):
+        return f"x/{name}"
+    return {"train/grad_norm": "train/norm"}.get(name, name)
 
 
 def _media(value: Any) -> Any:
@@ -155,7 +164,11 @@ def _media(value: Any) -> Any:
     return value
 
 
-def wandb_id(name: str) -> str:
+def wandb_id(name: str, encoding: str = "") -> str:
     """A new id that says which run it is: wandb names its folders by id, and `wandb leet` lists
-    those."""
+    those, of which a narrow terminal shows five letters. So the encoding comes first:
+    small-rope-s1 is rope-s1-small."""
+    stem, found, rest = name.partition(f"-{encoding}-")
+    if encoding and found:
+        name = f"{encoding}-{rest}-{stem}"
     return f"{name[:50]}-{secrets.token_hex(3)}"

@@ -89,7 +89,7 @@ class RopeScaling:
 
 @dataclass
 class ModelConfig:
-    """The shape of a `Transformer` and what its positions do.
+    """The shape of the model and what its positions do.
 
     Constructing one fills in what is unset, but for `vocab_size` and `max_positions`, which depend
     on the data. Raises ValueError for what cannot be built, but for what only the encoding can tell

@@ -169,13 +169,15 @@ def refusal(capture: Any, main: Callable[[list[str]], object], *argv: str | Path
 
 
 def start(
-    program: str | Path, *argv: str | Path, cwd: Path = ROOT, **environment: str
+    program: str | Path, *argv: str | Path, cwd: Path = ROOT, new_session: bool = False,
+    **environment: str,
 ) -> subprocess.Popen[str]:
     """A process of its own that runs a file, or this code, from the root of the checkout."""
     what = [str(program)] if isinstance(program, Path) else ["-c", program]
     return subprocess.Popen(
         [sys.executable, *what, *map(str, argv)], cwd=cwd, env={**os.environ, **environment},
         text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=new_session,
     )
 
 

@@ -1,5 +1,7 @@
 """Defaults <- YAML <- run <- command line, strictly typed, and every mistake in one sentence."""
 
+from argparse import SUPPRESS
+
 import pytest
 import yaml
 from conftest import load, run
@@ -124,11 +126,12 @@ def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
     (["--train.step", "64"], r"did you mean --train.steps\?"),  # no abbreviations
     (["--xyzzy"], "^there is no option --xyzzy$"),
     (["--dry", "3"], r"did you mean --dry-run\?"),
-    (["--repeats", "x"], "^argument --repeats: invalid int value: 'x'$"),
-    (["--config"], "--config: expected one argument"),
+    (["-repeats", "3"], r"^there is no option -repeats \(did you mean --repeats\?\)$"),
+    (["--repeats", "x"], "^--repeats must be a whole number, not x$"),
+    (["--config"], "^--config: expected one argument$"),
     (["--optim.lr", "fast"], "^--optim.lr must be a number, not fast$"),
     (["--model.dim", "1.5"], "^--model.dim must be a whole number, not 1.5$"),
-    (["--model.dim"], "--model.dim: expected one argument"),
+    (["--model.dim"], "^--model.dim: expected one argument$"),
     (["--optim.muon_lr", "x"], "^--optim.muon_lr must be a number, not x$"),  # may be unset
     (["--model.position", "rop"], "model.position.*rope.*sinusoidal"),
     (["--train.dtype", "half"], "^--train.dtype must be 'auto', .* or 'float16', not half$"),
@@ -137,7 +140,8 @@ def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
     (["--log.tags", "a"], "^--log.tags must be a list, not a$"),
     (["--model", "x"], "^--model: Unable to load config 'x'$"),
     (["--model.rope_scaling.type", "ntk"], "^--model.rope_scaling: .* required: factor$"),
-    (["--model.rope_scaling.fator", "2"], r"^--model.rope_scaling: .* fator \(did you mean fac"),
+    (["--model.rope_scaling.fator", "2"], r"^there is no option --model.rope_scaling.fator "
+                                          r"\(did you mean --model.rope_scaling.factor\?\)$"),
     (["--model.rope_scaling", "yarn"],
      "^--model.rope_scaling must be a table of its fields, not yarn$"),
     (["--model.rope_scaling", "{type: yam, factor: 2}"],
@@ -160,7 +164,7 @@ def test_mistakes_are_refused_in_a_sentence(argv, words):
     ("modle: {position: rope}", r"modle.*did you mean model.position\?"),
     ("optim: {lr: fast}", "optim.lr must be a number, not fast"),
     ("model: {position: rop}", "model.position must be one of rope, sinusoidal"),
-    ("model: {rope_scaling: {type: ntk, fator: 2}}", "rope_scaling.*did you mean factor"),
+    ("model: {rope_scaling: {type: ntk, fator: 2}}", "rope_scaling.fator .did you mean .*factor"),
     ("model: [", "it cannot be read as YAML"),
     ("just words", "it holds no table of options"),
 ])
@@ -206,12 +210,22 @@ def test_the_fields_of_a_dataclass_are_options_of_a_plain_command(capsys):
     assert "type: float, default: 0.8)" in own and "--device" not in own
 
 
-def test_help_explains_every_option(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "200")
+@pytest.mark.parametrize("columns", [80, 200])
+def test_help_explains_every_option_within_the_terminal(monkeypatch, capsys, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
     assert run(train.main, "--help") == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert " ".join(train.__doc__.split()) in text and "--init-from" in text
+    help = capsys.readouterr().out
+    usage, text = help.partition("\n\n")[0], " ".join(help.split())
+    assert " [--config FILE] " in usage and len(usage.splitlines()) <= 3
+    assert " ".join(train.__doc__.split()) in text and "--init-from RUN" in text
+    examples = [line for line in train.__doc__.splitlines() if line.startswith("    ")]
+    assert all(line in help.splitlines() for line in examples)
+    assert max(len(line) for line in help.splitlines() if line not in examples) <= columns
+    assert "Optimizer" not in usage and "UserError" not in text and "ModelConfig" not in text
+    for hidden in ("--model CONFIG", "--init_from"):
+        assert hidden not in text
     for action in config_parser().full()._actions:
         assert action.help, action.dest  # the docstring of the field
         words = " ".join(action.help.split())[:40].lower()
-        assert action.option_strings[-1] in text and words in text.lower()
+        if action.help != SUPPRESS:
+            assert action.option_strings[-1] in text and words in text.lower()

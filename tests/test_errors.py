@@ -1,7 +1,9 @@
 """What a user is told: ranges in words, one line on stderr, and no traceback for bad input."""
 
 import math
+import re
 import shlex
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -52,6 +54,15 @@ def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(error, code):
     program = f"import errors\nwith errors.exit_in_words(): raise {error.__name__}"
     process = start(program)
     assert process.communicate()[1].strip() == "" and process.returncode == code
+
+
+def test_ctrl_c_while_packages_are_imported_has_no_traceback():
+    process = start("import errors\nraise KeyboardInterrupt")
+    assert process.communicate()[1] == "\n" and process.returncode == -signal.SIGINT
+    for command in sorted(ROOT.glob("*.py")):  # before anything that is slow to import
+        text = command.read_text(encoding="utf-8")
+        slow = re.search(r"^(import torch|from (ablation|data|formats|gyre|model)[. ])", text, re.M)
+        assert not slow or "from errors import" in text[: slow.start()], command.name
 
 
 def test_results_that_cannot_be_written_are_an_error():

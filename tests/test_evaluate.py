@@ -1,13 +1,19 @@
-"""The command: which runs share a table, and what it prints."""
+"""The command: which runs it lists, which share a table, and what it prints."""
 
 import json
+import statistics
+from datetime import datetime
 
+import numpy as np
 import pytest
-from conftest import ROOT, output, refusal, trained
+import torch
+from conftest import ROOT, points, refusal, start, trained
+from matplotlib.image import imread
 
 import evaluate
 from errors import UserError
 from gyre.rundir import RunDir
+from gyre.trained import load as load_run
 
 
 @pytest.mark.parametrize("part, words", [
@@ -38,23 +44,92 @@ def test_windows_and_imported_runs_are_refused_in_words(tmp_path, capsys):
         evaluate.refuse_mixed([RunDir(tmp_path, {})])
 
 
+@pytest.fixture(scope="module")
+def three(world):
+    """Two encodings of one text, the second with rows of another length, and a folder that is no
+    run."""
+    trained(world, "rope", "--data.val_fraction", "0.3", "--optim.lr", "2e-3")
+    trained(world, "learned", "--data.val_fraction", "0.3", "--model.position", "learned",
+            "--data.seq_len", "40")
+    (world / "runs" / "notes").mkdir()
+    return world
+
+
+def evaluated(*argv, cwd):
+    """What the command says on stdout, by lines and words, and on stderr."""
+    process = start(ROOT / "evaluate.py", *argv, cwd=cwd)
+    said, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and "Traceback" not in errors, errors
+    return [line.split() for line in said.splitlines()], errors
+
+
 @pytest.mark.slow
-def test_the_program_prints_a_table_and_one_line_of_json(world, capsys):
-    for position in ("rope", "learned"):
-        trained(world, position, "--model.position", position, "--data.val_fraction", "0.3")
-    options = ["--checkpoint", "last", "--windows", "8", "--device", "cpu", "--rope-scaling", "all"]
-    said = output(ROOT / "evaluate.py", "rope", "learned", *options, cwd=world / "runs")
-    *lines, last = said.splitlines()
-    results = json.loads(last)["runs"]
+def test_without_arguments_the_runs_are_listed_the_oldest_first(three):
+    (head, rope, learned), errors = evaluated(cwd=three)
+    assert head == ["run", "encoding", "learning", "rate", "steps", "loss", "when"]
+    assert rope[:6] == ["rope", "rope", "0.002", "12", "of", "12"]
+    assert learned[:2] == ["learned", "learned"]
+    assert rope[6] == f"{min(points(three / 'runs' / 'rope', 'val/loss').values()):.4f}"
+    created = datetime.fromisoformat(RunDir.open(three / "runs" / "rope").record["created"])
+    assert " ".join(rope[7:]) == f"{created.astimezone():%Y-%m-%d %H:%M}"
+    assert errors == "skipped: runs/notes/run.json is missing: runs/notes is no run\n"
+
+
+@pytest.mark.slow
+def test_several_runs_have_their_difference_and_its_error_on_the_same_targets(three):
+    words = ["rope", "runs/learned", "notes", "--json", "all.json", "--plot", "loss.png"]
+    (head, rope, learned, *_), errors = evaluated(*words, cwd=three)
+    assert head == ["run", "loss", "bits/byte", "difference"] and "skipped: runs/notes" in errors
+    first, second = json.loads((three / "all.json").read_text(encoding="utf-8"))["runs"]
+    assert rope == ["rope", f"{first['loss']:.4f}", f"{first['bpb']:.4f}"]
+    assert learned[3:] == [f"{second['difference']:+.4f}", "±", f"{second['difference_se']:.4f}"]
+    assert second["difference"] == pytest.approx(second["loss"] - first["loss"], abs=1e-9)
+
+    nats = []  # of every target, by a loop
+    for name in ("rope", "learned"):
+        model = load_run(three / "runs" / name)
+        data = np.fromfile(next((three / "prepared").glob("*/val.bin")), dtype="uint16")
+        ids, length = torch.from_numpy(data.astype(np.int64)), model.config.data.seq_len
+        for at in range(0, len(ids) - 1, length):
+            row = ids[at : at + length + 1]
+            logits = model.model(row[None, :-1]).detach()[0].double()
+            nats.append(torch.nn.functional.cross_entropy(logits, row[1:], reduction="none"))
+    nats = torch.cat(nats).view(2, -1)
+    blocks = (nats[1] - nats[0])[: nats.shape[1] // 40 * 40].view(-1, 40).mean(1)
+    assert second["difference"] == pytest.approx((nats[1] - nats[0]).mean().item(), abs=1e-6)
+    expected = statistics.stdev(blocks.tolist()) / len(blocks) ** 0.5
+    assert second["difference_se"] == pytest.approx(expected, rel=1e-4)
+    assert imread(three / "loss.png").shape[1] > 500
+
+
+@pytest.mark.slow
+def test_lengths_are_measured_on_request(three, capsys, monkeypatch):
+    monkeypatch.chdir(three)
+    options = ["--lengths", "--checkpoint", "last", "--windows", "4", "--device", "cpu",
+               "--rope-scaling", "all"]
+    lines, _ = evaluated("rope", "learned", *options, "--json", "lengths.json", cwd=three)
+    results = json.loads((three / "lengths.json").read_text(encoding="utf-8"))["runs"]
     assert [r["config"]["model"]["position"] for r in results] == ["rope", "learned"]
     assert len(results[0]["rope_scaling"]) == 15 and results[1]["rope_scaling"] is None
-    head, rope, learned = (line.split() for line in lines[:3])
+    head, rope, learned = lines[6:9]
     assert head[:2] == ["run", "encoding"] and rope[:2] == ["rope", "rope"]
-    assert f"{results[0]['loss']:.4f}" in rope and f"{results[0]['bpb']:.4f}" in rope
     assert learned.count("-") == 2 * 3 + 1  # past its table, in both modes; and the shift by T
-    (yarn,) = (line.split() for line in lines if "yarn" in line)
+    (yarn,) = (line for line in lines if "yarn" in line)
     losses = [r["loss"] for r in results[0]["rope_scaling"] if r["scaling"] == "yarn"]
     assert yarn == ["rope", "yarn", *(f"{loss:.4f}" for loss in losses)]
-
-    said = refusal(capsys, evaluate.main, world / "runs" / "learned", *options)
+    said = refusal(capsys, evaluate.main, "learned", *options)
     assert "--rope-scaling has no effect" in said[-1]
+
+
+@pytest.mark.parametrize("words, message", [
+    ("", "no run in runs/ yet: make one with `python train.py"),
+    ("nothing runs/x", "none of these is a run"),
+    ("--lengths", "--lengths needs a run"),
+    ("--plot a.png", "--plot needs a run"),
+    ("x --windows 3", "--windows has no effect without --lengths"),
+    ("x --rope-scaling all", "--rope-scaling has no effect without --lengths"),
+    ("x --lenghts", r"no option --lenghts (did you mean --lengths?)"),
+])
+def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert message in refusal(capsys, evaluate.main, *words.split())[-1]

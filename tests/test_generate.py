@@ -5,9 +5,11 @@ import functools
 import io
 import itertools
 import os
+import pty
 import re
 import shlex
 import signal
+import subprocess
 import sys
 from typing import get_args
 from unittest import mock
@@ -151,9 +153,32 @@ def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, toke
     texts = [t + tokenizer.decode(expected(t, max_new_tokens=5)) + "\n" for t in ("x", "🙂 y")]
     assert out == "".join(texts)
     assert "past the context of 6000" in err  # the long line's error, and the next line was read
+    assert "Each line is continued on its own" in err and "Ctrl-D ends" in err
+    assert err.count("tokens/s)") == 2 and "decode: 8 tokens" in err.splitlines()[-1]  # at the end
     ctrl_c = {"readline": mock.Mock(side_effect=KeyboardInterrupt)}
     monkeypatch.setattr(io, "TextIOWrapper", type("Terminal", (io.TextIOWrapper,), ctrl_c))
     assert call("--interactive").out == ""
+
+
+@pytest.mark.slow
+def test_on_a_terminal_lines_are_edited_and_come_back(runs):
+    """Up brings the line before back, and Backspace takes its last letter away."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, ROOT / "generate.py", "--interactive", "--max-new-tokens", "1"],
+        cwd=runs.parent, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+        env={**os.environ, "TERM": "xterm", "INPUTRC": os.devnull},
+    )
+    shown = b""
+    for keys in (b"abc\r", b"\x1b[A\x7fX\r", b"\x04"):
+        while not shown.endswith(b"> "):
+            shown += os.read(ours, 1)
+        os.write(ours, keys)
+        shown += b"|"
+    process.communicate(timeout=60)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == 0 and b"\nabX" in shown
 
 
 def test_past_the_training_rows_there_is_a_note_and_past_a_table_nothing(
@@ -173,7 +198,13 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
     drawn = ((seed, expected(sampling=hot, seed=seed)) for seed in range(1000))
     seed, new = next((seed, new) for seed, new in drawn if 1 < len(new) < 39)
     words = ("--max-new-tokens", "40", "--temperature", "50", "--seed", str(seed))
-    assert call("--prompt", PROMPT, *words).out == PROMPT + tokenizer.decode(new) + "\n"
+    out, err = call("--prompt", PROMPT, *words)
+    assert out == PROMPT + tokenizer.decode(new) + "\n"
+    assert f"note: the model ended its text here: --seed {seed + 1} draws another\n" in err
+    err = call("--prompt", PROMPT, "--num-samples", "2", *words).err
+    assert f"of 2 texts by itself: --seed {seed + 1} draws another\n" in err
+    words = ("--max-new-tokens", str(len(new)), *words[2:])
+    assert "ended" not in call("--prompt", PROMPT, *words).err
 
 
 @pytest.mark.slow

@@ -1,13 +1,16 @@
-"""What the README says is run: its commands, its tree, its ten lines."""
+"""What the README and the guide say is run: their commands, the tree, the lines of Python."""
 
+import html
 import re
 import shlex
 
 import pytest
 import torch
 from conftest import ROOT, random_model, start
+from noise import noise_run
 
 from ablation.runner import study_parser
+from evaluate import parse as parse_evaluate
 from export import parse as parse_export
 from generate import parse as parse_generate
 from gyre.cli import config_parser, load_config
@@ -15,15 +18,16 @@ from model import position
 from model.cache import KVCache
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, flags=re.DOTALL)
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README + GUIDE + CONTRIBUTING, flags=re.DOTALL)
 LINES = [line for kind, text in BLOCKS if kind == "" for line in text.splitlines()]
-OWN = {"--resume", "--init-from"}  # options of train.py that need a run
+OWN = {"--resume", "--init-from", "--branch-from"}  # options of train.py that need a run
 
 
 def commands(program: str) -> list[list[str]]:
     """The arguments of every `python PROGRAM ...` in a code block."""
-    found = [re.search(rf"\b{program} (-.*|\S+ --.*|\w+/.*)", line) for line in LINES]
+    found = [re.search(rf"(?:python|^torchrun .*) {program}(.*)", line) for line in LINES]
     return [shlex.split(match[1], comments=True) for match in found if match]
 
 
@@ -38,8 +42,9 @@ def test_its_configurations_are_understood(program):
         assert load_config(parser, argv)[0]
 
 
-def test_its_generation_and_export_commands_are_understood():
+def test_its_other_commands_are_understood():
     assert len([parse_generate(argv) for argv in commands("generate.py")]) >= 4
+    assert len([parse_evaluate(argv) for argv in commands("evaluate.py")]) >= 6
     assert {parse_export(argv).to for argv in commands("export.py")} == {"hf", "gguf", "run"}
 
 
@@ -69,8 +74,46 @@ def test_the_map_names_what_is_there():
 
 
 def test_links_lead_somewhere():
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", README + CONTRIBUTING):
-        assert target.startswith("http") or (ROOT / target).exists(), target
+    for folder, text in ((ROOT, README), (ROOT, CONTRIBUTING), (ROOT / "docs", GUIDE)):
+        for target, anchor in re.findall(r"\]\(([^)#]+)(?:#([^)]*))?\)", text):
+            assert target.startswith("http") or (folder / target).exists(), target
+            if anchor:
+                heads = re.findall("^#+ (.*)$", (folder / target).read_text(encoding="utf-8"), re.M)
+                known = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
+                assert anchor in known, f"{target}#{anchor}"
+
+
+def test_it_is_short_in_its_order_and_has_its_pictures():
+    assert len(README.splitlines()) <= 150 and max(map(len, README.splitlines())) <= 180
+    assert re.findall("^## (.*)$", README, re.M) == [
+        "What you should see", "Does the encoding matter?", "Why", "Your own text", "Your runs",
+        "Generate", "From Python", "Your own encoding", "A study", "Weights", "Scale", "Map",
+        "Tests"]
+    images = dict((target, text) for text, target in re.findall(r"!\[(.*?)\]\((.*?)\)", README))
+    assert all(len(text.split()) > 8 for text in images.values())  # they say what is to be seen
+    picture = README.index("docs/terminal.svg")
+    assert README.index("generate.py --prompt") < picture < README.index("## What you should see")
+
+
+def test_the_terminal_in_the_picture_shows_what_the_command_says():
+    """Of today's code: the words of a training that the picture has are those of trainer.py."""
+    svg = (ROOT / "docs" / "terminal.svg").read_text(encoding="utf-8")
+    text = html.unescape(" ".join(re.findall(">([^<]+)</text>", svg))).replace("\xa0", " ")
+    source = (ROOT / "gyre" / "trainer.py").read_text(encoding="utf-8")
+    for words in ("validation loss", "--- sample at step", "steps of", "done    ", "next    "):
+        assert words in text and words in source
+    (command,) = re.findall(r"\$ +python (train.py .*?) *\n", text)
+    assert load_config(config_parser(), command.split()[1:])[0].train.steps > 0
+    assert "http" not in re.sub('xmlns="[^"]*"|<!--.*?-->', "", svg)  # nothing is fetched
+    assert "next    python generate.py --run " in text
+
+
+def test_its_lines_of_python_load_a_run_and_continue_a_text(tmp_path, monkeypatch, capsys):
+    (code,) = [text for kind, text in BLOCKS if kind == "python" and "load(" in text]
+    monkeypatch.chdir(tmp_path)
+    noise_run(tmp_path / "runs", "small-rope-s1", max_positions=90)
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip()
 
 
 def test_files_that_contributing_names_exist():

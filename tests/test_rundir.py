@@ -111,12 +111,14 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
     assert [path.name for path in runs.iterdir()] == ["a"]
 
 
-def test_open_takes_the_newest_run(new_run, tmp_path):
+def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypatch):
     runs = tmp_path / "runs"
     with pytest.raises(UserError, match="python train.py"):
         RunDir.open(runs=runs)
-    for name in ("b", "c", "a"):
-        new_run(name)
+    for name, checkpoint in {"b": "last", "c": "last", "a": "best", "compiles": None}.items():
+        run = new_run(name)
+        if checkpoint:
+            run.save(checkpoint, {}, {} if checkpoint == "last" else None)
     foreign = {"wandb": None, "notes": None, "other": '{"id": 3}', "list": "[3]", "text": "no",
                ".half.tmp": json.dumps({"created": "9999"})}
     for name, content in foreign.items():
@@ -128,6 +130,11 @@ def test_open_takes_the_newest_run(new_run, tmp_path):
     assert RunDir.open(runs / "b").path == runs / "b"
     with pytest.raises(UserError, match="no run folder at .*nothing"):
         RunDir.open(runs / "nothing")
+    monkeypatch.chdir(tmp_path)
+    assert RunDir.open("b").path == Path("runs/b")
+    (tmp_path / "b").mkdir()
+    with pytest.raises(UserError, match="^b/run.json is missing: b is no run$"):
+        RunDir.open("b")  # a path first
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model", "manifest.json", "run.json"])

@@ -1,13 +1,18 @@
 """The loop: exact resumption, fair randomness, signals, processes, and what it reports."""
 
 import math
+import os
 import signal
+import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import CPU, ROOT, arguments, points, refusal, run, start, stop_at, trained
+from matplotlib.image import imread
+from tqdm import tqdm
 
 import train
 from gyre import trainer as trainer_module
@@ -16,7 +21,7 @@ from gyre.device import resolve_device
 from gyre.loss import evaluate
 from gyre.parallel import World
 from gyre.rundir import RunDir
-from gyre.trainer import StopSignal, Trainer
+from gyre.trainer import Stopped, StopSignal, Trainer
 from model.position import POSITIONS
 
 # Dropout and the offsets of rows are drawn for the row, and so the same however rows are shared.
@@ -58,9 +63,10 @@ def straight(world) -> Path:
 @pytest.mark.slow
 def test_a_run_leaves_what_the_readme_says(straight):
     assert sorted(p.name for p in straight.iterdir()) == [
-        "best", "config.yaml", "last", "manifest.json", "metrics.jsonl", "previous", "run.json",
-        "tokenizer.model",
+        "best", "config.yaml", "last", "loss.png", "manifest.json", "metrics.jsonl", "previous",
+        "run.json", "tokenizer.model",
     ]
+    assert imread(straight / "loss.png").std() > 0.05  # lines on white
     assert list(points(straight)) == list(range(1, 13))
     assert list(points(straight, "val/loss")) == [5, 10, 12]
     assert list(points(straight, "sample")) == [5, 10, 12]
@@ -109,16 +115,21 @@ train.main({arguments(world, *EXACT, "--name", "killed")!r})
 def test_a_run_killed_before_its_first_checkpoint_starts_again(world, straight, capfd):
     path = world / "runs" / "early"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "save", raise_interrupt)
-        assert run(train.main, *arguments(world, *EXACT, "--name", "early")) == 130
+        patch.setattr(Trainer, "save", die)
+        with pytest.raises(Killed):  # Ctrl-C would leave no folder
+            train.main(arguments(world, *EXACT, "--name", "early"))
     assert points(path) and not (path / "last").exists()
     assert run(train.main, "--resume", path) == 0
     assert f"{path} has no checkpoint yet: starting at step 0" in capfd.readouterr().err
     equal_runs(straight, path)
 
 
-def raise_interrupt(*args):
-    raise KeyboardInterrupt
+class Killed(BaseException):
+    """As by kill -9: nobody cleans up."""
+
+
+def die(*args):
+    raise Killed
 
 
 @pytest.mark.slow
@@ -152,8 +163,9 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
         argv = ["--branch-from", long, "--at", at, "--train.steps", "10", "--name", path.name,
                 "--train.eval_interval", "5"]
         with pytest.MonkeyPatch.context() as patch:  # killed before it has saved: still a branch
-            patch.setattr(Trainer, "run", raise_interrupt)
-            assert run(train.main, *argv) == 130
+            patch.setattr(Trainer, "run", die)
+            with pytest.raises(Killed):
+                train.main(list(map(str, argv)))
         assert run(train.main, "--resume", path) == 0
         equal_runs(short, path)
         assert len(points(path, "train/loss")) == 10
@@ -195,9 +207,43 @@ def test_a_signal_that_is_ignored_stays_ignored_and_one_at_once_acts_at_once():
             assert stop.number == 0
     finally:
         signal.signal(signal.SIGHUP, before)
-    with pytest.raises(KeyboardInterrupt), StopSignal() as stop:
-        stop.at_once = True
-        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(Stopped, match="143"), StopSignal(at_once=True):
+        signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.slow
+def test_a_run_stopped_while_it_compiles_says_one_line_and_leaves_no_folder(world, tmp_path):
+    """To the whole group, as a terminal does: the compiler's processes too. A resumed run stays."""
+    new = arguments(world, "--log.runs", str(tmp_path / "runs"), "--log.wandb", "offline")
+    old = ["--resume", str(trained(world, "kept")), "--train.steps", "13"]
+    for argv, number, code in ((new, signal.SIGINT, 130), (old, signal.SIGTERM, 143)):
+        process = start(ROOT / "train.py", *argv, "--train.compile", "true", new_session=True,
+                        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"), WANDB_MODE="offline")
+        said = ""
+        while " 0/12" not in said and " 12/13" not in said and process.poll() is None:
+            said += process.stderr.read(1)
+        os.killpg(process.pid, number)
+        errors = process.communicate(timeout=60)[1]
+        assert process.returncode == code, errors
+        assert errors.endswith("\ninterrupted; what was saved before is kept\n")
+        assert "Traceback" not in errors and len(errors.splitlines()) < 8, errors
+    assert {path.name for path in (tmp_path / "runs").iterdir()} <= {"wandb"}
+    assert not [*tmp_path.glob("runs/wandb/*run-*")]
+    assert list(points(world / "runs" / "kept")) == list(range(1, 13))
+
+
+def test_the_bar_lives_while_it_compiles(monkeypatch, capsys):
+    done, shown = threading.Event(), []
+
+    def wait(seconds):
+        shown.append(capsys.readouterr().err)
+        return len(shown) == 3
+
+    monkeypatch.setattr(done, "wait", wait)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with tqdm(total=1, file=sys.stderr) as bar:
+        trainer_module.keep_alive(bar, done)
+    assert ["compiling" in text for text in shown] == [False, True, True]
 
 
 @pytest.mark.slow

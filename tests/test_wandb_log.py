@@ -26,7 +26,7 @@ def train(run, first=1, last=5):
     """What a training loop logs: losses at every step, now and then a validation and a sample."""
     for step in range(first, last + 1):
         axes = {"step": step, "tokens": 96 * step, "seconds": step / 8}
-        run.log(axes | {"train/loss": 9 / step, "train/lr": 3e-4 * step})
+        run.log(axes | {"train/loss": 9 / step, "train/grad_norm": 3e-4 * step})
         if step % 4 == 0:
             run.log(axes | {"val/loss": 2 + abs(step - 8), "val/bpb": 1 / step})
             run.log({"step": step, "sample": f"<b>{step}</b>\n"})
@@ -62,42 +62,50 @@ def history(*segments):
 
 
 def merged(points):
+    """Step -> values, as wandb calls them."""
     steps = {}
     for point in points:
-        steps.setdefault(point["step"], {}).update(point)
+        for name, value in point.items():
+            name = {"tokens": "x/tokens", "seconds": "x/seconds", "train/grad_norm": "train/norm",
+                    }.get(name, name)
+            if name != "step":
+                steps.setdefault(point["step"], {})[name] = value
     return steps
 
 
 def test_wandb_has_every_point_of_the_file(new_run, capfd):
     log = {"project": "p", "group": "g", "job_type": "probe", "tags": ["x", "y"]}
-    run = new_run("rope-s1", log, config={"model": {"dim": 48}, "seed": 1})
+    config = {"model": {"dim": 48, "position": "rope"}, "seed": 1}
+    run = new_run("small-rope-s1", log, config=config)
     train(run, 1, 12)
     run.log({"step": 13, "tokens": 1248, "train/loss": math.nan})
     run.finish()
     assert capfd.readouterr() == ("", "")  # the terminal belongs to the progress bar
 
     (folder,) = folders(run)
-    assert folder.name.startswith("offline-run-") and "rope-s1" in folder.name
+    # `wandb leet` shows the first 33 letters, which have to tell runs apart.
+    assert re.fullmatch(r"offline-run-\d{8}_\d{6}-rope-s1-small-\w{6}", folder.name)
     written = records(folder)
     points = history(written)
     assert points.pop(13)["train/loss"] == "NaN"
     assert points == merged(run.metrics()[:-1]) and len(points) == 12
 
     (about,) = [r["run"] for r in written if r["type"] == "run"]
-    assert about["run_id"] == run.record["wandb_id"] and about["display_name"] == "rope-s1"
+    assert about["run_id"] == run.record["wandb_id"] and about["display_name"] == "small-rope-s1"
     assert (about["project"], about["run_group"], about["job_type"]) == ("p", "g", "probe")
     assert about["tags"] == ["x", "y"]
-    logged = {"model": {"dim": 48}, "seed": 1, "_wandb": {}}
+    logged = config | {"_wandb": {}}
     assert about["config"]["update"] | {"_wandb": {}} == logged
     axes = [r["metric"] for r in written if r["type"] == "metric"]
     assert {m["name"] for m in axes if "name" in m} == {
-        "step", "tokens", "seconds", "tokens_seen", "context_length", "offset", "probe_step"
+        f"x/{axis}" for axis in (
+            "tokens", "seconds", "tokens_seen", "context_length", "offset", "probe_step")
     }
-    assert {m["glob_name"]: m["step_metric"] for m in axes if "glob_name" in m} == {
-        "train/*": "tokens", "val/*": "tokens", "position/*": "tokens_seen",
-        "context/*": "context_length", "shift/*": "offset", "probe/*": "probe_step",
-        "delta/*": "tokens",
-    }
+    assert {m["glob_name"]: m["step_metric"].removeprefix("x/") for m in axes if "glob_name" in m
+            } == {f"{group}/*": axis for group, axis in wandb_log.AXES.items()}
+    panels = sorted({name for values in points.values() for name in values})  # as leet sorts them
+    assert [name for name in panels if name[0] != "s"] == [
+        "train/loss", "train/norm", "val/bpb", "val/loss", "x/seconds", "x/tokens"]
     summary = {}
     for record in written:
         if record["type"] == "summary":
