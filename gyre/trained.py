@@ -5,6 +5,7 @@
     print(model.generate("def read_file(", max_new_tokens=50))
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -172,7 +173,8 @@ def initial_weights(config: Config, model: Transformer) -> Iterator[tuple[str, T
     if config.init_from is None:
         return model.drawn(config.seed)
     weights = RunDir.open(config.init_from).load_weights()
-    with torch.device("meta"):
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that nothing is copied: it is a check
         load_model(config.model, weights)
     return iter(weights.items())
 

@@ -222,7 +222,8 @@ class Trainer:
         model, train = self.config.model, self.config.train
         # 12 bytes a parameter: itself, its gradient, and one moment at least; rotations of every
         # position; and the logits of one micro-batch.
-        size = 12 * matrix_parameters(model) + 4 * model.max_positions * model.head_dim
+        size = 12 * matrix_parameters(model) // self.world.shards
+        size += 4 * model.max_positions * model.head_dim
         require_memory(self.device, size, "this model", "choose a smaller model.dim, "
                        "model.n_layers, model.hidden_dim or model.max_positions")
         rows = train.micro_batch_size or math.ceil(train.batch_size / self.world.size)
@@ -423,6 +424,7 @@ class Trainer:
                     elif stopping:
                         self.save("last")
                     if stopping and not at_end:
+                        self.finish_writing()
                         bar.close()
                         self._say_how_to_resume()
                         code = 128 + (stop.number or signal.SIGTERM)  # 0: another process was told
@@ -485,10 +487,10 @@ class Trainer:
         """Forward and backward over this process's rows, a micro-batch at a time. Returns the sum
         of their losses, a scalar on the device."""
         x, y = self.train_data.batch(self.progress.step)
-        size = self.config.train.micro_batch_size or len(x)
+        most = math.ceil(self.config.train.batch_size / self.world.size)  # rows of any process
+        size = self.config.train.micro_batch_size or most
         arguments = self._row_arguments(size)
         micro_batches = list(zip(x.split(size), y.split(size), strict=True))
-        most = math.ceil(self.config.train.batch_size / self.world.size)
         if self.world.shards > 1 and len(micro_batches) < math.ceil(most / size):
             # Weights are gathered by all processes together, so all need equally many passes; this
             # one has no targets.
@@ -565,6 +567,7 @@ class Trainer:
     def save(self, name: Literal["last", "best"] | int) -> None:
         """Write a checkpoint: `last`, or that of a step to keep, with all that a resumed run needs,
         `best` the weights only."""
+        self.finish_writing()  # which has the place where the next one is written
         if self.world.shards > 1 and name != "best":
             self._save_parts(name)
             return
@@ -580,7 +583,6 @@ class Trainer:
         """Write a checkpoint of which every process writes its part."""
         from gyre.sharding import start_writing, state_tensors, write_parts  # slow to import
 
-        self.finish_writing()
         training = self._state()
         if self.run_dir is not None:
             training = self.run_dir.noting_points(training)

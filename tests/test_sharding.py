@@ -22,7 +22,7 @@ from gyre.rundir import RunDir
 
 pytestmark = pytest.mark.slow
 # 27 rows in micro-batches of 5 are more of them in some processes than in others.
-RAGGED = ["--train.micro_batch_size", "5", "--model.dropout", "0.25"]
+RAGGED = ["--model.dropout", "0.25", "--train.micro_batch_size", "5"]
 TORCHRUN = "import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')"
 STOP_AT = f"""
 import sys
@@ -67,7 +67,8 @@ def assert_same_losses(path: Path, expected: Path) -> None:
         assert points(path, key) == pytest.approx(points(expected, key), abs=1e-6)
 
 
-MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false"]
+MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false",
+        "--train.micro_batch_size", "14"]  # all of the larger share of two
 MATCHED = ["--model.position", "sinusoidal"]  # has a scalar, which cannot be divided
 ALIBI = ["--model.position", "alibi", "--train.checkpoint_activations", "true"]
 
