@@ -16,17 +16,47 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import sentencepiece
 
 from errors import UserError
-from files import read_json
+from files import check_shape, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION = "generation_config.json"
 # The last two are read by others alone.
 FILES = (MODEL, JSON, SETTINGS, GENERATION, "chat_template.jinja")
+
+
+class Added(TypedDict):
+    """A token that stands beside the learned pieces."""
+
+    content: str
+
+
+class AddedJson(Added):
+    id: int
+    special: bool
+
+
+class Settings(TypedDict, total=False):
+    """What is read of a tokenizer_config.json."""
+
+    bos_token: str | Added | None
+    eos_token: str | Added | None
+    pad_token: str | Added | None
+    added_tokens_decoder: dict[str, Added] | None
+    add_bos_token: bool | None
+    split_special_tokens: bool | None
+
+
+class Described(TypedDict):
+    """What is read of a tokenizer.json; what `tokenizers` makes of the rest is its own."""
+
+    added_tokens: list[AddedJson]
+    decoder: dict[str, Any] | None
+
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
 SAMPLE = 20_000_000  # characters that training looks at: more costs time and changes few pieces
@@ -96,8 +126,9 @@ class Tokenizer:
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         begins = settings.get("add_bos_token", True) and bos_id >= 0
         self.prefix_ids = [bos_id] if begins else []
-        added = (settings.get("added_tokens_decoder") or {}).items()
-        _refuse_added([token for i, token in added if int(i) >= self.vocab_size], path)
+        added = settings.get("added_tokens_decoder") or {}
+        known = {str(i) for i in range(self.vocab_size)}
+        _refuse_added([token for i, token in added.items() if i not in known], path)
         self._refuse_what_changes_text(path, PROBE)
 
     def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
@@ -198,6 +229,7 @@ class JsonTokenizer(Tokenizer):
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
             described = json.loads(content)
+            check_shape(described, Described)
         except Exception as error:  # tokenizers raises nothing narrower
             raise UserError(f"{path} is not a tokenizer.json, or a damaged one: {error}") from error
         self._tokenizer.no_truncation()
@@ -216,6 +248,8 @@ class JsonTokenizer(Tokenizer):
         _refuse_added([token for token in added if id_of(token["content"]) is None], path)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
+        if self.vocab_size > len(content):  # a list of so many would fill the memory
+            raise UserError(f"{path} has an id {self.vocab_size - 1}, but far fewer tokens")
         steps = _decoding_steps(described, path)
         self.adds_space = "Strip" in steps
         bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
@@ -279,15 +313,15 @@ class Stream:
 def _read_settings(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UserError(f"{path} is missing: it says which token ends a text")
-    return read_json(path)
+    return read_json(path, shape=Settings)
 
 
-def _content(token: str | dict[str, Any] | None) -> str | None:
+def _content(token: str | Added | None) -> str | None:
     """The text of a special token, which settings spell alone or in a table."""
     return token["content"] if isinstance(token, dict) else token
 
 
-def _refuse_added(tokens: list[dict[str, Any]], path: Path) -> None:
+def _refuse_added(tokens: list[Added], path: Path) -> None:
     """UserError for tokens that tokenizer_config.json adds to the file `path`, which lacks them."""
     if tokens:
         raise UserError(

@@ -99,7 +99,8 @@ class World:
         if os.WIFSIGNALED(status):
             return Ended(-os.WTERMSIG(status), 0, 0, "")
         numbers, _, said = report.read_text(encoding="utf-8").partition("\n")
-        return Ended(os.WEXITSTATUS(status), *map(int, numbers.split()), said)
+        calls, grown = map(int, numbers.split())
+        return Ended(os.WEXITSTATUS(status), calls, grown, said)
 
     def content(self, name: str) -> list[Any]:
         """All numbers of a run but the times."""
