@@ -101,21 +101,21 @@ class Tokenizer:
             if not model:
                 raise RuntimeError("the file is empty")
             self.processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
+            self.vocab_size: int = self.processor.vocab_size()
+            self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise UserError(
                 f"{path} is not a sentencepiece model, or a damaged one (Llama 3's tokenizer.model "
                 "is none either, but a list of ranked byte pairs: put the tokenizer.json and the "
                 "tokenizer_config.json of its Hugging Face folder in its place)"
             ) from error
         self.sha256 = hashlib.sha256(model).hexdigest()
-        self.vocab_size: int = self.processor.vocab_size()
         self.unk_id: int = self.processor.unk_id()
         bos_id = self.processor.bos_id()
         self.bos_id: int | None = None if bos_id < 0 else bos_id
         self.eos_id: int = self.processor.eos_id()
         if self.eos_id < 0:
             raise UserError(f"{path} has no piece that ends a text (eos)")
-        self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
         byte_pieces = [f"<0x{byte:02X}>" for byte in SPACE.encode()]
         self._space_ids = list(self.processor.piece_to_id(byte_pieces))
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
@@ -140,9 +140,9 @@ class Tokenizer:
 
     def _bytes_of(self, i: int) -> bytes:
         """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
-        if self.processor.is_control(i) or self.processor.is_unknown(i):
-            return b""
-        return _byte_fallback(self.processor.id_to_piece(i))
+        piece = self.processor.id_to_piece(i)
+        has_text = not self.processor.is_control(i) and not self.processor.is_unknown(i)
+        return _byte_fallback(piece) if has_text else b""
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, path: str | Path) -> "Tokenizer":
@@ -255,11 +255,14 @@ class JsonTokenizer(Tokenizer):
         bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
         special = {token["id"]: token["special"] for token in described["added_tokens"]}
         self.bytes = [b""] * self.vocab_size
-        for piece, i in vocabulary.items():
-            if i not in special:
-                self.bytes[i] = bytes_of(piece)
-            elif not special[i]:
-                self.bytes[i] = piece.encode()
+        try:
+            for piece, i in vocabulary.items():
+                if i not in special:
+                    self.bytes[i] = bytes_of(piece)
+                elif not special[i]:
+                    self.bytes[i] = piece.encode()
+        except KeyError as error:
+            raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
         self.prefix_ids = self._prefix(settings, path)
         self._refuse_what_changes_text(path, PROBE.lstrip() if self.adds_space else PROBE)
 

@@ -26,6 +26,7 @@ from formats.names import Target, refuse_without_counterpart, tensor_names, tens
 from formats.tensors import Stored, check_tensors, write_safetensors
 from gyre.checkpoint import METADATA
 from gyre.config import Config, TrainConfig
+from gyre.device import require_memory
 from gyre.optim import OptimConfig
 from gyre.rundir import RunDir
 from gyre.trained import read_run
@@ -92,6 +93,8 @@ def create_run(imported: Imported, target: Path) -> int:
     UserError where the tokenizer does not fit the model, or the run cannot be written.
     """
     folder, model = imported.folder, imported.model
+    require_memory(torch.device("cpu"), 4 * model.max_positions * model.head_dim, "the rotations "
+                   f"of {model.max_positions} positions", "is their number or the factor right?")
     tokenizer = open_tokenizer(folder)
     if tokenizer.vocab_size > model.vocab_size:
         raise UserError(
