@@ -93,8 +93,9 @@ def create_run(imported: Imported, target: Path) -> int:
     UserError where the tokenizer does not fit the model, or the run cannot be written.
     """
     folder, model = imported.folder, imported.model
-    require_memory(torch.device("cpu"), 4 * model.max_positions * model.head_dim, "the rotations "
-                   f"of {model.max_positions} positions", "is their number or the factor right?")
+    require_memory(torch.device("cpu"), 4 * model.max_positions * model.head_dim,
+                   f"a table of rotations for the {model.max_positions} positions of {folder}",
+                   "is their number, or the factor of its RoPE, right?")
     tokenizer = open_tokenizer(folder)
     if tokenizer.vocab_size > model.vocab_size:
         raise UserError(
