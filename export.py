@@ -10,6 +10,7 @@ params.json and a tokenizer. What cannot be carried over exactly is refused by n
 """
 
 import argparse
+import math
 import signal
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ from formats.names import Target
 from formats.run import create_run, open_run
 from gyre.cli import Parser
 from gyre.rundir import RunDir
+
+LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -65,6 +68,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
     """Write a run as a folder (`to` hf) or a file (gguf), completely or not at all."""
     exported = open_run(source, to)
+    limit = LARGEST.get(dtype or "", math.inf)
+    for name, weight in exported.weights.items():
+        if (largest := weight.abs().max().item()) > limit:
+            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
+                            f"to {limit:,.0f}: choose bf16 or f32")
     with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
             hf.write_folder(exported, staging, dtype)

@@ -192,6 +192,8 @@ def _text_rows(paths: tuple[str, ...], url: str | None) -> Iterator[dict[str, An
             with open(path, encoding="utf-8", newline="") as file:
                 while text := file.read(PIECE):
                     yield {"document": document, "text": text}
+        except OSError as error:
+            raise UserError(f"{url or path} cannot be read ({error.strerror})") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{url or path} is not UTF-8 text (byte "
                             f"0x{error.object[error.start]:02x}): convert it, or leave it out of "

@@ -145,7 +145,8 @@ class Parser(jsonargparse.ArgumentParser):
     def _unknown(self, word: str) -> str:
         """That there is no such option, and which one is most like it: compared in full first, and
         then by what follows the last dot."""
-        options = [s[2:] for a in self._actions for s in a.option_strings if s.startswith("--")]
+        options = [s[2:] for a in self._actions for s in a.option_strings
+                   if s.startswith("--") and s != "--init_from"]  # which only a run's file says
         dashes, name = word[: len(word) - len(word.lstrip("-"))], word.lstrip("-")
         last = {option.rpartition(".")[2]: option for option in reversed(options)}
         close = difflib.get_close_matches(name, options, n=1) or [
@@ -186,6 +187,9 @@ class ConfigParser(argparse.ArgumentParser):
     """The options that a command has beside --config and the fields of Config."""
 
     def error(self, message: str) -> NoReturn:
+        if found := re.fullmatch(r"argument (\S+): invalid (\w+) value: '(.*)'", message):
+            option, kind, value = found.groups()
+            message = f"{option} must be {TYPES[kind]}, not {value}"
         raise UserError(message)
 
     def split(self, argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -1,5 +1,6 @@
 """Text arrives byte for byte, streams, and what cannot be read is said in words."""
 
+import errno
 import hashlib
 import json
 import logging
@@ -142,6 +143,16 @@ def test_missing_and_unreadable_files_are_named(tmp_path, monkeypatch, name, con
     with pytest.raises(UserError, match=words):
         texts(files=str(tmp_path / name))
     assert said == []  # the one line is the exception
+
+
+def test_a_text_that_cannot_be_read_is_no_matter_of_room(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    path = write(tmp_path / "a.txt", "x")
+    monkeypatch.setattr(sources, "open", refuse, raising=False)
+    with pytest.raises(UserError, match=r"a.txt cannot be read \(Permission denied\)$"):
+        texts(files=path)
 
 
 @pytest.mark.parametrize("made, name, words", [

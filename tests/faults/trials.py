@@ -14,7 +14,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ import train
 from data.prepare import prepare
 from errors import UserError
 from gyre.cli import load_file
+from gyre.device import resolve_device
 from gyre.rundir import RunDir
 
 RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
@@ -58,6 +59,7 @@ class World:
     def __init__(self, folder: Path, preload: ctypes.CDLL):
         self.folder, self.preload = folder, preload
         (folder / "text.txt").write_text(random_text(), encoding="utf-8")
+        resolve_device("cpu")  # measured once, so that every process multiplies in the same form
         for name in ("straight", "counted"):  # the second finds its data prepared
             ended = self.train(*arguments(folder, *RUN, "--name", name))
             assert ended.code == 0, ended.said
@@ -252,13 +254,14 @@ def main() -> int:
         for name in names:
             end = time.monotonic() + 60 * options.minutes / len(names)
             tried = findings = 0
-            for what, finding in TRIALS[name](world):
-                tried += 1
-                if finding is not None:
-                    findings += 1
-                    print(f"{name}: {what}: {finding}", flush=True)
-                if time.monotonic() > end:
-                    break
+            with suppress(KeyboardInterrupt):  # on to the next, after a summary
+                for what, finding in TRIALS[name](world):
+                    tried += 1
+                    if finding is not None:
+                        findings += 1
+                        print(f"{name}: {what}: {finding}", flush=True)
+                    if time.monotonic() > end:
+                        break
             known = f" of {world.calls} calls" if name in ("kills", "errors") else ""
             print(f"{name}: {tried} faults tried{known}, {findings} found", flush=True)
             failed |= findings > 0
