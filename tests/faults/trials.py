@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -234,8 +235,46 @@ def configurations(world: World) -> Iterator[tuple[str, Finding]]:
         tried.clear()
 
 
+def processes(world: World) -> Iterator[tuple[str, Finding]]:
+    """A training of two processes, one of which, or the launcher, is killed or told to stop."""
+    path = world.folder / "runs" / "two"
+    argv = arguments(world.folder, "--name", "two", "--train.steps", "100000",
+                     "--train.eval_interval", "50000")
+    environment = {name: os.environ[name] for name in os.environ if name != "LD_PRELOAD"}
+    for who, number in itertools.cycle(itertools.product(range(3), ("KILL", "TERM"))):
+        shutil.rmtree(path, ignore_errors=True)
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+             train.__file__, *argv],
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+        metrics = path / "metrics.jsonl"
+        while not metrics.exists() or metrics.stat().st_size < 2000:
+            assert launcher.poll() is None, "torchrun has ended"
+            time.sleep(0.1)
+        everybody = [*map(int, children.read_text().split()), launcher.pid]
+        os.kill(everybody[who], signal.Signals[f"SIG{number}"])
+        end = time.monotonic() + 60
+        while (left := [p for p in everybody if runs(p)]) and time.monotonic() < end:
+            launcher.poll()
+            time.sleep(0.1)
+        for process in left:
+            os.kill(process, signal.SIGKILL)
+        launcher.wait()
+        name = "the launcher" if who == 2 else f"process {who}"
+        yield f"{name} got SIG{number}", f"{len(left)} left after 60 s" if left else None
+
+
+def runs(process: int) -> bool:
+    """Whether there is such a process and it has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
 TRIALS = {trial.__name__: trial
-          for trial in (kills, errors, damage, configurations, imports)}
+          for trial in (kills, errors, damage, configurations, imports, processes)}
 
 
 def main() -> int:
