@@ -33,9 +33,9 @@ def folders(place: Path) -> list[Path]:
         found.append(folder.rename(place / save.__name__))
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
     config = found[0] / "config.json"
-    fields = json.loads(config.read_text("utf-8")) | {"rope_parameters": scaling}
+    fields = json.loads(config.read_text(encoding="utf-8")) | {"rope_parameters": scaling}
     fields["layer_types"] = ["full_attention"] * fields["num_hidden_layers"]
-    config.write_text(json.dumps(fields), "utf-8")
+    config.write_text(json.dumps(fields), encoding="utf-8")
     return [*found, meta_folder(place / "meta", make_run(place), 2, False)]
 
 
@@ -88,7 +88,7 @@ def damaged(file: Path, rng: random.Random) -> str:
         depth = rng.choice([300, 900, 990, 10_000, 1_000_000])
         text = json.dumps({**json.loads(content), "model_type": 7})
         text = text.replace('"model_type": 7', f'"model_type": {"[" * depth}{"]" * depth}')
-        file.write_text(text, "utf-8")
+        file.write_text(text, encoding="utf-8")
         return f"nested {depth} deep"
     before, after = json.loads(content), None
     while after is None or after == before:

@@ -50,7 +50,8 @@ class Ended(NamedTuple):
 
 def peak() -> int:
     """The largest memory of this process so far, in bytes."""
-    (line,) = (x for x in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in x)
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if "VmHWM" in line)
     return 1024 * int(line.split()[1])
 
 
@@ -80,7 +81,7 @@ class World:
         if process == 0:
             code, said = 1, StringIO()
             signal.alarm(seconds)
-            Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
+            Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins here
             before = peak()
             try:
                 with redirect_stderr(said), redirect_stdout(StringIO()):
@@ -203,7 +204,8 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
 
 
 def configurations(world: World) -> Iterator[tuple[str, Finding]]:
-    whole = yaml.safe_load((world.folder / "runs" / "straight" / "config.yaml").read_text("utf-8"))
+    saved = world.folder / "runs" / "straight" / "config.yaml"
+    whole = yaml.safe_load(saved.read_text(encoding="utf-8"))
     names = [f"{part}.{name}" for part, fields in whole.items() if isinstance(fields, dict)
              for name in fields] + [*whole, "resume", "nothing"]
     values = st.recursive(
@@ -252,7 +254,7 @@ def processes(world: World) -> Iterator[tuple[str, Finding]]:
         while not metrics.exists() or metrics.stat().st_size < 2000:
             assert launcher.poll() is None, "torchrun has ended"
             time.sleep(0.1)
-        everybody = [*map(int, children.read_text().split()), launcher.pid]
+        everybody = [*map(int, children.read_text(encoding="utf-8").split()), launcher.pid]
         os.kill(everybody[who], signal.Signals[f"SIG{number}"])
         end = time.monotonic() + 60
         while (left := [p for p in everybody if runs(p)]) and time.monotonic() < end:
@@ -268,7 +270,8 @@ def processes(world: World) -> Iterator[tuple[str, Finding]]:
 def runs(process: int) -> bool:
     """Whether there is such a process and it has not ended."""
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] != "Z"
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        return status.rpartition(") ")[2][0] != "Z"
     except OSError:
         return False
 
