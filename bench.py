@@ -37,6 +37,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from tqdm import tqdm
 
+from files import write_file
 from formats import hf
 from formats.names import refuse_without_counterpart, tensor_names, to_hf
 from gyre.cli import config_parser, load_config
@@ -89,11 +90,14 @@ def _main(argv: list[str]) -> None:
             raise UserError(f"{option} must be at least 1, not {value}")
     if config.train.micro_batch_size is not None:
         raise UserError("train.micro_batch_size is not measured: set train.batch_size to it")
+    target = Path(options.json or "")
+    if options.json and (target.is_dir() or not os.access(target.parent, os.W_OK)):
+        raise UserError(f"--json {target} cannot be written: name a file in a folder that is there")
     config.model.dropout = 0.0
     line = json.dumps(Bench(config, options.repeats, options.new_tokens).run())
+    print(line, flush=True)
     if options.json:
-        Path(options.json).write_text(line + "\n", encoding="utf-8")
-    print(line)
+        write_file(target, f"{line}\n".encode())
 
 
 # --- timing ---------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ params.json and a tokenizer. What cannot be carried over exactly is refused by n
 """
 
 import argparse
+import math
 import signal
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ CARD = {
     "license": "its license, mit say",
     "base_model": "what it was tuned from, as on the Hub (OWNER/NAME)",
 }
+LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -87,6 +89,11 @@ def export_run(
     """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF and its
     Modelfile, completely or not at all."""
     exported = open_run(source, to)
+    limit = LARGEST.get(dtype or "", math.inf)
+    for name, weight in exported.weights.items():
+        if (largest := weight.abs().max().item()) > limit:
+            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
+                            f"to {limit:,.0f}: choose bf16 or f32")
     with writing(target, "choose another place"):
         if to == "hf":
             with atomic_path(target) as staging:

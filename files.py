@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 import platform
+import reprlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
@@ -114,18 +116,54 @@ def stage_json(path: Path, value: Any) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
-def read_json(path: Path, advice: str = "restore it") -> dict[str, Any]:
-    """The object (in JSON's sense) that a file holds.
+def read_json(path: Path, advice: str = "restore it", shape: Any = dict[str, Any]) -> Any:
+    """The value of this `shape` (see `check_shape`) that a file of JSON holds.
 
-    Raises UserError, which says what to do (`advice`), where the file holds no JSON or no object.
+    Raises UserError, which says what to do (`advice`), where it holds another one, or no JSON.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
+        check_shape(value, shape)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged ({error}): {advice}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"{path} is damaged (it is not a table of fields): {advice}")
+        raise UserError(f"{path} is damaged ({first_line(error)}): {advice}") from error
     return value
+
+
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text",
+         list: "a list", dict: "a table of fields", NoneType: "null"}
+
+
+def check_shape(value: Any, shape: Any, name: str = "") -> None:
+    """Raise ValueError, which names the place, unless a value out of JSON has this shape.
+
+    A shape is one of the types in WORDS, list[shape], dict[str, shape], a TypedDict, Any, or a
+    union of these. Numbers are finite and below 2^63; fields that a TypedDict does not name are no
+    concern of it. `name` is what the value is called.
+    """
+    union = get_origin(shape) in (Union, UnionType)
+    shapes = {dict if is_typeddict(one) else get_origin(one) or one: one
+              for one in (get_args(shape) if union else [shape])}
+    kind: type | None = type(value)
+    if Any in shapes:
+        return
+    if kind is int and (abs(value) >= 2**63 or int not in shapes):
+        kind = float
+    if kind is float and not abs(value) < 2**63:
+        kind = None
+    if kind is None or kind not in shapes:
+        said = f"{name} is {reprlib.repr(value)}" if name else f"it holds {reprlib.repr(value)}"
+        raise ValueError(f"{said}, not {' or '.join(WORDS[one] for one in shapes)}")
+    shape = shapes[kind]
+    if is_typeddict(shape):
+        for field, inner in get_type_hints(shape).items():
+            if field in value:
+                check_shape(value[field], inner, f"{name}.{field}" if name else field)
+            elif field in shape.__required_keys__:
+                raise ValueError(f"{name or 'it'} has no {field}")
+    elif kind in (list, dict) and get_args(shape):
+        places = value.items() if kind is dict else enumerate(value)
+        for place, one in places:
+            check_shape(one, get_args(shape)[-1], f"{name}[{place}]" if name else str(place))
 
 
 def require_space(

@@ -19,11 +19,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
 
 import torch
 
 from errors import UserError
+from files import read_json
 from gyre.device import processor
 
 Overlay = dict[str, Any]
@@ -262,6 +264,66 @@ def shrink(
 
 
 # --- plan.json ------------------------------------------------------------------------------------
+
+class Steps(TypedDict):
+    horizons: list[int]
+    tuning: int
+    treatments: int
+
+
+class Plan(TypedDict):
+    """What a report reads of a plan.json."""
+
+    name: str
+    command: str
+    tier: str
+    arms: dict[str, dict[str, Any]]
+    baseline: str
+    seeds: list[int]
+    steps: Steps
+    step_tokens: int
+    seq_len: int
+    ngrams: list[float]
+    grid: list[float]
+    tuning_seeds: list[int]
+    treatments: list[str]
+    treatment: str | None
+    tuned: dict[str, dict[str, dict[str, dict[str, float | None]]]]
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    git: dict[str, Any] | None
+    dtype: str
+    minutes: float
+
+
+class Probed(TypedDict):
+    arms: list[str]
+    seeds: list[int]
+    steps: int | None
+
+
+class MeasuredSpeed(TypedDict):
+    tokens_per_second: float
+    jobs: int
+
+
+class FullPlan(Plan):
+    """What ablate.py reads of it to go on."""
+
+    probes: dict[str, Probed]
+    config: dict[str, Any]
+    data_sha256: dict[str, str]
+    sha256: dict[str, str]
+    speed: MeasuredSpeed
+    share: float
+    expected_minutes: float
+
+
+def read_plan(path: Path, shape: type = Plan) -> dict[str, Any]:
+    """The plan of the study at `path`, as Plan or FullPlan. UserError where it is damaged."""
+    return read_json(path / "plan.json", "restore it, or start another study with --name: nothing "
+                     "else says what this one compares", shape)
+
 
 # What decides numbers, and so belongs to the hash. The rest says where and when, or is a result.
 IDENTITY = ("tier", "arms", "baseline", "grid", "tuning_seeds", "treatments", "probes", "config",

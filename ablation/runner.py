@@ -30,7 +30,7 @@ from ablation.plan import ARMS, TIERS, Speed
 from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError, exit_in_words, say
-from files import locked, read_json, write_json
+from files import locked, write_json
 from gyre.cli import ConfigParser, config_parser, load_config
 from gyre.config import Config
 from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
@@ -160,7 +160,8 @@ def tokens_trained(job: Job) -> float:
     """So far, by the last points of the job's runs; never more than its weight."""
     total = 0.0
     for run in job.runs:
-        with suppress(OSError, ValueError, IndexError), (run / METRICS).open("rb") as file:
+        unread = OSError, ValueError, LookupError, TypeError
+        with suppress(*unread), (run / METRICS).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             whole, _, _ = file.read().rpartition(b"\n")
             total += json.loads(whole.splitlines()[-1])["tokens"]
@@ -270,7 +271,10 @@ class Runner:
 
     def run(self) -> int:
         """Plan, whatever is missing of the plan, and the report; returns the exit code."""
+        from gyre.measure import check_length  # as in `measure_run`
+
         self.data = prepare(self.config.data)
+        check_length(self.data.manifest["val"]["tokens"], self.config.data.seq_len)
         self.plan = self._stored_plan() or self._new_plan()
         self._print_plan()
         if self.dry_run:
@@ -297,7 +301,7 @@ class Runner:
     def _stored_plan(self) -> dict[str, Any] | None:
         """The plan in the folder. Raises UserError where it is not the one the command asks for."""
         if self.plan_file.exists():
-            stored = read_json(self.plan_file)
+            stored = planning.read_plan(self.path, planning.FullPlan)
             planning.check_same(self.path, stored, self._wanted())
             say(f"plan    {self.plan_file}: going on")
             return stored
@@ -675,6 +679,8 @@ def decisive(config: Config) -> dict[str, Any]:
     values: dict[str, Any] = asdict(config)
     del values["log"], values["name"], values["seed"]
     del values["data"]["prepared"], values["train"]["device"]
+    if values["data"]["sha256"] is None:  # as in plans from before there was one
+        del values["data"]["sha256"]
     return values
 
 

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ablation import stats
+from ablation.plan import read_plan
 from errors import UserError
 from files import read_json
 
@@ -20,6 +21,87 @@ Curve = tuple[list[float], list[float]]
 """x and y."""
 Measure = str | Callable[[Record], float | None]
 """A number of a record: its key, or a function of the record; None where it is undefined."""
+
+
+class End(TypedDict):
+    """Of the run of one length."""
+
+    tokens: int
+    loss: float | None
+    se: float | None
+    shift: float | None
+
+
+class Point(TypedDict):
+    """Along the constant rate."""
+
+    tokens: int
+    loss: float | None
+    shift: float | None
+    previous: list[list[float]]
+
+
+class InContext(TypedDict):
+    context: int
+    mode: str
+    loss: float | None
+    se: float | None
+
+
+class Scaled(TypedDict):
+    scaling: str
+    context: int
+    loss: float | None
+    se: float | None
+
+
+class Moved(TypedDict):
+    delta: int
+    dloss: float | None
+
+
+class ByPosition(TypedDict):
+    position: list[int]
+    loss: list[float | None]
+
+
+class Always(TypedDict):
+    arm: str
+    seed: int
+    lr: float
+    seq_len: int
+    targets: int
+    data_sha256: str
+    tokenizer_sha256: str
+    init_sha256: str
+    init_kind: str
+    batches_sha256: str
+    config: dict[str, dict[str, Any] | str | int | None]
+    machine: dict[str, Any]
+    horizons: list[End]
+    trajectory: list[Point]
+
+
+class Measured(Always, total=False):
+    """What is read of the record of an arm and a seed."""
+
+    context: list[InContext] | None
+    by_position: ByPosition | None
+    shift: list[Moved] | None
+    rope_scaling: list[Scaled] | None
+
+
+class Probed(TypedDict):
+    """What is read of the record of a probe."""
+
+    probe: str
+    arm: str
+    seed: int
+    steps: int
+    steps_to_90: int | None
+    curve: list[list[float]]
+    excess: dict[str, float | None]
+
 
 USED = 0.3
 """Nats below the bigrams' loss from which on an encoding counts as used."""
@@ -40,15 +122,17 @@ class Study:
         path = Path(path)
         if not (path / "plan.json").is_file():
             raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
-        plan = read_json(path / "plan.json")
-        records = _keyed(path / "results", ("arm", "seed"))
+        plan = read_plan(path)
+        records = _keyed(path / "results", Measured, ("arm", "seed"))
         for arm, seed in records:
-            if arm not in plan["arms"]:
+            if arm not in plan["arms"] or seed not in plan["seeds"]:
                 raise UserError(
-                    f"{path / 'results'} has a run of arm {arm!r} (seed {seed}), which plan.json "
-                    f"does not have: {', '.join(plan['arms'])}; move it to a study of its own"
+                    f"{path / 'results'} has a run of arm {arm!r} and seed {seed}, and plan.json "
+                    f"has arms {', '.join(plan['arms'])} and seeds "
+                    f"{', '.join(map(str, plan['seeds']))}: move it to a study of its own"
                 )
-        study = cls(path, plan, records, _keyed(path / "probes", ("probe", "arm", "seed")))
+        probes = _keyed(path / "probes", Probed, ("probe", "arm", "seed"))
+        study = cls(path, plan, records, probes)
         study._check()
         return study
 
@@ -206,15 +290,12 @@ def in_lengths(tokens: int, seq_len: int) -> str:
     return {0.0: "0", 1.0: "T"}.get(tokens / seq_len, f"{tokens / seq_len:g}T")
 
 
-def _keyed(folder: Path, keys: tuple[str, ...]) -> dict[Any, Record]:
+def _keyed(folder: Path, shape: type, keys: tuple[str, ...]) -> dict[Any, Record]:
     """The records of a folder by these values of theirs."""
     records = {}
     for file in sorted(folder.glob("[!.]*.json")):
-        record = read_json(file)
-        try:
-            key = tuple(record[name] for name in keys)
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{file} has no {error}: remove it and run ablate.py again") from None
+        record = read_json(file, "remove it and run ablate.py again", shape)
+        key = tuple(record[name] for name in keys)
         if key in records:
             raise UserError(f"{file} is a second record of {'-'.join(map(str, key))}: remove one")
         records[key] = record

@@ -1,6 +1,7 @@
 """What a run is trained on: its configuration, and prepared token ids as rows of a batch."""
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,8 @@ class DataConfig:
     """Paths and globs of .jsonl, .parquet or plain text. They replace whatever the source was."""
     url: str | None = None
     """Address of one such file, for source url. It is fetched once."""
+    sha256: str | None = None
+    """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
     hub: str | None = None
     """Id of a data set on the Hugging Face Hub, for source hub."""
     hub_config: str | None = None
@@ -58,7 +61,7 @@ class DataConfig:
             # A local copy stands in for a download: --data.files needs no other change.
             self.files = [self.files] if isinstance(self.files, str) else list(self.files)
             self.source = "files"
-            for name in ("url", "hub", "hub_config", "hub_split", "hub_revision"):
+            for name in ("url", "sha256", "hub", "hub_config", "hub_split", "hub_revision"):
                 setattr(self, name, getattr(DataConfig, name))
         needed = {"stdlib": True, "files": self.files, "url": self.url, "hub": self.hub}
         if self.source not in needed:
@@ -70,6 +73,9 @@ class DataConfig:
                 raise UserError(f"data.{name} has no effect with data.source {self.source}")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             raise UserError(f"data.url {self.url} must start with http:// or https://")
+        if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise UserError(f"data.sha256 {self.sha256} must be 64 hexadecimal digits, in small "
+                            "letters")
         check_ranges(
             "data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, inf)", seq_len="[1, inf)",
             bpe_dropout="[0, 1)", val_fraction="(0, 1)",
@@ -83,8 +89,8 @@ class DataConfig:
 
 
 # The options that are for some sources only, and for which.
-_SOURCES_OF = {"url": ["url"], "hub": ["hub"], "hub_config": ["hub"], "hub_split": ["hub"],
-               "hub_revision": ["hub"], "column": ["files", "url", "hub"]}
+_SOURCES_OF = {"url": ["url"], "sha256": ["url"], "hub": ["hub"], "hub_config": ["hub"],
+               "hub_split": ["hub"], "hub_revision": ["hub"], "column": ["files", "url", "hub"]}
 
 
 class TokenDataset:

@@ -97,8 +97,8 @@ def prepare(config: DataConfig) -> Prepared:
 def _settings(config: DataConfig) -> dict[str, Any]:
     """All that decides what the files hold; its hash is part of the folder's name."""
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
-    if not config.bpe_dropout:
-        ignored.add("bpe_dropout")  # so that what was prepared before there was one is found
+    # Unset, some are left out, so that what was prepared before there were any is found.
+    ignored |= {name for name in ("bpe_dropout", "sha256") if not getattr(config, name)}
     fields = {name: value for name, value in asdict(config).items() if name not in ignored}
     passes = {"passes": PASSES} if config.bpe_dropout else {}
     settings: dict[str, Any] = {"format": FORMAT, **fields, **passes, "text": fingerprint(config)}

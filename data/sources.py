@@ -5,6 +5,7 @@ feed or final newline is touched. A text larger than memory streams. `datasets` 
 import and is needed only to prepare data, so it is imported where it is used.
 """
 
+import atexit
 import glob
 import hashlib
 import importlib
@@ -13,11 +14,14 @@ import json
 import logging
 import os
 import platform
+import shutil
+import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryFile, mkdtemp
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,8 +29,8 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from data.dataset import DataConfig
-from errors import UserError
-from files import atomic_path, locked
+from errors import UserError, say
+from files import atomic_path, locked, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
@@ -50,7 +54,7 @@ def documents(config: DataConfig) -> Iterator[Iterable[str]]:
         case DataConfig(files=list(patterns)):
             return _file_documents(_matches(patterns), config.column)
         case DataConfig(url=str(url)):
-            return _file_documents([_download(url)], config.column, url)
+            return _file_documents([_download(url, config.sha256)], config.column, url)
         case DataConfig(hub=str(name)):
             return _hub_documents(name, config)
     return _stdlib_documents()
@@ -128,8 +132,13 @@ def _matches(patterns: list[str]) -> list[str]:
     paths: dict[str, None] = {}
     for pattern in patterns:
         pattern = os.path.expanduser(pattern)
+        _refuse_loops(pattern)
         found = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
         files = [path for path in found if not os.path.isdir(path)]
+        for path in files:
+            if not os.path.isfile(path):
+                raise UserError(f"--data.files {path} is neither a file nor a folder, or a link to "
+                                "nothing: leave it out")
         if not files:
             wrong = "does not exist"
             if found:
@@ -139,6 +148,18 @@ def _matches(patterns: list[str]) -> list[str]:
             raise UserError(f"--data.files {pattern} {wrong}")
         paths.update(dict.fromkeys(files))
     return list(paths)
+
+
+def _refuse_loops(pattern: str) -> None:
+    """UserError for a link to a folder above it where ** would follow it, again and again."""
+    above, stars, _ = pattern.partition("**")
+    for root in glob.glob(above or "./") if stars else ():
+        for folder, subfolders, _ in os.walk(root):  # which follows no link
+            for path in (os.path.join(folder, name) for name in subfolders):
+                target = os.path.realpath(path)
+                if os.path.islink(path) and Path(os.path.realpath(folder)).is_relative_to(target):
+                    raise UserError(f"--data.files {pattern} meets {path}, a link to a folder that "
+                                    "it is in: remove it, or name the folders beside it")
 
 
 def _file_documents(
@@ -171,6 +192,8 @@ def _text_rows(paths: tuple[str, ...], url: str | None) -> Iterator[dict[str, An
             with open(path, encoding="utf-8", newline="") as file:
                 while text := file.read(PIECE):
                     yield {"document": document, "text": text}
+        except OSError as error:
+            raise UserError(f"{url or path} cannot be read ({error.strerror})") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{url or path} is not UTF-8 text (byte "
                             f"0x{error.object[error.start]:02x}): convert it, or leave it out of "
@@ -180,6 +203,8 @@ def _text_rows(paths: tuple[str, ...], url: str | None) -> Iterator[dict[str, An
 def _table_documents(loader: str, path: str, column: str, name: str) -> Iterator[list[str]]:
     empty = True
     try:
+        if loader == "parquet":
+            _check_schema(path, column, name)
         files = glob.escape(path)
         rows = _datasets().load_dataset(loader, data_files=files, split="train", streaming=True)
         for text in _column(rows, column, name):
@@ -197,46 +222,80 @@ def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[
     """The texts of one column. A row without text (null or "") is no document."""
     for row in rows:
         if column not in row:
-            raise UserError(f"{name} has no column {column!r}, only {', '.join(row)}: choose with "
-                            "--data.column")
+            raise _no_column(column, row, name)
         text = row[column]
         if text is not None and not isinstance(text, str):
-            raise UserError(f"column {column!r} of {name} holds {type(text).__name__}, not text: "
-                            "choose another with --data.column")
+            raise _no_text(column, type(text).__name__, name)
         if text:
             yield text
+
+
+def _check_schema(path: str, column: str, name: str) -> None:
+    """UserError for a column that is not there or holds no text, before a row is read: where
+    reading ends early, Arrow may crash (apache/arrow issue 45214)."""
+    from pyarrow import parquet, types
+
+    schema = parquet.read_schema(path)
+    if column not in schema.names:
+        raise _no_column(column, schema.names, name)
+    kind = schema.field(column).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        raise _no_text(column, kind, name)
+
+
+def _no_column(column: str, there: Iterable[str], name: str) -> UserError:
+    return UserError(f"{name} has no column {column!r}, only {', '.join(there)}: choose with "
+                     "--data.column")
+
+
+def _no_text(column: str, kind: object, name: str) -> UserError:
+    return UserError(f"column {column!r} of {name} holds {kind}, not text: choose another with "
+                     "--data.column")
 
 
 # What has to be fetched
 
 
-def _download(url: str) -> str:
-    """Fetch a file once, into the cache of `datasets`; the copy serves ever after, also offline."""
+def _download(url: str, digest: str | None) -> str:
+    """Fetch a file once, into the cache of `datasets`; the copy serves ever after, also offline.
+
+    One that has not this SHA-256 is fetched again. UserError where what comes has not, either.
+    """
     folder = Path(_datasets().config.DOWNLOADED_DATASETS_PATH)
     path = folder / hashlib.sha256(url.encode()).hexdigest()
-    if not path.exists():
+
+    def there() -> bool:
+        return path.exists() and digest in (None, sha256(path))
+
+    if not there():
         with locked(path, f"waiting for another process: {url}"):
-            if not path.exists():  # the other process has fetched it
-                _fetch(url, path)
+            if not there():  # else the other process has fetched it
+                _fetch(url, path, digest)
     return str(path)
 
 
-def _fetch(url: str, path: Path) -> None:
+def _fetch(url: str, path: Path, digest: str | None) -> None:
     """Over the Hub's connection (proxies, certificates, HF_HUB_OFFLINE): `datasets` leaves other
     addresses to fsspec, which cannot do http as it is installed."""
     from huggingface_hub import get_session
 
     try:
-        with (
-            atomic_path(path) as staging,
-            staging.open("wb") as file,
-            get_session().stream("GET", url, timeout=PATIENCE) as answer,
-            tqdm(desc=url, unit="B", unit_scale=True, delay=2) as bar,
-        ):
-            answer.raise_for_status()
-            for block in answer.iter_bytes():
-                file.write(block)
-                bar.update(len(block))
+        with atomic_path(path) as staging:
+            with (
+                staging.open("wb") as file,
+                get_session().stream("GET", url, timeout=PATIENCE) as answer,
+                tqdm(desc=url, unit="B", unit_scale=True, delay=2) as bar,
+            ):
+                answer.raise_for_status()
+                for block in answer.iter_bytes():
+                    file.write(block)
+                    bar.update(len(block))
+            if digest not in (None, found := sha256(staging)):
+                raise UserError(f"{url} has the SHA-256 {found}, and data.sha256 is {digest}: it "
+                                "is another file, or a changed one")
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(f"{url} cannot be fetched ({_cause(error)}). {OFFLINE}") from error
 
@@ -278,7 +337,21 @@ def _hub_documents(name: str, config: DataConfig) -> Iterator[list[str]]:
 
 
 def _datasets() -> ModuleType:
-    """Hugging Face `datasets`, silent: what goes wrong reaches the user once, as a UserError."""
+    """Hugging Face `datasets`, silent: what goes wrong reaches the user once, as a UserError.
+
+    Where its cache cannot be written it has another one; which, it asks when it is imported.
+    """
+    if "datasets" not in sys.modules:
+        cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+        home = Path(os.environ.get("HF_HOME", f"{cache}/huggingface")).expanduser()
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            TemporaryFile(dir=home).close()
+        except OSError as error:
+            os.environ["HF_HOME"] = mkdtemp(prefix="huggingface-")
+            atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
+            say(f"warning: {home} cannot be written ({error.strerror}), so what is fetched is kept "
+                "no longer than this command runs; HF_HOME can name another folder")
     import datasets
 
     datasets.logging.set_verbosity(logging.CRITICAL)

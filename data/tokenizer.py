@@ -16,16 +16,46 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import sentencepiece
 
 from errors import UserError
-from files import read_json
+from files import check_shape, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
 FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # the last one is read by others alone
+
+
+class Added(TypedDict):
+    """A token that stands beside the learned pieces."""
+
+    content: str
+
+
+class AddedJson(Added):
+    id: int
+    special: bool
+
+
+class Settings(TypedDict, total=False):
+    """What is read of a tokenizer_config.json."""
+
+    bos_token: str | Added | None
+    eos_token: str | Added | None
+    pad_token: str | Added | None
+    added_tokens_decoder: dict[str, Added] | None
+    add_bos_token: bool | None
+    split_special_tokens: bool | None
+
+
+class Described(TypedDict):
+    """What is read of a tokenizer.json; what `tokenizers` makes of the rest is its own."""
+
+    added_tokens: list[AddedJson]
+    decoder: dict[str, Any] | None
+
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
 SAMPLE = 20_000_000  # characters that training looks at: more costs time and changes few pieces
@@ -43,7 +73,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 def settings_of(folder: Path) -> dict[str, Any]:
     """The tokenizer_config.json of a folder; empty where it has none."""
-    return read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    return read_json(folder / SETTINGS, shape=Settings) if (folder / SETTINGS).is_file() else {}
 
 
 def open_tokenizer(folder: str | Path) -> "Tokenizer":
@@ -76,14 +106,15 @@ class Tokenizer:
             if not model:
                 raise RuntimeError("the file is empty")
             self.processor.LoadFromSerializedProto(model)
-        except RuntimeError as error:
+            self.vocab_size: int = self.processor.vocab_size()
+            self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise UserError(
                 f"{path} is not a sentencepiece model, or a damaged one (Llama 3's tokenizer.model "
                 "is none either, but a list of ranked byte pairs: put the tokenizer.json and the "
                 "tokenizer_config.json of its Hugging Face folder in its place)"
             ) from error
         self.sha256 = hashlib.sha256(model).hexdigest()
-        self.vocab_size: int = self.processor.vocab_size()
         self.unk_id: int = self.processor.unk_id()
         bos_id = self.processor.bos_id()
         self.bos_id: int | None = None if bos_id < 0 else bos_id
@@ -91,7 +122,6 @@ class Tokenizer:
         if self.eos_id < 0:
             raise UserError(f"{path} has no piece that ends a text (eos)")
         self.eos_ids = _eos_ids(path, self.eos_id)
-        self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
         byte_pieces = [f"<0x{byte:02X}>" for byte in SPACE.encode()]
         self._space_ids = list(self.processor.piece_to_id(byte_pieces))
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
@@ -103,8 +133,9 @@ class Tokenizer:
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         begins = settings.get("add_bos_token", True) and bos_id >= 0
         self.prefix_ids = [bos_id] if begins else []
-        added = (settings.get("added_tokens_decoder") or {}).items()
-        _refuse_added([token for i, token in added if int(i) >= self.vocab_size], path)
+        added = settings.get("added_tokens_decoder") or {}
+        known = {str(i) for i in range(self.vocab_size)}
+        _refuse_added([token for i, token in added.items() if i not in known], path)
         self._refuse_what_changes_text(path, PROBE)
 
     def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
@@ -116,9 +147,9 @@ class Tokenizer:
 
     def _bytes_of(self, i: int) -> bytes:
         """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
-        if self.processor.is_control(i) or self.processor.is_unknown(i):
-            return b""
-        return _byte_fallback(self.processor.id_to_piece(i))
+        piece = self.processor.id_to_piece(i)
+        has_text = not self.processor.is_control(i) and not self.processor.is_unknown(i)
+        return _byte_fallback(piece) if has_text else b""
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, path: str | Path) -> "Tokenizer":
@@ -205,6 +236,7 @@ class JsonTokenizer(Tokenizer):
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
             described = json.loads(content)
+            check_shape(described, Described)
         except Exception as error:  # tokenizers raises nothing narrower
             raise UserError(f"{path} is not a tokenizer.json, or a damaged one: {error}") from error
         self._tokenizer.no_truncation()
@@ -223,16 +255,21 @@ class JsonTokenizer(Tokenizer):
         _refuse_added([token for token in added if id_of(token["content"]) is None], path)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
+        if self.vocab_size > len(content):  # a list of so many would fill the memory
+            raise UserError(f"{path} has an id {self.vocab_size - 1}, but far fewer tokens")
         steps = _decoding_steps(described, path)
         self.adds_space = "Strip" in steps
         bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
         special = {token["id"]: token["special"] for token in described["added_tokens"]}
         self.bytes = [b""] * self.vocab_size
-        for piece, i in vocabulary.items():
-            if i not in special:
-                self.bytes[i] = bytes_of(piece)
-            elif not special[i]:
-                self.bytes[i] = piece.encode()
+        try:
+            for piece, i in vocabulary.items():
+                if i not in special:
+                    self.bytes[i] = bytes_of(piece)
+                elif not special[i]:
+                    self.bytes[i] = piece.encode()
+        except KeyError as error:
+            raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
         self.prefix_ids = self._prefix(settings, path)
         self._refuse_what_changes_text(path, PROBE.lstrip() if self.adds_space else PROBE)
 
@@ -297,12 +334,12 @@ def _eos_ids(path: Path, eos_id: int) -> list[int]:
     return list(dict.fromkeys([*stated_eos_ids(path.with_name(GENERATION)), eos_id]))
 
 
-def _content(token: str | dict[str, Any] | None) -> str | None:
+def _content(token: str | Added | None) -> str | None:
     """The text of a special token, which settings spell alone or in a table."""
     return token["content"] if isinstance(token, dict) else token
 
 
-def _refuse_added(tokens: list[dict[str, Any]], path: Path) -> None:
+def _refuse_added(tokens: list[Added], path: Path) -> None:
     """UserError for tokens that tokenizer_config.json adds to the file `path`, which lacks them."""
     if tokens:
         raise UserError(

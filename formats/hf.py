@@ -6,18 +6,18 @@ import json
 import math
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
 from errors import UserError
-from files import read_json, require_space, stage_json
+from files import check_shape, read_json, require_space, stage_json
 from formats import names
-from formats.names import number, tensor_names, whole
+from formats.names import tensor_names
 from formats.run import Exported, Imported
-from formats.tensors import DTYPES, check_tensors, stored_safetensors
+from formats.tensors import DTYPES, check_count, check_tensors, stored_safetensors
 from formats.tokenizers import write_hf_tokenizer
 from gyre.checkpoint import write_safetensors
 from model.config import ModelConfig, RopeScaling
@@ -35,6 +35,54 @@ SIZES = {
     "n_kv_heads": "num_key_value_heads",
     "head_dim": "head_dim",
 }
+
+
+
+class Ends(TypedDict, total=False):
+    eos_token_id: int | list[int] | None
+
+
+class Rope(TypedDict, total=False):
+    """rope_scaling or rope_parameters."""
+
+    rope_type: str | None
+    type: str | None
+    rope_theta: float | None
+    factor: float | None
+    original_max_position_embeddings: int | None
+    beta_fast: float | None
+    beta_slow: float | None
+    attention_factor: float | None
+    mscale: float | None
+    mscale_all_dim: float | None
+    truncate: bool | None
+    low_freq_factor: float | None
+    high_freq_factor: float | None
+
+
+class Sizes(TypedDict):
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    max_position_embeddings: int
+    rms_norm_eps: float
+
+
+class Llama(Sizes, Ends, total=False):
+    """What is read of a config.json."""
+
+    num_key_value_heads: int | None
+    head_dim: int | None
+    original_max_position_embeddings: int | None
+    hidden_act: str | None
+    tie_word_embeddings: bool | None
+    layer_types: list[str] | None
+    rope_theta: float | None
+    rope_scaling: Rope | None
+    rope_parameters: Rope | None
+
 
 # Fields that we have no counterpart for, with the value that they have where they are not there.
 WITHOUT_COUNTERPART = {
@@ -199,8 +247,9 @@ def read_folder(folder: Path) -> Imported:
         check_position(model)
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
-    theirs, expected = tensor_names(model, "hf"), names.tensor_shapes(model)
     found = stored_safetensors(folder)
+    check_count(found, model, file)
+    theirs, expected = tensor_names(model, "hf"), names.tensor_shapes(model)
     for name in [name for name in found if name.endswith("rotary_emb.inv_freq")]:
         del found[name]  # a table of old folders, that follows from the configuration
     head, embeddings = found.get("lm_head.weight"), found.get("model.embed_tokens.weight")
@@ -232,6 +281,7 @@ def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
     if kind == "mistral" and "sliding_window" not in config:
         raise ValueError("mistral without sliding_window has one of 4096, which we have not")
     names.refuse_fields(config, WITHOUT_COUNTERPART)
+    check_shape(config, Llama)
     if other := set(config.get("layer_types") or []) - {"full_attention"}:
         raise ValueError(f"layer_types {', '.join(sorted(other))}: we have full_attention")
     defaults = {"hidden_act": "silu", "tie_word_embeddings": False,
@@ -240,20 +290,14 @@ def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
         if config.get(name) is None:
             config = config | {name: default}
             notes.append(f"{name}: {default}")
-    activation, tied = config["hidden_act"], config["tie_word_embeddings"]
-    if activation not in ("silu", "swish"):
-        raise ValueError(f"hidden_act {activation!r}: we have silu")
-    if not isinstance(tied, bool):
-        raise ValueError(f"tie_word_embeddings is {tied!r}")
-    sizes: dict[str, Any] = {
-        ours: whole(config, theirs) for ours, theirs in SIZES.items()
-        if ours != "head_dim" or config.get(theirs) is not None
-    }
+    if config["hidden_act"] not in ("silu", "swish"):
+        raise ValueError(f"hidden_act {config['hidden_act']!r}: we have silu")
+    sizes: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in SIZES.items()}
     theta, scaling, positions = from_rope(config, notes)
     model = ModelConfig(
         **sizes,
-        tie_embeddings=tied,
-        norm_eps=number(config, "rms_norm_eps"),
+        tie_embeddings=config["tie_word_embeddings"],
+        norm_eps=float(config["rms_norm_eps"]),
         max_positions=positions,
         theta=theta,
         rope_scaling=scaling,
@@ -267,12 +311,9 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
     What is left to a default goes into `notes`. ValueError for what our rotations cannot be.
     """
     tables = {name: config.get(name) for name in ("rope_scaling", "rope_parameters")}
-    for name, table in tables.items():
-        if table is not None and not isinstance(table, dict):
-            raise ValueError(f"{name} is {table!r}, not a table of fields")
     old, new = tables.values()
     stated = {
-        where: number(table, "rope_theta")
+        where: float(table["rope_theta"])
         for where, table in (("config.json", config), *tables.items())
         if table and table.get("rope_theta") is not None
     }
@@ -289,14 +330,14 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
     if len(read) == 2 and read[0] != read[1]:
         raise ValueError(f"rope_scaling {old} and rope_parameters {new} say different things")
     fields = dict(read[0]) if read else {"rope_type": "default"}
-    kind, positions = fields.pop("rope_type"), whole(config, "max_position_embeddings")
+    kind, positions = fields.pop("rope_type"), config["max_position_embeddings"]
     if kind == "default":
         return theta, None, positions
     name = "original_max_position_embeddings"
     original = fields.pop(name, None)
     if kind in ("yarn", "llama3") and config.get(name) is not None:
         # transformers 5 takes this one. 4 does not know it, takes the other, or for llama3 fails.
-        top = whole(config, name)
+        top = config[name]
         other = original or (positions if old and kind == "yarn" else top)
         if top != other:
             raise ValueError(
@@ -332,6 +373,4 @@ def _rope_fields(table: dict[str, Any]) -> dict[str, Any]:
     for name in fields:
         if name not in ROPE_FIELDS[kind]:
             raise ValueError(f"RoPE of type {kind} with {name!r}, which we do not know")
-        if name != "truncate":
-            number(fields, name)
     return {"rope_type": kind, **fields}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
 from errors import UserError
-from files import read_json
-from formats.names import number, refuse_fields, tensor_shapes, whole
+from files import check_shape, read_json
+from formats.names import refuse_fields, tensor_shapes
 from formats.run import Imported
-from formats.tensors import check_tensors, stored_pickles
+from formats.tensors import check_count, check_tensors, stored_pickles
 from model.config import ModelConfig, RopeScaling
 from model.position import check_position
 from model.rope import rope_frequencies
@@ -19,6 +19,23 @@ from model.rope import rope_frequencies
 WITHOUT_COUNTERPART = dict.fromkeys(
     ("moe_args", "quantization_args", "lora_args", "vision_chunk_size"), -1
 )
+
+
+class Sizes(TypedDict):
+    dim: int
+    n_layers: int
+    n_heads: int
+    norm_eps: float
+
+
+class Params(Sizes, total=False):
+    """What is read of a params.json."""
+
+    n_kv_heads: int | None
+    rope_theta: float | None
+    use_scaled_rope: bool | None
+    rope_scaling_factor: float | None
+    rope_high_freq_factor: float | None
 
 
 def read_folder(folder: Path) -> Imported:
@@ -50,6 +67,7 @@ def read_folder(folder: Path) -> Imported:
                 f"rope.freqs in {frequencies.file} are not those of rope_theta {model.theta:g}: is "
                 f"{file} that of another model?"
             )
+    check_count(tensors, model, file)
     check_tensors(tensors, tensor_shapes(model))
     if tied:
         notes.append("tie_embeddings: true, as output.weight is tok_embeddings.weight")
@@ -66,10 +84,11 @@ def from_params(
     """
     notes: list[str] = []
     refuse_fields(params, WITHOUT_COUNTERPART)
+    check_shape(params, Params)
     if params.get("rope_theta") is None:
         params = params | {"rope_theta": 10000.0}
         notes.append("rope_theta: 10000, as in Llama 1 and 2")
-    theta = number(params, "rope_theta")
+    theta = float(params["rope_theta"])
     scaling = None
     if params.get("use_scaled_rope"):
         if params.get("rope_scaling_factor") is None:
@@ -80,20 +99,19 @@ def from_params(
         if params.get("rope_high_freq_factor") is None:
             params = params | {"rope_high_freq_factor": 4.0}
             notes.append("rope_high_freq_factor: 4")
-        factor, high = (number(params, f"rope_{n}") for n in ("scaling_factor", "high_freq_factor"))
+        factor, high = (params[f"rope_{n}"] for n in ("scaling_factor", "high_freq_factor"))
         scaling = RopeScaling("llama3", factor, original_positions=8192, high_freq_factor=high)
     positions = 4096 if theta == 10000 else 8192 if scaling is None else 131072
     notes.append(f"max_positions: {positions}")
-    grouped = ["n_kv_heads"] if params.get("n_kv_heads") is not None else []
     written: dict[str, Any] = {
-        name: whole(params, name) for name in ["dim", "n_layers", "n_heads", *grouped]
+        name: params.get(name) for name in ("dim", "n_layers", "n_heads", "n_kv_heads")
     }
     model = ModelConfig(
         **written,
         hidden_dim=sizes["layers.0.feed_forward.w1.weight"][0],
         vocab_size=sizes["tok_embeddings.weight"][0],
         tie_embeddings="output.weight" not in sizes,
-        norm_eps=number(params, "norm_eps"),
+        norm_eps=float(params["norm_eps"]),
         max_positions=positions,
         theta=theta,
         rope_scaling=scaling,

@@ -110,19 +110,3 @@ def refuse_fields(fields: dict[str, Any], without: dict[str, Any]) -> None:
     for name, value in without.items():
         if fields.get(name) not in (None, value):
             raise ValueError(f"{name} {fields[name]!r}: we have no counterpart for it")
-
-
-def whole(fields: dict[str, Any], name: str) -> int:
-    """The whole number that a field of somebody's configuration holds. ValueError otherwise."""
-    value = fields.get(name)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}, not a whole number")
-    return value
-
-
-def number(fields: dict[str, Any], name: str) -> float:
-    """The number that a field of somebody's configuration holds. ValueError otherwise."""
-    value = fields.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}, not a number")
-    return float(value)

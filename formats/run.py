@@ -28,6 +28,7 @@ from formats.names import Target, refuse_without_counterpart, tensor_names, tens
 from formats.tensors import Stored, check_tensors
 from gyre.checkpoint import METADATA, write_safetensors
 from gyre.config import Config, TrainConfig
+from gyre.device import require_memory
 from gyre.optim import OptimConfig
 from gyre.rundir import RunDir
 from gyre.trained import read_run
@@ -90,6 +91,9 @@ def create_run(imported: Imported, target: Path) -> int:
     does not fit the model, or the run cannot be written.
     """
     folder, model = imported.folder, imported.model
+    require_memory(torch.device("cpu"), 4 * model.max_positions * model.head_dim,
+                   f"a table of rotations for the {model.max_positions} positions of {folder}",
+                   "is their number, or the factor of its RoPE, right?")
     tokenizer = open_tokenizer(folder)
     if tokenizer.vocab_size > model.vocab_size:
         raise UserError(

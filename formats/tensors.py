@@ -4,6 +4,7 @@ Names, types and shapes are known before any tensor is read, and tensors are rea
 """
 
 import math
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from torch import Tensor
 from errors import UserError
 from files import first_line, read_json
 from gyre.checkpoint import DTYPE_NAMES
+from gyre.flops import matrix_parameters
+from model.config import ModelConfig
 
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
@@ -32,6 +35,15 @@ class Stored:
     def nbytes(self) -> int:
         """How many bytes it takes."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+
+def check_count(found: dict[str, Stored], config: ModelConfig, file: Path) -> None:
+    """UserError, before anything is built, where the model that `file` describes has more than
+    twice the numbers that were found: sizes that no memory holds may stand there."""
+    held = sum(math.prod(tensor.shape) for tensor in found.values())
+    if (described := matrix_parameters(config)) > 2 * held:
+        raise UserError(f"{file} describes a model of {described:.3g} parameters, and beside it "
+                        f"are {held:.3g}: they do not belong together, or a part is missing")
 
 
 def check_tensors(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]) -> None:
@@ -126,9 +138,13 @@ def _load_pickle(file: Path) -> dict[str, Tensor]:
             f"{file} is damaged, or holds other things than tensors, which could run code: "
             f"{first_line(error)}"
         ) from error
-    if not isinstance(content, dict) or not all(isinstance(t, Tensor) for t in content.values()):
+    if not isinstance(content, dict):
         raise UserError(f"{file} is not a table of tensors")
-    return content
+    for name, tensor in content.items():
+        if not (isinstance(name, str) and isinstance(tensor, Tensor) and tensor.is_cpu
+                and tensor.layout == torch.strided and 1 <= tensor.ndim <= 2):
+            raise UserError(f"{file} holds {reprlib.repr(name)}, which is no vector and no matrix")
+    return {name: tensor.detach() for name, tensor in content.items()}
 
 
 def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) -> Stored:

@@ -156,7 +156,8 @@ class Parser(jsonargparse.ArgumentParser):
     def _unknown(self, word: str) -> str:
         """That there is no such option, and which one is most like it: compared in full first, and
         then by what follows the last dot."""
-        options = [s[2:] for a in self._actions for s in a.option_strings if s.startswith("--")]
+        options = [s[2:] for a in self._actions for s in a.option_strings
+                   if s.startswith("--") and s != "--init_from"]  # which only a run's file says
         dashes, name = "--" if word.startswith("-") else "", word.lstrip("-")
         last = {option.rpartition(".")[2]: option for option in reversed(options)}
         close = difflib.get_close_matches(name, options, n=1) or [

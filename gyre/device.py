@@ -91,7 +91,7 @@ def keep_freed_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
 
 
-# It is 1 or above 2, depending on the processor: the same every time, however busy the machine is.
+# It is 1 or above 2, depending on the processor, and seldom anything else on a busy machine.
 ONEDNN_GAIN = 1.5
 
 

@@ -25,7 +25,7 @@ from gyre.checkpoint import as_whole
 from gyre.config import Config
 from gyre.device import autocast
 from gyre.flops import flops_per_token
-from gyre.rundir import RunDir
+from gyre.rundir import METRICS, RunDir
 from gyre.trained import Trained, initial_model, load, load_model
 from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
@@ -44,6 +44,19 @@ FORWARD = 2048  # tokens in one forward: what it computes stays in the processor
 Windows = Iterator[tuple[Tensor, int, int]]
 
 
+def check_length(tokens: int, seq_len: int) -> None:
+    """UserError where a validation split of so many tokens is too short, or T cannot be cut into
+    halves and quarters."""
+    if seq_len % 4:
+        raise UserError(f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into "
+                        "contexts of half of it and strides of a quarter")
+    needed = 2 * SPAN * seq_len + 1
+    if tokens < needed:
+        raise UserError(f"the validation split has {tokens} tokens, and contexts of {SPAN} times "
+                        f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give "
+                        "more text")
+
+
 class Scorer:
     """A model that can be rebuilt for any length, and the stream of tokens it is measured on."""
 
@@ -52,16 +65,9 @@ class Scorer:
     ) -> None:
         """`stream` holds int64 ids, in order, on the CPU; `dtype` is that of matrix products.
 
-        Raises UserError where the stream is too short or T cannot be cut into halves and quarters.
+        Raises UserError as `check_length` does.
         """
-        if seq_len % 4:
-            raise UserError(f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into "
-                            "contexts of half of it and strides of a quarter")
-        needed = 2 * SPAN * seq_len + 1
-        if len(stream) < needed:
-            raise UserError(f"the validation split has {len(stream)} tokens, and contexts of "
-                            f"{SPAN} times data.seq_len {seq_len} need {needed}: raise "
-                            "--data.val_fraction or give more text")
+        check_length(len(stream), seq_len)
         self.trained, self.stream, self.seq_len, self.dtype = model, stream, seq_len, dtype
         self.device = model.tok_embeddings.weight.device
 
@@ -405,7 +411,8 @@ def ending(run: RunDir, windows: int, device: str = "auto") -> dict[str, Any]:
     trained = load(run, "last", device)
     scorer = scorer_of(trained, data_of_run(run, trained.config))
     (moved,) = shift(scorer, scorer.spans(windows), [1])
-    return {"tokens": run.metrics()[-1]["tokens"], **whole_split(scorer), "shift": moved["dloss"]}
+    tokens = progress(run, "last")["tokens"]
+    return {"tokens": tokens, **whole_split(scorer), "shift": moved["dloss"]}
 
 
 def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, Any]]:
@@ -454,7 +461,10 @@ def bits_per_byte(loss: float, targets: int, data: Prepared) -> float:
 
 def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
     """How far the checkpoint was trained, in how long, and the validation losses on the way."""
-    points = run.metrics()
+    points = [point for point in run.metrics() if {"tokens", "seconds"} <= point.keys()]
+    if not points:
+        raise UserError(f"{run.path / METRICS} holds no point that says how far the run was "
+                        "trained: restore it")
     validated = [point for point in points if point.get("val/loss") is not None]
     best = min(validated, key=lambda point: point["val/loss"], default=points[-1])
     at = best if checkpoint == "best" else points[-1]

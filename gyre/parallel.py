@@ -7,9 +7,12 @@ gradients are averaged (DDP); or each has a part of every weight, gradient and m
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
+import signal
+import sys
 import threading
 import time
 import uuid
@@ -101,6 +104,10 @@ class World:
             torch.cuda.set_device(self.device)
         if self.size == 1:
             return
+        if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
+            # torchrun's own processes would train on without it: they are told to save and stop.
+            PR_SET_PDEATHSIG = 1  # from sys/prctl.h
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         waiting = threading.Timer(20, say, [
             f"process {self.rank} is waiting for all {self.size} to connect at {address} "

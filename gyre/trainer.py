@@ -45,6 +45,7 @@ from gyre.optim import Optimizers, lr_factor
 from gyre.parallel import World, whole
 from gyre.rundir import RunDir
 from gyre.trained import continued, initial_model, initial_weights
+from model import kernels
 from model.sampling import Sampling
 from model.seeds import derive_seed
 from model.transformer import Transformer
@@ -288,6 +289,8 @@ class Trainer:
             if state["scaler"]:
                 self.scaler.load_state_dict(state["scaler"])
             self.progress = Progress(**state["count"])
+            # Measured at every start, on a busy machine not always with the same result.
+            kernels.prefer_onednn(state.get("onednn", kernels.onednn_is_faster))
             numbers = [state["steps"], *dataclasses.astuple(self.progress)]
             if not all(isinstance(number, int | float) for number in numbers):
                 raise TypeError("what should be a number is none")
@@ -612,6 +615,7 @@ class Trainer:
             "scaler": self.scaler.state_dict(),
             "count": dataclasses.asdict(self.progress),
             "steps": self.config.train.steps,
+            "onednn": kernels.onednn_is_faster,
         }
 
     def sample(self) -> None:

@@ -84,11 +84,8 @@ onednn_is_faster = False  # see `prefer_onednn`
 
 
 def prefer_onednn(faster: bool) -> None:
-    """Whether this process computes float32 products by oneDNN. Nothing does unless told.
-
-    No run notes it: like MKL's own kernels, it follows from the processor, and a run that goes on
-    on another one is exact up to rounding.
-    """
+    """Whether this process computes float32 products by oneDNN. Nothing does unless told. A run
+    that is resumed goes on as it began."""
     global onednn_is_faster
     onednn_is_faster = faster
 

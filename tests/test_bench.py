@@ -81,6 +81,8 @@ def test_the_forms_of_a_rotation_turn_alike():
     (["--train.micro_batch_size", "1"], "micro_batch_size is not measured"),
     (["--repeats", "0"], "--repeats must be at least 1, not 0"),
     (["--new-tokens", "0"], "--new-tokens must be at least 1, not 0"),
+    (["--json", "missing/x.json"], "--json missing/x.json cannot be written"),
+    (["--json", "docs"], "--json docs cannot be written"),
 ])
 def test_what_cannot_be_measured_is_refused(options, words, capsys):
     assert words in refusal(capsys, bench.main, *TINY, *options)[-1]

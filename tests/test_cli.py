@@ -137,6 +137,7 @@ def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
     (["--train.dtype", "half"], "^--train.dtype must be 'auto', .* or 'float16', not half$"),
     (["--train.compile", "maybe"], "^--train.compile must be true or false or 'auto', not maybe$"),
     (["--seed", "x"], "^--seed must be a whole number, not x$"),
+    (["--init-from", "x"], "^there is no option --init-from$"),
     (["--log.tags", "a"], "^--log.tags must be a list, not a$"),
     (["--model", "x"], "^--model: Unable to load config 'x'$"),
     (["--model.rope_scaling.type", "ntk"], "^--model.rope_scaling: .* required: factor$"),

@@ -203,6 +203,8 @@ def test_files_replace_any_source(source):
     ({"url": "http://a/b"}, "url has no effect with data.source stdlib"),
     ({"source": "url", "url": "ftp://a/b"}, "http://"),
     ({"hub": "a/b"}, "hub has no effect"),
+    ({"sha256": "0" * 64}, "sha256 has no effect"),
+    ({"source": "url", "url": "http://a/b", "sha256": "A" * 64}, "AAA must be 64 hexadecimal"),
     ({"source": "url", "url": "http://a/b", "hub_revision": "c"}, "hub_revision has no effect"),
     ({"hub_split": "test"}, "hub_split has no effect"),
     ({"column": "story"}, "column has no effect"),

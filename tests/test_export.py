@@ -51,6 +51,17 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     assert not new.exists()
 
 
+@pytest.mark.parametrize("to", ["hf", "gguf"])
+def test_a_weight_that_a_type_cannot_hold_is_refused(to, tmp_path, capsys):
+    run = make_run(tmp_path)
+    weights = run.load_weights()
+    weights["norm.weight"][3] = -1e6
+    run.save("best", weights)
+    words = "norm.weight", "holds 1e+06, and --dtype f16 reaches to 65,504"
+    refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", "f16"])
+    assert exit_code(export.main, run.path, "--to", to, tmp_path / "a", "--dtype", "bf16") == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
 def test_a_disk_that_is_full_or_fills_up_is_said_and_nothing_is_left(

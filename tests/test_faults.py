@@ -10,7 +10,8 @@ from conftest import ROOT
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the faults are in C")
-@pytest.mark.parametrize("trial", ["kills", "errors", "damage", "configurations"])
+@pytest.mark.parametrize(
+    "trial", ["kills", "errors", "damage", "configurations", "imports", "processes"])
 def test_a_few_faults_of_each_kind_cost_nothing(trial):
     command = [sys.executable, ROOT / "tests" / "faults" / "run.py", "--minutes", "0.05", trial]
     said = subprocess.run(command, capture_output=True, text=True)

@@ -6,6 +6,7 @@ import platform
 import re
 import signal
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 import torch
@@ -75,6 +76,7 @@ def test_what_was_begun_is_no_part_of_what_follows(tmp_path, error):
 def test_two_processes_that_write_one_file_are_in_no_way_of_each_other(tmp_path):
     code = f"""
 from pathlib import Path
+from typing import TypedDict
 from files import atomic_path
 with atomic_path(Path({str(tmp_path)!r}) / "target") as staging:
     staging.write_bytes(b"theirs")
@@ -145,6 +147,37 @@ def test_damaged_json_is_named_with_what_to_do(tmp_path, content):
         files.read_json(path, "make it again")
 
 
+class Inner(TypedDict):
+    n: int
+
+
+class Outer(TypedDict, total=False):
+    inner: Inner
+    some: list[Inner | None]
+    named: dict[str, float]
+
+
+@pytest.mark.parametrize("value, shape, words", [
+    ({}, Outer, None),
+    ({"inner": {"n": 1, "more": []}, "some": [None, {"n": 0}], "named": {"a": 1}}, Outer, None),
+    (1.5, int | float, None), (2**62, float, None), (None, str | None, None),
+    ({"inner": {}}, Outer, "inner has no n"),
+    ({"inner": {"n": True}}, Outer, "inner.n is True, not a whole number"),
+    ({"inner": {"n": 1.0}}, Outer, "inner.n is 1.0, not a whole number"),
+    ({"some": [None, 7]}, Outer, "some[1] is 7, not a table of fields or null"),
+    ({"named": {"a": math.nan}}, Outer, "named[a] is nan, not a number"),
+    (2**63, int | str, "it holds 9223372036854775808, not a whole number or a text"),
+    (10**400, float, "not a number"), ([], dict, "it holds [], not a table of fields"),
+], ids=str)
+def test_a_value_of_another_shape_is_refused_by_its_place(value, shape, words):
+    if words is None:
+        files.check_shape(value, shape)
+        return
+    with pytest.raises(ValueError) as caught:
+        files.check_shape(value, shape)
+    assert words in str(caught.value)
+
+
 def test_sha256_is_of_the_content(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert files.sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
@@ -166,6 +199,7 @@ def holder(path):
     """A process that has the lock until a line comes in, or until it is killed."""
     code = f"""
 from pathlib import Path
+from typing import TypedDict
 from files import locked
 with locked(Path({str(path)!r}), "busy"):
     print("mine", flush=True)
@@ -198,6 +232,7 @@ def test_a_lock_that_many_want_has_one_owner_at_a_time(tmp_path):
     path.write_bytes(b"")
     code = f"""
 from pathlib import Path
+from typing import TypedDict
 from files import locked
 path = Path({str(path)!r})
 for _ in range(60):

@@ -298,6 +298,9 @@ def test_best_and_last_are_told_apart(tmp_path, monkeypatch):
     assert (best["tokens"], best["tokens_per_second"], best["train_seconds"]) == (200, 100.0, 2.0)
     assert (last["tokens"], last["train_seconds"]) == (400, 4.0)
     assert best["curve"] == last["curve"] == [[100, 5.0], [200, 4.0], [300, 4.5]]
+    monkeypatch.setattr(run, "metrics", lambda: [{"step": 1}])
+    with pytest.raises(UserError, match="metrics.jsonl holds no point that says how far"):
+        measure.progress(run, "last")
 
 
 @pytest.mark.slow

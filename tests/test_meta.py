@@ -68,6 +68,17 @@ def test_a_pickle_that_executes_does_not(tmp_path, capsys):
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("name, value", [
+    (7, torch.ones(3)), ("a", torch.tensor(1.0)), ("a", torch.ones(3, 3).to_sparse()), ("a", None),
+    ("a", torch.ones(3, device="meta")), ("a", torch.ones(2, 2, 2)),
+], ids=str)
+def test_what_is_no_table_of_vectors_and_matrices_is_refused(name, value, tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
+    file = folder / "consolidated.00.pth"
+    torch.save({name: value, **torch.load(file)}, file)
+    refused(capsys, "run", folder, tmp_path / "new", f"{file} holds {name!r}, which is no vector")
+
+
 def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 2, False)
     first, second = (folder / f"consolidated.{n:02}.pth" for n in range(2))

@@ -258,6 +258,7 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
 
 @pytest.mark.parametrize("options, name", [
     ({"source": "url", "url": "https://example.org/a.txt"}, "a-e7b88455a6da"),
+    ({"source": "url", "url": "https://example.org/a.txt", "sha256": 64 * "0"}, "a-98e980969d83"),
     ({"source": "hub", "hub": "some/stories", "hub_revision": "1", "bpe_dropout": 0.1},
      "some-stories-661b95b088d1"),
 ])

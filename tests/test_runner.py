@@ -166,6 +166,13 @@ def test_what_a_folder_refuses(world, finished, capsys):
     with Runner(arguments(world)).locked():
         (said,) = refusal(capsys, ablate.main, *arguments(world))
     assert "another ablate.py is working on" in said
+    plan_file = finished / "plan.json"
+    content = plan_file.read_text(encoding="utf-8")
+    for damaged in (content[:99], content.replace('"smoke"', "7")):
+        plan_file.write_text(damaged, encoding="utf-8")
+        *_, said = refusal(capsys, ablate.main, *arguments(world))
+        assert "plan.json is damaged" in said and "start another study with --name" in said
+    plan_file.write_text(content, encoding="utf-8")
     (world / "runs" / "mine").mkdir(parents=True)
     (world / "runs" / "mine" / "notes.txt").write_text("x", encoding="utf-8")
     (said,) = refusal(capsys, ablate.main, *arguments(world, "--name", "mine"))
@@ -192,6 +199,16 @@ def test_what_a_folder_refuses(world, finished, capsys):
 def test_bad_input_is_one_line_before_any_work(world, capsys, extra, words):
     (said,) = refusal(capsys, ablate.main, *arguments(world, *extra))
     assert words in said
+
+
+@pytest.mark.parametrize("extra, words", [
+    (["--data.seq_len", "30"], "data.seq_len 30 is not divisible by 4"),
+    (["--data.val_fraction", "0.005"], "the validation split has"),
+])
+def test_what_could_not_be_measured_is_not_trained(world, capsys, monkeypatch, extra, words):
+    monkeypatch.setattr(Pool, "_start", lambda *a: pytest.fail("started a process"))
+    *_, said = refusal(capsys, ablate.main, *arguments(world, "--name", "short", *extra))
+    assert words in said and not (world / "runs" / "short").exists()
 
 
 @pytest.mark.slow

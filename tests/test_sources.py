@@ -1,5 +1,7 @@
 """Text arrives byte for byte, streams, and what cannot be read is said in words."""
 
+import errno
+import hashlib
 import json
 import logging
 import os
@@ -15,7 +17,7 @@ from pydoc_data import topics
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import output
+from conftest import output, start
 
 from data import sources
 from data.dataset import DataConfig
@@ -143,6 +145,47 @@ def test_missing_and_unreadable_files_are_named(tmp_path, monkeypatch, name, con
     assert said == []  # the one line is the exception
 
 
+def test_a_text_that_cannot_be_read_is_no_matter_of_room(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    path = write(tmp_path / "a.txt", "x")
+    monkeypatch.setattr(sources, "open", refuse, raising=False)
+    with pytest.raises(UserError, match=r"a.txt cannot be read \(Permission denied\)$"):
+        texts(files=path)
+
+
+@pytest.mark.parametrize("made, name, words", [
+    (lambda path: path.symlink_to("nothing"), "a*", "/a is neither a file"),
+    (lambda path: path.symlink_to("a"), "a", "/a is neither a file"),
+    (os.mkfifo, "a", "/a is neither a file"),
+    (lambda path: path.symlink_to("."), "**/*.txt", "meets .*/[ab], a link to a folder that"),
+])
+def test_what_is_no_file_is_refused_and_nothing_is_waited_for(tmp_path, made, name, words):
+    made(tmp_path / "a")
+    (tmp_path / "b").symlink_to(".")  # two links that lead back are 2^40 paths
+    with pytest.raises(UserError, match=words):
+        texts(files=str(tmp_path / name))
+
+
+@pytest.mark.parametrize("column, words", [
+    (pyarrow.nulls(3), "holds null, not text"), (pyarrow.array([1]), "holds int64, not text"),
+    (pyarrow.array(["a"]).dictionary_encode(), None), (pyarrow.array(["a"], "large_string"), None),
+], ids=lambda x: str(x.type) if isinstance(x, pyarrow.Array) else "")
+def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypatch, column, words):
+    """Where reading stops halfway, Arrow may die of signal 11."""
+    import datasets
+
+    path = str(tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"text": column}), path)
+    if words is None:
+        assert texts(files=path) == ["a"]
+        return
+    monkeypatch.setattr(datasets, "load_dataset", None)
+    with pytest.raises(UserError, match=words):
+        texts(files=path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["one line among many\n", "one line without an end "])
 def test_a_large_file_streams(tmp_path, line):
@@ -245,6 +288,40 @@ def test_a_url_is_fetched_once_and_then_needs_no_network(name):
         first = texts(source="url", url=f"{server}/{name}")
     assert first == [ODD]
     assert texts(source="url", url=f"{server}/{name}") == first
+
+
+def test_what_a_url_must_be_is_checked_before_it_is_used(tmp_path):
+    """Also what was fetched before; what is another file leaves nothing behind."""
+    digest = hashlib.sha256(ODD.encode()).hexdigest()
+    with serving() as server:
+        options = {"source": "url", "url": f"{server}/text.txt"}
+        with pytest.raises(UserError, match=f"has the SHA-256 {digest}, and .* is 0{{64}}"):
+            texts(**options, sha256="0" * 64)
+        assert not any(p.stat().st_size for p in (tmp_path / "cache/downloads").iterdir())
+        assert texts(**options, sha256=digest) == [ODD]
+        (file,) = (p for p in (tmp_path / "cache/downloads").iterdir() if p.stat().st_size)
+        file.write_bytes(b"changed")
+        assert texts(**options, sha256=digest) == [ODD]
+        file.write_bytes(b"changed")
+    with pytest.raises(UserError, match="cannot be fetched"):
+        texts(**options, sha256=digest)
+
+
+def test_a_cache_that_cannot_be_written_is_none(tmp_path):
+    home = write(tmp_path / "home", "a file")
+    jsonl = write_jsonl(tmp_path / "a.jsonl", ["x"])
+    script = f"""
+from data.dataset import DataConfig
+from data.sources import documents
+
+print([list(d) for d in documents(DataConfig(files={[jsonl, write(tmp_path / "b.txt", "y")]}))])
+"""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = start(script, HOME=home, HF_HOME=f"{home}/x", TMPDIR=str(temporary))
+    said, errors = process.communicate(timeout=100)
+    assert said == "[['x'], ['y']]\n" and f"{home}/x cannot be written" in errors
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("name, cause", [

@@ -17,6 +17,7 @@ from foreign_tokenizers import (
     add_runs_of_spaces,
     imported,
     save_llama2,
+    save_llama3,
     train_sentencepiece,
 )
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
@@ -236,6 +237,42 @@ def test_other_pieces_may_not_share_a_score(tmp_path, capsys):
     run = make_run(tmp_path, tokenizer=tokenizer)
     for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", "do not number", "other ids")
+
+
+@pytest.mark.parametrize("file, change, words", [
+    ("tokenizer_config.json", {"eos_token": ["</s>"]}, "eos_token is ['</s>'], not a text"),
+    ("tokenizer_config.json", {"eos_token": {"id": 7}}, "eos_token has no content"),
+    ("tokenizer_config.json", {"bos_token": 7}, "bos_token is 7, not a text"),
+    ("tokenizer_config.json", {"added_tokens_decoder": {"7": "x"}}, "[7] is 'x', not a table"),
+    ("tokenizer.json", {"added_tokens": ...}, "it has no added_tokens"),
+    ("tokenizer.json", {"decoder": None}, "decodes with nothing"),
+    ("tokenizer.json", {"model": {"xyz": 10**9}}, "has an id 1000000000, but far fewer tokens"),
+    ("tokenizer.json", {"model": {"\u4e2d": 333}}, "piece with '\u4e2d', which stands for no byte"),
+], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")
+def test_a_tokenizer_json_that_is_not_one_is_refused(file, change, words, tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 6)
+    (folder / "tokenizer.model").unlink()
+    save_llama3(folder)
+    content = read(folder / file)
+    for field, value in change.items():
+        content[field] = value
+        if value is ...:
+            del content[field]
+        elif field == "model":  # more pieces
+            model = read(folder / file)["model"]
+            content[field] = model | {"vocab": model["vocab"] | value}
+    (folder / file).write_text(json.dumps(content), encoding="utf-8")
+    refused(capsys, "run", folder, tmp_path / "ours", str(folder / file), words)
+
+
+def test_a_damaged_sentencepiece_file_is_refused(tmp_path, capsys):
+    """A piece of it is not UTF-8."""
+    folder, _ = their_folder(tmp_path)
+    file = folder / "tokenizer.model"
+    content = file.read_bytes()
+    at = content.index(b"def")
+    file.write_bytes(content[:at] + b"\xff" + content[at + 1 :])
+    refused(capsys, "run", folder, tmp_path / "ours", str(file), "damaged")
 
 
 def test_tokens_and_ids_that_do_not_fit_are_refused(tmp_path, capsys):

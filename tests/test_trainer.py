@@ -15,6 +15,7 @@ from matplotlib.image import imread
 from tqdm import tqdm
 
 import train
+from gyre import device
 from gyre import trainer as trainer_module
 from gyre.cli import load_file
 from gyre.device import resolve_device
@@ -22,6 +23,7 @@ from gyre.loss import evaluate
 from gyre.parallel import World
 from gyre.rundir import RunDir
 from gyre.trainer import Stopped, StopSignal, Trainer
+from model import kernels
 from model.position import POSITIONS
 
 # Dropout and the offsets of rows are drawn for the row, and so the same however rows are shared.
@@ -109,6 +111,22 @@ train.main({arguments(world, *EXACT, "--name", "killed")!r})
     stop_at(11, "--resume", path)
     assert run(train.main, "--resume", path) == 0
     equal_runs(straight, path)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_multiplies_as_it_began(world, straight, monkeypatch):
+    """Whatever is measured at its second start: the two forms round differently."""
+    argv = arguments(world, *EXACT, "--name", "measured")
+    was = kernels.onednn_is_faster
+    stop_at(6, *argv)
+    monkeypatch.setattr(device, "onednn_gain", lambda: 0.0 if was else 9.0)
+    assert run(train.main, "--resume", world / "runs" / "measured") == 0
+    assert kernels.onednn_is_faster == was
+    equal_runs(straight, world / "runs" / "measured")
+    assert run(train.main, *argv[:-1], "other") == 0  # which a new run does not know
+    assert kernels.onednn_is_faster != was
+    kernels.prefer_onednn(was)
+    assert points(world / "runs" / "other") != points(straight)
 
 
 @pytest.mark.slow

@@ -10,6 +10,10 @@ errors          no space, an input/output error and a read-only disk at each of 
 damage          flipped bytes and cuts in every file of a run and of prepared data: found, or
                 without effect
 configurations  files of --config made by hypothesis: a configuration, or one sentence
+imports         folders of Hugging Face's and Meta's, damaged in one place: a run that generates
+                and exports, or one sentence, within 20 s and four times the folder's size
+processes       torchrun with two processes: each of them, or the launcher, killed or told to stop:
+                nobody is left after 60 s
 
 Prints how many faults were tried and what was found; exits with 1 where something was. Needs gcc.
 """

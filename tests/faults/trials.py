@@ -8,30 +8,51 @@ import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import yaml
 from conftest import arguments, random_text
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from imports import imports
 
 import train
 from data.prepare import prepare
 from errors import UserError
 from gyre.cli import load_file
+from gyre.device import resolve_device
 from gyre.rundir import RunDir
 
 RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
 Finding = str | None  # what went wrong in one trial
+
+
+class Ended(NamedTuple):
+    """How a process ended: its exit code, or a signal's number below 0; how many calls it made
+    that change the disk; by how many bytes its memory grew; what it said on stderr."""
+
+    code: int
+    calls: int
+    grown: int
+    said: str
+
+
+def peak() -> int:
+    """The largest memory of this process so far, in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if "VmHWM" in line)
+    return 1024 * int(line.split()[1])
 
 
 class World:
@@ -40,24 +61,34 @@ class World:
     def __init__(self, folder: Path, preload: ctypes.CDLL):
         self.folder, self.preload = folder, preload
         (folder / "text.txt").write_text(random_text(), encoding="utf-8")
-        code, self.calls, said = self.train(*arguments(folder, *RUN, "--name", "straight"))
-        assert code == 0, said
-        code, self.calls, said = self.train(*arguments(folder, *RUN, "--name", "counted"))
-        assert code == 0, said
+        resolve_device("cpu")  # measured once, so that every process multiplies in the same form
+        for name in ("straight", "counted"):  # the second finds its data prepared
+            ended = self.train(*arguments(folder, *RUN, "--name", name))
+            assert ended.code == 0, ended.said
+        self.calls = ended.calls
         self.expected = self.content("straight")
 
-    def train(self, *argv: str, at: int = -1, error: int = 0, once: bool = False):
-        """train.py in a process of its own: its exit code, how many calls it made, what it said."""
+    def train(self, *argv: str, **fault: Any) -> "Ended":
+        return self.call(train.main, *argv, **fault)
+
+    def call(
+        self, main: Callable[[list[str]], None], *argv: str | Path, at: int = -1, error: int = 0,
+        once: bool = False, seconds: int = 0,
+    ) -> "Ended":
+        """A command in a process of its own, ended by SIGALRM after so many seconds."""
         report = self.folder / "report"
         process = os.fork()
         if process == 0:
-            code = 1
-            said = StringIO()
+            code, said = 1, StringIO()
+            signal.alarm(seconds)
+            Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins here
+            before = peak()
             try:
-                with redirect_stderr(said):
+                with redirect_stderr(said), redirect_stdout(StringIO()):
                     self.preload.fault_at(at, error, once)
                     try:
-                        train.main(list(argv))
+                        main([str(word) for word in argv])
+                        code = 0
                     except SystemExit as stop:
                         code = int(stop.code or 0)
                     except BaseException:
@@ -65,13 +96,15 @@ class World:
             finally:
                 calls = self.preload.fault_count()
                 self.preload.fault_at(-1, 0, 0)
-                report.write_text(f"{calls}\n{said.getvalue()}", encoding="utf-8")
+                words = f"{calls} {peak() - before}\n{said.getvalue()}"
+                report.write_text(words, encoding="utf-8", errors="replace")
                 os._exit(code)
         _, status = os.waitpid(process, 0)
         if os.WIFSIGNALED(status):
-            return -os.WTERMSIG(status), 0, ""
-        calls, _, said = report.read_text(encoding="utf-8").partition("\n")
-        return os.WEXITSTATUS(status), int(calls), said
+            return Ended(-os.WTERMSIG(status), 0, 0, "")
+        numbers, _, said = report.read_text(encoding="utf-8").partition("\n")
+        calls, grown = map(int, numbers.split())
+        return Ended(os.WEXITSTATUS(status), calls, grown, said)
 
     def content(self, name: str) -> list[Any]:
         """All numbers of a run but the times."""
@@ -90,14 +123,13 @@ class World:
         path = self.folder / "runs" / "a"
         shutil.rmtree(path, ignore_errors=True)
         new = arguments(self.folder, *RUN, "--name", "a")
-        code, _, said = self.train(*new, at=at, error=error, once=once)
-        if code not in (0, 2, -9) or "Traceback" in said:
-            return f"exit {code}: {said[-2000:]}"
-        finished = code == 0
-        if not finished:
-            code, _, said = self.train(*(["--resume", str(path)] if path.exists() else new))
-        if code != 0 and "has finished its 12 steps" not in said:
-            return f"not resumed: {said[-2000:]}"
+        ended = self.train(*new, at=at, error=error, once=once)
+        if ended.code not in (0, 2, -9) or "Traceback" in ended.said:
+            return f"exit {ended.code}: {ended.said[-2000:]}"
+        if ended.code != 0:
+            ended = self.train(*(["--resume", str(path)] if path.exists() else new))
+        if ended.code != 0 and "has finished its 12 steps" not in ended.said:
+            return f"not resumed: {ended.said[-2000:]}"
         try:
             same = self.content("a") == self.expected
         except UserError as refused:
@@ -172,7 +204,8 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
 
 
 def configurations(world: World) -> Iterator[tuple[str, Finding]]:
-    whole = yaml.safe_load((world.folder / "runs" / "straight" / "config.yaml").read_text("utf-8"))
+    saved = world.folder / "runs" / "straight" / "config.yaml"
+    whole = yaml.safe_load(saved.read_text(encoding="utf-8"))
     names = [f"{part}.{name}" for part, fields in whole.items() if isinstance(fields, dict)
              for name in fields] + [*whole, "resume", "nothing"]
     values = st.recursive(
@@ -204,7 +237,47 @@ def configurations(world: World) -> Iterator[tuple[str, Finding]]:
         tried.clear()
 
 
-TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, configurations)}
+def processes(world: World) -> Iterator[tuple[str, Finding]]:
+    """A training of two processes, one of which, or the launcher, is killed or told to stop."""
+    path = world.folder / "runs" / "two"
+    argv = arguments(world.folder, "--name", "two", "--train.steps", "100000",
+                     "--train.eval_interval", "50000")
+    environment = {name: os.environ[name] for name in os.environ if name != "LD_PRELOAD"}
+    for who, number in itertools.cycle(itertools.product(range(3), ("KILL", "TERM"))):
+        shutil.rmtree(path, ignore_errors=True)
+        launcher = subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+             train.__file__, *argv],
+            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
+        metrics = path / "metrics.jsonl"
+        while not metrics.exists() or metrics.stat().st_size < 2000:
+            assert launcher.poll() is None, "torchrun has ended"
+            time.sleep(0.1)
+        everybody = [*map(int, children.read_text(encoding="utf-8").split()), launcher.pid]
+        os.kill(everybody[who], signal.Signals[f"SIG{number}"])
+        end = time.monotonic() + 60
+        while (left := [p for p in everybody if runs(p)]) and time.monotonic() < end:
+            launcher.poll()
+            time.sleep(0.1)
+        for process in left:
+            os.kill(process, signal.SIGKILL)
+        launcher.wait()
+        name = "the launcher" if who == 2 else f"process {who}"
+        yield f"{name} got SIG{number}", f"{len(left)} left after 60 s" if left else None
+
+
+def runs(process: int) -> bool:
+    """Whether there is such a process and it has not ended."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        return status.rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+TRIALS = {trial.__name__: trial
+          for trial in (kills, errors, damage, configurations, imports, processes)}
 
 
 def main() -> int:
@@ -223,13 +296,14 @@ def main() -> int:
         for name in names:
             end = time.monotonic() + 60 * options.minutes / len(names)
             tried = findings = 0
-            for what, finding in TRIALS[name](world):
-                tried += 1
-                if finding is not None:
-                    findings += 1
-                    print(f"{name}: {what}: {finding}", flush=True)
-                if time.monotonic() > end:
-                    break
+            with suppress(KeyboardInterrupt):  # on to the next, after a summary
+                for what, finding in TRIALS[name](world):
+                    tried += 1
+                    if finding is not None:
+                        findings += 1
+                        print(f"{name}: {what}: {finding}", flush=True)
+                    if time.monotonic() > end:
+                        break
             known = f" of {world.calls} calls" if name in ("kills", "errors") else ""
             print(f"{name}: {tried} faults tried{known}, {findings} found", flush=True)
             failed |= findings > 0

@@ -1,0 +1,152 @@
+"""Folders of other people's models, damaged in one place: read, or refused in a sentence."""
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from foreign import make_run, their_folder
+from foreign_tokenizers import save_llama2_json, save_llama3
+from test_meta import meta_folder
+
+import export
+import generate
+
+SECONDS, SLACK = 20, 64 * 2**20  # bytes beside four times the files: what libraries take
+NOWHERE = {"a": {"b": [1]}}
+ODD: list[Any] = [
+    None, True, -1, 0, 1, 7, 10**9, 10**30, 1e30, 1e-300, 0.5, float("inf"), float("nan"), "", "x",
+    "1", "é" * 3, "\ud800", [], [None], [1, 2], ["x"], [[[]]], {}, NOWHERE, [NOWHERE],
+]
+
+
+def folders(place: Path) -> list[Path]:
+    """One of each kind: Hugging Face's with byte-level pairs and with byte fallback, and Meta's."""
+    place.mkdir()
+    found = []
+    for save in (save_llama3, save_llama2_json):
+        folder, _ = their_folder(place)
+        save(folder)
+        found.append(folder.rename(place / save.__name__))
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+    config = found[0] / "config.json"
+    fields = json.loads(config.read_text(encoding="utf-8")) | {"rope_parameters": scaling}
+    fields["layer_types"] = ["full_attention"] * fields["num_hidden_layers"]
+    config.write_text(json.dumps(fields), encoding="utf-8")
+    return [*found, meta_folder(place / "meta", make_run(place), 2, False)]
+
+
+def replace(value: Any, rng: random.Random) -> Any:
+    """The value with one odd value in one place, or that place gone, or deeply nested."""
+    if isinstance(value, dict | list) and value and rng.random() < 0.8:
+        copy = value.copy()
+        keys = list(copy) if isinstance(copy, dict) else range(len(copy))
+        # The first fields more often: of a vocabulary all are alike.
+        key = keys[min(rng.randrange(len(keys)), rng.randrange(len(keys)))]
+        if rng.random() < 0.2:
+            del copy[key]  # type: ignore
+        else:
+            copy[key] = replace(copy[key], rng)  # type: ignore
+        return copy
+    return rng.choice(ODD)
+
+
+def damaged(file: Path, rng: random.Random) -> str:
+    """Damage a file in one place; returns what was done."""
+    content, kind = file.read_bytes(), rng.random()
+    if kind < 0.1:
+        at = rng.randrange(len(content))
+        file.write_bytes(content[:at])
+        return f"cut at {at}"
+    if kind < 0.2 or file.suffix == ".model":
+        # The first kilobyte more often: of the weights behind a header all are alike.
+        at = rng.randrange(rng.choice([len(content), min(len(content), 1024)]))
+        flipped = content[at] ^ 1 << rng.randrange(8)
+        file.write_bytes(content[:at] + bytes([flipped]) + content[at + 1 :])
+        return f"bit flipped at {at}"
+    if file.suffix == ".pth":
+        table = torch.load(file)
+        key = rng.choice(sorted(table))
+        tensor = table.pop(key)
+        forms = [tensor.to_sparse(), tensor[0], tensor.sum(), tensor[:0], tensor.to(torch.int8),
+                 tensor.bool(), tensor.double(), tensor.to("meta"), tensor.to(torch.complex64),
+                 tensor.requires_grad_(), torch.nn.Parameter(tensor.detach()), *ODD]
+        form = rng.choice(forms)
+        key = rng.choice([key, key, 7, "x", None, (1, 2)])
+        table = rng.choice([{**table, key: form}] * 9 + [form, [form], {"model": table}])
+        torch.save(table, file)
+        return f"{key!r} is {str(form)[:80]}"
+    if file.suffix == ".safetensors":
+        size = int.from_bytes(content[:8], "little")
+        header = json.dumps(replace(json.loads(content[8 : 8 + size]), rng)).encode()
+        file.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + size :])
+        return f"header {header[:300]!r}"
+    if rng.random() < 0.05:
+        depth = rng.choice([300, 900, 990, 10_000, 1_000_000])
+        text = json.dumps({**json.loads(content), "model_type": 7})
+        text = text.replace('"model_type": 7', f'"model_type": {"[" * depth}{"]" * depth}')
+        file.write_text(text, encoding="utf-8")
+        return f"nested {depth} deep"
+    before, after = json.loads(content), None
+    while after is None or after == before:
+        after = replace(before, rng)
+    file.write_text(json.dumps(after), encoding="utf-8")
+    return difference(before, after)
+
+
+def difference(before: Any, after: Any) -> str:
+    """Where two values out of JSON differ, and what is there afterwards."""
+    if type(before) is type(after) and isinstance(after, dict):
+        for key in before:
+            if key not in after:
+                return f".{key} is gone"
+            if before[key] != after[key]:
+                return f".{key}{difference(before[key], after[key])}"
+    if type(before) is type(after) and isinstance(after, list) and len(before) == len(after):
+        for i, (x, y) in enumerate(zip(before, after, strict=True)):
+            if x != y:
+                return f"[{i}]{difference(x, y)}"
+    return f" is {str(after)[:80]}"
+
+
+def imports(world: Any) -> Iterator[tuple[str, str | None]]:
+    """An import, and then what it is for: text, and the same model in either format again."""
+    rng = random.Random()
+    sources = folders(world.folder / "theirs")
+    broken, made = world.folder / "broken", world.folder / "made"
+    while True:
+        shutil.rmtree(broken, ignore_errors=True)
+        source = rng.choice(sources)
+        shutil.copytree(source, broken)
+        file = rng.choice(sorted(broken.iterdir()))
+        what = f"{source.name}/{file.name}: {damaged(file, rng)}"
+        size = sum(f.stat().st_size for f in broken.iterdir())
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        run = made / "run"
+        finding = None
+        for main, argv in (
+            (export.main, (broken, run, "--to", "run")),
+            (generate.main, (run, "--prompt", "def f", "--max-new-tokens", "3", "--device", "cpu")),
+            (export.main, (run, made / "hf", "--to", "hf")),
+            (export.main, (run, made / "a.gguf", "--to", "gguf")),
+        ):
+            if main is generate.main:
+                argv = ("--run", *argv)
+            ended = world.call(main, *argv, seconds=SECONDS)
+            command = f"{main.__module__} {' '.join(map(str, argv))}"
+            errors = [line for line in ended.said.splitlines() if "error:" in line]
+            if ended.code not in (0, 2) or "Traceback" in ended.said:
+                finding = f"{command}: exit {ended.code}: {ended.said[-1500:]}"
+            elif ended.code == 2 and len(errors) != 1:
+                finding = f"{command}: not one sentence: {ended.said}"
+            elif ended.code == 2 and main is generate.main:
+                finding = f"imported, and then refused: {ended.said}"
+            elif ended.grown > 4 * size + SLACK:
+                finding = f"{command}: {ended.grown:,} bytes of memory for {size:,} on the disk"
+            if finding is not None or ended.code != 0:
+                break
+        yield what, finding
