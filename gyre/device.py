@@ -208,10 +208,11 @@ def resolve_dtype(
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager:
-    """Autocast to `dtype`; float32 needs none."""
+    """Autocast to `dtype`; float32 needs none. Without the cache of rounded weights: each is used
+    once, and of a divided model they would add up to all of it."""
     if dtype == torch.float32:
         return nullcontext()
-    return torch.autocast(device.type, dtype=dtype)
+    return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
 
 # A first compilation takes 30 to 60 s on two CPU cores, and one from the cache a few seconds; every

@@ -235,11 +235,11 @@ def test_ends_that_are_no_ids_are_refused(where, tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path)
     (folder / "generation_config.json").unlink()
     (folder / where).touch()
-    for ends in ("2", [2, None], True):
+    for ends, said in (("2", "eos_token_id is '2'"), ([2, None], "eos_token_id"), (True, "is True")):
         fields = foreign.read(folder / "config.json") if where == "config.json" else {}
         text = json.dumps(fields | {"eos_token_id": ends})
         (folder / where).write_text(text, encoding="utf-8")
-        refused(capsys, "run", folder, tmp_path / "ours", where, f"eos_token_id is {ends!r}")
+        refused(capsys, "run", folder, tmp_path / "ours", where, said)
 
 
 Q_BIAS = "model.layers.1.self_attn.q_proj.bias"
