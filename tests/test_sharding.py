@@ -4,6 +4,7 @@ What one process does is the reference: losses agree to 1e-6 in float32, however
 there are, in whatever groups, and however often a run is stopped and resumed by another number.
 """
 
+import json
 import os
 import signal
 import time
@@ -15,6 +16,7 @@ import torch
 from conftest import ROOT, arguments, output, points, refusal, run, start, stop_at, trained
 
 import train
+from docs.simulate_scaling import table
 from errors import UserError
 from gyre.checkpoint import Checkpoints
 from gyre.parallel import World
@@ -175,3 +177,12 @@ def test_the_same_command_starts_a_run_and_goes_on_with_it(world):
     assert run(train.main, *argv) == 0
     assert list(points(world / "runs" / "again")) == list(range(1, 13))
     assert run(train.main, *argv) == 0
+
+
+def test_the_table_of_the_simulated_world_is_that_of_its_record():
+    """Divided over N, a process has 1/N of the weights, but for rows that cannot be halved."""
+    cases = json.loads((ROOT / "docs" / "scaling.json").read_text(encoding="utf-8"))["cases"]
+    assert table(cases) in (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    for case in cases:
+        share = case["parameters"] / case["shards"]
+        assert share <= case["own_parameters"] < 1.2 * share
