@@ -143,7 +143,9 @@ class Trainer:
         self.data = prepare(config.data)  # of several processes one does it, and the others wait
         world.join()
         assert config.name is not None, "train.py names every run"
-        name = world.collect({"name": config.name} if world.is_main else {})["name"]
+        name = config.name
+        if world.size > 1:  # the first process chose it
+            name = world.collect({"name": name} if world.is_main else {})["name"]
         self.path = Path(config.log.runs) / name if resumed is None else resumed.path
         if world.shards > 1 and branch is not None:
             raise UserError("--branch-from is for models that fit one process: leave out "

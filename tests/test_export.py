@@ -170,4 +170,4 @@ def test_fine_tuning_from_an_imported_model(kind, tmp_path):
     # It goes on from there like any other run, out again included.
     out = export_to("hf", whole.path, tmp_path / "tuned")
     assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load(whole))
-    assert exit_code(evaluate.main, whole.path, "--windows", "1", "--device", "cpu") == 0
+    assert exit_code(evaluate.main, whole.path, "--device", "cpu") == 0

@@ -69,14 +69,14 @@ def assert_same_losses(path: Path, expected: Path) -> None:
         assert points(path, key) == pytest.approx(points(expected, key), abs=1e-6)
 
 
+# The larger share of two has 14 rows; the matched sinusoid a scalar, which cannot be divided.
 MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false",
-        "--train.micro_batch_size", "14"]  # all of the larger share of two
-MATCHED = ["--model.position", "sinusoidal"]  # has a scalar, which cannot be divided
+        "--train.micro_batch_size", "14", "--model.position", "sinusoidal"]
 ALIBI = ["--model.position", "alibi", "--train.checkpoint_activations", "true"]
 
 
 @pytest.mark.parametrize(("processes", "shard", "extra"), [
-    (2, "none", MATCHED), (2, "full", MUON), (4, "2", MATCHED), (3, "full", ALIBI),
+    (2, "none", []), (2, "full", MUON), (4, "2", ALIBI),
 ])
 def test_several_processes_train_as_one_does(world, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
@@ -96,14 +96,14 @@ def test_several_processes_train_as_one_does(world, processes, shard, extra):
 
 
 def test_a_run_goes_on_with_any_number_of_processes(world, tmp_path):
-    """4, 2, 1 and 3 processes, each a part of one run; the one has the whole model in one file."""
+    """4, 1 and 3 processes, each a part of one run; the one has the whole model in one file."""
     script = tmp_path / "stop.py"
     script.write_text(STOP_AT, encoding="utf-8")
     one, path = trained(world, "one", *RAGGED), world / "runs" / "chain"
     argv = arguments(world, *RAGGED, "--train.shard", "full", "--resume", "auto", "--name", "chain")
-    for processes, last_step, parts in ((4, 4, 4), (2, 7, 2), (1, 9, 0), (3, 12, 3)):
+    for processes, last_step, parts in ((4, 4, 4), (1, 9, 0), (3, 12, 3)):
         words = torchrun(processes, script, str(last_step), *argv)
-        process = start(TORCHRUN, *words)
+        process = start(TORCHRUN, *words) if processes > 1 else start(script, str(last_step), *argv)
         _, errors = process.communicate(timeout=300)
         assert list(points(path))[-1] == last_step, errors
         assert len(list((path / "last").glob("shard-*"))) == parts

@@ -165,10 +165,7 @@ def test_a_master_that_does_not_answer_is_named(world):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = start(
-        "import gyre.parallel, train, datetime, functools\n"
-        "gyre.parallel.dist.init_process_group = functools.partial("
-        "gyre.parallel.dist.init_process_group, timeout=datetime.timedelta(seconds=2))\n"
-        f"train.main({arguments(world)!r})",
+        f"import train; train.main({arguments(world, '--train.timeout', '2')!r})",
         WORLD_SIZE="2", RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
     )
     error = process.communicate(timeout=120)[1].splitlines()[-1]
