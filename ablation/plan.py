@@ -17,16 +17,21 @@ import re
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
 
+from data.dataset import DataConfig
 from errors import UserError
 from files import read_json
+from gyre.config import Config, TrainConfig
 from gyre.device import processor
+from gyre.optim import OptimConfig
+from gyre.wandb_log import LogConfig
+from model.config import ModelConfig
 
 Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {
@@ -343,14 +348,32 @@ def check_same(study: object, stored: Mapping[str, Any], wanted: Mapping[str, An
     compared; the hash still notices when somebody edits them.
     """
     measured = {key: stored[key] for key in ("steps", "dtype")}
+    plain = Config(model=ModelConfig(), data=DataConfig(), optim=OptimConfig(),
+                   train=TrainConfig(), log=LogConfig())
+    defaults = dict.fromkeys(wanted["config"], asdict(plain))
+    config = _known_to(stored["config"], wanted["config"], defaults)
     for other, what in ((stored["sha256"], "was changed by hand"),
-                        (fingerprint({**wanted, **measured}), "is of another plan")):
+                        (fingerprint({**wanted, **measured, "config": config}),
+                         "is of another plan")):
         changed = [key for key, value in fingerprint(stored).items() if value != other.get(key)]
         if changed:
             raise UserError(
                 f"{study}/plan.json {what} ({', '.join(changed)}), and plans do not mix: choose "
                 f"another folder with --name, or remove {study}"
             )
+
+
+def _known_to(
+    stored: Mapping[str, Any], wanted: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`wanted` without what a `stored` plan is too old to name, where that has its default: an
+    option that came later does nothing until it is set."""
+    return {
+        key: _known_to(stored[key], value, defaults[key])
+        if isinstance(value, dict) and isinstance(stored.get(key), dict)
+        and isinstance(defaults.get(key), dict) else value
+        for key, value in wanted.items() if key in stored or value != defaults.get(key)
+    }
 
 
 def machine() -> dict[str, Any]:

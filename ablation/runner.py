@@ -679,8 +679,6 @@ def decisive(config: Config) -> dict[str, Any]:
     values: dict[str, Any] = asdict(config)
     del values["log"], values["name"], values["seed"]
     del values["data"]["prepared"], values["train"]["device"]
-    if values["data"]["sha256"] is None:  # as in plans from before there was one
-        del values["data"]["sha256"]
     return values
 
 

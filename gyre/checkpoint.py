@@ -321,6 +321,8 @@ def _check_parts(folder: Path, world: World) -> tuple[Path, dict[str, Any]]:
     files = listed.get("files")
     if not isinstance(files, dict) or listed.get("sha256") != _sha256_of(files):
         raise UserError(f"{folder / PARTS} is damaged")
+    if foreign := {file.name for file in folder.glob("*.safetensors")} - files.keys():
+        raise UserError(f"{folder / min(foreign)} is no part of this checkpoint: remove it")
     mine = sorted(files)[world.rank :: world.size]
     good = (folder / name for name in mine)
     bad = [file for file in good if not file.is_file() or sha256(file) != files[file.name]]

@@ -89,9 +89,9 @@ def test_the_folder_says_what_it_is(tmp_path):
     card = (out / "README.md").read_text(encoding="utf-8")
     for fact in ("standard library", "640 tokens", "4.2500 nats", "1.5000 bits"):
         assert fact in card
-    data = ModelCard(card).data
-    assert (data.license, data.base_model) == ("mit", "owner/name")
-    assert (data.library_name, data.pipeline_tag) == ("transformers", "text-generation")
+    data = ModelCard(card).data.to_dict()
+    assert (data["license"], data["base_model"]) == ("mit", "owner/name")
+    assert (data["library_name"], data["pipeline_tag"]) == ("transformers", "text-generation")
     found = foreign.read(out / "config.json")
     assert found["rope_theta"] == found["rope_parameters"]["rope_theta"] == 10000.0
     assert found["torch_dtype"] == found["dtype"] == "float32"

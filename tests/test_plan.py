@@ -184,6 +184,18 @@ def test_another_plan_is_refused_by_the_part_that_differs(stored, tmp_path, part
         plan.check_same(tmp_path, stored, wanted)
 
 
+def test_a_plan_from_before_an_option_is_the_same_plan_until_it_is_set(stored, tmp_path):
+    wanted = copy.deepcopy(stored)
+    wanted["config"]["rope"] = {"model": {"dim": 128, "partial": 1.0}, "train": {"shard": "none"}}
+    with pytest.raises(UserError, match=r"of another plan \(config\)"):
+        plan.check_same(tmp_path, stored, wanted)  # a whole section is missing
+    wanted["config"]["rope"].pop("train")
+    plan.check_same(tmp_path, stored, wanted)
+    wanted["config"]["rope"]["model"]["partial"] = 0.5
+    with pytest.raises(UserError, match=r"of another plan \(config\)"):
+        plan.check_same(tmp_path, stored, wanted)
+
+
 @pytest.mark.parametrize("edited", [{"steps": {"horizons": [20]}}, {"dtype": "bfloat16"}])
 def test_what_was_measured_and_is_edited_by_hand_is_noticed(stored, tmp_path, edited):
     with pytest.raises(UserError, match=rf"changed by hand \({next(iter(edited))}\)"):

@@ -123,6 +123,10 @@ def test_a_run_goes_on_with_any_number_of_processes(world, tmp_path):
         _, state = Checkpoints(path).load_training()
         assert state["count"]["step"] == 10
     part.write_bytes(data)
+    foreign = part.with_name("shard-00009-model-00001-of-00001.safetensors")
+    foreign.write_bytes(data)  # DCP would read it with the others
+    assert Checkpoints(path).load_training()[1]["count"]["step"] == 10
+    foreign.unlink()
     assert Checkpoints(path).load_training()[1]["count"]["step"] == 12
 
 
