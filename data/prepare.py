@@ -182,8 +182,11 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
         text = _copy(documents(config), file)
         train, val = _split(text, config.val_fraction)
         if config.tokenizer is None:
-            sample = (block for _, block in train.blocks())
-            tokenizer = Tokenizer.train(sample, config.vocab_size, folder / "tokenizer.model")
+            with tqdm(desc="sampling text", total=train.bytes, unit="B", unit_scale=True,
+                      delay=2) as bar:
+                tokenizer = Tokenizer.train(
+                    _counted(train.blocks(), bar), config.vocab_size, folder / "tokenizer.model"
+                )
         else:
             for given in tokenizer_files(Path(config.tokenizer)):
                 shutil.copyfile(given, folder / given.name)
@@ -297,6 +300,12 @@ def _split(text: _Text, val_fraction: float) -> tuple[_Side, _Side]:
         ends, val = text.ends, bytes(value <= threshold for value in text.hashes)
     train = bytes(not held_out for held_out in val)
     return _Side(text.file, ends, train), _Side(text.file, ends, val)
+
+
+def _counted(blocks: Iterable[tuple[bool, str]], bar: tqdm) -> Iterator[str]:
+    for _, block in blocks:
+        yield block
+        bar.update(len(block.encode()))
 
 
 def _byte_offset(text: _Text, characters: int) -> int:

@@ -401,7 +401,7 @@ def _sample(texts: Iterable[str]) -> list[str]:
     for number, sentence in enumerate(_sentences(texts)):
         if number % stride:
             continue
-        kept.append(sentence)
+        kept.append(sentence.translate(_UNTRAINABLE))
         size += len(sentence)
         if size > SAMPLE:
             kept = kept[::2]
@@ -417,7 +417,6 @@ _UNTRAINABLE = str.maketrans({"\0": " ", SPACE: " ", "\u2585": " "})
 
 def _sentences(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
-        text = text.translate(_UNTRAINABLE)
         for start in range(0, len(text), SENTENCE):
             yield text[start : start + SENTENCE]
 

@@ -26,13 +26,26 @@ pytestmark = pytest.mark.slow
 # 27 rows in micro-batches of 5 are more of them in some processes than in others.
 RAGGED = ["--model.dropout", "0.25", "--train.micro_batch_size", "5"]
 TORCHRUN = "import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')"
-STOP_AT = f"""
-import sys
+# Starts so many processes, by fork, as imports take longer than the training; and stops it after a
+# step.
+WORLD = f"""
+import os, socket, sys
 sys.path.insert(0, {str(ROOT)!r})
-import train
-number, step = int(sys.argv.pop(1)), train.Trainer.step
+import gyre.plot, gyre.sharding, torch._dynamo, train
+size, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+step = train.Trainer.step
 train.Trainer.step = lambda self, *args: step(self, *args) or self.progress.step == number
-train.main()
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+os.environ |= {{"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}}
+children = []
+for rank in range(size):
+    children.append(os.fork())
+    if children[-1] == 0:
+        os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+        train.main()
+sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 """
 
 
@@ -82,8 +95,8 @@ def test_several_processes_train_as_one_does(world, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
     name = f"{shard}-{processes}"
     one, several = trained(world, f"one-{name}", *RAGGED, *extra), world / "runs" / name
-    output(TORCHRUN, *torchrun(processes, ROOT / "train.py", *arguments(
-        world, *RAGGED, *extra, "--train.shard", shard, "--name", name)))
+    argv = arguments(world, *RAGGED, *extra, "--train.shard", shard, "--name", name)
+    output(WORLD, str(processes), "0", *argv)
     assert_same_losses(several, one)
     assert {p.name for p in one.iterdir()} == {p.name for p in several.iterdir()}
     for checkpoint in ("last", "best"):
@@ -95,16 +108,12 @@ def test_several_processes_train_as_one_does(world, processes, shard, extra):
                                        rtol=0, atol=2e-4 if extra == MUON else 2e-5)
 
 
-def test_a_run_goes_on_with_any_number_of_processes(world, tmp_path):
+def test_a_run_goes_on_with_any_number_of_processes(world):
     """4, 1 and 3 processes, each a part of one run; the one has the whole model in one file."""
-    script = tmp_path / "stop.py"
-    script.write_text(STOP_AT, encoding="utf-8")
     one, path = trained(world, "one", *RAGGED), world / "runs" / "chain"
     argv = arguments(world, *RAGGED, "--train.shard", "full", "--resume", "auto", "--name", "chain")
     for processes, last_step, parts in ((4, 4, 4), (1, 9, 0), (3, 12, 3)):
-        words = torchrun(processes, script, str(last_step), *argv)
-        process = start(TORCHRUN, *words) if processes > 1 else start(script, str(last_step), *argv)
-        _, errors = process.communicate(timeout=300)
+        _, errors = start(WORLD, str(processes), str(last_step), *argv).communicate(timeout=300)
         assert list(points(path))[-1] == last_step, errors
         assert len(list((path / "last").glob("shard-*"))) == parts
     assert_same_losses(path, one)
