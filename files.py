@@ -116,6 +116,11 @@ def stage_json(path: Path, value: Any) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
+def json_sha256(value: Any) -> str:
+    """The SHA-256 of a value as JSON, in whatever order its fields are."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def read_json(path: Path, advice: str = "restore it", shape: Any = dict[str, Any]) -> Any:
     """The value of this `shape` (see `check_shape`) that a file of JSON holds.
 

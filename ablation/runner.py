@@ -27,7 +27,7 @@ from tqdm import tqdm
 from ablation import plan as planning
 from ablation.ngrams import ngram_losses
 from ablation.plan import ARMS, TIERS, Speed
-from ablation.study import Study
+from ablation.study import Study, write_record
 from data.prepare import prepare
 from errors import UserError, exit_in_words, say
 from files import locked, write_json
@@ -195,7 +195,7 @@ def measure_run(
         at_most = min(windows, measure.WINDOWS)
         ends = [measure.ending(RunDir.open(run), at_most, device) for run in runs[:-1]]
         ends.append({key: record[key] for key in ("tokens", "loss", "se")} | {"shift": shift})
-        write_json(Path(result), {
+        write_record(Path(result), {
             "arm": arm, **record, "horizons": ends,
             "trajectory": measure.follow(RunDir.open(runs[-1]), at_most, device),
             "machine": planning.machine(),
@@ -209,7 +209,7 @@ def run_probe(
     from ablation import probes
 
     with exit_in_words():
-        write_json(Path(result), probes.run_probe(name, arm, seed, steps, device))
+        write_record(Path(result), probes.run_probe(name, arm, seed, steps, device))
 
 
 # --- the study ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 from ablation import stats
 from ablation.plan import read_plan
 from errors import UserError
-from files import read_json
+from files import json_sha256, read_json, write_json
 
 Record = dict[str, Any]
 Curve = tuple[list[float], list[float]]
@@ -290,11 +290,21 @@ def in_lengths(tokens: int, seq_len: int) -> str:
     return {0.0: "0", 1.0: "T"}.get(tokens / seq_len, f"{tokens / seq_len:g}T")
 
 
+AGAIN = "remove it and run ablate.py again"
+
+
+def write_record(file: Path, record: Record) -> None:
+    """Write what was measured, with its hash."""
+    write_json(file, record | {"sha256": json_sha256(record)})
+
+
 def _keyed(folder: Path, shape: type, keys: tuple[str, ...]) -> dict[Any, Record]:
     """The records of a folder by these values of theirs."""
     records = {}
     for file in sorted(folder.glob("[!.]*.json")):
-        record = read_json(file, "remove it and run ablate.py again", shape)
+        record = read_json(file, AGAIN, shape)
+        if record.pop("sha256", None) != json_sha256(record):
+            raise UserError(f"{file} is not what was measured (its hash differs): {AGAIN}")
         key = tuple(record[name] for name in keys)
         if key in records:
             raise UserError(f"{file} is a second record of {'-'.join(map(str, key))}: remove one")

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from files import read_json
+from ablation.study import write_record
+from files import json_sha256, read_json
 
 T = 32
 STEP_TOKENS = 256
@@ -105,18 +106,21 @@ def make_study(
     })
     for arm in effect:
         for seed in range(seeds):
-            write(path / "results" / f"{arm}-s{seed}.json", record(arm, seed, effect[arm], noise))
+            file = path / "results" / f"{arm}-s{seed}.json"
+            write_record(file, record(arm, seed, effect[arm], noise))
     for name in ("P1", "P2"):
         for arm in probes:
             for seed in range(3):
-                write(path / "probes" / f"{name}-{arm}-s{seed}.json", probe(name, arm, seed))
+                write_record(path / "probes" / f"{name}-{arm}-s{seed}.json", probe(name, arm, seed))
     return path
 
 
 def change(study: Path, run: str, **fields: Any) -> None:
     """Say something else in the record of a run."""
     file = study / "results" / f"{run}.json"
-    write(file, read_json(file) | fields)
+    changed = read_json(file) | fields
+    del changed["sha256"]
+    write(file, changed | {"sha256": json_sha256(changed)})
 
 
 def make_pair(path: Path, seeds: int = 1, **options: Any) -> Path:

@@ -16,7 +16,7 @@ from made_up_study import (
     write,
 )
 
-from ablation.study import Study, in_lengths
+from ablation.study import Study, in_lengths, write_record
 from errors import UserError
 
 
@@ -76,11 +76,13 @@ FROM_ITS_SEED = r"differs .* in rope-s0; .* in sin-s0\)"
     (lambda p: change(p, "rope-s0", horizons=[{"tokens": 1}]), r"horizons\[0\] has no loss"),
     (lambda p: change(p, "rope-s0", seed="0"), "seed is '0', not a whole number"),
     (lambda p: change(p, "rope-s0", seed=7), "arm 'rope' and seed 7, and plan.json has .* 0, 1:"),
-    (lambda p: write(p / "probes" / "x.json", probe("P1", "rope", 0) | {"steps": "9"}), "steps is"),
+    (lambda p: write_record(p / "probes" / "x.json", probe("P1", "rope", 0) | {"steps": "9"}),
+     "steps is"),
+    (lambda p: write(p / "results" / "rope-s0.json", record("rope", 0, 0.1)), "its hash differs"),
     (lambda p: write(p / "plan.json", [1]), r"plan.json is damaged \(it holds \[1\], not a table"),
     (lambda p: write(p / "plan.json", {"arms": 1}), "plan.json is damaged .* start another study"),
-    (lambda p: write(p / "results" / "x.json", record("nope", 0, 0.1)), "arm 'nope'"),
-    (lambda p: write(p / "results" / "x.json", record("rope", 0, 0.1)), "second record"),
+    (lambda p: write_record(p / "results" / "x.json", record("nope", 0, 0.1)), "arm 'nope'"),
+    (lambda p: write_record(p / "results" / "x.json", record("rope", 0, 0.1)), "second record"),
 ])
 def test_what_is_broken_or_cannot_be_compared_is_refused_in_words(tmp_path, break_it, words):
     path = make_pair(tmp_path / "bad", 2)
