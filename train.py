@@ -119,7 +119,14 @@ def load(argv: list[str]) -> Start:
             config = branched(parser, argv, run)
             return Start(config, f"{run.path.name}-branch", {"branch": (run, options.at)})
 
-    base = {} if options.start is None else from_run(RunDir.open(options.start), words)
+    base, gone = {}, None
+    if options.start is not None:
+        try:
+            base = from_run(RunDir.open(options.start), words)
+        except UserError as error:
+            if not auto:
+                raise
+            gone = error  # which does not matter where there is something to go on with
     config, _ = load_config(parser, argv, base)
     if config.init_from != base.get("init_from"):
         raise UserError(f"init_from {config.init_from} stands in a configuration: say --init-from "
@@ -132,7 +139,12 @@ def load(argv: list[str]) -> Start:
         path = Path(config.log.runs) / config.name
         if path.exists():
             run = RunDir.open(path)
-            return Start(resumed(parser, argv, run), stem, {"resumed": run}, resumes_itself=True)
+            kept = resumed(parser, argv, run)
+            if gone is None:
+                say_what_differs(run.path, config, kept)
+            return Start(kept, stem, {"resumed": run}, resumes_itself=True)
+    if gone is not None:
+        raise gone
     if config.name is not None:
         RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
     return Start(config, stem, resumes_itself=auto)
@@ -142,10 +154,25 @@ def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
     """The configuration of a run that goes on."""
     saved = load_file(run.path / "config.yaml")
     config, options = load_config(parser, argv, dataclasses.asdict(saved))
-    if options.resume == "auto":  # as when it was started; the run has its own copy
+    if options.resume == "auto":  # as when it was started, which has been decided since
         config.data.tokenizer = saved.data.tokenizer
+        for name in ("device", "dtype", "compile"):
+            if getattr(config.train, name) == "auto":
+                setattr(config.train, name, getattr(saved.train, name))
     refuse_changes(run.path, saved, config, "--resume", "name", "optim")
     return config
+
+
+def say_what_differs(path: Path, asked: Config, kept: Config) -> None:
+    """A file of --config may have changed since the run was started; it goes on as it is."""
+    differs = [
+        f"{part}.{name}"
+        for part in ("model", "data", "optim", "train")
+        for name, value in vars(getattr(asked, part)).items()
+        if name != "tokenizer" and value not in ("auto", getattr(getattr(kept, part), name))
+    ]
+    if differs:
+        say(f"{path} goes on with its own {', '.join(differs)}, not what is asked for now")
 
 
 def branched(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:

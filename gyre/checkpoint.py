@@ -122,6 +122,11 @@ class Checkpoints:
             mine = {file.name: sha256(file)
                     for file in self.staging.glob(f"shard-{world.rank + 1:05d}-*")}
             files = world.collect(mine)
+            missing = world.is_main and [name for name in files
+                                         if not (self.staging / name).is_file()]
+            if world.sum(bool(missing))[0]:
+                raise UserError(f"{self.staging} has not the parts of all processes: log.runs must "
+                                "be on a filesystem that all machines see")
             if not world.is_main:
                 return
             with (self.staging / TRAINING).open("wb") as stream:
@@ -311,7 +316,11 @@ def _read_weights_of(folder: Path) -> dict[str, Tensor]:
     """The weights of a checkpoint, on the CPU."""
     if _is_whole(folder):
         return _read_weights(folder / WEIGHTS)[0]
-    return as_whole(_check_parts(folder, ALONE)[0])
+    before = _identity(folder)
+    weights = as_whole(_check_parts(folder, ALONE)[0])
+    if _identity(folder) != before:
+        raise UserError(f"{folder} was replaced while it was read")
+    return weights
 
 
 def as_whole(weights: dict[str, Tensor] | Path) -> dict[str, Tensor]:

@@ -62,8 +62,8 @@ class TrainConfig:
         )
         if self.shard != WHOLE and self.dtype == "float16":
             raise UserError("train.dtype float16 cannot be divided (train.shard): use bfloat16")
-        if self.async_save and self.shard == WHOLE:
-            raise UserError("train.async_save has no effect with train.shard none")
+        if self.async_save and self.shard in (WHOLE, 1):
+            raise UserError(f"train.async_save has no effect with train.shard {self.shard}")
         for step in self.keep:
             if not 1 <= step <= self.steps:
                 raise UserError(f"train.keep {step} is not a step of train.steps {self.steps}")

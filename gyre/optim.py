@@ -203,8 +203,8 @@ class Optimizers:
         names, found = {id(p): name for name, p in model.named_parameters()}, {}
         for i, optimizer in enumerate(self.optimizers):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            for parameter, kept in zip(parameters, state[str(i)]["state"].values(), strict=True):
-                for key, value in kept.items():
+            for number, parameter in enumerate(parameters):
+                for key, value in state[str(i)]["state"][number].items():
                     found[f"state.{names[id(parameter)]}.{key}"] = value
         return found
 

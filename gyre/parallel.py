@@ -8,6 +8,7 @@ gradients are averaged (DDP); or each has a part of every weight, gradient and m
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import platform
 import re
@@ -200,22 +201,23 @@ class World:
         """A word that the processes of this start have in common, and no earlier one had.
 
         torchrun keeps its table when it starts processes again, and in it the addresses at which
-        the old ones listened. Process 0 makes the word of what it finds under `id`; who is not in
-        it has not been there yet, and process 0 looks again.
+        the old ones listened. Process 0 collects what it finds under `id`, and the word is the hash
+        of that; who is not in it has not been there yet, and process 0 looks again.
         """
         own, stop = uuid.uuid4().hex, time.monotonic() + self.timeout
         table.set(f"id/{self.rank}", own)
+        word = ""
         while time.monotonic() < stop:
             if self.rank == 0:
-                found = [f"id/{rank}" for rank in range(self.size)]
-                if table.check(found):
-                    table.set("word", "-".join(table.get(key).decode() for key in found))
-            if table.check(["word"]):
-                word = table.get("word").decode()
-                ids = word.split("-")
+                keys = [f"id/{rank}" for rank in range(self.size)]
+                if table.check(keys):
+                    table.set("ids", b"-".join(table.multi_get(keys)))
+            if table.check(["ids"]):
+                found = table.get("ids")
+                ids, before = found.decode().split("-"), word
                 if len(ids) == self.size and ids[self.rank] == own:
-                    table.set(f"{word}/{self.rank}", "")
-                    if table.check([f"{word}/{rank}" for rank in range(self.size)]):
+                    word = hashlib.sha256(found).hexdigest()[:16]
+                    if table.add(word, int(word != before)) == self.size:  # all have agreed
                         return word
             time.sleep(0.02)
         raise dist.DistError(f"not all {self.size} have come in {self.timeout:g} s")

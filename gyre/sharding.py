@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def part(tensor: Tensor, like: Tensor) -> Tensor:
 @torch.no_grad()
 def copy_part(target: Tensor, source: Tensor) -> None:
     """Copy a whole tensor into one of which this process may have a part only."""
-    target.copy_(part(source.view(target.shape), target))
+    target.copy_(part(source.view(1) if source.ndim == 0 else source, target))
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
@@ -102,8 +103,14 @@ def state_tensors(
     `state.NAME.exp_avg`: the tensors themselves, to write or to read into. A scalar has the shape
     (1,), as in a divided model.
     """
+    if isinstance(model, FSDPModule):
+        model.reshard()  # after a forward pass without gradients, what is in no block is gathered
+    fresh = [optimizer for optimizer in optimizers if not optimizer.state]
     options = StateDictOptions(flatten_optimizer_state_dict=True)  # makes what is not there yet
     kept = get_optimizer_state_dict(model, optimizers, options=options)
+    for kept_of in (of for optimizer in fresh for of in optimizer.state.values()):
+        if "step" in kept_of:  # made by a step with a gradient of zero
+            kept_of["step"].zero_()
     tensors = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
     tensors |= {name: value for name, value in kept.items() if isinstance(value, Tensor)}
     return {name: t.view(1) if t.ndim == 0 else t for name, t in tensors.items()}
@@ -116,11 +123,12 @@ def write_parts(folder: Path, tensors: dict[str, Tensor]) -> None:
         dcp.save(tensors, storage_writer=_writer(folder))
 
 
-def start_writing(folder: Path, tensors: dict[str, Tensor]) -> Future[None]:
+def start_writing(folder: Path, tensors: dict[str, Tensor], world: World) -> Future[None]:
     """`write_parts` in the background, of a copy that is made before this returns; `written` waits
     for it."""
     with _in_words(f"cannot write {folder}"):
-        future = dcp.async_save(tensors, storage_writer=_writer(folder), process_group=_group())
+        future = dcp.async_save(tensors, storage_writer=_writer(folder),
+                                process_group=_group(world.timeout))
     assert isinstance(future, Future)
     return future
 
@@ -132,9 +140,9 @@ def written(future: Future[None]) -> None:
 
 
 @cache
-def _group() -> dist.ProcessGroup:
+def _group(timeout: float) -> dist.ProcessGroup:
     """The processes, as they talk to each other beside the training."""
-    group = dist.new_group(backend="gloo")
+    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
     assert isinstance(group, dist.ProcessGroup)
     return group
 
@@ -158,7 +166,7 @@ def read_parts(folder: Path, tensors: dict[str, Tensor], world: World) -> None:
 
     Raises UserError where a name is missing or a shape is another.
     """
-    with warnings.catch_warnings(), _in_words(f"{folder} is of another model"):
+    with warnings.catch_warnings(), _in_words(f"cannot read {folder}"):
         warnings.simplefilter("ignore")  # it takes one process for a mistake
         reader = HuggingFaceStorageReader(str(folder))
         dcp.load(tensors, storage_reader=reader, no_dist=world.size == 1)

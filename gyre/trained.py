@@ -6,7 +6,7 @@
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -89,15 +89,17 @@ class Trained:
 
 def continued(
     model: Transformer, tokenizer: Tokenizer, prompts: list[list[int]], sampling: Sampling, *,
-    max_new_tokens: int, compile: bool = False, **options: Any,
+    max_new_tokens: int, compile: bool = False, eos_ids: Collection[int] | None = None,
+    **options: Any,
 ) -> list[list[int]]:
-    """`generate` up to the end of the document, without a cache, and so without `compile`, where
-    its keys would go stale."""
+    """`generate` up to the end of the document, unless `eos_ids` say else; without a cache, and
+    so without `compile`, where its keys would go stale."""
     total = max(map(len, prompts)) + max_new_tokens
     use_cache = total <= model.position.cache_limit
     return generate(
-        model, prompts, sampling, max_new_tokens=max_new_tokens, eos_ids=tokenizer.eos_ids,
-        use_cache=use_cache, compile=compile and use_cache, **options,
+        model, prompts, sampling, max_new_tokens=max_new_tokens, use_cache=use_cache,
+        compile=compile and use_cache, eos_ids=tokenizer.eos_ids if eos_ids is None else eos_ids,
+        **options,
     )
 
 

@@ -1,6 +1,7 @@
 """The training loop: a configuration in, a run folder out."""
 
 import dataclasses
+import json
 import math
 import os
 import shlex
@@ -13,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
@@ -64,8 +65,9 @@ class Stopped(BaseException):
 
 class StopSignal:
     """Within `with`, Ctrl-C, SIGTERM or SIGHUP, of a terminal that is closed, is remembered in
-    `number`, so that the step that runs can be finished and saved. A second one acts as it would
-    have outside. Where SIGHUP is ignored, as nohup has it, it is."""
+    `number`, so that the step that runs can be finished and saved. A second Ctrl-C acts as it would
+    have outside; a second SIGTERM does nothing, as a scheduler and torchrun each send one. Where
+    SIGHUP is ignored, as nohup has it, it is."""
 
     number = 0
 
@@ -81,13 +83,15 @@ class StopSignal:
         return self
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        signal.signal(number, self._before[signal.Signals(number)])
+        if number == signal.SIGINT:
+            signal.signal(number, self._before[signal.SIGINT])
         if self.at_once:
             raise Stopped(128 + number)
-        self.number = number
-        with suppress(OSError):  # the terminal may be gone
-            # os.write, as a handler may interrupt a print, which cannot be entered twice.
-            os.write(2, b"\nstopping after this step; once more to stop at once\n")
+        if self.number == 0:
+            self.number = number
+            with suppress(OSError):  # the terminal may be gone
+                # os.write, as a handler may interrupt a print, which cannot be entered twice.
+                os.write(2, b"\nstopping after this step; Ctrl-C once more to stop at once\n")
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
@@ -135,6 +139,8 @@ class Trainer:
         self.config, self.world, self.device = config, world, world.device
         self.say = say if world.is_main else lambda text: None
         self.tokens_per_step = config.train.batch_size * config.data.seq_len
+        share = math.ceil(config.train.batch_size / world.size)  # rows of any process, at most
+        self.rows = min(config.train.micro_batch_size or share, share)  # of a forward pass
         if config.train.batch_size < world.size:
             raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                             f"{world.size} processes")
@@ -222,17 +228,15 @@ class Trainer:
 
     def _refuse_what_no_memory_holds(self) -> None:
         """UserError for sizes that cannot be, before a model is built or text is prepared."""
-        model, train = self.config.model, self.config.train
+        model = self.config.model
         # 12 bytes a parameter: itself, its gradient, and one moment at least; rotations of every
         # position; and the logits of one micro-batch.
         size = 12 * matrix_parameters(model) // self.world.shards
         size += 4 * model.max_positions * model.head_dim
         require_memory(self.device, size, "this model", "choose a smaller model.dim, "
                        "model.n_layers, model.hidden_dim or model.max_positions")
-        rows = train.micro_batch_size or math.ceil(train.batch_size / self.world.size)
-        rows = min(rows, train.batch_size)
-        require_memory(self.device, 4 * rows * self.config.data.seq_len * model.vocab_size,
-                       f"a batch of {rows}x{self.config.data.seq_len} tokens",
+        require_memory(self.device, 4 * self.rows * self.config.data.seq_len * model.vocab_size,
+                       f"a batch of {self.rows}x{self.config.data.seq_len} tokens",
                        "choose a smaller train.micro_batch_size or data.seq_len")
 
     def _choose_arithmetic(self) -> str:
@@ -240,8 +244,7 @@ class Trainer:
         so that a resumed run keeps it, on another machine too. Returns the reasons in words."""
         config, device = self.config, self.device
         model, train = config.model, config.train
-        rows = train.micro_batch_size or math.ceil(train.batch_size / self.world.size)
-        tokens = rows * config.data.seq_len
+        tokens = self.rows * config.data.seq_len
 
         def rates() -> list[float]:
             """Summed over the processes, which must not decide differently."""
@@ -343,9 +346,10 @@ class Trainer:
             raise UserError(f"{run.path} was last resumed with --train.steps {last_steps}, which "
                             "decides its learning rates: say so again, or choose another number")
         now, options = self.config.train, []
-        for name in ("steps", "device", "dtype", "compile", "keep", "shard"):
-            if getattr(now, name) != getattr(own, name):
-                options += [f"--train.{name}", str(getattr(now, name)).lower()]
+        for name in ("steps", "micro_batch_size", "device", "dtype", "compile", "keep", "shard",
+                     "checkpoint_activations", "async_save", "timeout"):
+            if (value := getattr(now, name)) != getattr(own, name):
+                options += [f"--train.{name}", json.dumps(value).strip('"')]
         return options
 
     def _open_folder(
@@ -465,8 +469,6 @@ class Trainer:
         total_loss, signals, written = self.world.sum(
             loss_sum.item(), float(stop.number), written
         )
-        if written == self.world.size:
-            self.finish_writing()
         loss = total_loss / tokens
         finite = math.isfinite(loss) and math.isfinite(grad_norm)
         if finite:
@@ -479,6 +481,8 @@ class Trainer:
         progress.step += 1
         progress.tokens += tokens
         progress.seconds += seconds
+        if written == self.world.size:
+            self.finish_writing()
         self._count_skipped(finite, loss)
         self.log({
             "train/loss": loss, "train/lr": factor * config.optim.lr, "train/grad_norm": grad_norm,
@@ -492,11 +496,10 @@ class Trainer:
         """Forward and backward over this process's rows, a micro-batch at a time. Returns the sum
         of their losses, a scalar on the device."""
         x, y = self.train_data.batch(self.progress.step)
-        most = math.ceil(self.config.train.batch_size / self.world.size)  # rows of any process
-        size = self.config.train.micro_batch_size or most
-        arguments = self._row_arguments(size)
-        micro_batches = list(zip(x.split(size), y.split(size), strict=True))
-        if self.world.shards > 1 and len(micro_batches) < math.ceil(most / size):
+        arguments = self._row_arguments(self.rows)
+        micro_batches = list(zip(x.split(self.rows), y.split(self.rows), strict=True))
+        most = math.ceil(self.config.train.batch_size / self.world.size / self.rows)
+        if self.world.shards > 1 and len(micro_batches) < most:
             # Weights are gathered by all processes together, so all need equally many passes; this
             # one has no targets.
             micro_batches.append((x[:1], torch.full_like(y[:1], -100)))
@@ -548,6 +551,7 @@ class Trainer:
         diverged = not finite and not (searching and math.isfinite(loss))
         progress.skipped_in_a_row = progress.skipped_in_a_row + 1 if diverged else 0
         if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
+            self.finish_writing()
             kept = "There was no checkpoint yet"
             if progress.best < math.inf:
                 kept = f"The last good checkpoint is kept in {self.path}"
@@ -559,7 +563,7 @@ class Trainer:
         """Mean loss per token, and bits per byte, over every token of the validation split; the
         weights become `best` where no loss was lower."""
         nats, tokens = self.world.sum(*evaluate(
-            self.module, self.val_data, self.config.train.batch_size, self.device, self.dtype
+            self.module, self.val_data, self.rows, self.device, self.dtype
         ))
         loss, bpb = nats / tokens, nats / math.log(2) / self.data.manifest["val"]["bytes"]
         self.validation = f"validation loss {loss:.4f} nats per token, {bpb:.4f} bits per byte"
@@ -594,7 +598,7 @@ class Trainer:
         folder = self.checkpoints.begin_parts(self.world)
         tensors = state_tensors(self.module, self.optimizers.optimizers)
         if self.config.train.async_save:
-            self.writing = start_writing(folder, tensors), name, training
+            self.writing = start_writing(folder, tensors, self.world), name, training
         else:
             write_parts(folder, tensors)
             self.checkpoints.finish_parts(name, training, self.world)
@@ -631,10 +635,13 @@ class Trainer:
 
             context = gathered(self.module)
         with context, uncompiled():
+            # Past the end of the text, as all processes have to take equally many steps, and may
+            # differ in the last bits.
             (new,) = continued(
                 self.module, tokenizer, [self.sample_ids], Sampling(), max_new_tokens=length,
-                seed=self.config.seed,
+                seed=self.config.seed, eos_ids=(),
             )
+        new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
         text = tokenizer.decode(self.sample_ids + new)
         self.log({"sample": text})
         self.say(f"--- sample at step {self.progress.step}\n{text}\n---")
@@ -648,7 +655,10 @@ class Trainer:
                      f"{step_seconds:.2f} s a step and without validation")
 
     def _say_how_to_resume(self) -> None:
-        command = ["python", "train.py", "--resume", str(self.path), *self.resume_options]
+        program = ["python", "train.py"]
+        if self.world.size > 1:
+            program = ["torchrun", "--nproc-per-node", str(self.world.size), "train.py"]
+        command = [*program, "--resume", str(self.path), *self.resume_options]
         self.say(f"stopped after step {self.progress.step}, saved. To go on:\n"
                  f"    {shlex.join(command)}")
 

@@ -233,8 +233,7 @@ class Sinusoidal(PositionEncoding):
             self.embedding_std = 1 / self.embedding_scale
         self.alpha: nn.Parameter | float = 1.0
         if config.sinusoid == "matched":
-            start = torch.tensor(math.sqrt(2) * INIT_STD, device="cpu")
-            self.alpha = nn.Parameter(start)
+            self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
 
     def at_each(self, offsets: Tensor, n_tokens: int) -> Tensor:
         return self.table[offsets[:, None] + torch.arange(n_tokens, device=offsets.device)]

@@ -137,7 +137,8 @@ class Transformer(nn.Module):
         check_position(config)
         self.config = config
         self.tok_embeddings = nn.Embedding(config.vocab_size, config.dim)
-        self.position = POSITIONS[config.position](config)
+        with torch.device("cpu"):  # what it computes has values where the rest is on "meta" too
+            self.position = POSITIONS[config.position](config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
         self.norm = RMSNorm(config.dim, config.norm_eps)
         if not config.tie_embeddings:

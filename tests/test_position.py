@@ -8,7 +8,15 @@ import torch
 from conftest import CPU, draw, model_config, random_model
 
 from model.config import INIT_STD, RopeScaling
-from model.position import POSITIONS, ALiBi, RoPE, alibi_slopes, check_position, sinusoid
+from model.position import (
+    POSITIONS,
+    ALiBi,
+    PositionEncoding,
+    RoPE,
+    alibi_slopes,
+    check_position,
+    sinusoid,
+)
 from model.transformer import Transformer, attend
 
 TOKENS = torch.arange(14).view(2, 7)
@@ -44,6 +52,18 @@ def test_tables_are_in_no_state_dict_and_no_buffer(position):
     stored = [name for name in model.state_dict() if name.startswith("position.")]
     learned = {"sinusoidal": ["position.alpha"], "learned": ["position.weight"]}
     assert stored == learned.get(position, [])
+
+
+def test_what_an_encoding_computes_has_values_on_meta(monkeypatch):
+    class Scaled(PositionEncoding):
+        def __init__(self, config):
+            super().__init__(config)
+            self.scale = torch.nn.Parameter(torch.ones(config.dim))
+
+    monkeypatch.setitem(POSITIONS, "none", Scaled)
+    with torch.device("meta"):
+        model = Transformer(model_config(position="none"))
+    assert model.position.scale.tolist() == [1] * 48
 
 
 @pytest.mark.parametrize("position", POSITIONS)

@@ -6,21 +6,38 @@ there are, in whatever groups, and however often a run is stopped and resumed by
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, arguments, output, points, refusal, run, start, stop_at, trained
+import torch.distributed as dist
+from conftest import (
+    CPU,
+    ROOT,
+    arguments,
+    output,
+    points,
+    refusal,
+    run,
+    start,
+    stop_at,
+    trained,
+    training,
+)
 
 import train
 from docs.simulate_scaling import table
 from errors import UserError
+from gyre import checkpoint, trainer
 from gyre.checkpoint import Checkpoints
 from gyre.parallel import World
 from gyre.rundir import RunDir
+from gyre.sharding import state_tensors
 
 pytestmark = pytest.mark.slow
 # 27 rows in micro-batches of 5 are more of them in some processes than in others.
@@ -99,8 +116,8 @@ def test_several_processes_train_as_one_does(world, processes, shard, extra):
     output(WORLD, str(processes), "0", *argv)
     assert_same_losses(several, one)
     assert {p.name for p in one.iterdir()} == {p.name for p in several.iterdir()}
-    for checkpoint in ("last", "best"):
-        expected, found = (RunDir.open(p).load_weights(checkpoint) for p in (one, several))
+    for which in ("last", "best"):
+        expected, found = (RunDir.open(p).load_weights(which) for p in (one, several))
         assert found.keys() == expected.keys()
         for weight_name, weight in expected.items():
             # Newton and Schulz make small differences larger.
@@ -110,11 +127,14 @@ def test_several_processes_train_as_one_does(world, processes, shard, extra):
 
 def test_a_run_goes_on_with_any_number_of_processes(world):
     """4, 1 and 3 processes, each a part of one run; the one has the whole model in one file."""
-    one, path = trained(world, "one", *RAGGED), world / "runs" / "chain"
-    argv = arguments(world, *RAGGED, "--train.shard", "full", "--resume", "auto", "--name", "chain")
+    muon = [*RAGGED, "--optim.optimizer", "muon", "--model.tie_embeddings", "false"]
+    one, path = trained(world, "one", *muon), world / "runs" / "chain"
+    argv = arguments(world, *muon, "--train.shard", "full", "--resume", "auto", "--name", "chain")
     for processes, last_step, parts in ((4, 4, 4), (1, 9, 0), (3, 12, 3)):
         _, errors = start(WORLD, str(processes), str(last_step), *argv).communicate(timeout=300)
         assert list(points(path))[-1] == last_step, errors
+        assert (f"torchrun --nproc-per-node {processes} train.py --resume" in errors) == (
+            processes > 1 and last_step < 12)
         assert len(list((path / "last").glob("shard-*"))) == parts
     assert_same_losses(path, one)
 
@@ -123,6 +143,20 @@ def test_a_run_goes_on_with_any_number_of_processes(world):
     best, last = (RunDir.open(path).load_weights(name) for name in ("best", "last"))
     assert all(torch.equal(best[name], last[name]) for name in best)
     assert run(train.main, *argv) == 0  # finished: nothing is left to do
+
+    # A checkpoint that is replaced while it is read is read once more.
+    read, swapped = checkpoint.as_whole, []
+
+    def reading(folder):
+        if not swapped:
+            swapped.append(os.rename(path / "last", path / "x"))
+            shutil.copytree(path / "x", path / "last")
+        return read(folder)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "as_whole", reading)
+        again = Checkpoints(path).load_weights("last")
+    assert swapped and all(torch.equal(again[name], last[name]) for name in last)
 
     # A part that is damaged, or not there: the checkpoint before it is whole.
     part = next((path / "last").glob("shard-00002-*"))
@@ -137,6 +171,47 @@ def test_a_run_goes_on_with_any_number_of_processes(world):
     assert Checkpoints(path).load_training()[1]["count"]["step"] == 10
     foreign.unlink()
     assert Checkpoints(path).load_training()[1]["count"]["step"] == 12
+
+
+def test_what_is_no_longer_the_best_is_saved_too(world):
+    """Of a learning rate that changes no weight, all losses but the first are no better."""
+    path, argv = world / "runs" / "still", ["--train.sample_tokens", "0", "--optim.lr", "1e-12"]
+    output(WORLD, "2", "0", *arguments(world, *argv, "--train.shard", "full", "--name", path.name))
+    assert Checkpoints(path).load_training()[1]["count"]["step"] == 12
+    assert len(set(points(path, "val/loss").values())) == 1
+
+
+def test_saving_before_the_first_step_is_no_step():
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters())
+    tensors = state_tensors(model, [optimizer])
+    assert {t.item() for name, t in tensors.items() if name.endswith(".step")} == {0}
+    assert len(tensors) == 2 * 4
+
+
+def test_parts_of_which_the_first_process_sees_its_own_only_are_no_checkpoint(tmp_path):
+    class Two(World):
+        def collect(self, values: dict[str, str]) -> dict[str, str]:
+            return values | {"shard-00002-model-00001-of-00001.safetensors": "0" * 64}
+
+    world = Two(0, 1, CPU)
+    checkpoints = Checkpoints(tmp_path)
+    (checkpoints.begin_parts(world) / "shard-00001-model-00001-of-00001.safetensors").touch()
+    with pytest.raises(UserError, match="filesystem that all machines see"):
+        checkpoints.finish_parts("last", {}, world)
+    assert not checkpoints.has_training
+
+
+def test_300_processes_find_each_other_and_not_those_of_an_earlier_start():
+    table = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    worlds = [World(rank, 300, CPU, timeout=50) for rank in range(300)]
+    words = []
+    for _ in range(2):
+        with ThreadPoolExecutor(300) as pool:
+            agreed = set(pool.map(lambda world: world._agree(table), worlds))
+        assert len(agreed) == 1
+        words += agreed
+    assert words[0] != words[1]
 
 
 def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world):
@@ -172,6 +247,7 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
         ("--train.shard", "0"): "train.shard must be at least 1, not 0",
         ("--train.shard", "half"): "train.shard must be",
         ("--train.async_save", "true"): "train.async_save has no effect with train.shard none",
+        ("--train.async_save", "true", "--train.shard", "1"): "no effect with train.shard 1",
         ("--train.shard", "full", "--train.dtype", "float16"): "float16 cannot be divided",
         ("--train.timeout", "0"): "train.timeout must be",
     }.items():
@@ -184,12 +260,28 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
     assert "say --resume auto" in refusal(capfd, train.main, *arguments(world))[-1]
 
 
-def test_the_same_command_starts_a_run_and_goes_on_with_it(world):
-    argv = arguments(world, "--name", "again", "--resume", "auto")
+def test_the_same_command_starts_a_run_and_goes_on_with_it(world, tmp_path, capfd, monkeypatch):
+    """Without the weights that it started from; what has been decided stays decided."""
+    path, file = world / "runs" / "again", tmp_path / "c.yaml"
+    file.write_text("optim: {grad_clip: 2}", encoding="utf-8")
+    origin = shutil.copytree(trained(world, "origin"), tmp_path / "origin")
+    argv = ["--config", str(file), "--init-from", str(origin), *training(
+        world, "--train.dtype", "auto", "--name", "again", "--resume", "auto")]
+    slow_bfloat16 = [2e9, 1e9]
+    monkeypatch.setattr(trainer, "product_rates", lambda *args, **options: slow_bfloat16)
+    stop_at(4, *argv)
+    slow_bfloat16.reverse()
+    file.write_text("optim: {grad_clip: 3}", encoding="utf-8")
+    capfd.readouterr()
     stop_at(7, *argv)
+    said = capfd.readouterr().err
+    assert "goes on with its own optim.grad_clip, not" in said and "float32, as configured" in said
+    shutil.rmtree(origin)
     assert run(train.main, *argv) == 0
-    assert list(points(world / "runs" / "again")) == list(range(1, 13))
+    assert list(points(path)) == list(range(1, 13))
     assert run(train.main, *argv) == 0
+    shutil.rmtree(path)
+    assert f"no run folder at {origin}" in refusal(capfd, train.main, *argv)[-1]
 
 
 def test_the_table_of_the_simulated_world_is_that_of_its_record():

@@ -225,6 +225,14 @@ def test_a_signal_that_is_ignored_stays_ignored_and_one_at_once_acts_at_once():
             assert stop.number == 0
     finally:
         signal.signal(signal.SIGHUP, before)
+    with StopSignal() as stop:  # a scheduler sends it, and torchrun once more
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.number == signal.SIGTERM
+    with pytest.raises(KeyboardInterrupt), StopSignal() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.number == signal.SIGINT
+        signal.raise_signal(signal.SIGINT)
     with pytest.raises(Stopped, match="143"), StopSignal(at_once=True):
         signal.raise_signal(signal.SIGTERM)
 
@@ -297,6 +305,26 @@ def test_accumulation_is_exact_under_unequal_splits(world):
         assert points(other) == pytest.approx(points(whole), abs=1e-6)
         norms, expected = (points(path, "train/grad_norm") for path in (other, whole))
         assert norms == pytest.approx(expected, rel=1e-5)
+
+
+def test_validation_has_no_more_rows_at_a_time_than_training(world, monkeypatch):
+    trainer, rows = silent_trainer(world, "--train.micro_batch_size", "5"), []
+    monkeypatch.setattr(train.Trainer.__module__ + ".evaluate",
+                        lambda model, data, size, *_: (rows.append(size), (1.0, 1))[1])
+    trainer.validate()
+    assert rows == [5] and silent_trainer(world).rows == 27
+
+
+def test_a_sample_ends_where_the_text_does(world, monkeypatch):
+    """Every process draws as many tokens as were asked for, and shows those before the end."""
+    trainer, told = silent_trainer(world), []
+    trainer.world, trainer.say = World(0, 1, CPU), told.append
+    eos = trainer.data.tokenizer.eos_id
+    ids = trainer.data.tokenizer.encode("abc")
+    monkeypatch.setattr(train.Trainer.__module__ + ".continued",
+                        lambda *_, eos_ids, **__: [[*ids, eos, *ids]] if eos_ids == () else [[]])
+    trainer.sample()
+    assert told[0].count("abc") == 1
 
 
 @pytest.mark.slow
