@@ -1,5 +1,6 @@
 """The trials of tests/faults are made, and can find something."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,9 @@ from conftest import ROOT
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the faults are in C")
-@pytest.mark.parametrize(
-    "trial", ["kills", "errors", "damage", "configurations", "imports", "processes"])
-def test_a_few_faults_of_each_kind_cost_nothing(trial):
-    command = [sys.executable, ROOT / "tests" / "faults" / "run.py", "--minutes", "0.05", trial]
+def test_a_few_faults_of_each_kind_cost_nothing():
+    command = [sys.executable, ROOT / "tests" / "faults" / "run.py", "--minutes", "0.2"]
     said = subprocess.run(command, capture_output=True, text=True)
     assert said.returncode == 0, said.stdout + said.stderr
-    assert f"{trial}: " in said.stdout and " 0 faults tried" not in said.stdout
+    tried = re.findall(r"^(\w+): [1-9]\d* faults tried.*, 0 found$", said.stdout, re.MULTILINE)
+    assert tried == ["kills", "errors", "damage", "configurations", "imports", "processes"]
