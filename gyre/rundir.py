@@ -50,6 +50,7 @@ from files import (
     remove,
     require_space,
     sha256,
+    stage_json,
     write_file,
     writing,
 )
@@ -126,7 +127,7 @@ class RunDir(Checkpoints):
                 (staging / "config.yaml").write_text(config_yaml, encoding="utf-8")
                 for file in tokenizer:
                     shutil.copyfile(file, staging / file.name)
-                _write_json(staging / "manifest.json", manifest)
+                stage_json(staging / "manifest.json", manifest)
                 record = {
                     "created": datetime.now(UTC).isoformat(timespec="microseconds"),
                     "command": shlex.join(sys.argv),
@@ -137,7 +138,7 @@ class RunDir(Checkpoints):
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
                 record["sha256"]["run.json"] = _record_sha256(record)
-                _write_json(staging / "run.json", record)
+                stage_json(staging / "run.json", record)
                 staged, run = cls(staging, record), cls(path, record)
                 if points:
                     staged._write_points(points)
@@ -410,11 +411,6 @@ def _record_sha256(record: dict[str, Any]) -> str:
     """Of all that run.json holds but this hash."""
     others = {name: digest for name, digest in record["sha256"].items() if name != "run.json"}
     return json_sha256({**record, "sha256": others})
-
-
-def _write_json(file: Path, value: dict[str, Any]) -> None:
-    """A file in a folder that is still being made, hence without the care of `write_json`."""
-    file.write_text(json.dumps(value, indent=2), encoding="utf-8")
 
 
 def _git_revision() -> dict[str, Any] | None:

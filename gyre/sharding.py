@@ -1,7 +1,7 @@
 """A model of which every process has a part: dividing it (FSDP2), and its checkpoints (DCP).
 
-Every weight, gradient and moment is divided, along its first dimension, over all processes or over
-those of a group, of which each has a whole copy between them (HSDP). A block's weights are gathered
+Every weight, gradient and moment is divided, along its first dimension, over all processes (FSDP),
+or over those of a group, so that each group has a whole copy (HSDP). A block's weights are gathered
 for as long as they are needed. What is imported here takes as long as all else until the first
 step, so only who divides a model, or reads the checkpoint of one, imports this module.
 """
@@ -34,8 +34,8 @@ from model.transformer import Transformer
 
 @cache
 def mesh_of(world: World) -> DeviceMesh:
-    """Which processes have the parts of one copy between them, and which the same part of another
-    copy."""
+    """The processes as a table: a row, or all of them, has the parts of one copy; a column has the
+    same part of every copy."""
     shape, names = (world.size // world.shards, world.shards), ("replicate", "shard")
     if world.shards == world.size:
         shape, names = shape[1:], names[1:]
