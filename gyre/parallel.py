@@ -211,7 +211,7 @@ class World:
             if self.rank == 0:
                 keys = [f"id/{rank}" for rank in range(self.size)]
                 if table.check(keys):
-                    table.set("ids", b"-".join(table.multi_get(keys)))
+                    table.set("ids", "-".join(one.decode() for one in table.multi_get(keys)))
             if table.check(["ids"]):
                 found = table.get("ids")
                 ids, before = found.decode().split("-"), word

@@ -32,7 +32,8 @@ def test_a_run_describes_itself(new_run, tmp_path):
     ]
     assert (run.path / "config.yaml").read_text(encoding="utf-8") == "model:\n  dim: 48\n"
     for name, value in {"manifest.json": {"text": "é"}, "run.json": run.record}.items():
-        assert (run.path / name).read_bytes() == json.dumps(value, indent=2).encode()
+        written = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        assert (run.path / name).read_text(encoding="utf-8") == written
     contents = {path: path.read_bytes() for path in run.path.iterdir()}
     assert contents[run.path / "tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
     found = RunDir.open(run.path)
