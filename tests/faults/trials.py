@@ -26,8 +26,10 @@ from conftest import arguments, random_text
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from imports import imports
+from made_up_study import make_study
 
 import train
+from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError
 from gyre.cli import load_file
@@ -163,26 +165,32 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
     source = world.folder / "runs" / "straight"
     config = load_file(source / "config.yaml").data
 
-    def read(path: Path) -> tuple[Any, str]:
+    def read_study() -> Any:
+        found = Study.load(study)
+        return found.plan, found.records, found.probes
+
+    def read_run() -> Any:
         """What a resumed training takes from the disk, and what is said about it."""
         said = StringIO()
         with redirect_stderr(said):
-            run = RunDir.open(path)
+            run = RunDir.open(source)
             weights, state = run.load_training()
             points = run.points_until(99, state["metrics"])
             data = prepare(config)
             leaves = torch.utils._pytree.tree_leaves(
                 [weights, run.load_weights("best"), state, points, run.record, data.manifest])
             leaves = [x.tolist() if isinstance(x, torch.Tensor) else x for x in leaves]
-        files = [(path / name).read_bytes() for name in ("config.yaml", "tokenizer.model")]
+        files = [(source / name).read_bytes() for name in ("config.yaml", "tokenizer.model")]
         bins = [(data.folder / f"{split}.bin").read_bytes() for split in ("train", "val")]
-        return (leaves, files, bins), said.getvalue()
+        return None if "warning" in said.getvalue() else (leaves, files, bins)
 
     shutil.rmtree(source / "previous")
-    expected, _ = read(source)
+    study = make_study(world.folder / "study", 1, {"rope": 0.0, "sin": 0.1}, ["rope"])
     (prepared,) = (world.folder / "prepared").iterdir()
-    files = [f for folder in (source, prepared) for f in sorted(folder.rglob("*")) if f.is_file()]
-    for file in itertools.cycle(files):
+    files = [(file, read, read()) for folder, read in
+             ((source, read_run), (prepared, read_run), (study, read_study))
+             for file in sorted(folder.rglob("*")) if file.is_file()]
+    for file, read, expected in itertools.cycle(files):
         content = file.read_bytes()
         at = random.randrange(len(content))
         for kind in ("flipped", "cut"):
@@ -191,8 +199,7 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
             file.write_bytes(content[:at] + rest)
             finding = None
             try:
-                found, said = read(source)
-                if found != expected and "warning" not in said:
+                if read() not in (expected, None):
                     finding = "taken without a word"
             except UserError:
                 pass
