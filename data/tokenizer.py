@@ -98,13 +98,10 @@ class Tokenizer:
     Raises UserError on a file that is none, is damaged, or does not give text back unchanged.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        path = Path(path)
+    def __init__(self, path: Path) -> None:
         model = path.read_bytes()
         self.processor = sentencepiece.SentencePieceProcessor()
         try:
-            if not model:
-                raise RuntimeError("the file is empty")
             self.processor.LoadFromSerializedProto(model)
             self.vocab_size: int = self.processor.vocab_size()
             self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
@@ -116,26 +113,23 @@ class Tokenizer:
             ) from error
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.unk_id: int = self.processor.unk_id()
-        bos_id = self.processor.bos_id()
-        self.bos_id: int | None = None if bos_id < 0 else bos_id
         self.eos_id: int = self.processor.eos_id()
         if self.eos_id < 0:
             raise UserError(f"{path} has no piece that ends a text (eos)")
         self.eos_ids = _eos_ids(path, self.eos_id)
-        byte_pieces = [f"<0x{byte:02X}>" for byte in SPACE.encode()]
-        self._space_ids = list(self.processor.piece_to_id(byte_pieces))
-        self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
-        settings: dict[str, Any] = {"add_bos_token": False}
-        if path.with_name(SETTINGS).is_file():
-            settings = settings_of(path.parent)
-        else:  # ours: EOS begins documents, and training never sees BOS
-            self.bos_id = self.eos_id
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
-        begins = settings.get("add_bos_token", True) and bos_id >= 0
-        self.prefix_ids = [bos_id] if begins else []
-        added = settings.get("added_tokens_decoder") or {}
-        known = {str(i) for i in range(self.vocab_size)}
-        _refuse_added([token for i, token in added.items() if i not in known], path)
+        self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
+        self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
+        self.bos_id: int | None = self.eos_id  # of ours, which begin documents with EOS
+        self.prefix_ids: list[int] = []
+        if path.with_name(SETTINGS).is_file():
+            settings, bos_id = settings_of(path.parent), self.processor.bos_id()
+            self.bos_id = None if bos_id < 0 else bos_id
+            if settings.get("add_bos_token", True) and self.bos_id is not None:
+                self.prefix_ids = [self.bos_id]
+            added = settings.get("added_tokens_decoder") or {}
+            known = set(map(str, range(self.vocab_size)))
+            _refuse_added([token for i, token in added.items() if i not in known], path)
         self._refuse_what_changes_text(path, PROBE)
 
     def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
@@ -152,7 +146,7 @@ class Tokenizer:
         return _byte_fallback(piece) if has_text else b""
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, path: str | Path) -> "Tokenizer":
+    def train(cls, texts: Iterable[str], vocab_size: int, path: Path) -> "Tokenizer":
         """Learn `vocab_size` pieces from `texts`, write them to `path`; equal texts, equal files.
 
         Raises UserError where the text is too small, or has too many different characters.
@@ -172,7 +166,7 @@ class Tokenizer:
             )
         except (RuntimeError, ValueError) as error:
             raise _vocabulary_error(vocab_size, str(error)) from error
-        Path(path).write_bytes(model.getvalue())
+        path.write_bytes(model.getvalue())
         return cls(path)
 
     def encode(self, text: str) -> list[int]:
@@ -227,10 +221,9 @@ class JsonTokenizer(Tokenizer):
     text begins with a space, some files add none, though decoding takes one away.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: Path) -> None:
         import tokenizers  # here, as only imported models need it
 
-        path = Path(path)
         beside = path.with_name(SETTINGS)
         content = path.read_bytes()
         try:
