@@ -9,7 +9,6 @@ Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Ll
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
 """
 
-import codecs
 import hashlib
 import io
 import json
@@ -292,25 +291,6 @@ class JsonTokenizer(Tokenizer):
         batch = [_utf8(text).decode() for text in texts]
         rows = self._tokenizer.encode_batch(batch, add_special_tokens=False)
         return [row.ids for row in rows]
-
-
-class Stream:
-    """Decodes one id at a time: what `push` and `flush` return adds up to the one-shot decode.
-
-    A character whose last byte has not come yet is held back.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._piece = tokenizer.piece
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def push(self, i: int) -> str:
-        """The characters that are complete with id `i`; often none."""
-        return self._decoder.decode(self._piece(i))
-
-    def flush(self) -> str:
-        """What is left at the end: U+FFFD for an unfinished character, else nothing."""
-        return self._decoder.decode(b"", final=True)
 
 
 def stated_eos_ids(file: Path) -> list[int]:
