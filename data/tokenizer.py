@@ -47,6 +47,7 @@ class Settings(TypedDict, total=False):
     added_tokens_decoder: dict[str, Added] | None
     add_bos_token: bool | None
     split_special_tokens: bool | None
+    chat_template: str | list[dict[str, str]] | None
 
 
 class Described(TypedDict):
@@ -223,7 +224,6 @@ class JsonTokenizer(Tokenizer):
     def __init__(self, path: Path) -> None:
         import tokenizers  # here, as only imported models need it
 
-        beside = path.with_name(SETTINGS)
         content = path.read_bytes()
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
@@ -239,7 +239,8 @@ class JsonTokenizer(Tokenizer):
         self.bos_id = self._id_of("bos_token", settings, path)
         eos_id = self._id_of("eos_token", settings, path)
         if eos_id is None:
-            raise UserError(f"{beside} is missing, or has no eos_token: which one ends a text?")
+            raise UserError(f"{path.with_name(SETTINGS)} is missing, or has no eos_token: which "
+                            "one ends a text?")
         self.eos_id, self.eos_ids = eos_id, _eos_ids(path, eos_id)
         added = (settings.get("added_tokens_decoder") or {}).values()
         id_of = self._tokenizer.token_to_id
@@ -397,14 +398,12 @@ def _sentences(texts: Iterable[str]) -> Iterator[str]:
 
 def _vocabulary_error(vocab_size: int, message: str) -> UserError:
     """sentencepiece's refusal in words; it alone knows the limit."""
-    for pattern, words in (
-        (r"value <= (\d+)", "more than this text allows: at most {} (lower --data.vocab_size, or "
-         "give more text)"),
-        (r"required_chars\. \d+ vs (\d+)", "too small for the characters of this text: at least "
-         "{} (raise --data.vocab_size)"),
-    ):
-        if found := re.search(pattern, message):
-            return UserError(f"vocab_size {vocab_size} is {words.format(found[1])}")
+    if found := re.search(r"value <= (\d+)", message):
+        return UserError(f"vocab_size {vocab_size} is more than this text allows: at most "
+                         f"{found[1]} (lower --data.vocab_size, or give more text)")
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return UserError(f"vocab_size {vocab_size} is too small for the characters of this text: "
+                         f"at least {found[1]} (raise --data.vocab_size)")
     if "sentences_.empty()" in message:
         return UserError("no tokenizer can be trained: the training text is empty")
     return UserError(f"no tokenizer can be trained on this text: {message.splitlines()[0]}")

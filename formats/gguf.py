@@ -16,7 +16,7 @@ from errors import UserError
 from files import require_size, require_space
 from formats.names import tensor_names, theta_and_scaling
 from formats.run import Exported
-from formats.tokenizers import KINDS, to_gguf_fields
+from formats.tokenizers import CONTROL, to_gguf_fields
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
@@ -100,7 +100,7 @@ def modelfile(fields: dict[str, Any], file: str) -> str:
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
     for name in ("eot", "eom"):
         i = fields.get(f"tokenizer.ggml.{name}_token_id")
-        if i is not None and fields["tokenizer.ggml.token_type"][i] == KINDS["control"]:
+        if i is not None and fields["tokenizer.ggml.token_type"][i] == CONTROL:
             lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][i]}"')
     if "tokenizer.chat_template" not in fields:
         lines.append('TEMPLATE "{{ .Prompt }}"')

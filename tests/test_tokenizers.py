@@ -207,8 +207,8 @@ def test_mixed_merges_of_another_order_are_refused(tmp_path, capsys):
     _, folder = imported(tmp_path, "llama2-of-4")
     model = read(folder / "tokenizer.json")["model"]
     runs = model["merges"][-120:]
-    assert not "".join(map("".join, runs)).strip(SPACE)
-    model["merges"][-120:] = sorted(runs, key=lambda pair: (len(pair[0]), len(pair[1])))
+    assert not "".join(runs).strip(SPACE + " ")
+    model["merges"][-120:] = sorted(runs, key=lambda pair: [len(run) for run in pair.split()])
     edit(folder / "tokenizer.json", model=model)
     run = export_to("run", folder, tmp_path / "again")
     refused(capsys, "gguf", run, tmp_path / "out.gguf", "has none for this one")
@@ -244,6 +244,7 @@ def test_other_pieces_may_not_share_a_score(tmp_path, capsys):
     ("tokenizer_config.json", {"eos_token": {"id": 7}}, "eos_token has no content"),
     ("tokenizer_config.json", {"bos_token": 7}, "bos_token is 7, not a text"),
     ("tokenizer_config.json", {"added_tokens_decoder": {"7": "x"}}, "[7] is 'x', not a table"),
+    ("tokenizer_config.json", {"chat_template": [7]}, "chat_template[0] is 7, not a table"),
     ("tokenizer.json", {"added_tokens": ...}, "it has no added_tokens"),
     ("tokenizer.json", {"decoder": None}, "decodes with nothing"),
     ("tokenizer.json", {"model": {"xyz": 10**9}}, "has an id 1000000000, but far fewer tokens"),
