@@ -37,11 +37,6 @@ SIZES = {
 }
 
 
-
-class Ends(TypedDict, total=False):
-    eos_token_id: int | list[int] | None
-
-
 class Rope(TypedDict, total=False):
     """rope_scaling or rope_parameters."""
 
@@ -70,7 +65,7 @@ class Sizes(TypedDict):
     rms_norm_eps: float
 
 
-class Llama(Sizes, Ends, total=False):
+class Llama(Sizes, total=False):
     """What is read of a config.json."""
 
     num_key_value_heads: int | None

@@ -100,6 +100,10 @@ def create_run(imported: Imported, target: Path) -> int:
             f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and the model "
             f"{model.vocab_size} embeddings: a text could hold ids that have none"
         )
+    stated = stated_eos_ids(folder / "config.json")
+    if beyond := [i for i in (*tokenizer.eos_ids, *stated) if not 0 <= i < model.vocab_size]:
+        raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or {GENERATION}, "
+                        f"and the model's ids are 0 to {model.vocab_size - 1}")
     scaling = model.rope_scaling
     length = model.max_positions if scaling is None else scaling.original_positions
     log = LogConfig(runs=str(target.parent), wandb="disabled")
@@ -123,10 +127,9 @@ def create_run(imported: Imported, target: Path) -> int:
             files[SETTINGS] = Path(spare) / SETTINGS
             settings["add_bos_token"] = True
             stage_json(files[SETTINGS], settings)
-        ends = stated_eos_ids(folder / "config.json")
-        if GENERATION not in files and ends not in ([], [tokenizer.eos_id]):
+        if GENERATION not in files and stated not in ([], [tokenizer.eos_id]):
             files[GENERATION] = Path(spare) / GENERATION  # where a tokenizer reads them
-            stage_json(files[GENERATION], {"eos_token_id": ends})
+            stage_json(files[GENERATION], {"eos_token_id": stated})
         RunDir.create(
             log, target.name, config_yaml=config.to_yaml(), config={},
             manifest={"imported": {"from": str(folder), "format": imported.kind}},

@@ -235,7 +235,8 @@ def test_ends_that_are_no_ids_are_refused(where, tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path)
     (folder / "generation_config.json").unlink()
     (folder / where).touch()
-    for ends, said in (("2", "eos_token_id is '2'"), ([2, None], "eos_token_id"), (True, "True")):
+    for ends, said in (("2", "eos_token_id is '2'"), ([2, None], "eos_token_id"), (True, "True"),
+                       ([2, 330], "eos_token_id 330"), (-1, "eos_token_id -1"), (10**30, "10000")):
         fields = foreign.read(folder / "config.json") if where == "config.json" else {}
         text = json.dumps(fields | {"eos_token_id": ends})
         (folder / where).write_text(text, encoding="utf-8")
