@@ -1,12 +1,10 @@
 """Hugging Face's folders, both ways. (transformers' modeling_llama.py, modeling_rope_utils.py)"""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from tqdm import tqdm
@@ -38,21 +36,40 @@ SIZES = {
 
 
 class Rope(TypedDict, total=False):
-    """rope_scaling or rope_parameters."""
+    """rope_scaling or rope_parameters, of any type."""
 
     rope_type: str | None
     type: str | None
     rope_theta: float | None
-    factor: float | None
-    original_max_position_embeddings: int | None
-    beta_fast: float | None
-    beta_slow: float | None
-    attention_factor: float | None
-    mscale: float | None
-    mscale_all_dim: float | None
-    truncate: bool | None
-    low_freq_factor: float | None
-    high_freq_factor: float | None
+
+
+class Unscaled(TypedDict):
+    """Rotations by theta alone."""
+
+
+class Scaled(TypedDict):
+    factor: float
+
+
+class Yarn(Scaled, total=False):
+    original_max_position_embeddings: int
+    beta_fast: float
+    beta_slow: float
+    attention_factor: float
+    mscale: float
+    mscale_all_dim: float
+    truncate: bool
+
+
+class Llama3(Scaled):
+    original_max_position_embeddings: NotRequired[int]
+    low_freq_factor: float
+    high_freq_factor: float
+
+
+# What each type of RoPE has beside. Any other field is refused: it would change the rotations.
+ROPES: dict[str, Any] = {"default": Unscaled, "linear": Scaled, "dynamic": Scaled, "yarn": Yarn,
+                         "llama3": Llama3}
 
 
 class Sizes(TypedDict):
@@ -90,18 +107,6 @@ WITHOUT_COUNTERPART = {
     "attention_multiplier": None, "query_pre_attn_scalar": None,
     "quantization_config": None, "auto_map": None,
 }
-
-# The fields of each type of RoPE. Any other is refused: it would change the rotations.
-ROPE_FIELDS: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
-             "attention_factor", "mscale", "mscale_all_dim", "truncate"),
-    "llama3": ("factor", "original_max_position_embeddings", "low_freq_factor",
-               "high_freq_factor"),
-}
-
 
 # --- out ------------------------------------------------------------------------------------------
 
@@ -211,7 +216,7 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
     positions = config.max_positions
     if scaling is not None:
         known = vars(scaling) | {"original_max_position_embeddings": scaling.original_positions}
-        fields = {k: known.get(k) for k in ROPE_FIELDS[scaling.type]}
+        fields = {k: known.get(k) for k in ROPES[scaling.type].__annotations__}
         parameters = {"rope_type": scaling.type}
         parameters |= {k: value for k, value in fields.items() if value is not None}
         if scaling.type in ("linear", "dynamic"):
@@ -321,10 +326,10 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
     if not stated:
         notes.append("rope_theta: 10000")
     theta = next(iter(stated.values()), 10000.0)
-    read = [_rope_fields(table) for table in (old, new) if table]
-    if len(read) == 2 and read[0] != read[1]:
+    read = [_rope_fields(name, table) for name, table in tables.items() if table]
+    if read and read[0] != read[-1]:
         raise ValueError(f"rope_scaling {old} and rope_parameters {new} say different things")
-    fields = dict(read[0]) if read else {"rope_type": "default"}
+    fields = read[0] if read else {"rope_type": "default"}
     kind, positions = fields.pop("rope_type"), config["max_position_embeddings"]
     if kind == "default":
         return theta, None, positions
@@ -343,9 +348,6 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         original = positions
         if kind in ("yarn", "llama3"):
             notes.append(f"{name}: {positions}")
-    for name in ("factor", "low_freq_factor", "high_freq_factor"):
-        if name in ROPE_FIELDS[kind] and name not in fields:
-            raise ValueError(f"RoPE of type {kind} has no {name}")
     if not fields.pop("truncate", True):
         raise ValueError("truncate false: we round YaRN's bounds to whole pairs")
     mscale, all_dim = fields.pop("mscale", None), fields.pop("mscale_all_dim", None)
@@ -356,16 +358,16 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
     return theta, scaling, scaling.reach if kind in ("linear", "dynamic") else positions
 
 
-def _rope_fields(table: dict[str, Any]) -> dict[str, Any]:
+def _rope_fields(name: str, table: dict[str, Any]) -> dict[str, Any]:
     """One spelling of RoPE, checked, without theta and with its type called rope_type."""
-    fields = {k: v for k, v in table.items() if v is not None and k != "rope_theta"}
+    names.refuse_fields(table, {"partial_rotary_factor": 1})
+    ignored = ("rope_theta", "partial_rotary_factor")
+    fields = {k: v for k, v in table.items() if v is not None and k not in ignored}
     old_name = fields.pop("type", "default")
     kind = fields.pop("rope_type", old_name)
-    if kind not in ROPE_FIELDS:
-        raise ValueError(f"RoPE of type {kind!r}: we have {', '.join(ROPE_FIELDS)}")
-    if fields.pop("partial_rotary_factor", 1) != 1:
-        raise ValueError(f"partial_rotary_factor {table['partial_rotary_factor']}: we turn all")
-    for name in fields:
-        if name not in ROPE_FIELDS[kind]:
-            raise ValueError(f"RoPE of type {kind} with {name!r}, which we do not know")
+    if kind not in ROPES:
+        raise ValueError(f"RoPE of type {kind!r}: we have {', '.join(ROPES)}")
+    if unknown := fields.keys() - ROPES[kind].__annotations__:
+        raise ValueError(f"RoPE of type {kind} with {min(unknown)!r}, which we do not know")
+    check_shape(fields, ROPES[kind], name)
     return {"rope_type": kind, **fields}
