@@ -2,7 +2,6 @@
 
 import json
 import math
-from itertools import islice
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -13,7 +12,6 @@ from data.tokenizer import GENERATION
 from errors import UserError
 from files import check_shape, read_json, require_space, stage_json
 from formats import names
-from formats.names import tensor_names
 from formats.run import Exported, Imported
 from formats.tensors import DTYPES, check_count, check_tensors, stored_safetensors
 from formats.tokenizers import write_hf_tokenizer
@@ -125,8 +123,7 @@ def write_folder(
     from huggingface_hub import split_torch_state_dict_into_shards  # here, as it is slow to import
 
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
-    size = sum(weight.nbytes for weight in weights.values())
-    require_space(folder, size)
+    require_space(folder, sum(weight.nbytes for weight in weights.values()))
     folder.mkdir(parents=True)
     ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends,
@@ -140,18 +137,16 @@ def write_folder(
         stage_json(folder / GENERATION, ids)
     (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
-    ours = {name: ours for ours, name in tensor_names(model, "hf").items()}
+    ours = {name: ours for ours, name in names.tensor_names(model, "hf").items()}
     like = {name: weights[ours[name]].to("meta") for name in ours}
     split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
     if split.is_sharded:
         content = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         stage_json(folder / "model.safetensors.index.json", content)
-    parts = split.filename_to_tensors
-    with tqdm(sum(parts.values(), []), "writing", unit="tensor", delay=2) as bar:
-        tensors = (names.to_hf(ours[n], weights[ours[n]], model.head_dim) for n in bar)
-        for file, part in parts.items():
-            like_part = {name: like[name] for name in part}
-            write_safetensors(folder / file, like_part, islice(tensors, len(part)))
+    for file, part in split.filename_to_tensors.items():
+        bar = tqdm(part, f"writing {file}", unit="tensor", delay=2)
+        tensors = (names.to_hf(ours[name], weights[ours[name]], model.head_dim) for name in bar)
+        write_safetensors(folder / file, {name: like[name] for name in part}, tensors)
 
 
 def model_card(exported: Exported, card: dict[str, str | None]) -> str:
@@ -249,9 +244,9 @@ def read_folder(folder: Path) -> Imported:
         raise UserError(f"{file}: {error}") from None
     found = stored_safetensors(folder)
     check_count(found, model, file)
-    theirs, expected = tensor_names(model, "hf"), names.tensor_shapes(model)
-    for name in [name for name in found if name.endswith("rotary_emb.inv_freq")]:
-        del found[name]  # a table of old folders, that follows from the configuration
+    # Old folders hold this table too, which follows from the configuration.
+    found = {name: t for name, t in found.items() if not name.endswith("rotary_emb.inv_freq")}
+    theirs, expected = names.tensor_names(model, "hf"), names.tensor_shapes(model)
     head, embeddings = found.get("lm_head.weight"), found.get("model.embed_tokens.weight")
     if model.tie_embeddings and head and embeddings:
         if not torch.equal(head.read(), embeddings.read()):
@@ -310,13 +305,11 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
 
     What is left to a default goes into `notes`. ValueError for what our rotations cannot be.
     """
-    tables = {name: config.get(name) for name in ("rope_scaling", "rope_parameters")}
+    tables = {name: config.get(name) or {} for name in ("rope_scaling", "rope_parameters")}
     old, new = tables.values()
-    stated = {
-        where: float(table["rope_theta"])
-        for where, table in (("config.json", config), *tables.items())
-        if table and table.get("rope_theta") is not None
-    }
+    stated = {where: float(table["rope_theta"])
+              for where, table in {"config.json": config, **tables}.items()
+              if table.get("rope_theta") is not None}
     if stated and old and "config.json" not in stated:
         # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
         stated["config.json, by transformers' default"] = 10000.0
