@@ -118,10 +118,11 @@ def _read_index(index: Path) -> dict[str, str]:
 def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
     """Every tensor of a folder of Meta's by its name, over one file for each of the processes that
     trained it. `dim` is the width of the model. UserError where they are not parts of one model."""
-    files = sorted(folder.glob("consolidated.*.pth"))
-    for n, file in enumerate(files or [folder / "consolidated.00.pth"]):
-        if file.name != f"consolidated.{n:02}.pth" or not file.is_file():
-            raise UserError(f"{folder / f'consolidated.{n:02}.pth'} is missing")
+    count = len(list(folder.glob("consolidated.*.pth")))
+    files = [folder / f"consolidated.{n:02}.pth" for n in range(max(count, 1))]
+    for file in files:
+        if not file.is_file():
+            raise UserError(f"{file} is missing")
     parts = [_load_pickle(file) for file in files]
     for file, part in zip(files, parts, strict=True):
         if other := sorted(part.keys() ^ parts[0].keys()):
@@ -154,20 +155,19 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) ->
     first = parts[0]
     if first.dtype not in DTYPE_NAMES:
         raise UserError(f"{name} in {files[0]} is of type {first.dtype}, which we do not read")
-    if first.ndim == 1:
-        for file, part in zip(files, parts, strict=True):
-            if not torch.equal(part, first):
-                raise UserError(f"{name} in {file} is not the one in {files[0]}")
-        return Stored(files[0], first.dtype, tuple(first.shape), lambda: first)
-    columns = name.endswith(("wo.weight", "w2.weight")) or (
-        name == "tok_embeddings.weight" and first.shape[1] != dim
-    )
+    shape = list(first.shape)
     for file, part in zip(files, parts, strict=True):
         if part.shape != first.shape or part.dtype != first.dtype:
             raise UserError(
                 f"{name} in {file} is {tuple(part.shape)} {part.dtype}, and in {files[0]} "
-                f"{tuple(first.shape)} {first.dtype}"
+                f"{tuple(shape)} {first.dtype}"
             )
-    shape = list(first.shape)
+        if first.ndim == 1 and not torch.equal(part, first):
+            raise UserError(f"{name} in {file} is not the one in {files[0]}")
+    if first.ndim == 1:
+        return Stored(files[0], first.dtype, tuple(shape), lambda: first)
+    columns = name.endswith(("wo.weight", "w2.weight")) or (
+        name == "tok_embeddings.weight" and shape[1] != dim
+    )
     shape[columns] *= len(parts)
     return Stored(files[0], first.dtype, tuple(shape), lambda: torch.cat(parts, dim=int(columns)))
