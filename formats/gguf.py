@@ -1,8 +1,6 @@
 """GGUF, written for llama.cpp. Its `llama` architecture turns the pairs of channels that we turn,
 so all tensors go as they are. (ggml, docs/gguf.md)"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

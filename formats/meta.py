@@ -1,7 +1,5 @@
 """Meta's own folders, read: consolidated.*.pth and params.json. (Meta's llama and llama-models)"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypedDict
 

@@ -1,7 +1,5 @@
 """The two ends of every conversion: a run to be exported, and a run made of what was imported."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Our tokenizers in other people's files: tokenizer.json for Hugging Face, fields for GGUF."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
