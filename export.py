@@ -37,21 +37,15 @@ def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
         options = parse(argv)
         source, target = Path(options.source), Path(options.target)
-        try:
-            beside = [modelfile_of(target)] if options.to == "gguf" else []
-            for path in [target, *beside]:
-                if path.exists():
-                    raise UserError(f"{path} is there already: choose another place, or remove it")
-            if options.to == "run":
-                if not source.is_dir():
-                    raise UserError(f"{source} is no folder to import")
-                import_folder(source, target)
-            else:
-                card = {name: getattr(options, name) for name in CARD}
-                export_run(source, target, options.to, options.dtype, card)
-        except KeyboardInterrupt:
-            say("\ninterrupted; nothing was left behind")
-            sys.exit(130)
+        beside = [modelfile_of(target)] if options.to == "gguf" else []
+        for path in [target, *beside]:
+            if path.exists():
+                raise UserError(f"{path} is there already: choose another place, or remove it")
+        if options.to == "run":
+            import_folder(source, target)
+        else:
+            card = {name: getattr(options, name) for name in CARD}
+            export_run(source, target, options.to, options.dtype, card)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -107,6 +101,8 @@ def export_run(
 
 def import_folder(folder: Path, target: Path) -> None:
     """Make a new run of a folder of Hugging Face's or Meta's, and say what the folder does not."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder to import")
     RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
     if (folder / "config.json").is_file():
         imported = hf.read_folder(folder)
