@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import platform
+import re
 import shutil
 import sys
 import sysconfig
@@ -221,11 +222,9 @@ def _table_documents(loader: str, path: str, column: str, name: str) -> Iterator
 def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
     """The texts of one column. A row without text (null or "") is no document."""
     for row in rows:
-        if column not in row:
-            raise _no_column(column, row, name)
-        text = row[column]
-        if text is not None and not isinstance(text, str):
-            raise _no_text(column, type(text).__name__, name)
+        text = row.get(column, ...)
+        if not isinstance(text, str | None):
+            raise _no_text(column, {key: type(value).__name__ for key, value in row.items()}, name)
         if text:
             yield text
 
@@ -233,25 +232,20 @@ def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[
 def _check_schema(path: str, column: str, name: str) -> None:
     """UserError for a column that is not there or holds no text, before a row is read: where
     reading ends early, Arrow may crash (apache/arrow issue 45214)."""
-    from pyarrow import parquet, types
+    from pyarrow import parquet
 
-    schema = parquet.read_schema(path)
-    if column not in schema.names:
-        raise _no_column(column, schema.names, name)
-    kind = schema.field(column).type
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-        raise _no_text(column, kind, name)
+    types = {field.name: str(field.type) for field in parquet.read_schema(path)}
+    if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
+        raise _no_text(column, types, name)
 
 
-def _no_column(column: str, there: Iterable[str], name: str) -> UserError:
-    return UserError(f"{name} has no column {column!r}, only {', '.join(there)}: choose with "
-                     "--data.column")
-
-
-def _no_text(column: str, kind: object, name: str) -> UserError:
-    return UserError(f"column {column!r} of {name} holds {kind}, not text: choose another with "
-                     "--data.column")
+def _no_text(column: str, types: dict[str, str], name: str) -> UserError:
+    """What is said of a table with columns of these types, of which `column` is no text."""
+    if column not in types:
+        return UserError(f"{name} has no column {column!r}, only {', '.join(types)}: choose with "
+                         "--data.column")
+    return UserError(f"column {column!r} of {name} holds {types[column]}, not text: choose another "
+                     "with --data.column")
 
 
 # What has to be fetched
