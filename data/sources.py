@@ -155,12 +155,10 @@ def _refuse_loops(pattern: str) -> None:
     """UserError for a link to a folder above it where ** would follow it, again and again."""
     above, stars, _ = pattern.partition("**")
     for root in glob.glob(above or "./") if stars else ():
-        for folder, subfolders, _ in os.walk(root):  # which follows no link
-            for path in (os.path.join(folder, name) for name in subfolders):
-                target = os.path.realpath(path)
-                if os.path.islink(path) and Path(os.path.realpath(folder)).is_relative_to(target):
-                    raise UserError(f"--data.files {pattern} meets {path}, a link to a folder that "
-                                    "it is in: remove it, or name the folders beside it")
+        for link in filter(Path.is_symlink, Path(root).rglob("*")):  # which follows none
+            if Path(os.path.realpath(link.parent)).is_relative_to(os.path.realpath(link)):
+                raise UserError(f"--data.files {pattern} meets {link}, a link to a folder that it "
+                                "is in: remove it, or name the folders beside it")
 
 
 def _file_documents(
@@ -258,14 +256,9 @@ def _download(url: str, digest: str | None) -> str:
     """
     folder = Path(_datasets().config.DOWNLOADED_DATASETS_PATH)
     path = folder / hashlib.sha256(url.encode()).hexdigest()
-
-    def there() -> bool:
-        return path.exists() and digest in (None, sha256(path))
-
-    if not there():
-        with locked(path, f"waiting for another process: {url}"):
-            if not there():  # else the other process has fetched it
-                _fetch(url, path, digest)
+    with locked(path, f"waiting for another process: {url}"):
+        if not path.exists() or digest not in (None, sha256(path)):
+            _fetch(url, path, digest)
     return str(path)
 
 
