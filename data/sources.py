@@ -8,7 +8,6 @@ import and is needed only to prepare data, so it is imported where it is used.
 import atexit
 import glob
 import hashlib
-import importlib
 import itertools
 import json
 import logging
@@ -20,6 +19,7 @@ import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile, mkdtemp
@@ -37,7 +37,6 @@ PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
 TABLES = {".jsonl": "json", ".parquet": "parquet"}  # suffix -> loader; other files are plain text
 OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
-SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 
 # Not text that anybody would read: test suites, what others installed, a megabyte of generated
 # code-page tables, and the settings with which this Python was compiled.
@@ -93,7 +92,7 @@ def _stdlib_files() -> list[tuple[str, Path]]:
             path = Path(folder, name)
             if path.suffix == ".py" and not _is_foreign(name) and path.is_file():
                 files.append((path.relative_to(root).as_posix(), path))
-    if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
+    if not files:
         raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
                         "text of your own with --data.files PATH")
     return sorted(files)
@@ -113,16 +112,13 @@ def _stdlib_rows() -> Iterator[dict[str, str]]:
     for name, path in _stdlib_files():
         if name == "pydoc_data/topics.py":  # the same topics as one escaped literal
             continue
-        try:
+        with suppress(UnicodeDecodeError):
             yield {"text": path.read_bytes().decode()}
-        except UnicodeDecodeError:
-            continue
-    try:
-        topics = importlib.import_module("pydoc_data.topics").topics
-    except ImportError:  # some distributions leave them out
-        return
-    for _, text in sorted(topics.items()):
-        yield {"text": text}
+    with suppress(ImportError):  # some distributions leave them out
+        from pydoc_data.topics import topics
+
+        for _, text in sorted(topics.items()):
+            yield {"text": text}
 
 
 # Files
