@@ -189,6 +189,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def json_sha256(value: Any) -> str:
+    """The SHA-256 of a value as JSON, in which the order of fields does not matter."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def fsync(*paths: Path) -> None:
     """Wait until files, and the names in folders, are on the disk."""
     for path in paths:

@@ -34,7 +34,7 @@ from data.dataset import DataConfig, TokenDataset
 from data.sources import documents, fingerprint
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import atomic_path, locked, read_json, remove, require_size, sha256
+from files import atomic_path, json_sha256, locked, read_json, remove, require_size, sha256
 
 FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
@@ -73,7 +73,7 @@ def prepare(config: DataConfig) -> Prepared:
     it. Raises UserError where the text or the settings do not do.
     """
     settings = _settings(config)
-    folder = Path(config.prepared) / f"{_readable(config)}-{_sha256_of_json(settings)[:12]}"
+    folder = Path(config.prepared) / f"{_readable(config)}-{json_sha256(settings)[:12]}"
     with suppress(_Unusable):
         return _open(folder, settings)
     try:
@@ -133,7 +133,7 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
         claimed = manifest.pop("sha256")
     except (OSError, UserError, KeyError) as error:
         raise _Unusable("manifest.json cannot be read") from error
-    if claimed != _sha256_of_json(manifest) or manifest["settings"] != settings:
+    if claimed != json_sha256(manifest) or manifest["settings"] != settings:
         raise _Unusable("manifest.json was changed")
     for name, file in manifest["files"].items():
         path = folder / name
@@ -142,10 +142,6 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
         if file["size"] <= HASHED and sha256(path) != file["sha256"]:
             raise _Unusable(f"{name} was changed")
     return Prepared(folder, manifest, open_tokenizer(folder))
-
-
-def _sha256_of_json(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 # Making
@@ -204,7 +200,7 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
             for path in sorted(folder.iterdir())
         },
     }
-    manifest["sha256"] = _sha256_of_json(manifest)
+    manifest["sha256"] = json_sha256(manifest)
     text_of_manifest = json.dumps(manifest, indent=2) + "\n"
     (folder / "manifest.json").write_text(text_of_manifest, encoding="utf-8")
 

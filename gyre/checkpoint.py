@@ -47,7 +47,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from errors import UserError, say
-from files import first_line, fsync, read_json, remove, sha256, stage_json, writing
+from files import first_line, fsync, json_sha256, read_json, remove, sha256, stage_json, writing
 from gyre.parallel import World, is_divided, whole
 
 WEIGHTS, TRAINING, PARTS = "model.safetensors", "training.pt", "parts.json"
@@ -118,7 +118,7 @@ class Checkpoints:
             with (self.staging / TRAINING).open("wb") as stream:
                 torch.save({"training": training}, stream)
             files[TRAINING] = sha256(self.staging / TRAINING)
-            stage_json(self.staging / PARTS, {"files": files, "sha256": _sha256_of(files)})
+            stage_json(self.staging / PARTS, {"files": files, "sha256": json_sha256(files)})
             fsync(*self.staging.iterdir(), self.staging)
             self._put_in_place(name)
 
@@ -319,7 +319,7 @@ def _check_parts(folder: Path, world: World) -> tuple[Path, dict[str, Any]]:
     some of them, and all raise the same error."""
     listed = read_json(folder / PARTS, "restore it")
     files = listed.get("files")
-    if not isinstance(files, dict) or listed.get("sha256") != _sha256_of(files):
+    if not isinstance(files, dict) or listed.get("sha256") != json_sha256(files):
         raise UserError(f"{folder / PARTS} is damaged")
     if foreign := {file.name for file in folder.glob("*.safetensors")} - files.keys():
         raise UserError(f"{folder / min(foreign)} is no part of this checkpoint: remove it")
@@ -354,10 +354,6 @@ def _training(file: Path) -> dict[str, Any]:
     except Exception as error:  # torch.load has no exception of its own for a damaged file, and
         # its message may advise to execute it.
         raise UserError(f"{file} is damaged (it holds no training state)") from error
-
-
-def _sha256_of(files: dict[str, str]) -> str:
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
 
 
 class Described(Protocol):

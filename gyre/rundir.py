@@ -44,6 +44,7 @@ from files import (
     atomic_path,
     first_line,
     fsync,
+    json_sha256,
     locked,
     read_json,
     remove,
@@ -408,8 +409,7 @@ def _newest(runs: Path) -> Path:
 def _record_sha256(record: dict[str, Any]) -> str:
     """Of all that run.json holds but this hash."""
     others = {name: digest for name, digest in record["sha256"].items() if name != "run.json"}
-    text = json.dumps({**record, "sha256": others}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return json_sha256({**record, "sha256": others})
 
 
 def _write_json(file: Path, value: dict[str, Any]) -> None:
