@@ -61,11 +61,9 @@ class DataConfig:
             # A local copy stands in for a download: --data.files needs no other change.
             self.files = [self.files] if isinstance(self.files, str) else list(self.files)
             self.source = "files"
-            for name in ("url", "sha256", "hub", "hub_config", "hub_split", "hub_revision"):
+            for name in _SOURCES_OF.keys() - {"column"}:
                 setattr(self, name, getattr(DataConfig, name))
         needed = {"stdlib": True, "files": self.files, "url": self.url, "hub": self.hub}
-        if self.source not in needed:
-            raise UserError(f"data.source {self.source!r} is none of {', '.join(needed)}")
         if not needed[self.source]:
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
         for name, sources in _SOURCES_OF.items():
