@@ -106,11 +106,10 @@ class Tokenizer:
             self.vocab_size: int = self.processor.vocab_size()
             self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
         except (RuntimeError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"{path} is not a sentencepiece model, or a damaged one (Llama 3's tokenizer.model "
-                "is none either, but a list of ranked byte pairs: put the tokenizer.json and the "
-                "tokenizer_config.json of its Hugging Face folder in its place)"
-            ) from error
+            raise UserError(f"{path} is not a sentencepiece model, or a damaged one (Llama 3's "
+                            "tokenizer.model is none either, but a list of ranked byte pairs: put "
+                            "the tokenizer.json and the tokenizer_config.json of its Hugging Face "
+                            "folder in its place)") from error
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.unk_id: int = self.processor.unk_id()
         self.eos_id: int = self.processor.eos_id()
@@ -134,10 +133,8 @@ class Tokenizer:
 
     def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
         if self.decode(self.encode(probe)) != probe:
-            raise UserError(
-                f"{path} is a tokenizer that does not give text back unchanged: it lacks "
-                "byte fallback, or normalises, or its end is missing"
-            )
+            raise UserError(f"{path} is a tokenizer that does not give text back unchanged: it "
+                            "lacks byte fallback, or normalises, or its end is missing")
 
     def _bytes_of(self, i: int) -> bytes:
         """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
@@ -316,20 +313,17 @@ def _content(token: str | Added | None) -> str | None:
 def _refuse_added(tokens: list[Added], path: Path) -> None:
     """UserError for tokens that tokenizer_config.json adds to the file `path`, which lacks them."""
     if tokens:
-        raise UserError(
-            f"{path.with_name(SETTINGS)} adds a token {tokens[0]['content']!r} that {path} has "
-            "not: save the tokenizer again with transformers, as a tokenizer.json"
-        )
+        raise UserError(f"{path.with_name(SETTINGS)} adds a token {tokens[0]['content']!r} that "
+                        f"{path} has not: save the tokenizer again with transformers, as a "
+                        "tokenizer.json")
 
 
 def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise UserError(
-            f"the text holds {error.object[error.start]!r}, half of a surrogate pair, which is "
-            "no character and has no UTF-8 form"
-        ) from error
+        raise UserError(f"the text holds {error.object[error.start]!r}, half of a surrogate pair, "
+                        "which is no character and has no UTF-8 form") from error
 
 
 def _decoding_steps(described: dict[str, Any], path: Path) -> set[str]:
@@ -337,10 +331,8 @@ def _decoding_steps(described: dict[str, Any], path: Path) -> set[str]:
     decoder = described.get("decoder") or {}
     steps = {step["type"]: step for step in decoder.get("decoders", [decoder]) if step}
     if not {"ByteLevel", "ByteFallback"} & steps.keys():
-        raise UserError(
-            f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel and "
-            "ByteFallback"
-        )
+        raise UserError(f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel "
+                        "and ByteFallback")
     return set(steps)
 
 

@@ -43,10 +43,8 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, A
         types[name] = gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
         block, size = gguf.GGML_QUANT_SIZES[types[name]]
         if weight.shape[-1] % block:
-            raise UserError(
-                f"--dtype {dtype} packs rows in blocks of {block}, and {name} has rows of "
-                f"{weight.shape[-1]}: choose f16, bf16 or f32"
-            )
+            raise UserError(f"--dtype {dtype} packs rows in blocks of {block}, and {name} has rows "
+                            f"of {weight.shape[-1]}: choose f16, bf16 or f32")
         sizes[name] = weight.numel() // block * size
     file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
     fields = {

@@ -250,10 +250,8 @@ def read_folder(folder: Path) -> Imported:
     head, embeddings = found.get("lm_head.weight"), found.get("model.embed_tokens.weight")
     if model.tie_embeddings and head and embeddings:
         if not torch.equal(head.read(), embeddings.read()):
-            raise UserError(
-                f"{head.file} holds an lm_head.weight of its own, and {file} says "
-                "tie_word_embeddings: one of them is wrong"
-            )
+            raise UserError(f"{head.file} holds an lm_head.weight of its own, and {file} says "
+                            "tie_word_embeddings: one of them is wrong")
         del found["lm_head.weight"]
     check_tensors(found, {name: expected[ours] for ours, name in theirs.items()})
     tensors = {ours: found[name] for ours, name in theirs.items()}
@@ -333,9 +331,8 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         top = config[name]
         other = original or (positions if old and kind == "yarn" else top)
         if top != other:
-            raise ValueError(
-                f"{name} is {top}, beside a RoPE of {other}: versions of transformers take either"
-            )
+            raise ValueError(f"{name} is {top}, beside a RoPE of {other}: versions of transformers "
+                             "take either")
         original = top
     if original is None:
         original = positions

@@ -61,10 +61,8 @@ def read_folder(folder: Path) -> Imported:
     if frequencies is not None:
         found, ours = frequencies.read().float(), rope_frequencies(model.head_dim, model.theta)
         if found.shape != ours.shape or not torch.allclose(found, ours.float(), rtol=0.01):
-            raise UserError(
-                f"rope.freqs in {frequencies.file} are not those of rope_theta {model.theta:g}: is "
-                f"{file} that of another model?"
-            )
+            raise UserError(f"rope.freqs in {frequencies.file} are not those of rope_theta "
+                            f"{model.theta:g}: is {file} that of another model?")
     check_count(tensors, model, file)
     check_tensors(tensors, tensor_shapes(model))
     if tied:
@@ -90,10 +88,9 @@ def from_params(
     scaling = None
     if params.get("use_scaled_rope"):
         if params.get("rope_scaling_factor") is None:
-            raise ValueError(
-                "use_scaled_rope without rope_scaling_factor: it is 8 for Llama 3.1 and 3.3, and "
-                "32 for the small models of Llama 3.2; write the one that holds into the file"
-            )
+            raise ValueError("use_scaled_rope without rope_scaling_factor: it is 8 for Llama 3.1 "
+                             "and 3.3, and 32 for the small models of Llama 3.2; write the one "
+                             "that holds into the file")
         if params.get("rope_high_freq_factor") is None:
             params = params | {"rope_high_freq_factor": 4.0}
             notes.append("rope_high_freq_factor: 4")

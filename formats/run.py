@@ -94,10 +94,9 @@ def create_run(imported: Imported, target: Path) -> int:
                    "is their number, or the factor of its RoPE, right?")
     tokenizer = open_tokenizer(folder)
     if tokenizer.vocab_size > model.vocab_size:
-        raise UserError(
-            f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and the model "
-            f"{model.vocab_size} embeddings: a text could hold ids that have none"
-        )
+        raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
+                        f"the model {model.vocab_size} embeddings: a text could hold ids that have "
+                        "none")
     stated = stated_eos_ids(folder / "config.json")
     if beyond := [i for i in (*tokenizer.eos_ids, *stated) if not 0 <= i < model.vocab_size]:
         raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or {GENERATION}, "

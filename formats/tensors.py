@@ -51,14 +51,12 @@ def check_tensors(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]
     other."""
     for name, tensor in found.items():
         if name not in expected:
-            raise UserError(
-                f"{tensor.file} holds {name}, which a LLaMA has not: it cannot be left out"
-            )
+            raise UserError(f"{tensor.file} holds {name}, which a LLaMA has not: it cannot be left "
+                            "out")
         if tensor.shape != expected[name]:
-            raise UserError(
-                f"{name} in {tensor.file} has shape {tensor.shape}, and the configuration asks for "
-                f"{expected[name]}: they do not belong together, or a part is missing"
-            )
+            raise UserError(f"{name} in {tensor.file} has shape {tensor.shape}, and the "
+                            f"configuration asks for {expected[name]}: they do not belong "
+                            "together, or a part is missing")
     files = sorted({str(tensor.file) for tensor in found.values()}) or ["the folder"]
     for name in expected:
         if name not in found:
@@ -72,10 +70,9 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
     if index.is_file():
         weight_map = _read_index(index)
         if single.is_file() and single.name not in weight_map.values():
-            raise UserError(
-                f"{folder} has {index.name} and {single.name}, of which transformers reads the "
-                "second and others the first: remove the one that is not the model"
-            )
+            raise UserError(f"{folder} has {index.name} and {single.name}, of which transformers "
+                            "reads the second and others the first: remove the one that is not "
+                            "the model")
     elif not single.is_file():
         pickles = "; its .bin files can run code when they are read: save it as safetensors"
         has_pickles = any(folder.glob("pytorch_model*.bin"))
@@ -89,9 +86,8 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
         for name in tensors.keys():  # noqa: SIM118  # not a dict
             part = tensors.get_slice(name)
             if part.get_dtype() not in DTYPES:
-                raise UserError(
-                    f"{name} in {file} is of type {part.get_dtype()}: we read {', '.join(DTYPES)}"
-                )
+                raise UserError(f"{name} in {file} is of type {part.get_dtype()}: we read "
+                                f"{', '.join(DTYPES)}")
             if name in stored:
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")
             dtype, shape = DTYPES[part.get_dtype()], tuple(part.get_shape())
@@ -135,10 +131,8 @@ def _load_pickle(file: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch.load has no exception of its own for a damaged file
-        raise UserError(
-            f"{file} is damaged, or holds other things than tensors, which could run code: "
-            f"{first_line(error)}"
-        ) from error
+        raise UserError(f"{file} is damaged, or holds other things than tensors, which could run "
+                        f"code: {first_line(error)}") from error
     if not isinstance(content, dict):
         raise UserError(f"{file} is not a table of tensors")
     for name, tensor in content.items():
@@ -158,10 +152,8 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) ->
     shape = list(first.shape)
     for file, part in zip(files, parts, strict=True):
         if part.shape != first.shape or part.dtype != first.dtype:
-            raise UserError(
-                f"{name} in {file} is {tuple(part.shape)} {part.dtype}, and in {files[0]} "
-                f"{tuple(shape)} {first.dtype}"
-            )
+            raise UserError(f"{name} in {file} is {tuple(part.shape)} {part.dtype}, and in "
+                            f"{files[0]} {tuple(shape)} {first.dtype}")
         if first.ndim == 1 and not torch.equal(part, first):
             raise UserError(f"{name} in {file} is not the one in {files[0]}")
     if first.ndim == 1:

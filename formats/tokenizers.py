@@ -47,10 +47,8 @@ def pieces(tokenizer: Tokenizer) -> Any:
     for piece in merged:
         first = first_of.setdefault(piece.score, piece.piece)
         if first != piece.piece and (piece.score > last or (first + piece.piece).strip(SPACE)):
-            raise UserError(
-                f"the scores of the tokenizer ({piece.score + 0:g} of {first!r}, say) do not "
-                "number its merges: others would give other ids"
-            )
+            raise UserError(f"the scores of the tokenizer ({piece.score + 0:g} of {first!r}, say) "
+                            "do not number its merges: others would give other ids")
     return found
 
 
@@ -226,10 +224,8 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     }
     stage_json(folder / SETTINGS, settings)
     if not agree(tokenizer, open_tokenizer(folder)):
-        raise UserError(
-            f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a list of byte "
-            "pairs?"
-        )
+        raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
+                        "list of byte pairs?")
 
 
 def chat_template(folder: Path) -> str | None:
@@ -262,10 +258,8 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
             )
         ours = Tokenizer(Path(spare) / MODEL)
     if not agree(ours, tokenizer):
-        raise UserError(
-            f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp and its "
-            "converter read the first: remove the one that is not the model's"
-        )
+        raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
+                        "and its converter read the first: remove the one that is not the model's")
     found = pieces(ours)
     padding = range(len(found), vocab_size)
     special = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": ours.unk_id,
@@ -273,10 +267,9 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
     # More ids that end a text go where llama.cpp looks for the ends of a turn and of a message.
     more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
     if len(more) > 2:
-        raise UserError(
-            f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has three fields "
-            "for such ids: import the model again with fewer, or export with --to hf"
-        )
+        raise UserError(f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has "
+                        "three fields for such ids: import the model again with fewer, or export "
+                        "with --to hf")
     special |= dict(zip(("eot", "eom"), more, strict=False))
     fields = {
         "model": "llama",
