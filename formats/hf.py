@@ -1,7 +1,6 @@
 """Hugging Face's folders, both ways. (transformers' modeling_llama.py, modeling_rope_utils.py)"""
 
 import json
-import math
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -54,9 +53,6 @@ class Yarn(Scaled, total=False):
     beta_fast: float
     beta_slow: float
     attention_factor: float
-    mscale: float
-    mscale_all_dim: float
-    truncate: bool
 
 
 class Llama3(Scaled):
@@ -338,21 +334,16 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         original = positions
         if kind in ("yarn", "llama3"):
             notes.append(f"{name}: {positions}")
-    if not fields.pop("truncate", True):
-        raise ValueError("truncate false: we round YaRN's bounds to whole pairs")
-    mscale, all_dim = fields.pop("mscale", None), fields.pop("mscale_all_dim", None)
-    if mscale and all_dim and "attention_factor" not in fields:  # DeepSeek's way to say it
-        log = 0.1 * math.log(fields["factor"])
-        fields["attention_factor"] = (mscale * log + 1) / (all_dim * log + 1)
     scaling = RopeScaling(kind, original_positions=original, **fields)
     return theta, scaling, scaling.reach if kind in ("linear", "dynamic") else positions
 
 
 def _rope_fields(name: str, table: dict[str, Any]) -> dict[str, Any]:
     """One spelling of RoPE, checked, without theta and with its type called rope_type."""
-    names.refuse_fields(table, {"partial_rotary_factor": 1})
-    ignored = ("rope_theta", "partial_rotary_factor")
-    fields = {k: v for k, v in table.items() if v is not None and k not in ignored}
+    without = {"partial_rotary_factor": 1, "truncate": True}  # which rounds to whole pairs
+    names.refuse_fields(table, without)
+    fields = {field: value for field, value in table.items()
+              if value is not None and field not in ("rope_theta", *without)}
     old_name = fields.pop("type", "default")
     kind = fields.pop("rope_type", old_name)
     if kind not in ROPES:

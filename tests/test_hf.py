@@ -21,7 +21,6 @@ from transformers import (
     LlamaForCausalLM,
     pipeline,
 )
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
@@ -412,14 +411,6 @@ def test_what_is_missing_is_said_and_what_nobody_reads_does_not_matter():
     assert hf.from_config(BASE | more) == (untied(), ["rope_theta: 10000"])
 
 
-def test_deepseeks_way_to_say_the_attention_factor():
-    rope = {"rope_type": "yarn", **BEFORE, "mscale": 0.7, "mscale_all_dim": 0.4}
-    found, _ = hf.from_config(BASE | {"rope_theta": 1e4, "rope_scaling": rope})
-    theirs = LlamaConfig(**(BASE | {"rope_parameters": rope | {"rope_theta": 1e4}}))
-    _, magnitude = ROPE_INIT_FUNCTIONS["yarn"](theirs)
-    assert found.rope_scaling.magnitude == pytest.approx(magnitude, rel=1e-12)
-
-
 @pytest.mark.parametrize("change, words", [
     *(({name: value}, re.escape(f"{name} {value!r}: we have")) for name, value in {
         "attention_bias": True, "mlp_bias": True, "qk_norm": True, "rope_interleaved": True,
@@ -449,7 +440,8 @@ def test_deepseeks_way_to_say_the_attention_factor():
     ({"rope_scaling": {"type": "linear"}}, "rope_scaling has no factor"),
     ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor is '2', not a number"),
     ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "'alpha'"),
-    ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate"),
+    ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate False"),
+    ({"rope_scaling": {"type": "yarn", **BEFORE, "mscale": 0.7}}, "yarn with 'mscale'"),
     ({"rope_scaling": {"rope_type": "llama3", **BEFORE}}, "rope_scaling has no low_freq"),
     ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
     ({"rope_theta": "1e6"}, "rope_theta is '1e6', not a number"),
