@@ -33,11 +33,6 @@ class Added(TypedDict):
     content: str
 
 
-class AddedJson(Added):
-    id: int
-    special: bool
-
-
 class Settings(TypedDict, total=False):
     """What is read of a tokenizer_config.json."""
 
@@ -50,10 +45,9 @@ class Settings(TypedDict, total=False):
     chat_template: str | list[dict[str, str]] | None
 
 
-class Described(TypedDict):
-    """What is read of a tokenizer.json; what `tokenizers` makes of the rest is its own."""
+class Described(TypedDict, total=False):
+    """What is read of a tokenizer.json beside `tokenizers`, which checks the rest."""
 
-    added_tokens: list[AddedJson]
     decoder: dict[str, Any] | None
 
 
@@ -247,16 +241,16 @@ class JsonTokenizer(Tokenizer):
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > len(content):  # a list of so many would fill the memory
             raise UserError(f"{path} has an id {self.vocab_size - 1}, but far fewer tokens")
-        steps = _decoding_steps(described, path)
+        steps = _decoding_steps(described.get("decoder") or {}, path)
         self.adds_space = "Strip" in steps
         bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
-        special = {token["id"]: token["special"] for token in described["added_tokens"]}
+        added_tokens = self._tokenizer.get_added_tokens_decoder()
         self.bytes = [b""] * self.vocab_size
         try:
             for piece, i in vocabulary.items():
-                if i not in special:
+                if i not in added_tokens:
                     self.bytes[i] = bytes_of(piece)
-                elif not special[i]:
+                elif not added_tokens[i].special:
                     self.bytes[i] = piece.encode()
         except KeyError as error:
             raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
@@ -326,14 +320,13 @@ def _utf8(text: str) -> bytes:
                         "which is no character and has no UTF-8 form") from error
 
 
-def _decoding_steps(described: dict[str, Any], path: Path) -> set[str]:
+def _decoding_steps(decoder: dict[str, Any], path: Path) -> list[str]:
     """The types of the decoders in a tokenizer.json; UserError where none turns pieces to bytes."""
-    decoder = described.get("decoder") or {}
-    steps = {step["type"]: step for step in decoder.get("decoders", [decoder]) if step}
-    if not {"ByteLevel", "ByteFallback"} & steps.keys():
+    steps = [step["type"] for step in decoder.get("decoders", [decoder]) if step]
+    if not {"ByteLevel", "ByteFallback"} & set(steps):
         raise UserError(f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel "
                         "and ByteFallback")
-    return set(steps)
+    return steps
 
 
 def _byte_alphabet() -> dict[str, int]:

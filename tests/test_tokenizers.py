@@ -245,7 +245,7 @@ def test_other_pieces_may_not_share_a_score(tmp_path, capsys):
     ("tokenizer_config.json", {"bos_token": 7}, "bos_token is 7, not a text"),
     ("tokenizer_config.json", {"added_tokens_decoder": {"7": "x"}}, "[7] is 'x', not a table"),
     ("tokenizer_config.json", {"chat_template": [7]}, "chat_template[0] is 7, not a table"),
-    ("tokenizer.json", {"added_tokens": ...}, "it has no added_tokens"),
+    ("tokenizer.json", {"added_tokens": ...}, "'<|begin_of_text|>' of"),
     ("tokenizer.json", {"decoder": None}, "decodes with nothing"),
     ("tokenizer.json", {"model": {"xyz": 10**9}}, "has an id 1000000000, but far fewer tokens"),
     ("tokenizer.json", {"model": {"\u4e2d": 333}}, "piece with '\u4e2d', which stands for no byte"),
