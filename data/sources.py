@@ -9,7 +9,6 @@ import atexit
 import glob
 import hashlib
 import itertools
-import json
 import logging
 import os
 import platform
@@ -31,7 +30,7 @@ from tqdm import tqdm
 
 from data.dataset import DataConfig
 from errors import UserError, say
-from files import atomic_path, locked, sha256
+from files import atomic_path, json_sha256, locked, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
@@ -76,7 +75,7 @@ def fingerprint(config: DataConfig) -> str | None:
             identity = [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
         case _:
             return None
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+    return json_sha256(identity)
 
 
 # The standard library

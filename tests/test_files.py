@@ -76,7 +76,6 @@ def test_what_was_begun_is_no_part_of_what_follows(tmp_path, error):
 def test_two_processes_that_write_one_file_are_in_no_way_of_each_other(tmp_path):
     code = f"""
 from pathlib import Path
-from typing import TypedDict
 from files import atomic_path
 with atomic_path(Path({str(tmp_path)!r}) / "target") as staging:
     staging.write_bytes(b"theirs")
@@ -199,7 +198,6 @@ def holder(path):
     """A process that has the lock until a line comes in, or until it is killed."""
     code = f"""
 from pathlib import Path
-from typing import TypedDict
 from files import locked
 with locked(Path({str(path)!r}), "busy"):
     print("mine", flush=True)
@@ -232,7 +230,6 @@ def test_a_lock_that_many_want_has_one_owner_at_a_time(tmp_path):
     path.write_bytes(b"")
     code = f"""
 from pathlib import Path
-from typing import TypedDict
 from files import locked
 path = Path({str(path)!r})
 for _ in range(60):

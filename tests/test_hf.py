@@ -31,7 +31,6 @@ from model.config import RopeScaling
 from model.generation import generate
 from model.rope import precompute_freqs_cis
 from model.sampling import Sampling
-from model.transformer import Transformer
 
 # --- folders, out ---------------------------------------------------------------------------------
 
@@ -264,7 +263,6 @@ def field(**fields):
     (tensor(DOWN, torch.ones(48, 79)), ["model.safetensors", DOWN, "(48, 79)", "(48, 80)"]),
     (tensor(DOWN, torch.ones(48, 80).to(torch.int8)), ["model.safetensors", DOWN, "I8"]),
     (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
-    (field(attention_bias=True), ["config.json", "attention_bias"]),
     (field(vocab_size=300), ["lm_head.weight", "(300, 48)"]),
     (field(head_dim=7), ["config.json", "must be even, not 7"]),
     (field(num_hidden_layers=10**9), ["config.json", "describes a model of 1.77e+13 parameters"]),
@@ -353,20 +351,6 @@ def test_rotations_are_read_where_transformers_reads_them(rope):
     torch.testing.assert_close(table[1].abs(), torch.tensor(theirs.attention_scaling).expand(32))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rope", [
-    {"rope_scaling": RAMP, **L, "rope_theta": 50.0},
-    {"rope_parameters": YARN | {"rope_theta": 50.0}, **L},
-    {"rope_scaling": LINEAR | {"rope_theta": 50.0}, "rope_theta": 50.0},
-], ids=str)
-def test_an_import_with_such_rotations_computes_what_transformers_does(rope, tmp_path):
-    folder, _ = foreign.their_folder(tmp_path)
-    foreign.edit(folder / "config.json", **({"rope_parameters": None} | rope))
-    theirs = AutoModelForCausalLM.from_pretrained(folder)
-    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
-    assert_same_logits(load(run), theirs)
-
-
 @pytest.mark.parametrize("scaling", [
     None,
     RopeScaling("linear", 4.0, 16),
@@ -392,14 +376,6 @@ def test_yarn_reaches_its_factor_times_as_far_as_before():
     """transformers 4.53 takes the ratio of the two lengths for the factor."""
     ours = untied(rope_scaling=RopeScaling("yarn", 4.0, 16), max_positions=50)
     assert hf.to_config(ours)["max_position_embeddings"] == 64
-
-
-def test_static_ntk_is_another_base():
-    ours = untied(rope_scaling=RopeScaling("ntk", 4.0, 16))
-    found, _ = hf.from_config(hf.to_config(ours))
-    assert found.rope_scaling is None and found.theta == pytest.approx(1e4 * 4 ** (8 / 6))
-    tables = [Transformer(c).position.freqs_cis for c in (ours, found)]
-    torch.testing.assert_close(*tables, rtol=0, atol=1e-6)
 
 
 def test_what_is_missing_is_said_and_what_nobody_reads_does_not_matter():
