@@ -1,4 +1,5 @@
-"""Our tokenizers in other people's files: tokenizer.json for Hugging Face, fields for GGUF."""
+"""Tokenizers of other people's folders, read, and ours in their files: tokenizer.json for Hugging
+Face, fields for GGUF."""
 
 import json
 import re
@@ -19,6 +20,7 @@ from data.tokenizer import (
     Tokenizer,
     open_tokenizer,
     settings_of,
+    stated_eos_ids,
     tokenizer_files,
 )
 from errors import UserError
@@ -26,6 +28,35 @@ from files import read_json, stage_json
 
 # Types of pieces, in sentencepiece's own files and in GGUF.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+
+def read_tokenizer(
+    folder: Path, vocab_size: int, spare: Path, notes: list[str]
+) -> tuple[Tokenizer, list[Path]]:
+    """The tokenizer of a folder that is imported, and the files of it that a run has.
+
+    What is to be read elsewhere in the folder, or was left to a default (which goes into `notes`),
+    is written into the empty folder `spare`. UserError where the tokenizer does not fit a model of
+    `vocab_size` ids.
+    """
+    tokenizer, stated = open_tokenizer(folder), stated_eos_ids(folder / "config.json")
+    if tokenizer.vocab_size > vocab_size:
+        raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
+                        f"the model {vocab_size} embeddings: a text could hold ids that have none")
+    if beyond := [i for i in (*tokenizer.eos_ids, *stated) if not 0 <= i < vocab_size]:
+        raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or {GENERATION}, "
+                        f"and the model's ids are 0 to {vocab_size - 1}")
+    files = {file.name: file for file in tokenizer_files(folder)}
+    settings = settings_of(folder)
+    if JSON not in files and "add_bos_token" not in settings:
+        # LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
+        notes.append("add_bos_token: true")
+        files[SETTINGS] = spare / SETTINGS
+        stage_json(files[SETTINGS], settings | {"add_bos_token": True})
+    if GENERATION not in files and stated not in ([], [tokenizer.eos_id]):
+        files[GENERATION] = spare / GENERATION
+        stage_json(files[GENERATION], {"eos_token_id": stated})
+    return tokenizer, list(files.values())
 
 
 def pieces(tokenizer: Tokenizer) -> Any:
