@@ -162,15 +162,20 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, without bos or eos. Raises UserError on a lone surrogate."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"the text holds {text[error.start]!r}, half of a surrogate pair, "
+                            "which is no character and has no UTF-8 form") from error
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Like `encode`, on all cores."""
+        """Like `encode`, on all cores. Texts out of files hold no lone surrogate."""
         if self.adds_space:  # an imported one: for its reference, the mark in a text is a space
-            return self.processor.encode([_utf8(text) for text in texts])
+            return self.processor.encode(texts)
         # What stands between two marks is encoded apart, and the marks as their bytes.
         parts = [part for text in texts for part in text.split(SPACE)]
-        rows = iter(self.processor.encode([_utf8(part) for part in parts]))
+        rows = iter(self.processor.encode(parts))
         batch = []
         for text in texts:
             ids = next(rows)
@@ -190,7 +195,7 @@ class Tokenizer:
         ids: list[int] = []
         for number, part in enumerate(text.split(SPACE)):
             ids += self._space_ids if number else []
-            ids += self.processor.encode(_utf8(part), enable_sampling=True, alpha=p, nbest_size=-1)
+            ids += self.processor.encode(part, enable_sampling=True, alpha=p, nbest_size=-1)
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -280,8 +285,7 @@ class JsonTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores."""
-        batch = [_utf8(text).decode() for text in texts]
-        rows = self._tokenizer.encode_batch(batch, add_special_tokens=False)
+        rows = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         return [row.ids for row in rows]
 
 
@@ -310,14 +314,6 @@ def _refuse_added(tokens: list[Added], path: Path) -> None:
         raise UserError(f"{path.with_name(SETTINGS)} adds a token {tokens[0]['content']!r} that "
                         f"{path} has not: save the tokenizer again with transformers, as a "
                         "tokenizer.json")
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(f"the text holds {error.object[error.start]!r}, half of a surrogate pair, "
-                        "which is no character and has no UTF-8 form") from error
 
 
 def _decoding_steps(decoder: dict[str, Any], path: Path) -> list[str]:

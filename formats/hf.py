@@ -207,9 +207,9 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
     positions = config.max_positions
     if scaling is not None:
         known = vars(scaling) | {"original_max_position_embeddings": scaling.original_positions}
-        fields = {k: known.get(k) for k in ROPES[scaling.type].__annotations__}
+        fields = {name: known[name] for name in ROPES[scaling.type].__annotations__}
         parameters = {"rope_type": scaling.type}
-        parameters |= {k: value for k, value in fields.items() if value is not None}
+        parameters |= {name: value for name, value in fields.items() if value is not None}
         if scaling.type in ("linear", "dynamic"):
             positions = scaling.original_positions
         elif scaling.type == "yarn":
@@ -217,7 +217,7 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
     return {
         "max_position_embeddings": positions,
         "rope_theta": theta,
-        "rope_scaling": None if scaling is None else dict(parameters),
+        "rope_scaling": None if scaling is None else parameters,
         "rope_parameters": {"rope_theta": theta, **parameters},
     }
 
