@@ -187,7 +187,8 @@ class Tokenizer:
 
     def encode_with_dropout(self, text: str, p: float, seed: int) -> list[int]:
         """Like `encode`, but every merge is left out with probability `p`: every seed spells the
-        text in other pieces, which decode to it all the same.
+        text in other pieces, which decode to it all the same. And so does every process, as
+        sentencepiece adds a number of its own to the seed.
 
         For tokenizers trained here. (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267)
         """
