@@ -10,7 +10,7 @@ from typing import TypedDict
 
 import pytest
 import torch
-from conftest import output, start
+from conftest import start
 from failing import Failing, failures
 from safetensors.torch import save_file
 
@@ -180,15 +180,6 @@ def test_a_value_of_another_shape_is_refused_by_its_place(value, shape, words):
 def test_sha256_is_of_the_content(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert files.sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("modules, slow", [
-    ("files", {"torch"}), ("gyre.rundir", {"wandb"}),
-    ("train, generate, export", {"gguf", "tokenizers", "transformers"}),
-])
-def test_what_is_slow_to_import_waits_until_it_is_needed(modules, slow):
-    assert output(f"import sys, {modules}; print({slow} & sys.modules.keys())") == "set()\n"
 
 
 # --- the lock -------------------------------------------------------------------------------------
