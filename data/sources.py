@@ -49,13 +49,14 @@ def documents(config: DataConfig) -> Iterator[Iterable[str]]:
     Finish one document before asking for the next: they share one stream. Raises UserError where
     the source is missing, empty, not UTF-8, or does not answer.
     """
-    match config:  # of the three, the configuration has the one that its source needs
-        case DataConfig(files=list(patterns)):
-            return _file_documents(_matches(patterns), config.column)
-        case DataConfig(url=str(url)):
-            return _file_documents([_download(url, config.sha256)], config.column, url)
-        case DataConfig(hub=str(name)):
-            return _hub_documents(name, config)
+    # Of the three, the configuration has the one that its source needs.
+    if config.files:
+        return _file_documents(_matches(config.files), config.column)
+    if config.url:
+        file = _download(config.url, config.sha256)
+        return _file_documents([file], config.column, config.url)
+    if config.hub:
+        return _hub_documents(config.hub, config)
     return _stdlib_documents()
 
 
@@ -65,17 +66,13 @@ def fingerprint(config: DataConfig) -> str | None:
     From names, sizes and times. None for what has to be fetched: it may change at any moment, and
     is fetched once (`hub_revision` can pin it).
     """
-    identity: list[Any]
-    match config:
-        case DataConfig(source="stdlib"):
-            files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
-            identity = [platform.python_version(), files]
-        case DataConfig(files=list(patterns)):
-            stats = [(Path(name).resolve(), os.stat(name)) for name in _matches(patterns)]
-            identity = [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-        case _:
-            return None
-    return json_sha256(identity)
+    if config.source == "stdlib":
+        files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
+        return json_sha256([platform.python_version(), files])
+    if config.files:
+        stats = [(str(Path(name).resolve()), os.stat(name)) for name in _matches(config.files)]
+        return json_sha256([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+    return None
 
 
 # The standard library
@@ -123,7 +120,7 @@ def _stdlib_rows() -> Iterator[dict[str, str]]:
 # Files
 
 
-def _matches(patterns: list[str]) -> list[str]:
+def _matches(patterns: Iterable[str]) -> list[str]:
     """The files that paths and globs stand for, once each, in the order given; globs sorted."""
     paths: dict[str, None] = {}
     for pattern in patterns:
