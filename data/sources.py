@@ -298,9 +298,8 @@ def _hub_documents(name: str, config: DataConfig) -> Iterator[list[str]]:
         silence = error
     datasets.config.HF_HUB_OFFLINE = silence is not None
     try:
-        rows = datasets.load_dataset(
-            name, config.hub_config, split=config.hub_split, revision=revision
-        )
+        rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
+                                     revision=revision)
     except Exception as error:
         cause = _cause(silence or error)
         raise UserError(f"the Hub gives no {name} ({cause}). {OFFLINE}") from error

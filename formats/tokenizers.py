@@ -111,12 +111,9 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
     texts = [p.piece.replace(SPACE, " ") if p.type == NORMAL else p.piece for p in found]
     scores = {text: p.score for text, p in zip(texts, found, strict=True) if p.type == NORMAL}
     ids = {text: i for i, text in enumerate(texts)}
-    theirs = tokenizers.Tokenizer(
-        models.BPE(
-            vocab=ids, merges=_merges(scores, ids), unk_token=texts[tokenizer.unk_id],
-            fuse_unk=True, byte_fallback=True,
-        )
-    )
+    model = models.BPE(vocab=ids, merges=_merges(scores, ids), unk_token=texts[tokenizer.unk_id],
+                       fuse_unk=True, byte_fallback=True)
+    theirs = tokenizers.Tokenizer(model)
     theirs.add_special_tokens([p.piece for p in found if p.type in (CONTROL, UNKNOWN)])
     steps: list[decoders.Decoder] = [decoders.ByteFallback(), decoders.Fuse()]
     if tokenizer.adds_space:
