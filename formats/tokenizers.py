@@ -9,6 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+# pyrefly does not see its names, which are made when it is imported.
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+
 from data.tokenizer import (
     CHAT,
     GENERATION,
@@ -59,7 +62,7 @@ def read_tokenizer(
     return tokenizer, list(files.values())
 
 
-def pieces(tokenizer: Tokenizer) -> Any:
+def pieces(tokenizer: Tokenizer) -> list[Any]:
     """Every piece of a sentencepiece tokenizer, by id: `piece`, with sentencepiece's mark for a
     space, `score` and `type`.
 
@@ -68,10 +71,7 @@ def pieces(tokenizer: Tokenizer) -> Any:
     before all else. Runs of spaces may share the last place, as Llama 2's do with -1e9: all else
     has merged by then, and a run grows from its left end, see `_merges`.
     """
-    # Here, as it needs protobuf; its names are made when it is imported.
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-
-    found = ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces
+    found = list(ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces)
     merged = [piece for piece in found if piece.type in (NORMAL, USER_DEFINED)]
     last = min((piece.score for piece in merged), default=0.0)
     first_of: dict[float, str] = {}
@@ -159,9 +159,6 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     None where there is none: for byte-level pairs, for merges of which no score is the order, and
     where some pair whose piece is there is not among the merges.
     """
-    # Here, as it needs protobuf; its names are made when it is imported.
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-
     model, special = described["model"], {t["id"]: t["special"] for t in described["added_tokens"]}
     if model["type"] != "BPE" or not model["byte_fallback"] or not all(special.values()):
         return None
