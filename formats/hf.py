@@ -140,9 +140,9 @@ def write_folder(
         content = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         stage_json(folder / "model.safetensors.index.json", content)
     for file, part in split.filename_to_tensors.items():
-        bar = tqdm(part, f"writing {file}", unit="tensor", delay=2)
-        tensors = (names.to_hf(ours[name], weights[ours[name]], model.head_dim) for name in bar)
-        write_safetensors(folder / file, {name: like[name] for name in part}, tensors)
+        with tqdm(part, f"writing {file}", unit="tensor", delay=2) as bar:
+            tensors = (names.to_hf(ours[name], weights[ours[name]], model.head_dim) for name in bar)
+            write_safetensors(folder / file, {name: like[name] for name in part}, tensors)
 
 
 def model_card(exported: Exported, card: dict[str, str | None]) -> str:
