@@ -23,10 +23,6 @@ from formats.run import create_run, open_run
 from gyre.cli import Parser
 from gyre.rundir import RunDir
 
-CARD = {
-    "license": "its license, mit say",
-    "base_model": "what it was tuned from, as on the Hub (OWNER/NAME)",
-}
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
 
 
@@ -37,21 +33,15 @@ def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
         options = parse(argv)
         source, target = Path(options.source), Path(options.target)
-        try:
-            beside = [modelfile_of(target)] if options.to == "gguf" else []
-            for path in [target, *beside]:
-                if path.exists():
-                    raise UserError(f"{path} is there already: choose another place, or remove it")
-            if options.to == "run":
-                if not source.is_dir():
-                    raise UserError(f"{source} is no folder to import")
-                import_folder(source, target)
-            else:
-                card = {name: getattr(options, name) for name in CARD}
-                export_run(source, target, options.to, options.dtype, card)
-        except KeyboardInterrupt:
-            say("\ninterrupted; nothing was left behind")
-            sys.exit(130)
+        beside = [modelfile_of(target)] if options.to == "gguf" else []
+        for path in [target, *beside]:
+            if path.exists():
+                raise UserError(f"{path} is there already: choose another place, or remove it")
+        if options.to == "run":
+            import_folder(source, target)
+        else:
+            card = {"license": options.license, "base_model": options.base_model}
+            export_run(source, target, options.to, options.dtype, card)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -64,11 +54,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--dtype", choices=gguf.DTYPES,
         help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
     )
-    for name, what in CARD.items():
-        option = f"--{name.replace('_', '-')}"
-        parser.add_argument(option, metavar="ID", help=f"For the model card of hf: {what}.")
+    parser.add_argument("--license", metavar="ID", help="For the model card of hf: mit, say.")
+    parser.add_argument("--base-model", metavar="ID",
+                        help="For the model card of hf: what it was tuned from (OWNER/NAME).")
     options = parser.parse_args(argv)
-    targets = dict.fromkeys(CARD, ("hf",)) | {"dtype": ("hf", "gguf")}
+    targets = {"dtype": ("hf", "gguf"), "license": ("hf",), "base_model": ("hf",)}
     for name, ours in targets.items():
         if getattr(options, name) is not None and options.to not in ours:
             raise UserError(f"--{name.replace('_', '-')} has no effect with --to {options.to}: it "
@@ -107,6 +97,8 @@ def export_run(
 
 def import_folder(folder: Path, target: Path) -> None:
     """Make a new run of a folder of Hugging Face's or Meta's, and say what the folder does not."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder to import")
     RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
     if (folder / "config.json").is_file():
         imported = hf.read_folder(folder)

@@ -148,14 +148,13 @@ def check_shape(value: Any, shape: Any, name: str = "") -> None:
     union = get_origin(shape) in (Union, UnionType)
     shapes = {dict if is_typeddict(one) else get_origin(one) or one: one
               for one in (get_args(shape) if union else [shape])}
-    kind: type | None = type(value)
     if Any in shapes:
         return
-    if kind is int and (abs(value) >= 2**63 or int not in shapes):
+    kind = type(value)
+    if kind is int and int not in shapes:
         kind = float
-    if kind is float and not abs(value) < 2**63:
-        kind = None
-    if kind is None or kind not in shapes:
+    out_of_reach = kind in (int, float) and not abs(value) < 2**63  # NaN, too
+    if out_of_reach or kind not in shapes:
         said = f"{name} is {reprlib.repr(value)}" if name else f"it holds {reprlib.repr(value)}"
         raise ValueError(f"{said}, not {' or '.join(WORDS[one] for one in shapes)}")
     shape = shapes[kind]

@@ -61,12 +61,9 @@ class DataConfig:
             # A local copy stands in for a download: --data.files needs no other change.
             self.files = [self.files] if isinstance(self.files, str) else list(self.files)
             self.source = "files"
-            for name in ("url", "sha256", "hub", "hub_config", "hub_split", "hub_revision"):
+            for name in _SOURCES_OF.keys() - {"column"}:
                 setattr(self, name, getattr(DataConfig, name))
-        needed = {"stdlib": True, "files": self.files, "url": self.url, "hub": self.hub}
-        if self.source not in needed:
-            raise UserError(f"data.source {self.source!r} is none of {', '.join(needed)}")
-        if not needed[self.source]:
+        if self.source != "stdlib" and not getattr(self, self.source):
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
         for name, sources in _SOURCES_OF.items():
             if getattr(self, name) != getattr(DataConfig, name) and self.source not in sources:
@@ -76,10 +73,8 @@ class DataConfig:
         if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
             raise UserError(f"data.sha256 {self.sha256} must be 64 hexadecimal digits, in small "
                             "letters")
-        check_ranges(
-            "data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, inf)", seq_len="[1, inf)",
-            bpe_dropout="[0, 1)", val_fraction="(0, 1)",
-        )
+        check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, inf)", seq_len="[1, inf)",
+                     bpe_dropout="[0, 1)", val_fraction="(0, 1)")
         if self.bpe_dropout and self.tokenizer is not None:
             raise UserError("data.bpe_dropout is for a tokenizer that is trained on this text, and "
                             f"not for {self.tokenizer} (data.tokenizer, which --init-from sets): "

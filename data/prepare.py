@@ -114,15 +114,8 @@ def _settings(config: DataConfig) -> dict[str, Any]:
 
 def _readable(config: DataConfig) -> str:
     """The part of the folder's name that is for people."""
-    match config:
-        case DataConfig(files=[first, *_]):
-            name = Path(first).stem
-        case DataConfig(url=str(url)):
-            name = Path(url).stem
-        case DataConfig(hub=str(name)):
-            pass
-        case _:
-            name = f"stdlib-{platform.python_version()}"
+    address = [*(config.files or []), config.url or ""][0]
+    name = Path(address).stem or config.hub or f"stdlib-{platform.python_version()}"
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:40] or config.source
 
 
@@ -142,11 +135,8 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
         raise _Unusable("manifest.json cannot be read") from error
     if claimed != json_sha256(manifest) or manifest["settings"] != settings:
         raise _Unusable("manifest.json was changed")
-    width = np.dtype(manifest["dtype"]).itemsize
     for name, file in manifest["files"].items():
         path = folder / name
-        if path.suffix == ".bin" and file["size"] != manifest[path.stem]["tokens"] * width:
-            raise _Unusable(f"{name} was cut short by a full disk when it was made")
         if not path.is_file() or path.stat().st_size != file["size"]:
             raise _Unusable(f"{name} is missing or not {file['size']} bytes long")
         if file["size"] <= HASHED and sha256(path) != file["sha256"]:
@@ -224,7 +214,7 @@ def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
     whole = hashlib.sha256()
     with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in source:
-            digest = hashlib.sha256()
+            digest, start = hashlib.sha256(), file.tell()
             for piece in document:
                 data = piece.encode()
                 digest.update(data)
@@ -232,7 +222,7 @@ def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
                 text.characters += len(piece)
                 file.write(data)
                 bar.update(len(data))
-            if file.tell() > (text.ends[-1] if text.ends else 0):
+            if file.tell() > start:
                 text.ends.append(file.tell())
                 text.hashes.append(int.from_bytes(digest.digest()[:8]))
     if not text.ends:

@@ -8,17 +8,17 @@ import and is needed only to prepare data, so it is imported where it is used.
 import atexit
 import glob
 import hashlib
-import importlib
 import itertools
-import json
 import logging
 import os
 import platform
+import re
 import shutil
 import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile, mkdtemp
@@ -30,13 +30,12 @@ from tqdm import tqdm
 
 from data.dataset import DataConfig
 from errors import UserError, say
-from files import atomic_path, locked, sha256
+from files import atomic_path, json_sha256, locked, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
 TABLES = {".jsonl": "json", ".parquet": "parquet"}  # suffix -> loader; other files are plain text
 OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
-SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 
 # Not text that anybody would read: test suites, what others installed, a megabyte of generated
 # code-page tables, and the settings with which this Python was compiled.
@@ -50,13 +49,14 @@ def documents(config: DataConfig) -> Iterator[Iterable[str]]:
     Finish one document before asking for the next: they share one stream. Raises UserError where
     the source is missing, empty, not UTF-8, or does not answer.
     """
-    match config:  # of the three, the configuration has the one that its source needs
-        case DataConfig(files=list(patterns)):
-            return _file_documents(_matches(patterns), config.column)
-        case DataConfig(url=str(url)):
-            return _file_documents([_download(url, config.sha256)], config.column, url)
-        case DataConfig(hub=str(name)):
-            return _hub_documents(name, config)
+    # Of the three, the configuration has the one that its source needs.
+    if config.files:
+        return _file_documents(_matches(config.files), config.column)
+    if config.url:
+        file = _download(config.url, config.sha256)
+        return _file_documents([file], config.column, config.url)
+    if config.hub:
+        return _hub_documents(config.hub, config)
     return _stdlib_documents()
 
 
@@ -66,17 +66,13 @@ def fingerprint(config: DataConfig) -> str | None:
     From names, sizes and times. None for what has to be fetched: it may change at any moment, and
     is fetched once (`hub_revision` can pin it).
     """
-    identity: list[Any]
-    match config:
-        case DataConfig(source="stdlib"):
-            files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
-            identity = [platform.python_version(), files]
-        case DataConfig(files=list(patterns)):
-            stats = [(Path(name).resolve(), os.stat(name)) for name in _matches(patterns)]
-            identity = [(str(path), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-        case _:
-            return None
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+    if config.source == "stdlib":
+        files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
+        return json_sha256([platform.python_version(), files])
+    if config.files:
+        stats = [(str(Path(name).resolve()), os.stat(name)) for name in _matches(config.files)]
+        return json_sha256([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+    return None
 
 
 # The standard library
@@ -92,7 +88,7 @@ def _stdlib_files() -> list[tuple[str, Path]]:
             path = Path(folder, name)
             if path.suffix == ".py" and not _is_foreign(name) and path.is_file():
                 files.append((path.relative_to(root).as_posix(), path))
-    if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
+    if not files:
         raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
                         "text of your own with --data.files PATH")
     return sorted(files)
@@ -112,22 +108,19 @@ def _stdlib_rows() -> Iterator[dict[str, str]]:
     for name, path in _stdlib_files():
         if name == "pydoc_data/topics.py":  # the same topics as one escaped literal
             continue
-        try:
+        with suppress(UnicodeDecodeError):
             yield {"text": path.read_bytes().decode()}
-        except UnicodeDecodeError:
-            continue
-    try:
-        topics = importlib.import_module("pydoc_data.topics").topics
-    except ImportError:  # some distributions leave them out
-        return
-    for _, text in sorted(topics.items()):
-        yield {"text": text}
+    with suppress(ImportError):  # some distributions leave them out
+        from pydoc_data.topics import topics
+
+        for _, text in sorted(topics.items()):
+            yield {"text": text}
 
 
 # Files
 
 
-def _matches(patterns: list[str]) -> list[str]:
+def _matches(patterns: Iterable[str]) -> list[str]:
     """The files that paths and globs stand for, once each, in the order given; globs sorted."""
     paths: dict[str, None] = {}
     for pattern in patterns:
@@ -154,12 +147,10 @@ def _refuse_loops(pattern: str) -> None:
     """UserError for a link to a folder above it where ** would follow it, again and again."""
     above, stars, _ = pattern.partition("**")
     for root in glob.glob(above or "./") if stars else ():
-        for folder, subfolders, _ in os.walk(root):  # which follows no link
-            for path in (os.path.join(folder, name) for name in subfolders):
-                target = os.path.realpath(path)
-                if os.path.islink(path) and Path(os.path.realpath(folder)).is_relative_to(target):
-                    raise UserError(f"--data.files {pattern} meets {path}, a link to a folder that "
-                                    "it is in: remove it, or name the folders beside it")
+        for link in filter(Path.is_symlink, Path(root).rglob("*")):  # which follows none
+            if Path(os.path.realpath(link.parent)).is_relative_to(os.path.realpath(link)):
+                raise UserError(f"--data.files {pattern} meets {link}, a link to a folder that it "
+                                "is in: remove it, or name the folders beside it")
 
 
 def _file_documents(
@@ -221,11 +212,9 @@ def _table_documents(loader: str, path: str, column: str, name: str) -> Iterator
 def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
     """The texts of one column. A row without text (null or "") is no document."""
     for row in rows:
-        if column not in row:
-            raise _no_column(column, row, name)
-        text = row[column]
-        if text is not None and not isinstance(text, str):
-            raise _no_text(column, type(text).__name__, name)
+        text = row.get(column, ...)
+        if not isinstance(text, str | None):
+            raise _no_text(column, {key: type(value).__name__ for key, value in row.items()}, name)
         if text:
             yield text
 
@@ -233,25 +222,20 @@ def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[
 def _check_schema(path: str, column: str, name: str) -> None:
     """UserError for a column that is not there or holds no text, before a row is read: where
     reading ends early, Arrow may crash (apache/arrow issue 45214)."""
-    from pyarrow import parquet, types
+    from pyarrow import parquet
 
-    schema = parquet.read_schema(path)
-    if column not in schema.names:
-        raise _no_column(column, schema.names, name)
-    kind = schema.field(column).type
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
-        raise _no_text(column, kind, name)
+    types = {field.name: str(field.type) for field in parquet.read_schema(path)}
+    if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
+        raise _no_text(column, types, name)
 
 
-def _no_column(column: str, there: Iterable[str], name: str) -> UserError:
-    return UserError(f"{name} has no column {column!r}, only {', '.join(there)}: choose with "
-                     "--data.column")
-
-
-def _no_text(column: str, kind: object, name: str) -> UserError:
-    return UserError(f"column {column!r} of {name} holds {kind}, not text: choose another with "
-                     "--data.column")
+def _no_text(column: str, types: dict[str, str], name: str) -> UserError:
+    """What is said of a table with columns of these types, of which `column` is no text."""
+    if column not in types:
+        return UserError(f"{name} has no column {column!r}, only {', '.join(types)}: choose with "
+                         "--data.column")
+    return UserError(f"column {column!r} of {name} holds {types[column]}, not text: choose another "
+                     "with --data.column")
 
 
 # What has to be fetched
@@ -264,14 +248,9 @@ def _download(url: str, digest: str | None) -> str:
     """
     folder = Path(_datasets().config.DOWNLOADED_DATASETS_PATH)
     path = folder / hashlib.sha256(url.encode()).hexdigest()
-
-    def there() -> bool:
-        return path.exists() and digest in (None, sha256(path))
-
-    if not there():
-        with locked(path, f"waiting for another process: {url}"):
-            if not there():  # else the other process has fetched it
-                _fetch(url, path, digest)
+    with locked(path, f"waiting for another process: {url}"):
+        if not path.exists() or digest not in (None, sha256(path)):
+            _fetch(url, path, digest)
     return str(path)
 
 
@@ -319,9 +298,8 @@ def _hub_documents(name: str, config: DataConfig) -> Iterator[list[str]]:
         silence = error
     datasets.config.HF_HUB_OFFLINE = silence is not None
     try:
-        rows = datasets.load_dataset(
-            name, config.hub_config, split=config.hub_split, revision=revision
-        )
+        rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
+                                     revision=revision)
     except Exception as error:
         cause = _cause(silence or error)
         raise UserError(f"the Hub gives no {name} ({cause}). {OFFLINE}") from error

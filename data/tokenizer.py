@@ -9,7 +9,6 @@ Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Ll
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
 """
 
-import codecs
 import hashlib
 import io
 import json
@@ -34,11 +33,6 @@ class Added(TypedDict):
     content: str
 
 
-class AddedJson(Added):
-    id: int
-    special: bool
-
-
 class Settings(TypedDict, total=False):
     """What is read of a tokenizer_config.json."""
 
@@ -48,12 +42,12 @@ class Settings(TypedDict, total=False):
     added_tokens_decoder: dict[str, Added] | None
     add_bos_token: bool | None
     split_special_tokens: bool | None
+    chat_template: str | list[dict[str, str]] | None
 
 
-class Described(TypedDict):
-    """What is read of a tokenizer.json; what `tokenizers` makes of the rest is its own."""
+class Described(TypedDict, total=False):
+    """What is read of a tokenizer.json beside `tokenizers`, which checks the rest."""
 
-    added_tokens: list[AddedJson]
     decoder: dict[str, Any] | None
 
 
@@ -98,52 +92,43 @@ class Tokenizer:
     Raises UserError on a file that is none, is damaged, or does not give text back unchanged.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        path = Path(path)
+    def __init__(self, path: Path) -> None:
         model = path.read_bytes()
         self.processor = sentencepiece.SentencePieceProcessor()
         try:
-            if not model:
-                raise RuntimeError("the file is empty")
             self.processor.LoadFromSerializedProto(model)
             self.vocab_size: int = self.processor.vocab_size()
             self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
         except (RuntimeError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"{path} is not a sentencepiece model, or a damaged one (Llama 3's tokenizer.model "
-                "is none either, but a list of ranked byte pairs: put the tokenizer.json and the "
-                "tokenizer_config.json of its Hugging Face folder in its place)"
-            ) from error
+            raise UserError(f"{path} is not a sentencepiece model, or a damaged one (Llama 3's "
+                            "tokenizer.model is none either, but a list of ranked byte pairs: put "
+                            "the tokenizer.json and the tokenizer_config.json of its Hugging Face "
+                            "folder in its place)") from error
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.unk_id: int = self.processor.unk_id()
-        bos_id = self.processor.bos_id()
-        self.bos_id: int | None = None if bos_id < 0 else bos_id
         self.eos_id: int = self.processor.eos_id()
         if self.eos_id < 0:
             raise UserError(f"{path} has no piece that ends a text (eos)")
         self.eos_ids = _eos_ids(path, self.eos_id)
-        byte_pieces = [f"<0x{byte:02X}>" for byte in SPACE.encode()]
-        self._space_ids = list(self.processor.piece_to_id(byte_pieces))
-        self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
-        settings: dict[str, Any] = {"add_bos_token": False}
-        if path.with_name(SETTINGS).is_file():
-            settings = settings_of(path.parent)
-        else:  # ours: EOS begins documents, and training never sees BOS
-            self.bos_id = self.eos_id
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
-        begins = settings.get("add_bos_token", True) and bos_id >= 0
-        self.prefix_ids = [bos_id] if begins else []
-        added = settings.get("added_tokens_decoder") or {}
-        known = {str(i) for i in range(self.vocab_size)}
-        _refuse_added([token for i, token in added.items() if i not in known], path)
+        self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
+        self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
+        self.bos_id: int | None = self.eos_id  # of ours, which begin documents with EOS
+        self.prefix_ids: list[int] = []
+        if path.with_name(SETTINGS).is_file():
+            settings, bos_id = settings_of(path.parent), self.processor.bos_id()
+            self.bos_id = None if bos_id < 0 else bos_id
+            if settings.get("add_bos_token", True) and self.bos_id is not None:
+                self.prefix_ids = [self.bos_id]
+            added = settings.get("added_tokens_decoder") or {}
+            known = set(map(str, range(self.vocab_size)))
+            _refuse_added([token for i, token in added.items() if i not in known], path)
         self._refuse_what_changes_text(path, PROBE)
 
     def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
         if self.decode(self.encode(probe)) != probe:
-            raise UserError(
-                f"{path} is a tokenizer that does not give text back unchanged: it lacks "
-                "byte fallback, or normalises, or its end is missing"
-            )
+            raise UserError(f"{path} is a tokenizer that does not give text back unchanged: it "
+                            "lacks byte fallback, or normalises, or its end is missing")
 
     def _bytes_of(self, i: int) -> bytes:
         """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
@@ -152,7 +137,7 @@ class Tokenizer:
         return _byte_fallback(piece) if has_text else b""
 
     @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, path: str | Path) -> "Tokenizer":
+    def train(cls, texts: Iterable[str], vocab_size: int, path: Path) -> "Tokenizer":
         """Learn `vocab_size` pieces from `texts`, write them to `path`; equal texts, equal files.
 
         Raises UserError where the text is too small, or has too many different characters.
@@ -172,20 +157,25 @@ class Tokenizer:
             )
         except (RuntimeError, ValueError) as error:
             raise _vocabulary_error(vocab_size, str(error)) from error
-        Path(path).write_bytes(model.getvalue())
+        path.write_bytes(model.getvalue())
         return cls(path)
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`, without bos or eos. Raises UserError on a lone surrogate."""
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise UserError(f"the text holds {text[error.start]!r}, half of a surrogate pair, "
+                            "which is no character and has no UTF-8 form") from error
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Like `encode`, on all cores."""
+        """Like `encode`, on all cores. Texts out of files hold no lone surrogate."""
         if self.adds_space:  # an imported one: for its reference, the mark in a text is a space
-            return self.processor.encode([_utf8(text) for text in texts])
+            return self.processor.encode(texts)
         # What stands between two marks is encoded apart, and the marks as their bytes.
         parts = [part for text in texts for part in text.split(SPACE)]
-        rows = iter(self.processor.encode([_utf8(part) for part in parts]))
+        rows = iter(self.processor.encode(parts))
         batch = []
         for text in texts:
             ids = next(rows)
@@ -197,7 +187,8 @@ class Tokenizer:
 
     def encode_with_dropout(self, text: str, p: float, seed: int) -> list[int]:
         """Like `encode`, but every merge is left out with probability `p`: every seed spells the
-        text in other pieces, which decode to it all the same.
+        text in other pieces, which decode to it all the same. And so does every process, as
+        sentencepiece adds a number of its own to the seed.
 
         For tokenizers trained here. (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267)
         """
@@ -205,7 +196,7 @@ class Tokenizer:
         ids: list[int] = []
         for number, part in enumerate(text.split(SPACE)):
             ids += self._space_ids if number else []
-            ids += self.processor.encode(_utf8(part), enable_sampling=True, alpha=p, nbest_size=-1)
+            ids += self.processor.encode(part, enable_sampling=True, alpha=p, nbest_size=-1)
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -227,11 +218,9 @@ class JsonTokenizer(Tokenizer):
     text begins with a space, some files add none, though decoding takes one away.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: Path) -> None:
         import tokenizers  # here, as only imported models need it
 
-        path = Path(path)
-        beside = path.with_name(SETTINGS)
         content = path.read_bytes()
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
@@ -247,7 +236,8 @@ class JsonTokenizer(Tokenizer):
         self.bos_id = self._id_of("bos_token", settings, path)
         eos_id = self._id_of("eos_token", settings, path)
         if eos_id is None:
-            raise UserError(f"{beside} is missing, or has no eos_token: which one ends a text?")
+            raise UserError(f"{path.with_name(SETTINGS)} is missing, or has no eos_token: which "
+                            "one ends a text?")
         self.eos_id, self.eos_ids = eos_id, _eos_ids(path, eos_id)
         added = (settings.get("added_tokens_decoder") or {}).values()
         id_of = self._tokenizer.token_to_id
@@ -257,16 +247,16 @@ class JsonTokenizer(Tokenizer):
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > len(content):  # a list of so many would fill the memory
             raise UserError(f"{path} has an id {self.vocab_size - 1}, but far fewer tokens")
-        steps = _decoding_steps(described, path)
+        steps = _decoding_steps(described.get("decoder") or {}, path)
         self.adds_space = "Strip" in steps
         bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
-        special = {token["id"]: token["special"] for token in described["added_tokens"]}
+        added_tokens = self._tokenizer.get_added_tokens_decoder()
         self.bytes = [b""] * self.vocab_size
         try:
             for piece, i in vocabulary.items():
-                if i not in special:
+                if i not in added_tokens:
                     self.bytes[i] = bytes_of(piece)
-                elif not special[i]:
+                elif not added_tokens[i].special:
                     self.bytes[i] = piece.encode()
         except KeyError as error:
             raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
@@ -296,28 +286,8 @@ class JsonTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores."""
-        batch = [_utf8(text).decode() for text in texts]
-        rows = self._tokenizer.encode_batch(batch, add_special_tokens=False)
+        rows = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         return [row.ids for row in rows]
-
-
-class Stream:
-    """Decodes one id at a time: what `push` and `flush` return adds up to the one-shot decode.
-
-    A character whose last byte has not come yet is held back.
-    """
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._piece = tokenizer.piece
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def push(self, i: int) -> str:
-        """The characters that are complete with id `i`; often none."""
-        return self._decoder.decode(self._piece(i))
-
-    def flush(self) -> str:
-        """What is left at the end: U+FFFD for an unfinished character, else nothing."""
-        return self._decoder.decode(b"", final=True)
 
 
 def stated_eos_ids(file: Path) -> list[int]:
@@ -342,32 +312,18 @@ def _content(token: str | Added | None) -> str | None:
 def _refuse_added(tokens: list[Added], path: Path) -> None:
     """UserError for tokens that tokenizer_config.json adds to the file `path`, which lacks them."""
     if tokens:
-        raise UserError(
-            f"{path.with_name(SETTINGS)} adds a token {tokens[0]['content']!r} that {path} has "
-            "not: save the tokenizer again with transformers, as a tokenizer.json"
-        )
+        raise UserError(f"{path.with_name(SETTINGS)} adds a token {tokens[0]['content']!r} that "
+                        f"{path} has not: save the tokenizer again with transformers, as a "
+                        "tokenizer.json")
 
 
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"the text holds {error.object[error.start]!r}, half of a surrogate pair, which is "
-            "no character and has no UTF-8 form"
-        ) from error
-
-
-def _decoding_steps(described: dict[str, Any], path: Path) -> set[str]:
+def _decoding_steps(decoder: dict[str, Any], path: Path) -> list[str]:
     """The types of the decoders in a tokenizer.json; UserError where none turns pieces to bytes."""
-    decoder = described.get("decoder") or {}
-    steps = {step["type"]: step for step in decoder.get("decoders", [decoder]) if step}
-    if not {"ByteLevel", "ByteFallback"} & steps.keys():
-        raise UserError(
-            f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel and "
-            "ByteFallback"
-        )
-    return set(steps)
+    steps = [step["type"] for step in decoder.get("decoders", [decoder]) if step]
+    if not {"ByteLevel", "ByteFallback"} & set(steps):
+        raise UserError(f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel "
+                        "and ByteFallback")
+    return steps
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -423,14 +379,12 @@ def _sentences(texts: Iterable[str]) -> Iterator[str]:
 
 def _vocabulary_error(vocab_size: int, message: str) -> UserError:
     """sentencepiece's refusal in words; it alone knows the limit."""
-    for pattern, words in (
-        (r"value <= (\d+)", "more than this text allows: at most {} (lower --data.vocab_size, or "
-         "give more text)"),
-        (r"required_chars\. \d+ vs (\d+)", "too small for the characters of this text: at least "
-         "{} (raise --data.vocab_size)"),
-    ):
-        if found := re.search(pattern, message):
-            return UserError(f"vocab_size {vocab_size} is {words.format(found[1])}")
+    if found := re.search(r"value <= (\d+)", message):
+        return UserError(f"vocab_size {vocab_size} is more than this text allows: at most "
+                         f"{found[1]} (lower --data.vocab_size, or give more text)")
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return UserError(f"vocab_size {vocab_size} is too small for the characters of this text: "
+                         f"at least {found[1]} (raise --data.vocab_size)")
     if "sentences_.empty()" in message:
         return UserError("no tokenizer can be trained: the training text is empty")
     return UserError(f"no tokenizer can be trained on this text: {message.splitlines()[0]}")

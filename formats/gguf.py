@@ -1,8 +1,6 @@
 """GGUF, written for llama.cpp. Its `llama` architecture turns the pairs of channels that we turn,
 so all tensors go as they are. (ggml, docs/gguf.md)"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from errors import UserError
 from files import require_size, require_space
 from formats.names import tensor_names, theta_and_scaling
 from formats.run import Exported
-from formats.tokenizers import KINDS, to_gguf_fields
+from formats.tokenizers import CONTROL, to_gguf_fields
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
@@ -45,10 +43,8 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, A
         types[name] = gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
         block, size = gguf.GGML_QUANT_SIZES[types[name]]
         if weight.shape[-1] % block:
-            raise UserError(
-                f"--dtype {dtype} packs rows in blocks of {block}, and {name} has rows of "
-                f"{weight.shape[-1]}: choose f16, bf16 or f32"
-            )
+            raise UserError(f"--dtype {dtype} packs rows in blocks of {block}, and {name} has rows "
+                            f"of {weight.shape[-1]}: choose f16, bf16 or f32")
         sizes[name] = weight.numel() // block * size
     file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
     fields = {
@@ -100,7 +96,7 @@ def modelfile(fields: dict[str, Any], file: str) -> str:
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
     for name in ("eot", "eom"):
         i = fields.get(f"tokenizer.ggml.{name}_token_id")
-        if i is not None and fields["tokenizer.ggml.token_type"][i] == KINDS["control"]:
+        if i is not None and fields["tokenizer.ggml.token_type"][i] == CONTROL:
             lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][i]}"')
     if "tokenizer.chat_template" not in fields:
         lines.append('TEMPLATE "{{ .Prompt }}"')

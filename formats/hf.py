@@ -1,12 +1,8 @@
 """Hugging Face's folders, both ways. (transformers' modeling_llama.py, modeling_rope_utils.py)"""
 
-from __future__ import annotations
-
 import json
-import math
-from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 from tqdm import tqdm
@@ -15,7 +11,6 @@ from data.tokenizer import GENERATION
 from errors import UserError
 from files import check_shape, read_json, require_space, stage_json
 from formats import names
-from formats.names import tensor_names
 from formats.run import Exported, Imported
 from formats.tensors import DTYPES, check_count, check_tensors, stored_safetensors
 from formats.tokenizers import write_hf_tokenizer
@@ -37,27 +32,38 @@ SIZES = {
 }
 
 
-
-class Ends(TypedDict, total=False):
-    eos_token_id: int | list[int] | None
-
-
 class Rope(TypedDict, total=False):
-    """rope_scaling or rope_parameters."""
+    """rope_scaling or rope_parameters, of any type."""
 
     rope_type: str | None
     type: str | None
     rope_theta: float | None
-    factor: float | None
-    original_max_position_embeddings: int | None
-    beta_fast: float | None
-    beta_slow: float | None
-    attention_factor: float | None
-    mscale: float | None
-    mscale_all_dim: float | None
-    truncate: bool | None
-    low_freq_factor: float | None
-    high_freq_factor: float | None
+
+
+class Unscaled(TypedDict):
+    """Rotations by theta alone."""
+
+
+class Scaled(TypedDict):
+    factor: float
+
+
+class Yarn(Scaled, total=False):
+    original_max_position_embeddings: int
+    beta_fast: float
+    beta_slow: float
+    attention_factor: float
+
+
+class Llama3(Scaled):
+    original_max_position_embeddings: NotRequired[int]
+    low_freq_factor: float
+    high_freq_factor: float
+
+
+# What each type of RoPE has beside. Any other field is refused: it would change the rotations.
+ROPES: dict[str, Any] = {"default": Unscaled, "linear": Scaled, "dynamic": Scaled, "yarn": Yarn,
+                         "llama3": Llama3}
 
 
 class Sizes(TypedDict):
@@ -70,7 +76,7 @@ class Sizes(TypedDict):
     rms_norm_eps: float
 
 
-class Llama(Sizes, Ends, total=False):
+class Llama(Sizes, total=False):
     """What is read of a config.json."""
 
     num_key_value_heads: int | None
@@ -96,18 +102,6 @@ WITHOUT_COUNTERPART = {
     "quantization_config": None, "auto_map": None,
 }
 
-# The fields of each type of RoPE. Any other is refused: it would change the rotations.
-ROPE_FIELDS: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow",
-             "attention_factor", "mscale", "mscale_all_dim", "truncate"),
-    "llama3": ("factor", "original_max_position_embeddings", "low_freq_factor",
-               "high_freq_factor"),
-}
-
-
 # --- out ------------------------------------------------------------------------------------------
 
 
@@ -125,8 +119,7 @@ def write_folder(
     from huggingface_hub import split_torch_state_dict_into_shards  # here, as it is slow to import
 
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
-    size = sum(weight.nbytes for weight in weights.values())
-    require_space(folder, size)
+    require_space(folder, sum(weight.nbytes for weight in weights.values()))
     folder.mkdir(parents=True)
     ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends,
@@ -140,18 +133,16 @@ def write_folder(
         stage_json(folder / GENERATION, ids)
     (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
-    ours = {name: ours for ours, name in tensor_names(model, "hf").items()}
+    ours = {name: ours for ours, name in names.tensor_names(model, "hf").items()}
     like = {name: weights[ours[name]].to("meta") for name in ours}
     split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
     if split.is_sharded:
         content = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         stage_json(folder / "model.safetensors.index.json", content)
-    parts = split.filename_to_tensors
-    with tqdm(sum(parts.values(), []), "writing", unit="tensor", delay=2) as bar:
-        tensors = (names.to_hf(ours[n], weights[ours[n]], model.head_dim) for n in bar)
-        for file, part in parts.items():
-            like_part = {name: like[name] for name in part}
-            write_safetensors(folder / file, like_part, islice(tensors, len(part)))
+    for file, part in split.filename_to_tensors.items():
+        with tqdm(part, f"writing {file}", unit="tensor", delay=2) as bar:
+            tensors = (names.to_hf(ours[name], weights[ours[name]], model.head_dim) for name in bar)
+            write_safetensors(folder / file, {name: like[name] for name in part}, tensors)
 
 
 def model_card(exported: Exported, card: dict[str, str | None]) -> str:
@@ -216,9 +207,9 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
     positions = config.max_positions
     if scaling is not None:
         known = vars(scaling) | {"original_max_position_embeddings": scaling.original_positions}
-        fields = {k: known.get(k) for k in ROPE_FIELDS[scaling.type]}
+        fields = {name: known[name] for name in ROPES[scaling.type].__annotations__}
         parameters = {"rope_type": scaling.type}
-        parameters |= {k: value for k, value in fields.items() if value is not None}
+        parameters |= {name: value for name, value in fields.items() if value is not None}
         if scaling.type in ("linear", "dynamic"):
             positions = scaling.original_positions
         elif scaling.type == "yarn":
@@ -226,7 +217,7 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
     return {
         "max_position_embeddings": positions,
         "rope_theta": theta,
-        "rope_scaling": None if scaling is None else dict(parameters),
+        "rope_scaling": None if scaling is None else parameters,
         "rope_parameters": {"rope_theta": theta, **parameters},
     }
 
@@ -249,16 +240,14 @@ def read_folder(folder: Path) -> Imported:
         raise UserError(f"{file}: {error}") from None
     found = stored_safetensors(folder)
     check_count(found, model, file)
-    theirs, expected = tensor_names(model, "hf"), names.tensor_shapes(model)
-    for name in [name for name in found if name.endswith("rotary_emb.inv_freq")]:
-        del found[name]  # a table of old folders, that follows from the configuration
+    # Old folders hold this table too, which follows from the configuration.
+    found = {name: t for name, t in found.items() if not name.endswith("rotary_emb.inv_freq")}
+    theirs, expected = names.tensor_names(model, "hf"), names.tensor_shapes(model)
     head, embeddings = found.get("lm_head.weight"), found.get("model.embed_tokens.weight")
     if model.tie_embeddings and head and embeddings:
         if not torch.equal(head.read(), embeddings.read()):
-            raise UserError(
-                f"{head.file} holds an lm_head.weight of its own, and {file} says "
-                "tie_word_embeddings: one of them is wrong"
-            )
+            raise UserError(f"{head.file} holds an lm_head.weight of its own, and {file} says "
+                            "tie_word_embeddings: one of them is wrong")
         del found["lm_head.weight"]
     check_tensors(found, {name: expected[ours] for ours, name in theirs.items()})
     tensors = {ours: found[name] for ours, name in theirs.items()}
@@ -310,13 +299,11 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
 
     What is left to a default goes into `notes`. ValueError for what our rotations cannot be.
     """
-    tables = {name: config.get(name) for name in ("rope_scaling", "rope_parameters")}
+    tables = {name: config.get(name) or {} for name in ("rope_scaling", "rope_parameters")}
     old, new = tables.values()
-    stated = {
-        where: float(table["rope_theta"])
-        for where, table in (("config.json", config), *tables.items())
-        if table and table.get("rope_theta") is not None
-    }
+    stated = {where: float(table["rope_theta"])
+              for where, table in {"config.json": config, **tables}.items()
+              if table.get("rope_theta") is not None}
     if stated and old and "config.json" not in stated:
         # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
         stated["config.json, by transformers' default"] = 10000.0
@@ -326,10 +313,10 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
     if not stated:
         notes.append("rope_theta: 10000")
     theta = next(iter(stated.values()), 10000.0)
-    read = [_rope_fields(table) for table in (old, new) if table]
-    if len(read) == 2 and read[0] != read[1]:
+    read = [_rope_fields(name, table) for name, table in tables.items() if table]
+    if read and read[0] != read[-1]:
         raise ValueError(f"rope_scaling {old} and rope_parameters {new} say different things")
-    fields = dict(read[0]) if read else {"rope_type": "default"}
+    fields = read[0] if read else {"rope_type": "default"}
     kind, positions = fields.pop("rope_type"), config["max_position_embeddings"]
     if kind == "default":
         return theta, None, positions
@@ -340,37 +327,28 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
         top = config[name]
         other = original or (positions if old and kind == "yarn" else top)
         if top != other:
-            raise ValueError(
-                f"{name} is {top}, beside a RoPE of {other}: versions of transformers take either"
-            )
+            raise ValueError(f"{name} is {top}, beside a RoPE of {other}: versions of transformers "
+                             "take either")
         original = top
     if original is None:
         original = positions
         if kind in ("yarn", "llama3"):
             notes.append(f"{name}: {positions}")
-    for name in ("factor", "low_freq_factor", "high_freq_factor"):
-        if name in ROPE_FIELDS[kind] and name not in fields:
-            raise ValueError(f"RoPE of type {kind} has no {name}")
-    if not fields.pop("truncate", True):
-        raise ValueError("truncate false: we round YaRN's bounds to whole pairs")
-    mscale, all_dim = fields.pop("mscale", None), fields.pop("mscale_all_dim", None)
-    if mscale and all_dim and "attention_factor" not in fields:  # DeepSeek's way to say it
-        log = 0.1 * math.log(fields["factor"])
-        fields["attention_factor"] = (mscale * log + 1) / (all_dim * log + 1)
     scaling = RopeScaling(kind, original_positions=original, **fields)
     return theta, scaling, scaling.reach if kind in ("linear", "dynamic") else positions
 
 
-def _rope_fields(table: dict[str, Any]) -> dict[str, Any]:
+def _rope_fields(name: str, table: dict[str, Any]) -> dict[str, Any]:
     """One spelling of RoPE, checked, without theta and with its type called rope_type."""
-    fields = {k: v for k, v in table.items() if v is not None and k != "rope_theta"}
+    without = {"partial_rotary_factor": 1, "truncate": True}  # which rounds to whole pairs
+    names.refuse_fields(table, without)
+    fields = {field: value for field, value in table.items()
+              if value is not None and field not in ("rope_theta", *without)}
     old_name = fields.pop("type", "default")
     kind = fields.pop("rope_type", old_name)
-    if kind not in ROPE_FIELDS:
-        raise ValueError(f"RoPE of type {kind!r}: we have {', '.join(ROPE_FIELDS)}")
-    if fields.pop("partial_rotary_factor", 1) != 1:
-        raise ValueError(f"partial_rotary_factor {table['partial_rotary_factor']}: we turn all")
-    for name in fields:
-        if name not in ROPE_FIELDS[kind]:
-            raise ValueError(f"RoPE of type {kind} with {name!r}, which we do not know")
+    if kind not in ROPES:
+        raise ValueError(f"RoPE of type {kind!r}: we have {', '.join(ROPES)}")
+    if unknown := fields.keys() - ROPES[kind].__annotations__:
+        raise ValueError(f"RoPE of type {kind} with {min(unknown)!r}, which we do not know")
+    check_shape(fields, ROPES[kind], name)
     return {"rope_type": kind, **fields}

@@ -1,7 +1,5 @@
 """Meta's own folders, read: consolidated.*.pth and params.json. (Meta's llama and llama-models)"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -63,10 +61,8 @@ def read_folder(folder: Path) -> Imported:
     if frequencies is not None:
         found, ours = frequencies.read().float(), rope_frequencies(model.head_dim, model.theta)
         if found.shape != ours.shape or not torch.allclose(found, ours.float(), rtol=0.01):
-            raise UserError(
-                f"rope.freqs in {frequencies.file} are not those of rope_theta {model.theta:g}: is "
-                f"{file} that of another model?"
-            )
+            raise UserError(f"rope.freqs in {frequencies.file} are not those of rope_theta "
+                            f"{model.theta:g}: is {file} that of another model?")
     check_count(tensors, model, file)
     check_tensors(tensors, tensor_shapes(model))
     if tied:
@@ -75,45 +71,42 @@ def read_folder(folder: Path) -> Imported:
 
 
 def from_params(
-    params: dict[str, Any], sizes: dict[str, tuple[int, ...]]
+    params: dict[str, Any], shapes: dict[str, tuple[int, ...]]
 ) -> tuple[ModelConfig, list[str]]:
     """The model of a params.json, and what is nowhere written. ValueError for what is not ours.
 
-    `sizes` are the shapes of the whole tensors: params.json says the width of SwiGLU in a
+    `shapes` are those of the whole tensors: params.json says the width of SwiGLU in a
     roundabout way, and often not the vocabulary.
     """
     notes: list[str] = []
     refuse_fields(params, WITHOUT_COUNTERPART)
     check_shape(params, Params)
-    if params.get("rope_theta") is None:
-        params = params | {"rope_theta": 10000.0}
+    theta, scaling = params.get("rope_theta"), None
+    if theta is None:
+        theta = 10000.0
         notes.append("rope_theta: 10000, as in Llama 1 and 2")
-    theta = float(params["rope_theta"])
-    scaling = None
     if params.get("use_scaled_rope"):
-        if params.get("rope_scaling_factor") is None:
-            raise ValueError(
-                "use_scaled_rope without rope_scaling_factor: it is 8 for Llama 3.1 and 3.3, and "
-                "32 for the small models of Llama 3.2; write the one that holds into the file"
-            )
-        if params.get("rope_high_freq_factor") is None:
-            params = params | {"rope_high_freq_factor": 4.0}
+        factor, high = params.get("rope_scaling_factor"), params.get("rope_high_freq_factor")
+        if factor is None:
+            raise ValueError("use_scaled_rope without rope_scaling_factor: it is 8 for Llama 3.1 "
+                             "and 3.3, and 32 for the small models of Llama 3.2; write the one "
+                             "that holds into the file")
+        if high is None:
+            high = 4.0
             notes.append("rope_high_freq_factor: 4")
-        factor, high = (params[f"rope_{n}"] for n in ("scaling_factor", "high_freq_factor"))
         scaling = RopeScaling("llama3", factor, original_positions=8192, high_freq_factor=high)
     positions = 4096 if theta == 10000 else 8192 if scaling is None else 131072
     notes.append(f"max_positions: {positions}")
-    written: dict[str, Any] = {
-        name: params.get(name) for name in ("dim", "n_layers", "n_heads", "n_kv_heads")
-    }
+    names = ("dim", "n_layers", "n_heads", "n_kv_heads")
+    sizes: dict[str, Any] = {name: params.get(name) for name in names}
     model = ModelConfig(
-        **written,
-        hidden_dim=sizes["layers.0.feed_forward.w1.weight"][0],
-        vocab_size=sizes["tok_embeddings.weight"][0],
-        tie_embeddings="output.weight" not in sizes,
+        **sizes,
+        hidden_dim=shapes["layers.0.feed_forward.w1.weight"][0],
+        vocab_size=shapes["tok_embeddings.weight"][0],
+        tie_embeddings="output.weight" not in shapes,
         norm_eps=float(params["norm_eps"]),
         max_positions=positions,
-        theta=theta,
+        theta=float(theta),
         rope_scaling=scaling,
     )
     return model, notes

@@ -4,8 +4,6 @@ neither of them can hold. Meta's names and layout are ours.
 Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `llama` architecture.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal
 

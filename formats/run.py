@@ -1,7 +1,5 @@
 """The two ends of every conversion: a run to be exported, and a run made of what was imported."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +10,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.dataset import DataConfig
-from data.tokenizer import (
-    GENERATION,
-    JSON,
-    SETTINGS,
-    Tokenizer,
-    open_tokenizer,
-    settings_of,
-    stated_eos_ids,
-    tokenizer_files,
-)
+from data.tokenizer import Tokenizer
 from errors import UserError
-from files import require_space, stage_json
+from files import require_space
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors
+from formats.tokenizers import read_tokenizer
 from gyre.checkpoint import METADATA, write_safetensors
 from gyre.config import Config, TrainConfig
 from gyre.device import require_memory
@@ -94,19 +84,8 @@ def create_run(imported: Imported, target: Path) -> int:
     require_memory(torch.device("cpu"), 4 * model.max_positions * model.head_dim,
                    f"a table of rotations for the {model.max_positions} positions of {folder}",
                    "is their number, or the factor of its RoPE, right?")
-    tokenizer = open_tokenizer(folder)
-    if tokenizer.vocab_size > model.vocab_size:
-        raise UserError(
-            f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and the model "
-            f"{model.vocab_size} embeddings: a text could hold ids that have none"
-        )
     scaling = model.rope_scaling
     length = model.max_positions if scaling is None else scaling.original_positions
-    log = LogConfig(runs=str(target.parent), wandb="disabled")
-    data = DataConfig(tokenizer=str(target), vocab_size=tokenizer.vocab_size, seq_len=length)
-    config = Config(
-        model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log, name=target.name
-    )
     tensors = {name: imported.tensors[name] for name in tensor_names(model, "hf")}
     require_space(target, sum(tensor.nbytes for tensor in tensors.values()))
 
@@ -114,22 +93,15 @@ def create_run(imported: Imported, target: Path) -> int:
         with tqdm(tensors.values(), "importing", unit="tensor", delay=2) as bar:
             write_safetensors(file, tensors, (tensor.read() for tensor in bar), METADATA)
 
-    files = {file.name: file for file in tokenizer_files(folder)}
-    settings = settings_of(folder)
     with TemporaryDirectory() as spare:
-        if JSON not in files and "add_bos_token" not in settings:
-            # LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
-            imported.notes.append("add_bos_token: true")
-            files[SETTINGS] = Path(spare) / SETTINGS
-            settings["add_bos_token"] = True
-            stage_json(files[SETTINGS], settings)
-        ends = stated_eos_ids(folder / "config.json")
-        if GENERATION not in files and ends not in ([], [tokenizer.eos_id]):
-            files[GENERATION] = Path(spare) / GENERATION  # where a tokenizer reads them
-            stage_json(files[GENERATION], {"eos_token_id": ends})
+        tokenizer, files = read_tokenizer(folder, model.vocab_size, Path(spare), imported.notes)
+        log = LogConfig(runs=str(target.parent), wandb="disabled")
+        data = DataConfig(tokenizer=str(target), vocab_size=tokenizer.vocab_size, seq_len=length)
+        config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
+                        name=target.name)
         RunDir.create(
             log, target.name, config_yaml=config.to_yaml(), config={},
             manifest={"imported": {"from": str(folder), "format": imported.kind}},
-            tokenizer=list(files.values()), write_best=write_best,
+            tokenizer=files, write_best=write_best,
         )
     return sum(math.prod(tensor.shape) for tensor in tensors.values())

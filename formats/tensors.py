@@ -51,14 +51,12 @@ def check_tensors(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]
     other."""
     for name, tensor in found.items():
         if name not in expected:
-            raise UserError(
-                f"{tensor.file} holds {name}, which a LLaMA has not: it cannot be left out"
-            )
+            raise UserError(f"{tensor.file} holds {name}, which a LLaMA has not: it cannot be left "
+                            "out")
         if tensor.shape != expected[name]:
-            raise UserError(
-                f"{name} in {tensor.file} has shape {tensor.shape}, and the configuration asks for "
-                f"{expected[name]}: they do not belong together, or a part is missing"
-            )
+            raise UserError(f"{name} in {tensor.file} has shape {tensor.shape}, and the "
+                            f"configuration asks for {expected[name]}: they do not belong "
+                            "together, or a part is missing")
     files = sorted({str(tensor.file) for tensor in found.values()}) or ["the folder"]
     for name in expected:
         if name not in found:
@@ -72,10 +70,9 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
     if index.is_file():
         weight_map = _read_index(index)
         if single.is_file() and single.name not in weight_map.values():
-            raise UserError(
-                f"{folder} has {index.name} and {single.name}, of which transformers reads the "
-                "second and others the first: remove the one that is not the model"
-            )
+            raise UserError(f"{folder} has {index.name} and {single.name}, of which transformers "
+                            "reads the second and others the first: remove the one that is not "
+                            "the model")
     elif not single.is_file():
         pickles = "; its .bin files can run code when they are read: save it as safetensors"
         has_pickles = any(folder.glob("pytorch_model*.bin"))
@@ -89,9 +86,8 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
         for name in tensors.keys():  # noqa: SIM118  # not a dict
             part = tensors.get_slice(name)
             if part.get_dtype() not in DTYPES:
-                raise UserError(
-                    f"{name} in {file} is of type {part.get_dtype()}: we read {', '.join(DTYPES)}"
-                )
+                raise UserError(f"{name} in {file} is of type {part.get_dtype()}: we read "
+                                f"{', '.join(DTYPES)}")
             if name in stored:
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")
             dtype, shape = DTYPES[part.get_dtype()], tuple(part.get_shape())
@@ -118,10 +114,11 @@ def _read_index(index: Path) -> dict[str, str]:
 def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
     """Every tensor of a folder of Meta's by its name, over one file for each of the processes that
     trained it. `dim` is the width of the model. UserError where they are not parts of one model."""
-    files = sorted(folder.glob("consolidated.*.pth"))
-    for n, file in enumerate(files or [folder / "consolidated.00.pth"]):
-        if file.name != f"consolidated.{n:02}.pth" or not file.is_file():
-            raise UserError(f"{folder / f'consolidated.{n:02}.pth'} is missing")
+    count = len(list(folder.glob("consolidated.*.pth")))
+    files = [folder / f"consolidated.{n:02}.pth" for n in range(max(count, 1))]
+    for file in files:
+        if not file.is_file():
+            raise UserError(f"{file} is missing")
     parts = [_load_pickle(file) for file in files]
     for file, part in zip(files, parts, strict=True):
         if other := sorted(part.keys() ^ parts[0].keys()):
@@ -134,10 +131,8 @@ def _load_pickle(file: Path) -> dict[str, Tensor]:
     try:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch.load has no exception of its own for a damaged file
-        raise UserError(
-            f"{file} is damaged, or holds other things than tensors, which could run code: "
-            f"{first_line(error)}"
-        ) from error
+        raise UserError(f"{file} is damaged, or holds other things than tensors, which could run "
+                        f"code: {first_line(error)}") from error
     if not isinstance(content, dict):
         raise UserError(f"{file} is not a table of tensors")
     for name, tensor in content.items():
@@ -154,20 +149,17 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) ->
     first = parts[0]
     if first.dtype not in DTYPE_NAMES:
         raise UserError(f"{name} in {files[0]} is of type {first.dtype}, which we do not read")
-    if first.ndim == 1:
-        for file, part in zip(files, parts, strict=True):
-            if not torch.equal(part, first):
-                raise UserError(f"{name} in {file} is not the one in {files[0]}")
-        return Stored(files[0], first.dtype, tuple(first.shape), lambda: first)
-    columns = name.endswith(("wo.weight", "w2.weight")) or (
-        name == "tok_embeddings.weight" and first.shape[1] != dim
-    )
+    shape = list(first.shape)
     for file, part in zip(files, parts, strict=True):
         if part.shape != first.shape or part.dtype != first.dtype:
-            raise UserError(
-                f"{name} in {file} is {tuple(part.shape)} {part.dtype}, and in {files[0]} "
-                f"{tuple(first.shape)} {first.dtype}"
-            )
-    shape = list(first.shape)
+            raise UserError(f"{name} in {file} is {tuple(part.shape)} {part.dtype}, and in "
+                            f"{files[0]} {tuple(shape)} {first.dtype}")
+        if first.ndim == 1 and not torch.equal(part, first):
+            raise UserError(f"{name} in {file} is not the one in {files[0]}")
+    if first.ndim == 1:
+        return Stored(files[0], first.dtype, tuple(shape), lambda: first)
+    columns = name.endswith(("wo.weight", "w2.weight")) or (
+        name == "tok_embeddings.weight" and shape[1] != dim
+    )
     shape[columns] *= len(parts)
     return Stored(files[0], first.dtype, tuple(shape), lambda: torch.cat(parts, dim=int(columns)))

@@ -1,6 +1,5 @@
-"""Our tokenizers in other people's files: tokenizer.json for Hugging Face, fields for GGUF."""
-
-from __future__ import annotations
+"""Tokenizers of other people's folders, read, and ours in their files: tokenizer.json for Hugging
+Face, fields for GGUF."""
 
 import json
 import re
@@ -8,7 +7,10 @@ import shutil
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
+
+# pyrefly does not see its names, which are made when it is imported.
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 
 from data.tokenizer import (
     CHAT,
@@ -21,47 +23,63 @@ from data.tokenizer import (
     Tokenizer,
     open_tokenizer,
     settings_of,
+    stated_eos_ids,
     tokenizer_files,
 )
 from errors import UserError
 from files import read_json, stage_json
 
-# Kinds of pieces, and their numbers in GGUF.
-KINDS = {"normal": 1, "unknown": 2, "control": 3, "unused": 5, "byte": 6}
+# Types of pieces, in sentencepiece's own files and in GGUF.
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
-class Piece(NamedTuple):
-    """One id of a sentencepiece file. A space is sentencepiece's mark in `text`."""
+def read_tokenizer(
+    folder: Path, vocab_size: int, spare: Path, notes: list[str]
+) -> tuple[Tokenizer, list[Path]]:
+    """The tokenizer of a folder that is imported, and the files of it that a run has.
 
-    text: str
-    score: float
-    kind: str
+    What is to be read elsewhere in the folder, or was left to a default (which goes into `notes`),
+    is written into the empty folder `spare`. UserError where the tokenizer does not fit a model of
+    `vocab_size` ids.
+    """
+    tokenizer, stated = open_tokenizer(folder), stated_eos_ids(folder / "config.json")
+    if tokenizer.vocab_size > vocab_size:
+        raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
+                        f"the model {vocab_size} embeddings: a text could hold ids that have none")
+    if beyond := [i for i in (*tokenizer.eos_ids, *stated) if not 0 <= i < vocab_size]:
+        raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or {GENERATION}, "
+                        f"and the model's ids are 0 to {vocab_size - 1}")
+    files = {file.name: file for file in tokenizer_files(folder)}
+    settings = settings_of(folder)
+    if JSON not in files and "add_bos_token" not in settings:
+        # LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
+        notes.append("add_bos_token: true")
+        files[SETTINGS] = spare / SETTINGS
+        stage_json(files[SETTINGS], settings | {"add_bos_token": True})
+    if GENERATION not in files and stated not in ([], [tokenizer.eos_id]):
+        files[GENERATION] = spare / GENERATION
+        stage_json(files[GENERATION], {"eos_token_id": stated})
+    return tokenizer, list(files.values())
 
 
-def pieces(tokenizer: Tokenizer) -> list[Piece]:
-    """Every piece of a sentencepiece tokenizer, by id.
+def pieces(tokenizer: Tokenizer) -> list[Any]:
+    """Every piece of a sentencepiece tokenizer, by id: `piece`, with sentencepiece's mark for a
+    space, `score` and `type`.
 
     Raises UserError unless the scores of the normal ones say in which order they merge. Pieces
     that were given and not learned (`user_defined_symbols`) all have 0, and text is cut at them
     before all else. Runs of spaces may share the last place, as Llama 2's do with -1e9: all else
     has merged by then, and a run grows from its left end, see `_merges`.
     """
-    processor = tokenizer.processor
-    found = []
-    for i in range(tokenizer.vocab_size):
-        others = (k for k in KINDS if k != "normal" and getattr(processor, f"is_{k}")(i))
-        text, score = processor.id_to_piece(i), processor.get_score(i)
-        found.append(Piece(text, score, next(others, "normal")))
-    normal = [piece for piece in found if piece.kind == "normal"]
-    last = min((piece.score for piece in normal), default=0.0)
-    scores: dict[float, str] = {}
-    for text, score, _ in normal:
-        first = scores.setdefault(score, text)
-        if first != text and (score > last or (first + text).strip(SPACE)):
-            raise UserError(
-                f"the scores of the tokenizer ({score + 0:g} of {first!r}, say) do not "
-                "number its merges: others would give other ids"
-            )
+    found = list(ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces)
+    merged = [piece for piece in found if piece.type in (NORMAL, USER_DEFINED)]
+    last = min((piece.score for piece in merged), default=0.0)
+    first_of: dict[float, str] = {}
+    for piece in merged:
+        first = first_of.setdefault(piece.score, piece.piece)
+        if first != piece.piece and (piece.score > last or (first + piece.piece).strip(SPACE)):
+            raise UserError(f"the scores of the tokenizer ({piece.score + 0:g} of {first!r}, say) "
+                            "do not number its merges: others would give other ids")
     return found
 
 
@@ -89,19 +107,14 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
     import tokenizers  # here, as training and generating do not need it
     from tokenizers import decoders, models, normalizers
 
-    found = [
-        piece._replace(text=piece.text.replace(SPACE, " ")) if piece.kind == "normal" else piece
-        for piece in pieces(tokenizer)
-    ]
-    ids = {piece.text: i for i, piece in enumerate(found)}
-    theirs = tokenizers.Tokenizer(
-        models.BPE(
-            vocab=ids, merges=_merges(found, ids), unk_token=found[tokenizer.unk_id].text,
-            fuse_unk=True, byte_fallback=True,
-        )
-    )
-    special = [piece.text for piece in found if piece.kind in ("control", "unknown")]
-    theirs.add_special_tokens(special)
+    found = pieces(tokenizer)
+    texts = [p.piece.replace(SPACE, " ") if p.type == NORMAL else p.piece for p in found]
+    scores = {text: p.score for text, p in zip(texts, found, strict=True) if p.type == NORMAL}
+    ids = {text: i for i, text in enumerate(texts)}
+    model = models.BPE(vocab=ids, merges=_merges(scores, ids), unk_token=texts[tokenizer.unk_id],
+                       fuse_unk=True, byte_fallback=True)
+    theirs = tokenizers.Tokenizer(model)
+    theirs.add_special_tokens([p.piece for p in found if p.type in (CONTROL, UNKNOWN)])
     steps: list[decoders.Decoder] = [decoders.ByteFallback(), decoders.Fuse()]
     if tokenizer.adds_space:
         space = [normalizers.Prepend(" "), normalizers.Replace(SPACE, " ")]
@@ -123,15 +136,15 @@ def _beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
     return json.loads(theirs.to_str())
 
 
-def _merges(found: list[Piece], ids: dict[str, int]) -> list[tuple[str, str]]:
-    """The merges that sentencepiece's scores stand for, in the order in which they are tried.
+def _merges(scores: dict[str, float], ids: dict[str, int]) -> list[tuple[str, str]]:
+    """The merges that sentencepiece's scores of pieces stand for, in the order in which they are
+    tried.
 
     sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that stands
     first in a list: all pairs that make up a piece, then those of the piece with the next score.
     Of pairs of one score it takes the leftmost. Only runs of spaces share one; with the longest
     first, the run that is longest, which is the leftmost, goes on growing.
     """
-    scores = {piece.text: piece.score for piece in found if piece.kind == "normal"}
     merges = []
     for text in sorted(scores, key=lambda text: (-scores[text], -len(text))):
         cuts = ((text[:cut], text[cut:]) for cut in range(1, len(text)))
@@ -146,43 +159,38 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     None where there is none: for byte-level pairs, for merges of which no score is the order, and
     where some pair whose piece is there is not among the merges.
     """
-    # Here, as it needs protobuf; its names are made when it is imported.
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-
     model, special = described["model"], {t["id"]: t["special"] for t in described["added_tokens"]}
     if model["type"] != "BPE" or not model["byte_fallback"] or not all(special.values()):
         return None
     ids = model["vocab"] | {token["content"]: token["id"] for token in described["added_tokens"]}
-    # Before tokenizers 0.20 a pair was one string.
-    merges = [tuple(p.split(" ") if isinstance(p, str) else p) for p in model["merges"]]
+    merges = [tuple(pair) for pair in model["merges"]]
     order = [text for text, _ in groupby(map("".join, merges))]
     others = [text for text in order if text.strip(SPACE + " ")]
     if len(set(order)) < len(order) and order[: len(others)] == others:
         order = others  # mixed at the end are those of runs of spaces, which share a score
     score_of = {text: -float(n) for n, text in enumerate(order)}
     unk_id = ids.get(model["unk_token"] or "<unk>")
-    kind_of = dict.fromkeys(special, "control") | {unk_id: "unknown"}
+    type_of = dict.fromkeys(special, CONTROL) | {unk_id: UNKNOWN}
     texts = {i: text for text, i in ids.items()}
-    found = []
+    scores, proto = {}, ModelProto()
     for i in range(tokenizer.vocab_size):
-        text = texts.get(i, f"[PAD{i}]")
+        text, score = texts.get(i, f"[PAD{i}]"), 0.0
         a_byte = re.fullmatch("<0x[0-9A-F]{2}>", text)
-        kind = kind_of.get(i, "unused" if i not in texts else "byte" if a_byte else "normal")
-        # What is never merged has a score of its own.
-        last = -float(len(order) + i) if text.strip(SPACE + " ") else -1e9
-        found.append(Piece(text, score_of.get(text, last) if kind == "normal" else 0.0, kind))
-    if len(score_of) < len(order) or set(_merges(found, ids)) != set(merges):
+        kind = type_of.get(i, UNUSED if i not in texts else BYTE if a_byte else NORMAL)
+        if kind == NORMAL:
+            # What is never merged has a score of its own.
+            last = -float(len(order) + i) if text.strip(SPACE + " ") else -1e9
+            score = scores[text] = score_of.get(text, last)
+            text = text.replace(" ", SPACE)
+        proto.pieces.add(piece=text, score=score, type=kind)
+    if len(score_of) < len(order) or set(_merges(scores, ids)) != set(merges):
         return None
-    proto = ModelProto()
-    for text, score, kind in found:
-        text = text.replace(" ", SPACE) if kind == "normal" else text
-        proto.pieces.add(piece=text, score=score, type=KINDS[kind])
-    proto.trainer_spec.model_type, proto.trainer_spec.byte_fallback = 2, True  # 2 is BPE
     spec = proto.trainer_spec
+    spec.model_type, spec.byte_fallback = 2, True  # 2 is BPE
     for name, i in {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}.items():
         setattr(spec, f"{name}_id", -1 if i is None else i)
         if i is not None:
-            setattr(spec, f"{name}_piece", found[i].text)
+            setattr(spec, f"{name}_piece", texts[i])
     proto.normalizer_spec.name = "identity"
     proto.normalizer_spec.add_dummy_prefix = tokenizer.adds_space
     proto.normalizer_spec.remove_extra_whitespaces = False
@@ -217,7 +225,7 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
         if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
             # add_bos_token says otherwise, which that class does not read.
             stage_json(folder / JSON, _beginning_with(tokenizer.prefix_ids, theirs))
-        described = read_json(folder / JSON)
+        described = json.loads(theirs.to_str())  # in one form, whichever version has written it
         if not (folder / MODEL).exists() and (model := to_sentencepiece(described, tokenizer)):
             (folder / MODEL).write_bytes(model)
             settings["add_bos_token"] = bool(tokenizer.prefix_ids)
@@ -226,12 +234,12 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
         stage_json(folder / SETTINGS, settings)
         return
     stage_json(folder / JSON, to_json(tokenizer))
-    texts = [piece.text for piece in pieces(tokenizer)]
+    text_of = tokenizer.processor.id_to_piece
     settings |= {
-        "bos_token": None if tokenizer.bos_id is None else texts[tokenizer.bos_id],
-        "eos_token": texts[tokenizer.eos_id],
-        "unk_token": texts[tokenizer.unk_id],
-        "pad_token": texts[tokenizer.unk_id],  # and not EOS, which collators would mask with it
+        "bos_token": None if tokenizer.bos_id is None else text_of(tokenizer.bos_id),
+        "eos_token": text_of(tokenizer.eos_id),
+        "unk_token": text_of(tokenizer.unk_id),
+        "pad_token": text_of(tokenizer.unk_id),  # and not EOS, which collators would mask with it
         "add_bos_token": bool(tokenizer.prefix_ids),
         "add_eos_token": False,
         "add_prefix_space": tokenizer.adds_space,  # read by llama.cpp's converter alone
@@ -241,10 +249,8 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     }
     stage_json(folder / SETTINGS, settings)
     if not agree(tokenizer, open_tokenizer(folder)):
-        raise UserError(
-            f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a list of byte "
-            "pairs?"
-        )
+        raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
+                        "list of byte pairs?")
 
 
 def chat_template(folder: Path) -> str | None:
@@ -254,7 +260,7 @@ def chat_template(folder: Path) -> str | None:
         return (folder / CHAT).read_text(encoding="utf-8")
     found = settings_of(folder).get("chat_template")
     if isinstance(found, list):
-        found = {entry["name"]: entry["template"] for entry in found}.get("default")
+        found = {entry.get("name"): entry.get("template") for entry in found}.get("default")
     return found
 
 
@@ -277,28 +283,25 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
             )
         ours = Tokenizer(Path(spare) / MODEL)
     if not agree(ours, tokenizer):
-        raise UserError(
-            f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp and its "
-            "converter read the first: remove the one that is not the model's"
-        )
+        raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
+                        "and its converter read the first: remove the one that is not the model's")
     found = pieces(ours)
-    found += [Piece(f"[PAD{i}]", -1000.0, "unused") for i in range(len(found), vocab_size)]
+    padding = range(len(found), vocab_size)
     special = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": ours.unk_id,
                "padding": tokenizer.pad_id}
     # More ids that end a text go where llama.cpp looks for the ends of a turn and of a message.
     more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
     if len(more) > 2:
-        raise UserError(
-            f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has three fields "
-            "for such ids: import the model again with fewer, or export with --to hf"
-        )
+        raise UserError(f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has "
+                        "three fields for such ids: import the model again with fewer, or export "
+                        "with --to hf")
     special |= dict(zip(("eot", "eom"), more, strict=False))
     fields = {
         "model": "llama",
         "pre": "default",
-        "tokens": [piece.text for piece in found],
-        "scores": [piece.score for piece in found],
-        "token_type": [KINDS[piece.kind] for piece in found],
+        "tokens": [piece.piece for piece in found] + [f"[PAD{i}]" for i in padding],
+        "scores": [piece.score for piece in found] + [-1000.0 for _ in padding],
+        "token_type": [piece.type for piece in found] + [UNUSED for _ in padding],
         **{f"{name}_token_id": i for name, i in special.items() if i is not None},
         "add_bos_token": bool(ours.prefix_ids),
         "add_eos_token": False,

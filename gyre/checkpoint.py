@@ -47,16 +47,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from errors import UserError, say
-from files import (
-    first_line,
-    fsync,
-    json_sha256,
-    read_json,
-    remove,
-    sha256,
-    stage_json,
-    writing,
-)
+from files import first_line, fsync, json_sha256, read_json, remove, sha256, stage_json, writing
 from gyre.parallel import World, is_divided, whole
 
 WEIGHTS, TRAINING, PARTS = "model.safetensors", "training.pt", "parts.json"

@@ -1,8 +1,9 @@
 """Text as it is generated: of every token, what can be shown already."""
 
+import codecs
 from collections.abc import Sequence
 
-from data.tokenizer import Stream, Tokenizer
+from data.tokenizer import Tokenizer
 
 
 class Row:
@@ -16,17 +17,18 @@ class Row:
         self.text = ""
         self.stopped = False
         self._prompt = prompt
-        self._stream = Stream(tokenizer)
+        self._piece = tokenizer.piece
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._stops = stops
         self._held = ""
 
     def push(self, token: int) -> str:
         """More text; `stopped` is set when a stop string was complete, and cut off."""
-        return self._release(self._stream.push(token))
+        return self._release(self._decoder.decode(self._piece(token)))
 
     def finish(self) -> str:
         """The rest, once no token follows."""
-        return self._release(self._stream.flush(), last=True)
+        return self._release(self._decoder.decode(b"", final=True), last=True)
 
     def _release(self, text: str, last: bool = False) -> str:
         if self.stopped:

@@ -85,7 +85,10 @@ def save_llama2_of_4(folder: Path) -> None:
     tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", 1)]
     )
-    tokenizer.save(str(folder / "tokenizer.json"))
+    described = json.loads(tokenizer.to_str())
+    del described["model"]["type"]  # tokenizers wrote none at first, and a pair as one text
+    described["model"]["merges"] = [" ".join(pair) for pair in described["model"]["merges"]]
+    (folder / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
     model.unlink()
     settings = {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True,
                 "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}

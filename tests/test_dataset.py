@@ -199,7 +199,6 @@ def test_files_replace_any_source(source):
     ({"source": "hub"}, "--data.hub"),
     ({"source": "files"}, "--data.files"),
     ({"files": []}, "--data.files"),
-    ({"source": "web"}, "'web' is none of stdlib"),
     ({"url": "http://a/b"}, "url has no effect with data.source stdlib"),
     ({"source": "url", "url": "ftp://a/b"}, "http://"),
     ({"hub": "a/b"}, "hub has no effect"),

@@ -24,8 +24,6 @@ from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
 from gyre.rundir import RunDir
 from gyre.trained import read_run
-from model.generation import generate
-from model.sampling import Sampling
 
 
 @pytest.mark.slow
@@ -102,37 +100,18 @@ def test_whoever_stops_it_finds_nothing(to, number, code, tmp_path, monkeypatch)
 # --- imported runs --------------------------------------------------------------------------------
 
 
-def generated(run: RunDir, capsys, tokens: int) -> str:
-    capsys.readouterr()
-    argv = ["--run", run.path, "--prompt", "def f(x", "--temperature", "0", "--device", "cpu"]
-    assert exit_code(generate_command.main, *argv, "--max-new-tokens", str(tokens)) == 0
-    return capsys.readouterr().out
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_generation_is_theirs_and_ends_where_the_tokenizer_says(kind, tmp_path, capsys):
+def test_generation_is_theirs(kind, tmp_path, capsys):
     run, folder = imported(tmp_path, kind)
-    ours = open_tokenizer(run.path)
-
-    def shown(ids):
-        return "def f(x" + b"".join(map(ours.piece, ids)).decode(errors="replace") + "\n"
-
     theirs = AutoModelForCausalLM.from_pretrained(folder)
     ids = AutoTokenizer.from_pretrained(folder)("def f(x", return_tensors="pt")["input_ids"]
     new = theirs.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :]
-    assert generated(run, capsys, 20) == shown(new.tolist())
-
-    prompt = ours.prefix_ids + ours.encode("def f(x")
-    greedy = Sampling(temperature=0)
-    [ids] = generate(load(run), [prompt], greedy, max_new_tokens=12, seed=0)
-    # Swap the rows of the end and of a token that comes for the first time: it ends there.
-    n = next(n for n in range(3, 12) if ids[n] not in [*ids[:n], ours.eos_id])
-    weights = run.load_weights()
-    swapped = weights["output.weight"].clone()
-    swapped[[ids[n], ours.eos_id]] = swapped[[ours.eos_id, ids[n]]]
-    run.save("best", weights | {"output.weight": swapped})
-    assert generated(run, capsys, 12) == shown(ids[:n])
+    capsys.readouterr()
+    argv = ["--run", run.path, "--prompt", "def f(x", "--temperature", "0", "--device", "cpu"]
+    assert exit_code(generate_command.main, *argv, "--max-new-tokens", "20") == 0
+    text = b"".join(map(open_tokenizer(run.path).piece, new.tolist())).decode(errors="replace")
+    assert capsys.readouterr().out == f"def f(x{text}\n"
 
 
 @pytest.mark.slow

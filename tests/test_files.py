@@ -10,7 +10,7 @@ from typing import TypedDict
 
 import pytest
 import torch
-from conftest import output, start
+from conftest import start
 from failing import Failing, failures
 from safetensors.torch import save_file
 
@@ -76,7 +76,6 @@ def test_what_was_begun_is_no_part_of_what_follows(tmp_path, error):
 def test_two_processes_that_write_one_file_are_in_no_way_of_each_other(tmp_path):
     code = f"""
 from pathlib import Path
-from typing import TypedDict
 from files import atomic_path
 with atomic_path(Path({str(tmp_path)!r}) / "target") as staging:
     staging.write_bytes(b"theirs")
@@ -183,15 +182,6 @@ def test_sha256_is_of_the_content(tmp_path):
     assert files.sha256(tmp_path / "a").startswith("ba7816bf8f01cfea414140de5dae2223")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("modules, slow", [
-    ("files", {"torch"}), ("gyre.rundir", {"wandb"}),
-    ("train, generate, export", {"gguf", "tokenizers", "transformers"}),
-])
-def test_what_is_slow_to_import_waits_until_it_is_needed(modules, slow):
-    assert output(f"import sys, {modules}; print({slow} & sys.modules.keys())") == "set()\n"
-
-
 # --- the lock -------------------------------------------------------------------------------------
 
 
@@ -199,7 +189,6 @@ def holder(path):
     """A process that has the lock until a line comes in, or until it is killed."""
     code = f"""
 from pathlib import Path
-from typing import TypedDict
 from files import locked
 with locked(Path({str(path)!r}), "busy"):
     print("mine", flush=True)
@@ -232,7 +221,6 @@ def test_a_lock_that_many_want_has_one_owner_at_a_time(tmp_path):
     path.write_bytes(b"")
     code = f"""
 from pathlib import Path
-from typing import TypedDict
 from files import locked
 path = Path({str(path)!r})
 for _ in range(60):

@@ -1,4 +1,5 @@
-"""Names, shapes and the permutation, against transformers and the gguf package."""
+"""Names in GGUF, the permutation, and what has no counterpart. That the names of Hugging Face
+are right is seen in test_hf.py, where transformers computes what we do."""
 
 from contextlib import nullcontext
 
@@ -6,26 +7,10 @@ import gguf
 import pytest
 import torch
 from conftest import model_config
-from transformers import AutoModelForCausalLM, LlamaConfig
 
-from formats import hf, names
+from formats import names
 from model.config import RopeScaling
 from model.position import POSITIONS
-from model.transformer import Transformer
-
-
-@pytest.mark.slow  # the first that makes a model of transformers'
-@pytest.mark.parametrize("tied", [False, True])
-def test_every_tensor_has_one_name_there_and_no_other(tied):
-    """Against the state dict that transformers builds from the same sizes."""
-    ours = model_config(tie_embeddings=tied)
-    theirs = AutoModelForCausalLM.from_config(LlamaConfig(**hf.to_config(ours)))
-    expected = {name: tuple(t.shape) for name, t in theirs.state_dict().items()}
-    if tied:
-        del expected["lm_head.weight"]
-    table, shapes = names.tensor_names(ours, "hf"), names.tensor_shapes(ours)
-    assert {table[name]: shape for name, shape in shapes.items()} == expected
-    assert shapes == {n: tuple(t.shape) for n, t in Transformer(ours).state_dict().items()}
 
 
 def test_the_names_of_gguf_are_those_of_its_package():

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import random
 import signal
 from pathlib import Path
@@ -16,7 +15,6 @@ from data import prepare as prepare_module
 from data import sources
 from data.dataset import DataConfig
 from data.prepare import PASSES, prepare
-from data.prepare import _Unusable as Unusable
 from errors import UserError
 
 VOCAB = 300
@@ -122,16 +120,6 @@ def test_the_width_of_an_id_follows_the_vocabulary(corpus, monkeypatch, vocab_si
     size = prepared.manifest["val"]["tokens"] * np.dtype(dtype).itemsize
     assert (prepared.folder / "val.bin").stat().st_size == size
     assert sorted(texts(prepared, "train") + texts(prepared, "val")) == sorted(DOCUMENTS)
-
-
-def test_a_dataset_reads_what_was_written(corpus):
-    prepared = prepare(config(corpus))
-    data = prepared.dataset("val", seq_len=16, batch_size=3, rank=1, size=2)
-    assert (data.n_tokens, data.seq_len, data.rank, data.size) == (
-        prepared.manifest["val"]["tokens"], 16, 1, 2
-    )
-    _, y = next(prepared.dataset("val", seq_len=16).windows(1))
-    assert y.flatten().tolist() == ids(prepared, "val")[1:17]
 
 
 # The split
@@ -335,16 +323,6 @@ def test_a_killed_process_leaves_nothing_that_counts(corpus, where):
     assert visible(folder) == [prepared.folder.name] and not list(folder.glob(".*.tmp"))
 
 
-def test_a_failure_leaves_nothing_at_all(corpus, monkeypatch):
-    def full(fd):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"No space left.*--data.prepared"):
-        prepare(config(corpus))
-    assert not any(entry.is_dir() for entry in (corpus.parent / "prepared").iterdir())
-
-
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_disk_that_is_full_by_less_than_a_page_is_noticed(corpus, monkeypatch, split):
     """What is still in a buffer when its file is closed is refused then, and not before."""
@@ -360,26 +338,6 @@ def test_a_disk_that_is_full_by_less_than_a_page_is_noticed(corpus, monkeypatch,
         with pytest.raises(UserError, match="cannot prepare .*make room"):
             prepare(config(few))
     assert not [*(few.parent / "prepared").iterdir()]
-
-
-def test_a_folder_from_a_disk_that_was_full_is_made_again(corpus, monkeypatch, capsys):
-    """As older versions have left it: the manifest is true to files that are too short."""
-    write = prepare_module._write
-
-    def cut_short(blocks, encode, path, **options):
-        found = write(blocks, encode, path, **options)
-        cut(path)
-        return found
-
-    with monkeypatch.context() as patch:
-        patch.setattr(prepare_module, "_write", cut_short)
-        patch.setattr(prepare_module, "_open", lambda *_: (_ for _ in ()).throw(Unusable("")))
-        with pytest.raises(Unusable):
-            prepare(config(corpus))
-    capsys.readouterr()
-    prepared = prepare(config(corpus))
-    assert "train.bin was cut short by a full disk" in capsys.readouterr().err
-    assert len(ids(prepared, "val")) == prepared.manifest["val"]["tokens"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Every string comes back, whole or streamed, and the file is a plain sentencepiece one."""
+"""Every string comes back, and the file is a plain sentencepiece one."""
 
 import base64
 import re
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from data import tokenizer as tokenizer_module
-from data.tokenizer import Stream, Tokenizer
+from data.tokenizer import Tokenizer
 from errors import UserError
 
 TEXT = (
@@ -57,15 +57,11 @@ def test_every_string_survives_with_dropout_and_without(tokenizer, text, p, seed
         assert b"".join(tokenizer.bytes[i] for i in ids) == text.encode()
 
 
-def test_odd_strings_survive_and_a_stream_shows_no_half_character(tokenizer):
+def test_odd_strings_survive(tokenizer):
     """And a batch is its rows."""
     for text, ids in zip(ODD, tokenizer.encode_batch(ODD), strict=True):
         assert tokenizer.encode(text) == ids
         assert tokenizer.decode(ids) == text
-        stream = Stream(tokenizer)
-        parts = [stream.push(i) for i in ids]
-        assert "".join(parts) == text and stream.flush() == ""
-        assert "\ufffd" in text or not any("\ufffd" in part for part in parts)
 
 
 def test_dropout_is_addressed_by_its_seed_and_gives_the_more_pieces_the_larger_it_is(tokenizer):
@@ -75,26 +71,6 @@ def test_dropout_is_addressed_by_its_seed_and_gives_the_more_pieces_the_larger_i
     assert spelt(0.1, 1) == spelt(0.1, 1) != spelt(0.1, 2)
     assert spelt(0, 1) == tokenizer.encode(TEXT)
     assert len(tokenizer.encode(TEXT)) < len(spelt(0.1, 1)) < len(spelt(0.5, 1)) < len(TEXT)
-
-
-@pytest.mark.slow
-@given(data=st.data())
-@settings(max_examples=200, deadline=None)
-def test_stream_adds_up_to_the_decode_at_every_prefix(tokenizer, data):
-    """Also for ids that no text has, such as half a character before a whole one."""
-    some_ids = st.lists(st.integers(0, tokenizer.vocab_size - 1), max_size=30)
-    ids = data.draw(some_ids | any_text.map(tokenizer.encode))
-    for end in range(len(ids) + 1):
-        stream = Stream(tokenizer)
-        parts = [stream.push(i) for i in ids[:end]]
-        assert "".join([*parts, stream.flush()]) == tokenizer.decode(ids[:end])
-
-
-def test_stream_ends_an_unfinished_character_once(tokenizer):
-    ids = tokenizer.encode("x\U0001f600")[:-1]
-    stream = Stream(tokenizer)
-    assert "".join(map(stream.push, ids)) == "x"
-    assert stream.flush() == "\ufffd"
 
 
 def test_ids_are_those_of_llama_2(tokenizer):
