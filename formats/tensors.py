@@ -66,10 +66,10 @@ def check_tensors(found: dict[str, Stored], expected: dict[str, tuple[int, ...]]
 def stored_safetensors(folder: Path) -> dict[str, Stored]:
     """Every tensor of a folder by its name there. UserError on a shard that is missing or cut."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    weight_map = {}
+    files = [single]
     if index.is_file():
-        weight_map = _read_index(index)
-        if single.is_file() and single.name not in weight_map.values():
+        files = _shards(index)
+        if single.is_file() and single not in files:
             raise UserError(f"{folder} has {index.name} and {single.name}, of which transformers "
                             "reads the second and others the first: remove the one that is not "
                             "the model")
@@ -78,7 +78,7 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
         has_pickles = any(folder.glob("pytorch_model*.bin"))
         raise UserError(f"{single} is missing{pickles if has_pickles else ''}")
     stored: dict[str, Stored] = {}
-    for file in sorted({folder / name for name in weight_map.values()}) or [single]:
+    for file in files:
         try:
             tensors = safe_open(file, "pt")
         except SafetensorError as error:
@@ -92,14 +92,11 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")
             dtype, shape = DTYPES[part.get_dtype()], tuple(part.get_shape())
             stored[name] = Stored(file, dtype, shape, lambda t=tensors, n=name: t.get_tensor(n))
-    for name, file in weight_map.items():
-        if name not in stored or stored[name].file.name != file:
-            raise UserError(f"{folder / file} lacks {name}, which {index} says it holds")
     return stored
 
 
-def _read_index(index: Path) -> dict[str, str]:
-    """{tensor: file} of a folder in shards, all of them there and none of them elsewhere."""
+def _shards(index: Path) -> list[Path]:
+    """The files of a folder in shards, all of them there and none of them elsewhere."""
     weight_map, folder = read_json(index).get("weight_map"), index.parent
     if not isinstance(weight_map, dict) or not weight_map:
         raise UserError(f"{index} is damaged: it has no weight_map")
@@ -108,7 +105,7 @@ def _read_index(index: Path) -> dict[str, str]:
             raise UserError(f"{index} says that {name} is in {file!r}, outside of {folder}")
         if not (folder / file).is_file():
             raise UserError(f"{folder / file} is missing: {index} says it holds {name}")
-    return weight_map
+    return sorted({folder / file for file in weight_map.values()})
 
 
 def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:

@@ -313,7 +313,7 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     foreign.edit(index, weight_map=weight_map)
     held = next(iter(load_file(second)))
     foreign.rewrite(second, **{held: None})
-    says(second.name, held, "index.json")
+    says(second.name, held, "a part is missing")
     second.unlink()
     says(second.name, held, "is missing")
 
