@@ -70,8 +70,8 @@ def gap(study: Study) -> Figure | None:
             right.plot(tokens, result.mean, "D", color=style(study, arm)["color"], markersize=5,
                        mec="white", mew=0.6, zorder=3)
             if result.interval:
-                right.plot([tokens] * 2, [result.interval.low, result.interval.high], "-",
-                           color=style(study, arm)["color"], linewidth=2.2, zorder=3)
+                right.plot([tokens] * 2, result.interval, "-", color=style(study, arm)["color"],
+                           linewidth=2.2, zorder=3)
     right.axhline(0, color="0.4", linewidth=0.8)
     for ax in (left, right):
         _token_axis(ax)
@@ -183,7 +183,7 @@ def forest(study: Study) -> Figure | None:
         mean = statistics.fmean(seeds)
         text = f"{mean:+.3f}"
         if result.interval:
-            low, high = result.interval.low, result.interval.high
+            low, high = result.interval
             ax.plot([low, high], [row - 0.25] * 2, "|-", color="black", markersize=7)
             text += f"  [{low:+.3f}, {high:+.3f}]"
         ax.plot(mean, row - 0.25, "D", color="black", markersize=4)

@@ -5,10 +5,10 @@ negative where the arm named first is the better one.
 """
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablation.stats import censored_median
 from ablation.study import Study, at_horizon
 
 
@@ -17,7 +17,7 @@ def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
     has both. A seed in which neither ever is says nothing; where only `other` is not, it is 0."""
     a, b = (study.tokens_until_used(name) for name in (arm, other))
     ratios = [a[seed] / b[seed] for seed in a.keys() & b if min(a[seed], b[seed]) < math.inf]
-    return censored_median(ratios) if ratios else None
+    return statistics.median(ratios) if ratios else None
 
 
 def gaps(study: Study, arm: str, baseline: str) -> list[float]:

@@ -13,6 +13,7 @@ import html
 import math
 import os
 import re
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -344,8 +345,8 @@ def measured(value: float | None) -> str:
     return "never" if value == math.inf else number(value, ".3f")
 
 
-def interval(bounds: stats.Interval) -> str:
-    return f"[{number(bounds.low, '+.3f')}, {number(bounds.high, '+.3f')}]"
+def interval(ends: tuple[float, float]) -> str:
+    return f"[{joined(number(end, '+.3f') for end in ends)}]"
 
 
 def difference(result: stats.Paired, p: float | None) -> str:
@@ -373,7 +374,7 @@ def span(tokens: list[float]) -> str:
     if not tokens:
         return UNDEFINED
     words = ["never" if value == math.inf else amount(value)
-             for value in (stats.censored_median(tokens), min(tokens), max(tokens))]
+             for value in (statistics.median(tokens), min(tokens), max(tokens))]
     return words[0] if len(tokens) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
 
 

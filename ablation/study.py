@@ -4,7 +4,6 @@ Loading refuses runs that were not measured on the same text, and arms that diff
 their overlay. Losses are in nats per token.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -233,11 +232,8 @@ class Study:
     def tokens_until_used(self, arm: str) -> dict[int, float]:
         """By seed the training tokens at which the loss along the constant rate first is USED nats
         below the bigrams'; inf: never."""
-        needed = {}
-        for seed, record in self.of(arm).items():
-            tokens = stats.tokens_to_target(curve(record, "loss"), self.bigram - USED)
-            needed[seed] = math.inf if tokens is None else tokens
-        return needed
+        return {seed: stats.tokens_to_target(curve(record, "loss"), self.bigram - USED)
+                for seed, record in self.of(arm).items()}
 
 
 def at_horizon(tokens: int, key: str) -> Callable[[Record], float | None]:

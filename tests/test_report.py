@@ -84,7 +84,7 @@ def test_the_numbers_in_the_page_are_those_of_the_records(study, seen):
         own = list(loaded.values(arm, at_horizon(HORIZONS[-1], "loss")).values())
         d = loaded.paired(arm, HORIZONS[-1])
         mean = f"{np.mean(own):.3f} ± {np.std(own, ddof=1):.3f}"
-        ends = f"[{text(d.interval.low)}, {text(d.interval.high)}]"
+        ends = f"[{text(d.interval[0])}, {text(d.interval[1])}]"
         assert rows[arm][:2] == ["0.002", "6"]
         assert rows[arm][-3] == mean and rows[arm][-2].startswith(f"{text(d.mean)} {ends}, p ")
         assert rows[arm][-1].startswith(f"{USED[arm] / 1000:g} k (")
