@@ -20,17 +20,17 @@ def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
     return statistics.median(ratios) if ratios else None
 
 
-def gaps(study: Study, arm: str, baseline: str) -> list[float]:
-    """Mean difference at every horizon that was measured."""
-    found = [study.paired(arm, tokens, baseline).mean for tokens in study.horizons]
-    return [gap for gap in found if gap is not None]
+def gap_sizes(study: Study, arm: str, baseline: str) -> list[float]:
+    """|mean difference| at every horizon; empty where one of them is not measured."""
+    gaps = [study.paired(arm, tokens, baseline).mean for tokens in study.horizons]
+    sizes = [abs(gap) for gap in gaps if gap is not None]
+    return sizes if len(sizes) == len(gaps) else []
 
 
 def share_of_peak(study: Study, arm: str, baseline: str) -> float | None:
     """|difference| at the last horizon / the largest at any."""
-    sizes = [abs(gap) for gap in gaps(study, arm, baseline)]
-    measured = len(sizes) == len(study.horizons) and max(sizes) > 0
-    return sizes[-1] / max(sizes) if measured else None
+    sizes = gap_sizes(study, arm, baseline)
+    return sizes[-1] / max(sizes) if any(sizes) else None
 
 
 def at_the_end(study: Study, arm: str, baseline: str) -> float | None:
@@ -39,15 +39,16 @@ def at_the_end(study: Study, arm: str, baseline: str) -> float | None:
 
 def shift_against_gap(study: Study, arm: str, other: str) -> float | None:
     """Over the horizons, Spearman's correlation of what a shift by T costs `arm` with the size of
-    its difference from `other`."""
+    its difference from `other`; 0 where one of the two is the same at all of them."""
     costs = [study.mean(arm, at_horizon(tokens, "shift")) for tokens in study.horizons]
-    sizes = [abs(gap) for gap in gaps(study, other, arm)]
-    known = [cost for cost in costs if cost is not None]
-    if not len(known) == len(sizes) == len(study.horizons) > 2:
+    sizes = gap_sizes(study, other, arm)
+    if None in costs or not len(costs) == len(sizes) > 2:
         return None
+    if min(len({*costs}), len({*sizes})) == 1:
+        return 0.0
     from scipy.stats import spearmanr
 
-    return float(spearmanr(known, sizes).statistic)
+    return float(spearmanr(costs, sizes).statistic)
 
 
 @dataclass(frozen=True)
