@@ -330,6 +330,19 @@ def read_plan(path: Path, shape: type = Plan) -> dict[str, Any]:
                      "else says what this one compares", shape)
 
 
+def stage_steps(plan: Mapping[str, Any], stage: str) -> int:
+    """How long the tuning runs of a stage are: "arms", or "treatments"."""
+    return plan["steps"]["tuning" if stage == "arms" else stage]
+
+
+def tuning_losses(plan: Mapping[str, Any], stage: str) -> dict[str, Losses]:
+    """What those runs of a stage found, by arm; the keys of JSON are text."""
+    return {
+        arm: {float(lr): {int(seed): loss for seed, loss in of.items()} for lr, of in rates.items()}
+        for arm, rates in plan["tuned"][stage].items()
+    }
+
+
 # What decides numbers, and so belongs to the hash. The rest says where and when, or is a result.
 IDENTITY = ("tier", "arms", "baseline", "grid", "tuning_seeds", "treatments", "probes", "config",
             "data_sha256", "seeds", "steps", "dtype")

@@ -7,12 +7,12 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablation.study import Curve, Record, Study, cell, curve, defined
+from ablation.plan import stage_steps, tuning_losses
+from ablation.study import BY_CONTEXT, Curve, Record, Study, aligned, defined, rows
 from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
@@ -56,7 +56,7 @@ def gap(study: Study) -> Figure | None:
     if not study.arms:
         return None
     fig, (left, right) = _panels(2)
-    _bands(left, study, {arm: curves(study.of(arm).values(), "loss") for arm in study.arms})
+    _bands(left, study, {arm: study.curves(arm, "loss").values() for arm in study.arms})
     for name, floor in zip(("unigrams", "bigrams", "trigrams"), study.plan["ngrams"], strict=True):
         left.axhline(floor, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
         left.annotate(name, (0.99, floor), xycoords=("axes fraction", "data"), fontsize=7,
@@ -83,27 +83,25 @@ def gap(study: Study) -> Figure | None:
 
 def rates(study: Study) -> Figure | None:
     """Loss of the tuning runs against the learning rate."""
-    stages = {stage: tuned for stage, tuned in study.plan["tuned"].items() if tuned}
+    stages = {stage: tuning_losses(study.plan, stage) for stage in study.plan["tuned"]}
+    stages = {stage: tuned for stage, tuned in stages.items() if tuned}
     if not stages:
         return None
     fig, axes = _panels(len(stages))
     for ax, (stage, tuned) in zip(axes, stages.items(), strict=True):
+        tried = sorted({lr for losses in tuned.values() for lr in losses})
         for arm, losses in tuned.items():
-            means = {float(lr): [loss for loss in of.values() if loss is not None]
-                     for lr, of in losses.items()}
-            x, y = defined((lr, statistics.fmean(of) if of else None)
-                           for lr, of in sorted(means.items()))
-            ax.plot(x, y, label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
-                    **style(study, arm))
-            for lr in x:
-                ax.plot([lr] * len(means[lr]), means[lr], ".", markersize=3,
-                        color=style(study, arm)["color"])
-        tried = sorted({float(lr) for losses in tuned.values() for lr in losses})
+            known = {lr: [loss for loss in losses.get(lr, {}).values() if loss is not None]
+                     for lr in tried}
+            means = {lr: statistics.fmean(of) for lr, of in known.items() if of}
+            ax.plot(list(means), list(means.values()), label=arm, linewidth=1.5, markersize=5,
+                    mec="white", mew=0.5, **style(study, arm))
+            for lr, of in known.items():
+                ax.plot([lr] * len(of), of, ".", markersize=3, color=style(study, arm)["color"])
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(ticker.NullLocator())
         ax.set_xticks(tried, [f"{lr:g}" for lr in tried])
-        tokens = study.plan["steps"]["tuning" if stage == "arms" else stage]
-        tokens *= study.plan["step_tokens"]
+        tokens = stage_steps(study.plan, stage) * study.plan["step_tokens"]
         ax.set(xlabel="peak learning rate", ylabel="validation loss (nats / token)",
                title=f"{stage}, {ticker.EngFormatter(sep='')(tokens)} tokens")
         ax.legend(frameon=False, fontsize=8)
@@ -116,7 +114,7 @@ def mechanism(study: Study) -> Figure | None:
     if not study.arms:
         return None
     fig, (left, right) = _panels(2)
-    _bands(left, study, {arm: curves(study.of(arm).values(), "shift") for arm in study.arms})
+    _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.arms})
     heads = {arm: [strongest_previous(record) for record in study.of(arm).values()]
              for arm in study.arms}
     _bands(right, study, heads)
@@ -140,13 +138,13 @@ def strongest_previous(record: Record) -> Curve:
 
 def context(study: Study) -> Figure | None:
     """Loss of the same targets against the length of the window that slides over them."""
-    sliding = {arm: [table_curve(r, "context", mode="sliding") for r in study.of(arm).values()]
-               for arm in study.arms}
-    yarn = {f"{arm}, YaRN": [table_curve(r, "rope_scaling", scaling="yarn")
-                             for r in study.of(arm).values() if r.get("rope_scaling")]
-            for arm in study.arms}
+    series = {
+        arm + words: [defined((row["context"], row["loss"]) for row in rows(record, table, **which))
+                      for record in study.of(arm).values()]
+        for words, table, which in BY_CONTEXT for arm in study.arms
+    }
     fig, (ax,) = _panels(1)
-    if not _bands(ax, study, sliding | yarn):
+    if not _bands(ax, study, series):
         return None
     ax.axvline(study.seq_len, color="0.3", linewidth=1)
     ax.set_xscale("log", base=2)
@@ -155,14 +153,6 @@ def context(study: Study) -> Figure | None:
            ylabel="validation loss (nats / token)")
     _legend_below(fig, ax)
     return fig
-
-
-def table_curve(record: Record, table: str, **which: str) -> Curve:
-    """Loss by context, from the rows of a table that have the values `which`."""
-    rows = [row for row in record.get(table) or []
-            if all(row[name] == value for name, value in which.items())]
-    return defined((row["context"], cell(table, "loss", context=row["context"], **which)(record))
-                   for row in rows)
 
 
 def forest(study: Study) -> Figure | None:
@@ -234,10 +224,6 @@ FIGURES = {"fig_gap": gap, "fig_forest": forest, "fig_rates": rates, "fig_mechan
            "fig_context": context, "fig_probes": probes}
 
 
-def curves(records: Iterable[Record], key: str) -> list[Curve]:
-    return [curve(record, key) for record in records]
-
-
 def style(study: Study, arm: str) -> dict[str, Any]:
     """Of a line, by the arm's place in the plan; what is not planned comes after."""
     known = list(dict.fromkeys([*study.plan["arms"], *study.plan["treatments"]]))
@@ -267,32 +253,21 @@ def _token_axis(ax: Axes) -> None:
     ax.set_xlabel("training tokens")
 
 
-def _aligned(series: list[Curve]) -> tuple[list[float], np.ndarray]:
-    """The x that all curves share, and y (curves, x); curves without a point are left out."""
-    tables = [dict(zip(x, y, strict=True)) for x, y in series if x]
-    shared = sorted(set.intersection(*map(set, tables))) if tables else []
-    return shared, np.array([[table[x] for x in shared] for table in tables])
-
-
-def _bands(ax: Axes, study: Study, series: Mapping[str, list[Curve]]) -> int:
+def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Curve]]) -> int:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
     around it. Over the x that all its seeds have: elsewhere it would be a mean over other seeds.
 
     Returns how many arms had a point.
     """
     drawn = 0
-    for arm, runs in series.items():
-        x, rows = _aligned(runs)
-        if not x:
-            continue
-        look = style(study, arm)
-        ax.plot(
-            x, rows.mean(0), label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
-            markevery=max(1, len(x) // 8), **look,
-        )
-        if len(rows) > 1:
-            ax.fill_between(x, rows.min(0), rows.max(0), color=look["color"], alpha=0.15, lw=0)
-        drawn += 1
+    for arm, curves in series.items():
+        if points := aligned(curves):
+            x, look = list(points), style(study, arm)
+            ax.plot(x, list(map(statistics.fmean, points.values())), label=arm, linewidth=1.5,
+                    markersize=5, mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
+            ax.fill_between(x, list(map(min, points.values())), list(map(max, points.values())),
+                            color=look["color"], alpha=0.15, lw=0)
+            drawn += 1
     return drawn
 
 

@@ -26,11 +26,12 @@ from urllib.parse import quote, unquote
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
-from ablation.plan import best_rate, lowest, next_rates
+from ablation.plan import best_rate, lowest, next_rates, stage_steps, tuning_losses
 from ablation.predictions import outcomes
-from ablation.study import USED, Curve, Record, Study, at_horizon, cell, in_lengths, short
+from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell, short
 from errors import UserError, exit_in_words
 from files import write_file
+from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, Table, log_to_wandb
 
 UNDEFINED = "–"
@@ -194,53 +195,47 @@ def p_values(study: Study, tokens: int) -> dict[str, float]:
 
 def tuning_table(study: Study) -> str:
     plan, said = study.plan, []
-    for stage, tuned in plan["tuned"].items():
-        if not tuned:
+    for stage in plan["tuned"]:
+        losses = tuning_losses(plan, stage)
+        if not losses:
             continue
-        losses = {
-            arm: {float(lr): {int(seed): loss for seed, loss in of.items()}
-                  for lr, of in rates.items()} for arm, rates in tuned.items()
-        }
         grid = sorted({lr for of in losses.values() for lr in of})
-        done = {arm: not next_rates(plan["grid"], plan["tuning_seeds"], of)
-                for arm, of in losses.items()}
-        best = {arm: best_rate(of) for arm, of in losses.items() if done[arm]}
+        best = {arm: best_rate(of) for arm, of in losses.items()
+                if not next_rates(plan["grid"], plan["tuning_seeds"], of)}
         rows = [[arm, *(joined(of.get(lr, {}).values(), "{:.3f}") + " *" * (lr == best.get(arm))
                         for lr in grid)] for arm, of in losses.items()]
-        tokens = amount(plan["steps"]["tuning" if stage == "arms" else stage] * plan["step_tokens"])
+        tokens = amount(stage_steps(plan, stage) * plan["step_tokens"])
         said += [table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)]
-        if stage == "treatments" and all(done.values()):
+        if stage == "treatments" and best.keys() == losses.keys():
             means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
             chosen = plan["treatment"]
             follows = f"; {chosen} stands for {plan['treatments'][0]} in all that follows"
             said += [escape(f"Treatments of the sinusoid at their best rates: {means}"
                             f"{follows if chosen else ''}.")]
-    if not said:
-        return "Not tuned: every arm has the learning rate of the configuration, or its own."
-    seeds = joined(plan["tuning_seeds"])
-    said.append(f"Validation loss by seed ({seeds}), none of which is reported; \\*: the rate "
-                "chosen.")
-    return "\n\n".join(said)
+    if said:
+        seeds = joined(plan["tuning_seeds"])
+        said += [f"Validation loss by seed ({seeds}), none of which is reported; \\*: the rate "
+                 "chosen."]
+    return "\n\n".join(said) or NOT_MEASURED
 
 
 def context_table(study: Study) -> str:
     contexts = sorted({row["context"] for record in study.records.values()
-                       for row in record.get("context") or []})
-    kinds = [("context", "mode", "sliding", ""), ("rope_scaling", "scaling", "yarn", ", YaRN")]
+                       for row in record["context"]})
     rows = []
     for arm in study.arms:
-        for source, kind, name, words in kinds:
-            losses = [with_error(study, arm, source, context, **{kind: name})
+        for words, source, which in BY_CONTEXT:
+            losses = [with_error(study, arm, source, context=context, **which)
                       for context in contexts]
             if any(loss != UNDEFINED for loss in losses):
                 rows.append([arm + words, *losses])
-    return table(["arm", *(in_lengths(c, study.seq_len) for c in contexts)], rows)
+    return table(["arm", *(in_lengths(c / study.seq_len) for c in contexts)], rows)
 
 
-def with_error(study: Study, arm: str, source: str, context: int, **which: str) -> str:
-    """Loss at a context, mean ± sd over seeds, and the standard error of one evaluation."""
-    loss = over_seeds(study, arm, cell(source, "loss", context=context, **which), ".3f")
-    error = study.mean(arm, cell(source, "se", context=context, **which))
+def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
+    """Loss in a row of a table, mean ± sd over seeds, and the standard error of one evaluation."""
+    loss = over_seeds(study, arm, cell(source, "loss", **which), ".3f")
+    error = study.mean(arm, cell(source, "se", **which))
     return UNDEFINED if error is None else f"{loss} (se {error:.3f})"
 
 
@@ -435,31 +430,21 @@ def delta_points(study: Study) -> list[dict[str, float]]:
     """Mean differences from the baseline along the constant rate, each against tokens."""
     points: dict[float, dict[str, float]] = {}
     for arm in study.others:
-        for tokens, mean in mean_curve(study.gaps(arm)):
-            points.setdefault(tokens, {"tokens": tokens})[f"delta/{arm}"] = mean
+        for tokens, gaps in aligned(study.gaps(arm)).items():
+            points.setdefault(tokens, {"tokens": tokens})[f"delta/{arm}"] = statistics.fmean(gaps)
     return [points[tokens] for tokens in sorted(points)]
-
-
-def mean_curve(series: list[Curve]) -> list[tuple[float, float]]:
-    """The mean of several curves where all of them have a point."""
-    values: dict[float, list[float]] = {}
-    for curve in series:
-        for x, y in zip(*curve, strict=True):
-            values.setdefault(x, []).append(y)
-    return [(x, sum(ys) / len(ys)) for x, ys in values.items() if len(ys) == len(series)]
 
 
 def measured_points(record: Record) -> list[dict[str, float]]:
     """What was measured of one arm and seed, each series against its own axis (wandb_log.AXES)."""
-    seen = record.get("by_position") or {"position": [], "loss": []}
+    seen = record["by_position"]
     points = [
         *({"tokens": end["tokens"], "val/cooled": end["loss"]} for end in record["horizons"]),
         *({"tokens_seen": position, "position/loss": loss}
           for position, loss in zip(seen["position"], seen["loss"], strict=True)),
         *({"context_length": row["context"], f"context/loss_{row['mode']}": row["loss"]}
-          for row in record.get("context") or []),
-        *({"offset": row["delta"], "shift/dloss": row["dloss"]}
-          for row in record.get("shift") or []),
+          for row in record["context"]),
+        *({"offset": row["delta"], "shift/dloss": row["dloss"]} for row in record["shift"]),
     ]
     return [{k: v for k, v in point.items() if v is not None} for point in points]
 

@@ -484,11 +484,10 @@ class Runner:
             with self._bar(f"tuning {stage}", jobs) as bar:
                 if not pool.run(jobs, bar):
                     return False
-        tuned = self.plan["tuned"][stage]
         for arm in arms:
-            rates = [float(lr) for lr in tuned[arm]]
-            best = planning.best_rate(self._losses(stage, arm))
-            edge = " (at the edge of what was tried)" if best in (min(rates), max(rates)) else ""
+            losses = self._losses(stage, arm)
+            best = planning.best_rate(losses)
+            edge = " (at the edge of what was tried)" if best in (min(losses), max(losses)) else ""
             say(f"tuned   {arm:<11} {best:g}{edge}")
         if stage == "treatments" and arms:
             best = min(arms, key=lambda arm: planning.lowest(self._losses(stage, arm)))
@@ -497,15 +496,12 @@ class Runner:
         write_json(self.plan_file, self.plan)
         return True
 
-    def _losses(self, stage: str, arm: str) -> dict[float, dict[int, float | None]]:
-        """By learning rate and seed."""
-        found = self.plan["tuned"][stage].get(arm, {})
-        return {float(lr): {int(seed): loss for seed, loss in of.items()}
-                for lr, of in found.items()}
+    def _losses(self, stage: str, arm: str) -> planning.Losses:
+        return planning.tuning_losses(self.plan, stage).get(arm, {})
 
     def _tuning_jobs(self, stage: str, arm: str) -> list[Job]:
         """What `next_rates` asks for."""
-        steps, plan = self.plan["steps"]["tuning" if stage == "arms" else stage], self.plan
+        steps, plan = planning.stage_steps(self.plan, stage), self.plan
         jobs = []
         for lr, seed in planning.next_rates(plan["grid"], plan["tuning_seeds"],
                                             self._losses(stage, arm)):

@@ -62,10 +62,10 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
     return adjusted
 
 
-def tokens_to_target(curve: tuple[Sequence[float], Sequence[float]], target: float) -> float:
-    """Where a curve (tokens, losses) first reaches `target`, linear between its points in the
+def tokens_to_target(curve: Mapping[float, float], target: float) -> float:
+    """Where a curve (loss by tokens) first reaches `target`, linear between its points in the
     logarithm of the tokens; inf where it never does."""
-    tokens, losses = curve
+    tokens, losses = list(curve), list(curve.values())
     reached = [i for i, loss in enumerate(losses) if loss <= target]
     if not reached:
         return math.inf

@@ -16,10 +16,10 @@ from errors import UserError
 from files import read_json
 
 Record = dict[str, Any]
-Curve = tuple[list[float], list[float]]
-"""x and y."""
-Measure = str | Callable[[Record], float | None]
-"""A number of a record: its key, or a function of the record; None where it is undefined."""
+Curve = dict[float, float]
+"""y by x, in ascending order."""
+Measure = Callable[[Record], float | None]
+"""A number of a record; None where it is undefined."""
 
 
 class End(TypedDict):
@@ -64,7 +64,9 @@ class ByPosition(TypedDict):
     loss: list[float | None]
 
 
-class Always(TypedDict):
+class Measured(TypedDict):
+    """What is read of the record of an arm and a seed."""
+
     arm: str
     seed: int
     lr: float
@@ -79,14 +81,9 @@ class Always(TypedDict):
     machine: dict[str, Any]
     horizons: list[End]
     trajectory: list[Point]
-
-
-class Measured(Always, total=False):
-    """What is read of the record of an arm and a seed."""
-
-    context: list[InContext] | None
-    by_position: ByPosition | None
-    shift: list[Moved] | None
+    context: list[InContext]
+    by_position: ByPosition
+    shift: list[Moved]
     rope_scaling: list[Scaled] | None
 
 
@@ -104,6 +101,9 @@ class Probed(TypedDict):
 
 USED = 0.3
 """Nats below the bigrams' loss from which on an encoding counts as used."""
+# Losses by the length of the context: what is said behind the arm, the table of a record, and which
+# of its rows.
+BY_CONTEXT = (("", "context", {"mode": "sliding"}), (", YaRN", "rope_scaling", {"scaling": "yarn"}))
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,7 @@ class Study:
 
     def values(self, arm: str, measure: Measure) -> dict[int, float]:
         """A measure by seed, without the seeds for which it is undefined."""
-        read = measure if callable(measure) else lambda record: record.get(measure)
-        measured = {seed: read(record) for seed, record in self.of(arm).items()}
+        measured = {seed: measure(record) for seed, record in self.of(arm).items()}
         return {seed: value for seed, value in measured.items() if value is not None}
 
     def mean(self, arm: str, measure: Measure) -> float | None:
@@ -222,68 +221,59 @@ class Study:
         loss = at_horizon(tokens, "loss")
         return stats.paired(self.values(arm, loss), self.values(baseline or self.baseline, loss))
 
+    def curves(self, arm: str, key: str) -> dict[int, Curve]:
+        """By seed, the measure `key` against training tokens along the constant rate."""
+        return {seed: defined((point["tokens"], point[key]) for point in record["trajectory"])
+                for seed, record in self.of(arm).items()}
+
     def gaps(self, arm: str) -> list[Curve]:
-        """For each seed that both have, the difference from the baseline along the constant rate:
-        tokens and nats."""
-        base = self.of(self.baseline)
-        return [minus(curve(record, "loss"), curve(base[seed], "loss"))
-                for seed, record in self.of(arm).items() if seed in base]
+        """Of each seed that both have, the difference from the baseline along the constant rate."""
+        base = self.curves(self.baseline, "loss")
+        return [minus(curve, base[seed])
+                for seed, curve in self.curves(arm, "loss").items() if seed in base]
 
     def tokens_until_used(self, arm: str) -> dict[int, float]:
         """By seed the training tokens at which the loss along the constant rate first is USED nats
         below the bigrams'; inf: never."""
-        return {seed: stats.tokens_to_target(curve(record, "loss"), self.bigram - USED)
-                for seed, record in self.of(arm).items()}
+        return {seed: stats.tokens_to_target(curve, self.bigram - USED)
+                for seed, curve in self.curves(arm, "loss").items()}
 
 
-def at_horizon(tokens: int, key: str) -> Callable[[Record], float | None]:
+def rows(record: Record, table: str, **which: Any) -> list[Record]:
+    """Those of a table of a record that have the values `which`."""
+    return [row for row in record[table] or [] if which.items() <= row.items()]
+
+
+def cell(table: str, column: str, **which: Any) -> Measure:
+    """What stands in a column of the first of these `rows`."""
+    return lambda record: next((row[column] for row in rows(record, table, **which)), None)
+
+
+def at_horizon(tokens: int, key: str) -> Measure:
     """The measure `key` of the run of so many tokens."""
-
-    def read(record: Record) -> float | None:
-        return next((end[key] for end in record["horizons"] if end["tokens"] == tokens), None)
-
-    return read
-
-
-def curve(record: Record, key: str) -> Curve:
-    """Training tokens along the constant rate, and the measure `key` there, where it is defined."""
-    return defined((point["tokens"], point[key]) for point in record["trajectory"])
+    return cell("horizons", key, tokens=tokens)
 
 
 def defined(points: Iterable[tuple[float, float | None]]) -> Curve:
-    """x and y of the points that have a y."""
-    kept = [(x, y) for x, y in points if y is not None]
-    return [x for x, _ in kept], [y for _, y in kept]
+    """Those of the points (x, y) that have a y."""
+    return {x: y for x, y in points if y is not None}
 
 
 def minus(a: Curve, b: Curve) -> Curve:
     """The difference of two curves at the x that both have."""
-    of_b = dict(zip(*b, strict=True))
-    return defined((x, y - of_b[x] if x in of_b else None) for x, y in zip(*a, strict=True))
+    return {x: y - b[x] for x, y in a.items() if x in b}
 
 
-def cell(table: str, column: str, **which: Any) -> Callable[[Record], float | None]:
-    """The measure that stands in a table of a record, in the row that has the values `which`."""
-
-    def read(record: Record) -> float | None:
-        for row in record.get(table) or []:
-            if all(row[name] == value for name, value in which.items()):
-                return row[column]
-        return None
-
-    return read
+def aligned(curves: Iterable[Curve]) -> dict[float, list[float]]:
+    """The y of all curves that have a point, at each x that all of these have."""
+    some = [curve for curve in curves if curve]
+    shared = set.intersection(*map(set, some)) if some else set()
+    return {x: [curve[x] for curve in some] for x in sorted(shared)}
 
 
 def short(digest: str) -> str:
     """Enough of a hash to tell two apart by eye."""
     return digest[:12]
-
-
-def in_lengths(tokens: int, seq_len: int) -> str:
-    """512 of T = 128 as 4T."""
-    if 0 < tokens < seq_len and seq_len % tokens == 0:
-        return f"T/{seq_len // tokens}"
-    return {0.0: "0", 1.0: "T"}.get(tokens / seq_len, f"{tokens / seq_len:g}T")
 
 
 def _keyed(folder: Path, shape: type, keys: tuple[str, ...]) -> dict[Any, Record]:

@@ -57,6 +57,11 @@ def check_length(tokens: int, seq_len: int) -> None:
                         "more text")
 
 
+def in_lengths(multiple: float) -> str:
+    """A length that is so many times T: T/2, T, 2T."""
+    return {0.5: "T/2", 1: "T"}.get(multiple, f"{multiple:g}T")
+
+
 class Scorer:
     """A model that can be rebuilt for any length, and the stream of tokens it is measured on."""
 
@@ -475,7 +480,7 @@ def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
 
 @torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
 def measure(
-    run: RunDir, *, checkpoint: Literal["best", "last"] = "best", windows: int = WINDOWS,
+    run: RunDir, checkpoint: Literal["best", "last"] = "best", windows: int = WINDOWS,
     device: str = "auto", dtype: Literal["float32", "bfloat16"] = "float32",
     scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
 ) -> dict[str, Any]:

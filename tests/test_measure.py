@@ -225,6 +225,10 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns():
         assert layer == pytest.approx([even] * 6, abs=1e-5)
 
 
+def test_contexts_are_told_in_training_lengths():
+    assert [measure.in_lengths(m) for m in measure.CONTEXTS] == ["T/2", "T", "2T", "4T", "8T"]
+
+
 def test_a_stream_that_is_too_short_is_refused_in_words():
     with pytest.raises(UserError, match="128 tokens.*need 129: raise --data.val_fraction"):
         scorer(length=16 * T)

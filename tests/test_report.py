@@ -196,8 +196,9 @@ def test_wandb_gets_the_differences_as_curves_a_table_and_figures(
     assert len(runs["data"]) == len(loaded.records) * len(HORIZONS)
     assert len(list((media / "images").iterdir())) == len(figures)
     points = report.delta_points(loaded)
-    assert [p["tokens"] for p in points] == loaded.gaps("rope")[0][0]
-    means = [np.mean([y[i] for _, y in loaded.gaps("rope")]) for i in range(len(points))]
+    gaps = loaded.gaps("rope")
+    assert [p["tokens"] for p in points] == list(gaps[0])
+    means = np.mean([list(gap.values()) for gap in gaps], axis=0)
     assert [p["delta/rope"] for p in points] == pytest.approx(means)
 
 

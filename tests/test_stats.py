@@ -67,6 +67,6 @@ def test_identical_arms_have_a_point_for_an_interval():
     (1.999, math.inf),
 ])
 def test_tokens_to_target_are_read_off_in_the_logarithm_of_the_tokens(target, tokens):
-    curve = [100, 200, 300, 400], [4.0, 3.0, 3.2, 2.0]
+    curve = {100: 4.0, 200: 3.0, 300: 3.2, 400: 2.0}
     assert tokens_to_target(curve, target) == pytest.approx(tokens)
-    assert tokens_to_target(([], []), target) == math.inf
+    assert tokens_to_target({}, target) == math.inf

@@ -16,7 +16,7 @@ from made_up_study import (
     write,
 )
 
-from ablation.study import Study, in_lengths
+from ablation.study import Study
 from errors import UserError
 
 
@@ -40,10 +40,9 @@ def test_an_encoding_is_used_where_the_curve_passes_below_the_bigrams(study):
 
 
 def test_gaps_are_taken_at_equal_seeds_and_tokens(study):
-    x, y = study.gaps("rope")[0]
-    assert len(study.gaps("rope")) == 6 and len(x) == 13
-    steepness = 1.2 / math.log(4)
-    assert y == pytest.approx([steepness * math.log(USED["rope"] / USED["sin"])] * 13)
+    gaps, steepness = study.gaps("rope"), 1.2 / math.log(4)
+    expected = [steepness * math.log(USED["rope"] / USED["sin"])] * 13
+    assert len(gaps) == 6 and list(gaps[0].values()) == pytest.approx(expected)
 
 
 def test_what_is_missing_is_named(tmp_path):
@@ -51,11 +50,6 @@ def test_what_is_missing_is_named(tmp_path):
     (path / "results" / "rope-s1.json").unlink()
     half = Study.load(path)
     assert half.missing == ["rope-s1"] and half.paired("rope", HORIZONS[0]).n == 1
-
-
-def test_lengths_are_told_in_training_lengths():
-    assert [in_lengths(n, 128) for n in (0, 32, 64, 128, 256, 200)] == [
-        "0", "T/4", "T/2", "T", "2T", "1.5625T"]
 
 
 FROM_ALL = r"differs .* in rope-s0; .* in rope-s1, sin-s0, sin-s1\)"
