@@ -15,7 +15,7 @@ from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -70,17 +70,17 @@ def study_parser(description: str) -> ConfigParser:
 
 @dataclass
 class Job:
+    """Commands that run one after the other, each in a process of its own."""
+
     name: str
     weight: float
     """Its share of the progress bar, in training tokens."""
-    commands: Callable[[], Iterable[list[str]]]
-    """What to run, one after the other; asked for when the job's turn comes."""
-    done: Callable[[], object] = lambda: None
-    """Called after the last command."""
-    excused: Callable[[], bool] = lambda: False
-    """Whether a command that failed is no failure of the study."""
-    runs: list[Path] = field(default_factory=list)
-    """Folders of the training runs in it, by which the bar knows how far it is."""
+    commands: Iterable[list[str]]
+    """Each is asked for when its turn comes, and the end of them after the last has run."""
+    run: Path | None = None
+    """The folder of the training run in it, by which the bar knows how far it is."""
+    may_diverge: bool = False
+    """Whether it is no failure of the study if that run diverges."""
 
 
 class Pool:
@@ -93,16 +93,23 @@ class Pool:
         if threads is not None:
             self.environment["OMP_NUM_THREADS"] = str(threads)
 
-    def run(self, jobs: list[Job], bar: tqdm) -> bool:
-        """Until all are done, or a signal says stop. Returns whether all are done.
+    def run(self, jobs: list[Job], what: str = "") -> bool:
+        """Until all are done, or a signal says stop. Returns whether all are done. There is a bar
+        if it is said what they are.
 
         Raises UserError with the last lines of a job that failed; the others are stopped first,
         and a training run that is stopped saves where it is.
         """
+        bar = tqdm(
+            total=sum(job.weight for job in jobs), desc=what, disable=not (jobs and what),
+            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
+            dynamic_ncols=True, smoothing=0, miniters=0,
+            mininterval=0.5 if sys.stderr.isatty() else 30,
+        )
         waiting, running = deque(jobs), {}
         processes: dict[str, subprocess.Popen] = {}
         finished = 0.0
-        with StopSignal() as stop:
+        with bar, StopSignal() as stop:
             try:
                 while (waiting or running) and not stop.number:
                     while waiting and len(running) < self.jobs:
@@ -132,19 +139,19 @@ class Pool:
         """Runs the commands of a job; yields as often as it is asked while one of them runs, which
         then is in `processes`."""
         file = self.logs / f"{job.name}.log"
-        for command in job.commands():
+        for command in job.commands:
             process = processes[job.name] = self._start(command, file)
             while process.poll() is None:
                 yield
             del processes[job.name]
-            if process.returncode and not job.excused():
+            diverged = job.may_diverge and job.run is not None and has_diverged(job.run)
+            if process.returncode and not diverged:
                 text = file.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
                 last = [f"    {line}" for line in text.split("\n") if line.strip()][-12:]
                 raise UserError("\n".join([
                     f"{job.name} failed (exit {process.returncode}), and the study stopped; all of "
                     f"it is in {file}, and its last lines are:", *last,
                 ]))
-        job.done()
 
     def _start(self, command: list[str], file: Path) -> subprocess.Popen:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -157,15 +164,14 @@ class Pool:
 
 
 def tokens_trained(job: Job) -> float:
-    """So far, by the last points of the job's runs; never more than its weight."""
-    total = 0.0
-    for run in job.runs:
+    """So far, by the last point of the job's run; never more than its weight."""
+    if job.run is not None:
         unread = OSError, ValueError, LookupError, TypeError
-        with suppress(*unread), (run / METRICS).open("rb") as file:
+        with suppress(*unread), (job.run / METRICS).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             whole, _, _ = file.read().rpartition(b"\n")
-            total += json.loads(whole.splitlines()[-1])["tokens"]
-    return min(total, job.weight)
+            return min(json.loads(whole.splitlines()[-1])["tokens"], job.weight)
+    return 0.0
 
 
 def python(function: Callable, *arguments: object) -> list[str]:
@@ -247,7 +253,7 @@ class Runner:
             raise UserError(f"optim.lr {self.config.optim.lr} has no effect: the study tunes the "
                             "rate of each arm; an --arm can have its own, with optim.lr=")
         # One thread each: faster than fewer runs with several, and the sums have one order.
-        on_gpu = uses_gpu(self.config)
+        on_gpu = resolve_device(self.config.train.device).type != "cpu"
         self.threads = None if on_gpu else 1
         self.jobs = options.jobs or (1 if on_gpu else planning.cores())
 
@@ -393,12 +399,11 @@ class Runner:
                     "train.dtype": dtype,
                     "log.runs": folder, "log.wandb": "disabled", "name": f"speed-{i}",
                 }
-                jobs.append(Job(f"speed-{i}", 1, partial(self._train, values)))
+                jobs.append(Job(f"speed-{i}", 1, self._train(values)))
             pool = Pool(self.jobs, Path(folder) / "logs", self.threads)
             started = time.perf_counter()
-            with tqdm(disable=True) as bar:
-                if not pool.run(jobs, bar):
-                    raise UserError("stopped while measuring the speed: nothing was kept")
+            if not pool.run(jobs):
+                raise UserError("stopped while measuring the speed: nothing was kept")
             wall = time.perf_counter() - started
             opened = [RunDir.open(Path(folder) / job.name) for job in jobs]
             series = [run.metrics() for run in opened]
@@ -459,18 +464,9 @@ class Runner:
             jobs = self._run_jobs(group)
             if group[-1] == names[-1]:
                 jobs += self._probe_jobs()
-            with self._bar(f"runs of {', '.join(group)}", jobs) as bar:
-                if not pool.run(jobs, bar):
-                    return False
+            if not pool.run(jobs, f"runs of {', '.join(group)}"):
+                return False
         return True
-
-    def _bar(self, what: str, jobs: list[Job]) -> tqdm:
-        return tqdm(
-            total=sum(job.weight for job in jobs), desc=what, disable=not jobs,
-            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
-            dynamic_ncols=True, smoothing=0, miniters=0,
-            mininterval=0.5 if sys.stderr.isatty() else 30,
-        )
 
     # --- tuning ---
 
@@ -481,9 +477,8 @@ class Runner:
         """
         arms = {arm: overlay for arm, overlay in arms.items() if "optim.lr" not in overlay}
         while jobs := [job for arm in arms for job in self._tuning_jobs(stage, arm)]:
-            with self._bar(f"tuning {stage}", jobs) as bar:
-                if not pool.run(jobs, bar):
-                    return False
+            if not pool.run(jobs, f"tuning {stage}"):
+                return False
         for arm in arms:
             losses = self._losses(stage, arm)
             best = planning.best_rate(losses)
@@ -501,22 +496,34 @@ class Runner:
 
     def _tuning_jobs(self, stage: str, arm: str) -> list[Job]:
         """What `next_rates` asks for."""
-        steps, plan = planning.stage_steps(self.plan, stage), self.plan
-        jobs = []
+        plan, steps = self.plan, planning.stage_steps(self.plan, stage)
+        amount, jobs = self._amount(steps), []
         for lr, seed in planning.next_rates(plan["grid"], plan["tuning_seeds"],
                                             self._losses(stage, arm)):
-            amount = self._amount(steps)
             name = f"tune-{amount}-{arm}-lr{lr:g}-s{seed}"
             values = {
                 **self._overlay(arm, stage), "optim.lr": lr, "seed": seed, "name": name,
                 "train.steps": steps, "train.eval_interval": math.ceil(steps / 4),
                 "log.group": f"{self.path.name}/tuning-{amount}/{arm}", "log.job_type": "tune",
             }
-            note = partial(self._note_tuned, stage, arm, lr, seed, self.path / name)
-            weight = steps * self.step_tokens
-            jobs.append(Job(name, weight, partial(self._train_missing, values), note,
-                            partial(has_diverged, self.path / name), [self.path / name]))
+            commands = self._train_and_note(values, stage, arm)
+            jobs.append(Job(name, steps * self.step_tokens, commands, self.path / name,
+                            may_diverge=True))
         return jobs
+
+    def _train_and_note(
+        self, values: dict[str, Any], stage: str, arm: str
+    ) -> Iterator[list[str]]:
+        """The commands of a tuning run; then its loss is noted in the plan."""
+        yield from self._train_missing(values)
+        run, loss = self.path / values["name"], None
+        if not has_diverged(run):
+            points = reversed(RunDir.open(run).metrics())
+            loss = next(point["val/loss"] for point in points if "val/loss" in point)
+        rates = self.plan["tuned"][stage].setdefault(arm, {})
+        rates.setdefault(f"{values['optim.lr']:g}", {})[str(values["seed"])] = loss
+        write_json(self.plan_file, self.plan)
+        remove_checkpoints(run, "last", "previous", "best")
 
     def _overlay(self, arm: str, stage: str = "arms") -> Mapping[str, Any]:
         """Of the config, for an arm: the first treatment's is that of the best."""
@@ -524,77 +531,56 @@ class Runner:
             return ARMS[self.plan["treatment"]]
         return {**ARMS, **self.arms}[arm]
 
-    def _note_tuned(self, stage: str, arm: str, lr: float, seed: int, run: Path) -> None:
-        points = RunDir.open(run).metrics()
-        loss = None
-        if not has_diverged(run):
-            loss = next(p["val/loss"] for p in reversed(points) if "val/loss" in p)
-        rates = self.plan["tuned"][stage].setdefault(arm, {})
-        rates.setdefault(f"{lr:g}", {})[str(seed)] = loss
-        write_json(self.plan_file, self.plan)
-        remove_checkpoints(run, "last", "previous", "best")
-
     # --- the runs that are reported, and the probes ---
 
     def _run_jobs(self, arms: list[str]) -> list[Job]:
         """One for each of these arms and each seed without a record, seed by seed."""
-        jobs = []
-        steps = self.plan["steps"]["horizons"]
+        steps, jobs = self.plan["steps"]["horizons"], []
         trained = (steps[-1] + self.cooldown * sum(steps[:-1])) * self.step_tokens
         for seed, arm in itertools.product(self.plan["seeds"], arms):
             result = self.path / "results" / f"{arm}-s{seed}.json"
             if not result.exists():
-                jobs.append(Job(
-                    f"{arm}-s{seed}", trained + planning.MEASURE_TOKENS,
-                    partial(self._train_and_measure, arm, seed, result),
-                    partial(self._clear, arm, seed),
-                    runs=[self.path / self._names(arm, seed)[-1]],
-                ))
+                runs = [self.path / f"{result.stem}-{self._amount(count)}" for count in steps]
+                commands = self._train_and_measure(arm, seed, runs, result)
+                weight = trained + planning.MEASURE_TOKENS
+                jobs.append(Job(result.stem, weight, commands, runs[-1]))
         return jobs
 
-    def _train_and_measure(self, arm: str, seed: int, result: Path) -> Iterator[list[str]]:
-        """The commands of an arm and a seed: the longest run, those that branch off, the record."""
-        steps, names = self.plan["steps"]["horizons"], self._names(arm, seed)
-        trunk = self.path / names[-1]
+    def _train_and_measure(
+        self, arm: str, seed: int, runs: list[Path], result: Path
+    ) -> Iterator[list[str]]:
+        """The commands of an arm and a seed: the longest run, those that branch off, the record;
+        then the disk is freed of the checkpoints that were measured, and the runs stay."""
+        steps = self.plan["steps"]["horizons"]
         values = {**self._overlay(arm), "seed": seed, "log.job_type": "train"}
         if "optim.lr" not in values and self.plan["grid"]:
             values["optim.lr"] = planning.best_rate(self._losses("arms", arm))
-        for name, count in reversed(list(zip(names, steps, strict=True))):
-            own = {**values, "name": name, "train.steps": count, "train.eval_interval": count,
+        for run, count in reversed(list(zip(runs, steps, strict=True))):
+            own = {**values, "name": run.name, "train.steps": count, "train.eval_interval": count,
                    "log.group": f"{self.path.name}/{self._amount(count)}/{arm}"}
-            if name == names[-1]:
-                kept = planning.kept_steps(steps, self.cooldown)
-                own |= {"train.keep": json.dumps(kept),
-                        "train.eval_interval": math.ceil(count / 16)}
-                yield from self._train_missing(own)
+            branch = None
+            if run == runs[-1]:
+                own["train.keep"] = json.dumps(planning.kept_steps(steps, self.cooldown))
+                own["train.eval_interval"] = math.ceil(count / 16)
             else:
-                branch = ["--branch-from", str(trunk), "--at",
+                branch = ["--branch-from", str(runs[-1]), "--at",
                           str(count - round(self.cooldown * count))]
-                yield from self._train_missing(own, branch)
-        runs = [str(self.path / name) for name in names]
+            yield from self._train_missing(own, branch)
         yarn = self._overlay(arm) == ARMS["rope"]
         yield python(measure_run, runs, arm, yarn, self.tier.windows, self.config.train.device,
                      result)
-
-    def _names(self, arm: str, seed: int) -> list[str]:
-        """The runs of an arm and a seed, one for each length."""
-        return [f"{arm}-s{seed}-{self._amount(s)}" for s in self.plan["steps"]["horizons"]]
-
-    def _clear(self, arm: str, seed: int) -> None:
-        """Free the disk of the checkpoints that were measured; the runs stay."""
-        for name in self._names(arm, seed):
-            remove_checkpoints(self.path / name, "previous", "best", "kept")
+        for run in runs:
+            remove_checkpoints(run, "previous", "best", "kept")
         Study.load(self.path)  # refuses arms that differ in more than the arm, as soon as they do
 
     def _probe_jobs(self) -> list[Job]:
         jobs, device = [], self.config.train.device
         for name, parts in self.plan["probes"].items():
-            for seed in parts["seeds"]:
-                for arm in parts["arms"]:
-                    result = self.path / "probes" / f"{name}-{arm}-s{seed}.json"
-                    if not result.exists():
-                        command = python(run_probe, name, arm, seed, parts["steps"], device, result)
-                        jobs.append(Job(result.stem, planning.PROBE_TOKENS, lambda c=command: [c]))
+            for seed, arm in itertools.product(parts["seeds"], parts["arms"]):
+                result = self.path / "probes" / f"{name}-{arm}-s{seed}.json"
+                if not result.exists():
+                    command = python(run_probe, name, arm, seed, parts["steps"], device, result)
+                    jobs.append(Job(result.stem, planning.PROBE_TOKENS, [command]))
         return jobs
 
     def _train_missing(
@@ -632,10 +618,6 @@ def check_options(options: Namespace) -> None:
         raise UserError(f"--budget-minutes must be above 0, not {budget:g}")
     if options.jobs is not None and options.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {options.jobs}")
-
-
-def uses_gpu(config: Config) -> bool:
-    return resolve_device(config.train.device).type != "cpu"
 
 
 def spelled(values: Mapping[str, Any]) -> list[str]:
