@@ -243,19 +243,18 @@ def shrink(
     tuned = arms * (len(tier.grid) + 1 + 2 * (len(tier.tuning_seeds) - 1)) if tier.grid else 0
     treated = tuned // arms * len(tier.treatments)
     runs = arms * tier.seeds
+    shortest = min(filter(None, (tier.horizons[0], tier.tuning_tokens, tier.treatment_tokens)))
+    if (warmup + 1) * step_tokens > (1 - cooldown) * shortest:
+        raise UserError(f"optim.warmup_steps {warmup} is longer than the shortest run of the study "
+                        f"before its cooldown: {shortest} tokens are {shortest // step_tokens} "
+                        f"steps, and optim.cooldown is {cooldown}")
+    least = (warmup + 1) * step_tokens / (1 - cooldown) / shortest
     each = tier.horizons[-1] + cooldown * sum(tier.horizons[:-1])
     trained = runs * each + tuned * tier.tuning_tokens + treated * tier.treatment_tokens
+    training = trained / speed.tokens_per_second
     probes = len(PROBES) * len(PROBED) * tier.probe_seeds if tier.probe_steps is None else 0
     fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
     fixed += (tuned + treated + runs * len(tier.horizons)) * speed.overhead / speed.jobs
-    training = trained / speed.tokens_per_second
-    lengths = [tier.horizons[0], *([tier.tuning_tokens] if tier.grid else []),
-               *([tier.treatment_tokens] if tier.treatments else [])]
-    least = (warmup + 1) * step_tokens / (1 - cooldown) / min(lengths)
-    if least > 1:
-        raise UserError(f"optim.warmup_steps {warmup} is longer than the shortest run of the study "
-                        f"before its cooldown: {min(lengths)} tokens are "
-                        f"{min(lengths) // step_tokens} steps")
     if budget_minutes is None:
         return 1.0, (fixed + training) / 60
     share = min(1.0, (60 * budget_minutes - fixed) / training)

@@ -330,10 +330,10 @@ class Runner:
             "tuning": int(share * tier.tuning_tokens / self.step_tokens),
             "treatments": int(share * tier.treatment_tokens / self.step_tokens),
         }
-        for count in (*steps["horizons"], *(steps["tuning"],) * bool(tier.grid)):
-            if not 0 < round(self.cooldown * count) < count:
-                raise UserError(f"optim.cooldown {self.cooldown} of a run of {count} steps is "
-                                f"{round(self.cooldown * count)} steps: choose another share")
+        shortest = min(filter(None, (*steps["horizons"], steps["tuning"])))
+        if not round(self.cooldown * shortest):
+            raise UserError(f"optim.cooldown {self.cooldown} of a run of {shortest} steps is none: "
+                            "choose a larger share")
         plan = {
             "name": self.path.name, "command": self.command, **self._wanted(), "steps": steps,
             "share": share, "expected_minutes": minutes, "budget_minutes": self.budget,

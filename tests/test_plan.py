@@ -135,8 +135,13 @@ def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate,
     assert 0.8 * share * QUICK.tuning_tokens / 2048 > 50 and share <= 1  # its shortest runs
     unlimited, longest = plan.shrink(QUICK, 3, 2048, 50, 0.2, None, speed)
     assert unlimited == 1 and longest >= minutes - 1e-9
-    with pytest.raises(UserError, match="optim.warmup_steps 300 is longer than the shortest run"):
-        plan.shrink(QUICK, 3, 2048, 300, 0.2, None, speed)
+
+
+@pytest.mark.parametrize("warmup, cooldown", [(300, 0.2), (0, 1.0)])
+def test_a_warm_up_into_the_cooldown_is_refused(warmup, cooldown):
+    speed = plan.Speed(1e4, 1.0, 2)
+    with pytest.raises(UserError, match=f"warmup_steps {warmup} is longer than the shortest run"):
+        plan.shrink(QUICK, 3, 2048, warmup, cooldown, None, speed)
 
 
 # --- the same plan --------------------------------------------------------------------------------

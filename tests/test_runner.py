@@ -23,7 +23,6 @@ from ablation.runner import (
     has_diverged,
     measure_run,
     python,
-    spelled,
     steps_saved,
     tokens_trained,
 )
