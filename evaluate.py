@@ -18,6 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from tqdm import tqdm
+
 from errors import UserError, exit_in_words, say
 from files import write_file, write_json
 from gyre import measure
@@ -196,7 +198,8 @@ def lengths(
     """Measure the rest of every run and add it to its result; the tables of it."""
     scalings = measure.SCALINGS if options.rope_scaling is not None else ()
     windows = options.windows or measure.WINDOWS
-    for run, result in zip(runs, results, strict=True):
+    for run, result in tqdm([*zip(runs, results, strict=True)], "lengths", unit="run",
+                            dynamic_ncols=True, leave=False):
         result |= measure.measure(run, options.checkpoint, windows, options.device, options.dtype,
                                   scalings)
     if scalings and not any(result["rope_scaling"] for result in results):

@@ -58,8 +58,8 @@ def record(arm: str, seed: int, effect: float, noise: float = 0.004) -> dict[str
                         + [None if grows is None else end + grows]},
         "context": [{"context": c, "mode": mode, "loss": loss, "se": None if loss is None else 0.02}
                     for mode in ("nonoverlapping", "sliding") for c, loss in contexts.items()],
-        "shift": [{"delta": d, "dloss": None if arm == "learned" and d else 0.01 * d,
-                   "dlogit_max": 0.0} for d in (0, T // 2, T)],
+        "shift": [{"delta": d, "dloss": None if arm == "learned" and d else 0.01 * d}
+                  for d in (0, T // 2, T)],
         "rope_scaling": [{"scaling": "yarn", "context": k * T, "loss": end + 0.01 * k, "se": 0.02}
                          for k in (2, 4, 8)] if arm == "rope" else None,
     }
