@@ -16,7 +16,7 @@ import re
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from string import Template
@@ -33,19 +33,11 @@ from errors import UserError, exit_in_words
 from files import write_file
 from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, Table, log_to_wandb
+from model.rope import rope_frequencies
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
 RUN_COLUMNS = ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]  # of the table in wandb
-# What the figures show, for who cannot see them.
-ALTERNATIVES = {
-    "fig_gap": "Validation loss and its difference from the baseline against training tokens",
-    "fig_forest": "Paired differences of every arm after every length, with 95 % intervals",
-    "fig_rates": "Loss of the tuning runs against the learning rate",
-    "fig_mechanism": "Cost of a shift and attention to the previous token against training tokens",
-    "fig_context": "Loss against the length of the context",
-    "fig_probes": "Loss above the optimum of the probes against training steps",
-}
 
 
 def write_report(path: Path, markdown: Path | None = None) -> None:
@@ -62,7 +54,8 @@ def write_report(path: Path, markdown: Path | None = None) -> None:
 
 
 def compose(study: Study, figures: list[str], folder: Path) -> str:
-    """The report in Markdown: report.md with its fields filled in.
+    """The report in Markdown: report.md with its fields filled in, without the sections that are
+    not measured yet.
 
     `figures`: the names of those there are; `folder`: where the text will stand, from where it
     links to them.
@@ -75,7 +68,7 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "used": f"{USED:g}",
         "bigram": number(study.bigram, ".2f"),
         "last": amount(study.horizons[-1]),
-        "targets": f"{targets(study):,}",
+        "targets": f"{min((r['targets'] for r in study.records.values()), default=0):,}",
         "seq_len": study.seq_len,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
@@ -91,26 +84,17 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "command": f"```\n{study.plan['command']}\n```",
         "facts": bullets(facts(study)),
     }
-    for name in plots.FIGURES:
-        link = Path(os.path.relpath(study.path / f"{name}.png", folder)).as_posix()
-        shown = f"![{ALTERNATIVES[name]}]({quote(link)})"
-        blocks[name] = shown if name in figures else NOT_MEASURED
+
+    def shown(image: re.Match) -> str:
+        link = Path(os.path.relpath(study.path / f"{image[2]}.png", folder)).as_posix()
+        return f"![{image[1]}]({quote(link)})" if image[2] in figures else NOT_MEASURED
+
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
+    template = re.sub(r"!\[(.*)\]\((.*)\)", shown, template)
     fields = {name: escape(str(value)) for name, value in said.items()} | blocks
-    return without_gaps(re.sub(r"\n{3,}", "\n\n", template.format_map(fields)))
-
-
-def without_gaps(text: str) -> str:
-    """A report without what is not measured yet, its captions, and sections that have no more."""
-    kept = []
-    for part in re.split(rf"\n\n(?=## |{NOT_MEASURED})", text):
-        rest = part.removeprefix(NOT_MEASURED).strip("\n")
-        if not part.startswith(NOT_MEASURED) or "![" in rest or "\n|" in f"\n{rest}":
-            kept.append(rest)
-    empty = [part.startswith("## ") and "\n" not in part
-             and (after is None or after.startswith("## "))
-             for part, after in zip(kept, [*kept[1:], None], strict=True)]
-    return "\n\n".join(p for p, gone in zip(kept, empty, strict=True) if not gone) + "\n"
+    text = re.sub(r"\n{3,}", "\n\n", template.format_map(fields))
+    return "\n\n".join(section for section in re.split(r"\n\n(?=## )", text.rstrip())
+                       if NOT_MEASURED not in section) + "\n"
 
 
 def to_html(markdown: str, folder: Path) -> str:
@@ -134,29 +118,31 @@ def claim(study: Study) -> str:
     """Up to three sentences: the difference after the first and the last length, how many tokens an
     encoding takes until it is used. None is stronger than its numbers."""
     smoke = "A check of the machinery and nothing else. " if study.plan["tier"] == "smoke" else ""
-    measured = [(tokens, study.paired(arm, tokens)) for arm in study.others[:1]
-                for tokens in study.horizons]
-    measured = [(tokens, result) for tokens, result in measured if result.n]
-    if not measured:
+    compared = {tokens: study.paired(arm, tokens) for arm in study.others[:1]
+                for tokens in study.horizons}
+    compared = {tokens: result for tokens, result in compared.items() if result.n}
+    if not compared:
         return f"{smoke}No seed of {joined(study.plan['arms'])} is measured in two arms yet."
-    arm, said = study.others[0], []
-    ends = [measured[0], measured[-1]] if len(measured) > 1 else measured
-    for tokens, result in ends:
+    first, last = min(compared), max(compared)
+    said = []
+    for tokens in dict.fromkeys((first, last)):
+        result = compared[tokens]
         bounds = interval(result.interval) if result.interval else "one seed, so no interval"
         said.append(f"{number(result.mean, '+.3f')} nats per token ({bounds}) after "
                     f"{amount(tokens)} tokens")
-    seeds = f"{measured[-1][1].n} paired seeds" if measured[-1][1].n > 1 else "one seed"
-    sentences = [f"{arm} − {study.baseline} is {' and '.join(said)}, {seeds}."]
-    used = {name: study.tokens_until_used(name) for name in study.arms}
-    words = [f"{name} {span(list(of.values()))}" for name, of in used.items()]
-    sentences.append(f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that "
-                     f"order must be used: {joined(words)}.")
-    sizes = [abs(result.mean or 0.0) for _, result in measured]
-    if len(measured) > 2 and max(sizes) > 0:
-        peak = max(range(len(sizes)), key=sizes.__getitem__)
-        sentences.append(f"The gap is largest after {amount(measured[peak][0])} tokens, and "
-                         f"{sizes[-1] / sizes[peak]:.0%} of that remains after "
-                         f"{amount(measured[-1][0])}.")
+    n = compared[last].n
+    used = joined(f"{arm} {span(study.tokens_until_used(arm).values())}" for arm in study.arms)
+    sentences = [
+        f"{study.others[0]} − {study.baseline} is {' and '.join(said)}, "
+        f"{f'{n} paired seeds' if n > 1 else 'one seed'}.",
+        f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that order must be "
+        f"used: {used}.",
+    ]
+    sizes = {tokens: abs(result.mean or 0.0) for tokens, result in compared.items()}
+    peak = max(sizes, key=sizes.__getitem__)
+    if len(sizes) > 2 and sizes[peak] > 0:
+        sentences.append(f"The gap is largest after {amount(peak)} tokens, and "
+                         f"{sizes[last] / sizes[peak]:.0%} of that remains after {amount(last)}.")
     return smoke + " ".join(sentences)
 
 
@@ -179,10 +165,10 @@ def arms_table(study: Study) -> str:
         rates = joined(sorted({record["lr"] for record in study.of(arm).values()}), "{:g}")
         row = [arm, rates, str(len(study.of(arm)))]
         for tokens in study.horizons:
-            row += [over_seeds(study, arm, at_horizon(tokens, "loss"), ".3f"),
+            row += [with_sd(study.values(arm, at_horizon(tokens, "loss")).values(), ".3f"),
                     UNDEFINED if arm == base else
                     difference(study.paired(arm, tokens), adjusted[tokens].get(arm))]
-        rows.append([*row, span(list(study.tokens_until_used(arm).values()))])
+        rows.append([*row, span(study.tokens_until_used(arm).values())])
     return table([*header, "used"], rows)
 
 
@@ -234,26 +220,20 @@ def context_table(study: Study) -> str:
 
 def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
     """Loss in a row of a table, mean ± sd over seeds, and the standard error of one evaluation."""
-    loss = over_seeds(study, arm, cell(source, "loss", **which), ".3f")
+    loss = with_sd(study.values(arm, cell(source, "loss", **which)).values(), ".3f")
     error = study.mean(arm, cell(source, "se", **which))
     return UNDEFINED if error is None else f"{loss} (se {error:.3f})"
-
-
-def targets(study: Study) -> int:
-    """How many targets a context is measured on, in the record that has fewest."""
-    return min((record["targets"] for record in study.records.values()), default=0)
 
 
 def probe_table(study: Study) -> str:
     rows = []
     for arm in dict.fromkeys(arm for _, arm, _ in study.probes):
-        excess = {at: [r["excess"].get(at) for r in study.probe("P1", arm).values()]
-                  for at in ("T", "2T", "4T")}
-        steps = [r["steps_to_90"] for r in study.probe("P2", arm).values()]
-        waited = max((r["steps"] for r in study.probe("P2", arm).values()), default=0)
-        rows.append([arm, *(with_sd(of) for of in excess.values()),
-                     joined(f"> {waited}" if s is None else s for s in sorted(
-                         steps, key=lambda s: math.inf if s is None else s))])
+        copies, repeats = (study.probe(probe, arm).values() for probe in ("P1", "P2"))
+        excess = [with_sd(record["excess"].get(at) for record in copies)
+                  for at in ("T", "2T", "4T")]
+        solved = [r["steps_to_90"] for r in repeats if r["steps_to_90"] is not None]
+        unsolved = [f"> {r['steps']}" for r in repeats if r["steps_to_90"] is None]
+        rows.append([arm, *excess, joined([*sorted(solved), *unsolved])])
     return table(["arm", "P1 at T", "P1 at 2T", "P1 at 4T", "P2: steps to 90 %"], rows)
 
 
@@ -265,39 +245,31 @@ def predictions_table(study: Study) -> str:
 
 def threats(study: Study) -> list[str]:
     """The five that matter."""
-    items = [
+    of_rope = []
+    for record in [*study.of("rope").values()][:1]:
+        model = record["config"]["model"]
+        turns = study.seq_len * rope_frequencies(model["head_dim"], model["theta"]) / (2 * math.pi)
+        of_rope = [f"At T = {study.seq_len}, {int((turns < 1).sum())} of {len(turns)} RoPE pairs "
+                   "complete less than one turn, so full RoPE is nearer to p-RoPE here than at "
+                   "scale."]
+    return [
         "One model size and one text, of code: an interval over seeds says nothing of others.",
         f"At most {amount(study.horizons[-1])} tokens: whether the rest of a gap closes is not "
         "known.",
         "Only the learning rate is tuned for each arm, and that for one length; weight decay, "
         "warm-up and batch are those of all.",
+        *of_rope,
+        "Tokens until used are read at a constant rate, where every loss is higher than after a "
+        "cooldown.",
     ]
-    if turns := full_turns(study):
-        done, pairs = turns
-        items.append(f"At T = {study.seq_len}, {pairs - done} of {pairs} RoPE pairs complete less "
-                     "than one turn, so full RoPE is nearer to p-RoPE here than at scale.")
-    items.append("Tokens until used are read at a constant rate, where every loss is higher than "
-                 "after a cooldown.")
-    return items
-
-
-def full_turns(study: Study) -> tuple[int, int] | None:
-    """(pairs that turn at least once within T, pairs) of the rope arm."""
-    for record in study.of("rope").values():
-        model = record["config"]["model"]
-        pairs = range(model["head_dim"] // 2)
-        turns = [study.seq_len * model["theta"] ** (-2 * i / model["head_dim"]) for i in pairs]
-        return sum(angle >= 2 * math.pi for angle in turns), len(pairs)
-    return None
 
 
 def fairness_table(study: Study) -> str:
-    groups: dict[tuple[str, str, int], list[str]] = {}
+    groups: dict[tuple[int, str, str], list[str]] = {}
     for (arm, seed), record in study.records.items():
-        key = short(record["init_sha256"]), short(record["batches_sha256"]), seed
+        key = seed, short(record["init_sha256"]), short(record["batches_sha256"])
         groups.setdefault(key, []).append(arm)
-    rows = [[str(seed), init, batches, joined(arms)]
-            for (init, batches, seed), arms in sorted(groups.items(), key=lambda g: g[0][2])]
+    rows = [[*map(str, key), joined(arms)] for key, arms in sorted(groups.items())]
     return table(["seed", "initial values", "batches", "shared by"], rows)
 
 
@@ -351,12 +323,6 @@ def difference(result: stats.Paired, p: float | None) -> str:
     return f"{number(result.mean, '+.3f')} {bounds}" + ("" if p is None else f", p {p:.2g}")
 
 
-def over_seeds(
-    study: Study, arm: str, measure: Callable[[Record], float | None], form: str = ".4f"
-) -> str:
-    return with_sd(study.values(arm, measure).values(), form)
-
-
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     """Mean ± sd of the values that are defined."""
     known = [value for value in values if value is not None]
@@ -364,7 +330,7 @@ def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     return number(stats.mean(known), form) + ("" if spread is None else f" ± {spread:{form}}")
 
 
-def span(tokens: list[float]) -> str:
+def span(tokens: Collection[float]) -> str:
     """Median, lowest and highest of tokens until something happens; inf: it never did."""
     if not tokens:
         return UNDEFINED
