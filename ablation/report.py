@@ -394,11 +394,8 @@ def wandb_runs(
 
 def delta_points(study: Study) -> list[dict[str, float]]:
     """Mean differences from the baseline along the constant rate, each against tokens."""
-    points: dict[float, dict[str, float]] = {}
-    for arm in study.others:
-        for tokens, gaps in aligned(study.gaps(arm)).items():
-            points.setdefault(tokens, {"tokens": tokens})[f"delta/{arm}"] = statistics.fmean(gaps)
-    return [points[tokens] for tokens in sorted(points)]
+    return [{"tokens": tokens, f"delta/{arm}": statistics.fmean(gaps)} for arm in study.others
+            for tokens, gaps in aligned(study.gaps(arm)).items()]
 
 
 def measured_points(record: Record) -> list[dict[str, float]]:
