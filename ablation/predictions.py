@@ -22,9 +22,9 @@ def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
 
 def gap_sizes(study: Study, arm: str, baseline: str) -> list[float]:
     """|mean difference| at every horizon; empty where one of them is not measured."""
-    gaps = [study.paired(arm, tokens, baseline).mean for tokens in study.horizons]
-    sizes = [abs(gap) for gap in gaps if gap is not None]
-    return sizes if len(sizes) == len(gaps) else []
+    results = [study.paired(arm, tokens, baseline) for tokens in study.horizons]
+    sizes = [abs(result.mean) for result in results if result]
+    return sizes if len(sizes) == len(results) else []
 
 
 def share_of_peak(study: Study, arm: str, baseline: str) -> float | None:
@@ -34,7 +34,8 @@ def share_of_peak(study: Study, arm: str, baseline: str) -> float | None:
 
 
 def at_the_end(study: Study, arm: str, baseline: str) -> float | None:
-    return study.paired(arm, study.horizons[-1], baseline).mean
+    result = study.paired(arm, study.horizons[-1], baseline)
+    return result.mean if result else None
 
 
 def shift_against_gap(study: Study, arm: str, other: str) -> float | None:

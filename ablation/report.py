@@ -118,9 +118,8 @@ def claim(study: Study) -> str:
     """Up to three sentences: the difference after the first and the last length, how many tokens an
     encoding takes until it is used. None is stronger than its numbers."""
     smoke = "A check of the machinery and nothing else. " if study.plan["tier"] == "smoke" else ""
-    compared = {tokens: study.paired(arm, tokens) for arm in study.others[:1]
-                for tokens in study.horizons}
-    compared = {tokens: result for tokens, result in compared.items() if result.n}
+    compared = {tokens: result for arm in study.others[:1] for tokens in study.horizons
+                if (result := study.paired(arm, tokens))}
     if not compared:
         return f"{smoke}No seed of {joined(study.plan['arms'])} is measured in two arms yet."
     first, last = min(compared), max(compared)
@@ -138,7 +137,7 @@ def claim(study: Study) -> str:
         f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that order must be "
         f"used: {used}.",
     ]
-    sizes = {tokens: abs(result.mean or 0.0) for tokens, result in compared.items()}
+    sizes = {tokens: abs(result.mean) for tokens, result in compared.items()}
     peak = max(sizes, key=sizes.__getitem__)
     if len(sizes) > 2 and sizes[peak] > 0:
         sentences.append(f"The gap is largest after {amount(peak)} tokens, and "
@@ -174,8 +173,8 @@ def arms_table(study: Study) -> str:
 
 def p_values(study: Study, tokens: int) -> dict[str, float]:
     """p of each arm against the baseline; of all but the first other arm Holm-corrected."""
-    known = {arm: p for arm in study.others
-             if (p := study.paired(arm, tokens).p) is not None}
+    known = {arm: result.p for arm in study.others
+             if (result := study.paired(arm, tokens)) and result.p is not None}
     return known | stats.holm({arm: p for arm, p in known.items() if arm in study.others[1:]})
 
 
@@ -316,8 +315,8 @@ def interval(ends: tuple[float, float]) -> str:
     return f"[{joined(number(end, '+.3f') for end in ends)}]"
 
 
-def difference(result: stats.Paired, p: float | None) -> str:
-    if not result.n:
+def difference(result: stats.Paired | None, p: float | None) -> str:
+    if result is None:
         return UNDEFINED
     bounds = interval(result.interval) if result.interval else "(no interval)"
     return f"{number(result.mean, '+.3f')} {bounds}" + ("" if p is None else f", p {p:.2g}")

@@ -17,7 +17,7 @@ class Paired:
     """Arm minus baseline, by seed. What the number of seeds cannot support is None."""
 
     differences: dict[int, float]
-    mean: float | None
+    mean: float
     interval: tuple[float, float] | None
     """Its ends: 95 %, Student's t."""
     p: float | None
@@ -28,13 +28,13 @@ class Paired:
         return len(self.differences)
 
 
-def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired:
-    """Compare two arms given as {seed: value}, over the seeds that both have."""
+def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired | None:
+    """Compare two arms given as {seed: value}, over the seeds that both have; None without any."""
     differences = {seed: arm[seed] - baseline[seed] for seed in sorted(arm.keys() & baseline)}
     values = list(differences.values())
     centre, spread, n = mean(values), sd(values), len(values)
     if centre is None or spread is None:
-        return Paired(differences, centre, None, None)
+        return None if centre is None else Paired(differences, centre, None, None)
     from scipy.special import stdtr, stdtrit  # slow to import, and only a finished study needs it
 
     error = spread / n**0.5

@@ -5,16 +5,17 @@ their overlay. Losses are in nats per token.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from ablation import stats
 from ablation.plan import read_plan
 from errors import UserError
 from files import read_json
 
+K = TypeVar("K")
 Record = dict[str, Any]
 Curve = dict[float, float]
 """y by x, in ascending order."""
@@ -216,8 +217,9 @@ class Study:
         """Over the seeds for which the measure is defined."""
         return stats.mean(list(self.values(arm, measure).values()))
 
-    def paired(self, arm: str, tokens: int, baseline: str | None = None) -> stats.Paired:
-        """Difference of the loss of the runs of so many tokens, arm - baseline."""
+    def paired(self, arm: str, tokens: int, baseline: str | None = None) -> stats.Paired | None:
+        """Difference of the loss of the runs of so many tokens, arm - baseline; None where no seed
+        has both."""
         loss = at_horizon(tokens, "loss")
         return stats.paired(self.values(arm, loss), self.values(baseline or self.baseline, loss))
 
@@ -254,7 +256,7 @@ def at_horizon(tokens: int, key: str) -> Measure:
     return cell("horizons", key, tokens=tokens)
 
 
-def defined(points: Iterable[tuple[float, float | None]]) -> Curve:
+def defined(points: Iterable[tuple[K, float | None]]) -> dict[K, float]:
     """Those of the points (x, y) that have a y."""
     return {x: y for x, y in points if y is not None}
 
@@ -264,11 +266,11 @@ def minus(a: Curve, b: Curve) -> Curve:
     return {x: y - b[x] for x, y in a.items() if x in b}
 
 
-def aligned(curves: Iterable[Curve]) -> dict[float, list[float]]:
+def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
     """The y of all curves that have a point, at each x that all of these have."""
     some = [curve for curve in curves if curve]
-    shared = set.intersection(*map(set, some)) if some else set()
-    return {x: [curve[x] for curve in some] for x in sorted(shared)}
+    shared = [x for x in some[0] if all(x in curve for curve in some)] if some else []
+    return {x: [curve[x] for curve in some] for x in shared}
 
 
 def short(digest: str) -> str:

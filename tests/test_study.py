@@ -31,7 +31,7 @@ def test_differences_are_those_of_each_length(study):
         found = study.paired("rope", tokens)
         assert found.n == 6
         assert found.mean == pytest.approx(own.mean() + EFFECT["rope"] * (2**k - 1), abs=1e-9)
-    assert study.paired("rope", 12345).n == 0
+    assert study.paired("rope", 12345) is None
 
 
 def test_an_encoding_is_used_where_the_curve_passes_below_the_bigrams(study):
