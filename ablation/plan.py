@@ -24,14 +24,10 @@ from typing import Any, TypedDict
 
 import torch
 
-from data.dataset import DataConfig
 from errors import UserError
 from files import read_json
-from gyre.config import Config, TrainConfig
+from gyre.cli import config_parser, load_config
 from gyre.device import processor
-from gyre.optim import OptimConfig
-from gyre.wandb_log import LogConfig
-from model.config import ModelConfig
 
 Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {
@@ -275,8 +271,19 @@ class Steps(TypedDict):
     treatments: int
 
 
+class Probed(TypedDict):
+    arms: list[str]
+    seeds: list[int]
+    steps: int | None
+
+
+class MeasuredSpeed(TypedDict):
+    tokens_per_second: float
+    jobs: int
+
+
 class Plan(TypedDict):
-    """What a report reads of a plan.json."""
+    """What is read of a plan.json."""
 
     name: str
     command: str
@@ -293,40 +300,24 @@ class Plan(TypedDict):
     treatments: list[str]
     treatment: str | None
     tuned: dict[str, dict[str, dict[str, dict[str, float | None]]]]
-    machine: dict[str, Any]
-    versions: dict[str, str]
-    git: dict[str, Any] | None
-    dtype: str
-    minutes: float
-
-
-class Probed(TypedDict):
-    arms: list[str]
-    seeds: list[int]
-    steps: int | None
-
-
-class MeasuredSpeed(TypedDict):
-    tokens_per_second: float
-    jobs: int
-
-
-class FullPlan(Plan):
-    """What ablate.py reads of it to go on."""
-
     probes: dict[str, Probed]
     config: dict[str, Any]
     data_sha256: dict[str, str]
     sha256: dict[str, str]
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    git: dict[str, Any] | None
+    dtype: str
     speed: MeasuredSpeed
     share: float
     expected_minutes: float
+    minutes: float
 
 
-def read_plan(path: Path, shape: type = Plan) -> dict[str, Any]:
-    """The plan of the study at `path`, as Plan or FullPlan. UserError where it is damaged."""
+def read_plan(path: Path) -> dict[str, Any]:
+    """The plan of the study at `path`. UserError where it is damaged."""
     return read_json(path / "plan.json", "restore it, or start another study with --name: nothing "
-                     "else says what this one compares", shape)
+                     "else says what this one compares", Plan)
 
 
 def stage_steps(plan: Mapping[str, Any], stage: str) -> int:
@@ -360,8 +351,7 @@ def check_same(study: object, stored: Mapping[str, Any], wanted: Mapping[str, An
     compared; the hash still notices when somebody edits them.
     """
     measured = {key: stored[key] for key in ("steps", "dtype")}
-    plain = Config(model=ModelConfig(), data=DataConfig(), optim=OptimConfig(),
-                   train=TrainConfig(), log=LogConfig())
+    plain, _ = load_config(config_parser(), [])
     defaults = dict.fromkeys(wanted["config"], asdict(plain))
     config = _known_to(stored["config"], wanted["config"], defaults)
     for other, what in ((stored["sha256"], "was changed by hand"),

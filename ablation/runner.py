@@ -307,7 +307,7 @@ class Runner:
     def _stored_plan(self) -> dict[str, Any] | None:
         """The plan in the folder. Raises UserError where it is not the one the command asks for."""
         if self.plan_file.exists():
-            stored = planning.read_plan(self.path, planning.FullPlan)
+            stored = planning.read_plan(self.path)
             planning.check_same(self.path, stored, self._wanted())
             say(f"plan    {self.plan_file}: going on")
             return stored
