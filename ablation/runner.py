@@ -39,6 +39,7 @@ from gyre.rundir import METRICS, RunDir
 from gyre.trainer import StopSignal
 
 ROOT = Path(__file__).parent.parent
+TRAIN = [sys.executable, str(ROOT / "train.py")]
 SPEED_STEPS = 20
 SPEED_WARMUP = 5  # of these, not counted
 # What the study sets for each run, so that a value for all of them would have no effect.
@@ -190,21 +191,20 @@ def measure_run(
     from gyre import measure  # beside the model it needs what the other jobs do not
 
     with exit_in_words():
-        if not RunDir.open(runs[-1]).kept_steps():
-            raise UserError(f"{runs[-1]} has no checkpoints along the way any more: remove "
+        *branches, trunk = map(RunDir.open, runs)
+        if not trunk.kept_steps():
+            raise UserError(f"{trunk.path} has no checkpoints along the way any more: remove "
                             f"{', '.join(runs)} to train them again")
         # `last`: the loss after all tokens, which is the one that has been agreed on beforehand.
-        record = measure.measure(RunDir.open(runs[-1]), checkpoint="last", device=device,
-                                 windows=windows, scalings=["yarn"] if yarn else [],
-                                 all_blocks=True)
+        record = measure.measure(trunk, "last", windows, device, all_blocks=True,
+                                 scalings=["yarn"] if yarn else [])
         shift = next(row["dloss"] for row in record["shift"] if row["delta"] == record["seq_len"])
         at_most = min(windows, measure.WINDOWS)
-        ends = [measure.ending(RunDir.open(run), at_most, device) for run in runs[:-1]]
+        ends = [measure.ending(run, at_most, device) for run in branches]
         ends.append({key: record[key] for key in ("tokens", "loss", "se")} | {"shift": shift})
         write_json(Path(result), {
             "arm": arm, **record, "horizons": ends,
-            "trajectory": measure.follow(RunDir.open(runs[-1]), at_most, device),
-            "machine": planning.machine(),
+            "trajectory": measure.follow(trunk, at_most, device), "machine": planning.machine(),
         })
 
 
@@ -452,14 +452,12 @@ class Runner:
     def _run_all(self) -> bool:
         """Whatever is missing. Returns False when a signal stopped it."""
         pool = Pool(self.jobs, self.path / "logs", self.threads)
-        treatments = {arm: ARMS[arm] for arm in self.treatments}
-        if self.plan["grid"] and not self._tune(pool, "treatments", treatments):
+        if not self._tune(pool, "treatments", self.treatments):
             return False
         # The first three arms to the end, then the others: a study takes hours, and may be stopped.
         names = list(self.arms)
         for group in filter(None, (names[:3], names[3:])):
-            arms = {arm: self.arms[arm] for arm in group}
-            if self.plan["grid"] and not self._tune(pool, "arms", arms):
+            if not self._tune(pool, "arms", group):
                 return False
             jobs = self._run_jobs(group)
             if group[-1] == names[-1]:
@@ -470,12 +468,13 @@ class Runner:
 
     # --- tuning ---
 
-    def _tune(self, pool: Pool, stage: str, arms: Mapping[str, Mapping[str, Any]]) -> bool:
+    def _tune(self, pool: Pool, stage: str, arms: list[str]) -> bool:
         """Run learning rates of these arms until each has its best. Returns whether all are done.
 
-        An arm that says its own learning rate is not tuned.
+        An arm that says its own learning rate is not tuned, and none is without a grid.
         """
-        arms = {arm: overlay for arm, overlay in arms.items() if "optim.lr" not in overlay}
+        arms = [arm for arm in arms
+                if self.plan["grid"] and "optim.lr" not in self._overlay(arm, stage)]
         while jobs := [job for arm in arms for job in self._tuning_jobs(stage, arm)]:
             if not pool.run(jobs, f"tuning {stage}"):
                 return False
@@ -593,7 +592,7 @@ class Runner:
             if done == values["train.steps"]:
                 return []
             if done:
-                return [[sys.executable, str(ROOT / "train.py"), "--resume", str(folder)]]
+                return [[*TRAIN, "--resume", str(folder)]]
             if has_diverged(folder):
                 return []  # it would again
             shutil.rmtree(folder)  # stopped before its first checkpoint
@@ -606,10 +605,10 @@ class Runner:
         # All else is that of the run it branches off from.
         own = {key: values[key] for key in values
                if key.partition(".")[0] in ("train", "log", "name") and key != "train.dtype"}
-        return [[sys.executable, str(ROOT / "train.py"), *branch, *spelled(own)]]
+        return [[*TRAIN, *branch, *spelled(own)]]
 
     def _train(self, values: Mapping[str, Any]) -> list[list[str]]:
-        return [[sys.executable, str(ROOT / "train.py"), *self.argv, *spelled(values)]]
+        return [[*TRAIN, *self.argv, *spelled(values)]]
 
 
 def check_options(options: Namespace) -> None:
