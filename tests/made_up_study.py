@@ -69,7 +69,7 @@ def probe(name: str, arm: str, seed: int) -> dict[str, Any]:
     excess = {"rope": 0.01, "sin": 0.05, "alibi": 0.08, "nope": 0.9}[arm] + 0.001 * seed
     grows = {"rope": 1.0, "sin": 20.0, "alibi": 1.2, "nope": 1.0}[arm]
     return {
-        "probe": name, "arm": arm, "seed": seed, "entropy_floor": 1.9606 if name == "P1" else 0.0,
+        "probe": name, "arm": arm, "seed": seed,
         "steps": 500, "steps_to_90": None if arm == "nope" else 150 + 10 * seed,
         "curve": [[step, excess + 0.8 * math.exp(-step / 90)] for step in range(0, 501, 50)],
         "excess": {"T": excess, "2T": excess * (1 + grows) / 2, "4T": excess * grows},
