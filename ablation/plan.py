@@ -219,8 +219,7 @@ def kept_steps(horizons: Sequence[int], cooldown: float) -> list[int]:
     return sorted({step for step in (*followed, *ends) if step >= min(16, ends[0])})
 
 
-@dataclass(frozen=True)
-class Speed:
+class Speed(TypedDict):
     """Measured with as many processes at a time as the study uses."""
 
     tokens_per_second: float  # of training, all processes together
@@ -236,6 +235,7 @@ def shrink(
 
     Raises UserError where a run would not get past its warm-up.
     """
+    rate = speed["tokens_per_second"]
     tuned = arms * (len(tier.grid) + 1 + 2 * (len(tier.tuning_seeds) - 1)) if tier.grid else 0
     treated = tuned // arms * len(tier.treatments)
     runs = arms * tier.seeds
@@ -247,10 +247,10 @@ def shrink(
     least = (warmup + 1) * step_tokens / (1 - cooldown) / shortest
     each = tier.horizons[-1] + cooldown * sum(tier.horizons[:-1])
     trained = runs * each + tuned * tier.tuning_tokens + treated * tier.treatment_tokens
-    training = trained / speed.tokens_per_second
+    training = trained / rate
     probes = len(PROBES) * len(PROBED) * tier.probe_seeds if tier.probe_steps is None else 0
-    fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
-    fixed += (tuned + treated + runs * len(tier.horizons)) * speed.overhead / speed.jobs
+    fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / rate
+    fixed += (tuned + treated + runs * len(tier.horizons)) * speed["overhead"] / speed["jobs"]
     if budget_minutes is None:
         return 1.0, (fixed + training) / 60
     share = min(1.0, (60 * budget_minutes - fixed) / training)
@@ -275,11 +275,6 @@ class Probed(TypedDict):
     arms: list[str]
     seeds: list[int]
     steps: int | None
-
-
-class MeasuredSpeed(TypedDict):
-    tokens_per_second: float
-    jobs: int
 
 
 class Plan(TypedDict):
@@ -308,7 +303,7 @@ class Plan(TypedDict):
     versions: dict[str, str]
     git: dict[str, Any] | None
     dtype: str
-    speed: MeasuredSpeed
+    speed: Speed
     share: float
     expected_minutes: float
     minutes: float

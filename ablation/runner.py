@@ -337,7 +337,7 @@ class Runner:
         plan = {
             "name": self.path.name, "command": self.command, **self._wanted(), "steps": steps,
             "share": share, "expected_minutes": minutes, "budget_minutes": self.budget,
-            "speed": asdict(speed), "dtype": dtype, "ngrams": self._ngrams(),
+            "speed": speed, "dtype": dtype, "ngrams": self._ngrams(),
             "machine": planning.machine(), "versions": planning.versions(), "git": git,
             "treatment": None, "tuned": {"treatments": {}, "arms": {}}, "minutes": 0.0,
         }
@@ -413,7 +413,8 @@ class Runner:
             for points in series
         ]
         training = statistics.mean(points[-1]["seconds"] for points in series)
-        return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"]
+        speed = Speed(tokens_per_second=sum(rates), overhead=wall - training, jobs=self.jobs)
+        return speed, opened[0].record["git"]
 
     def _print_plan(self) -> None:
         plan, manifest, steps = self.plan, self.data.manifest, self.plan["steps"]

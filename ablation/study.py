@@ -23,12 +23,15 @@ Measure = Callable[[Record], float | None]
 """A number of a record; None where it is undefined."""
 
 
-class End(TypedDict):
+class Loss(TypedDict):
+    loss: float | None
+    se: float | None
+
+
+class End(Loss):
     """Of the run of one length."""
 
     tokens: int
-    loss: float | None
-    se: float | None
     shift: float | None
 
 
@@ -41,18 +44,14 @@ class Point(TypedDict):
     previous: list[list[float]]
 
 
-class InContext(TypedDict):
+class InContext(Loss):
     context: int
     mode: str
-    loss: float | None
-    se: float | None
 
 
-class Scaled(TypedDict):
-    scaling: str
+class Scaled(Loss):
     context: int
-    loss: float | None
-    se: float | None
+    scaling: str
 
 
 class Moved(TypedDict):

@@ -95,7 +95,7 @@ def make_study(
         "tuning_seeds": [1000, 1001], "grid": [2e-3],
         "machine": {"processor": "Example CPU", "cores": 2}, "dtype": "float32",
         "probes": {}, "config": {}, "data_sha256": {}, "sha256": {}, "share": 1.0,
-        "speed": {"tokens_per_second": 9e3, "jobs": 2}, "expected_minutes": 40.0,
+        "speed": {"tokens_per_second": 9e3, "overhead": 4.0, "jobs": 2}, "expected_minutes": 40.0,
         "versions": {"torch": "2.13.0", "python": "3.11.9"},
         "git": {"revision": "0123abcd", "dirty": False},
         "tuned": {

@@ -122,7 +122,7 @@ def test_checkpoints_are_kept_where_shorter_runs_branch_off_and_on_the_way():
 
 @given(st.floats(5, 200), st.floats(2e3, 5e5), st.floats(0, 20), st.integers(1, 16))
 def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate, overhead, jobs):
-    speed = plan.Speed(rate, overhead, jobs)
+    speed = plan.Speed(tokens_per_second=rate, overhead=overhead, jobs=jobs)
     try:
         share, minutes = plan.shrink(QUICK, 3, 2048, 50, 0.2, budget, speed)
     except UserError as error:
@@ -139,7 +139,7 @@ def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate,
 
 @pytest.mark.parametrize("warmup, cooldown", [(300, 0.2), (0, 1.0)])
 def test_a_warm_up_into_the_cooldown_is_refused(warmup, cooldown):
-    speed = plan.Speed(1e4, 1.0, 2)
+    speed = plan.Speed(tokens_per_second=1e4, overhead=1.0, jobs=2)
     with pytest.raises(UserError, match=f"warmup_steps {warmup} is longer than the shortest run"):
         plan.shrink(QUICK, 3, 2048, warmup, cooldown, None, speed)
 
