@@ -28,7 +28,7 @@ from markdown_it import MarkdownIt
 from ablation import plots, stats
 from ablation.plan import best_rate, lowest, next_rates, stage_steps, tuning_losses
 from ablation.predictions import outcomes
-from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell, short
+from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell
 from errors import UserError, exit_in_words
 from files import write_file
 from gyre.measure import in_lengths
@@ -80,7 +80,6 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "probes": probe_table(study),
         "predictions": predictions_table(study),
         "threats": bullets(threats(study)),
-        "fairness": fairness_table(study),
         "command": f"```\n{study.plan['command']}\n```",
         "facts": bullets(facts(study)),
     }
@@ -261,15 +260,6 @@ def threats(study: Study) -> list[str]:
         "Tokens until used are read at a constant rate, where every loss is higher than after a "
         "cooldown.",
     ]
-
-
-def fairness_table(study: Study) -> str:
-    groups: dict[tuple[int, str, str], list[str]] = {}
-    for (arm, seed), record in study.records.items():
-        key = seed, short(record["init_sha256"]), short(record["batches_sha256"])
-        groups.setdefault(key, []).append(arm)
-    rows = [[*map(str, key), joined(arms)] for key, arms in sorted(groups.items())]
-    return table(["seed", "initial values", "batches", "shared by"], rows)
 
 
 def facts(study: Study) -> list[str]:

@@ -156,7 +156,7 @@ class Study:
                 holders[group(run)][self.records[run][key]].append(f"{run[0]}-s{run[1]}")
             for values in holders.values():
                 if len(values) > 1:
-                    groups = "; ".join(f"{short(v)} in {', '.join(n)}" for v, n in values.items())
+                    groups = "; ".join(f"{v[:12]} in {', '.join(n)}" for v, n in values.items())
                     raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or "
                                     "repeat a run")
 
@@ -270,11 +270,6 @@ def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
     some = [curve for curve in curves if curve]
     shared = [x for x in some[0] if all(x in curve for curve in some)] if some else []
     return {x: [curve[x] for curve in some] for x in shared}
-
-
-def short(digest: str) -> str:
-    """Enough of a hash to tell two apart by eye."""
-    return digest[:12]
 
 
 def _keyed(folder: Path, shape: type, keys: tuple[str, ...]) -> dict[Any, Record]:
