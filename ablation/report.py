@@ -15,7 +15,6 @@ import os
 import re
 import statistics
 import sys
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -145,11 +144,12 @@ def claim(study: Study) -> str:
 
 
 def left_out(study: Study) -> str:
-    if not study.missing:
+    seeds = len(study.plan["seeds"])
+    missing = {arm: seeds - len(study.of(arm)) for arm in study.plan["arms"]}
+    if not any(missing.values()):
         return ""
-    counts = Counter(run.rpartition("-s")[0] for run in study.missing)
-    return escape(f"Not run yet, of {len(study.plan['seeds'])} seeds of each arm: "
-                  f"{joined(f'{count} of {arm}' for arm, count in counts.items())}.")
+    counts = joined(f"{count} of {arm}" for arm, count in missing.items() if count)
+    return escape(f"Not run yet, of {seeds} seeds of each arm: {counts}.")
 
 
 def arms_table(study: Study) -> str:

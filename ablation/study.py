@@ -184,18 +184,12 @@ class Study:
     @property
     def arms(self) -> list[str]:
         """With at least one run, as planned."""
-        return [arm for arm in self.plan["arms"] if any(a == arm for a, _ in self.records)]
+        return [arm for arm in self.plan["arms"] if self.of(arm)]
 
     @property
     def others(self) -> list[str]:
         """The arms that have a difference from the baseline; the first is the headline's."""
         return [arm for arm in self.arms if arm != self.baseline]
-
-    @property
-    def missing(self) -> list[str]:
-        """Planned runs without a record."""
-        return [f"{arm}-s{seed}" for arm in self.plan["arms"] for seed in self.plan["seeds"]
-                if (arm, seed) not in self.records]
 
     # --- what was measured ---
 
