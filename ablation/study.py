@@ -141,19 +141,18 @@ class Study:
         Initial values are compared where arms have equal shapes and scales: an arm may be another
         model.
         """
-        # What is compared, among which records, and why.
-        kinds: list[tuple[str, Callable[[tuple[str, int]], Any], str]] = [
-            ("data_sha256", lambda run: None, "losses on different texts do not compare"),
-            ("tokenizer_sha256", lambda run: None, "losses of different tokens do not compare"),
-            ("init_sha256", lambda run: (run[1], self.records[run]["init_kind"]),
+        for key, same, why in (  # what is compared, among the records that have the same of what
+            ("data_sha256", (), "losses on different texts do not compare"),
+            ("tokenizer_sha256", (), "losses of different tokens do not compare"),
+            ("init_sha256", ("seed", "init_kind"),
              "arms of one seed start from the same values, or they differ in more than the arm"),
-            ("batches_sha256", lambda run: run[1],
+            ("batches_sha256", ("seed",),
              "arms of one seed see the same batches, or they differ in more than the arm"),
-        ]
-        for key, group, why in kinds:
+        ):
             holders: dict[Any, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-            for run in self.records:
-                holders[group(run)][self.records[run][key]].append(f"{run[0]}-s{run[1]}")
+            for (arm, seed), record in self.records.items():
+                group = tuple(record[name] for name in same)
+                holders[group][record[key]].append(f"{arm}-s{seed}")
             for values in holders.values():
                 if len(values) > 1:
                     groups = "; ".join(f"{v[:12]} in {', '.join(n)}" for v, n in values.items())
