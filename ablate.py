@@ -24,12 +24,9 @@ from ablation.runner import Runner
 
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
-        try:
-            runner = Runner(sys.argv[1:] if argv is None else argv, __doc__)
-            with runner.locked():
-                code = runner.run()
-        except KeyboardInterrupt:
-            code = 130
+        runner = Runner(sys.argv[1:] if argv is None else argv, __doc__)
+        with runner.locked():
+            code = runner.run()
     sys.exit(code)
 
 

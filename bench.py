@@ -24,9 +24,9 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -68,57 +68,45 @@ K = TypeVar("K")
 
 
 def main(argv: list[str] | None = None) -> None:
-    try:
-        with exit_in_words():
-            _main(sys.argv[1:] if argv is None else argv)
-    except KeyboardInterrupt:
-        say("interrupted: nothing was written")
-        sys.exit(130)
-
-
-def _main(argv: list[str]) -> None:
-    if not any(word.startswith("--config") for word in argv):
-        argv = ["--config", "bench.yaml", *argv]
-    parser = config_parser(__doc__ or "")
-    add = parser.add_argument
-    add("--json", metavar="FILE", help="Write the figures here too.")
-    add("--repeats", type=int, default=8, help="Measurements of every training subject.")
-    add("--new-tokens", type=int, default=500, help="Tokens to decode after a prompt of one.")
-    config, options = load_config(parser, argv)
-    for option, value in (("--repeats", options.repeats), ("--new-tokens", options.new_tokens)):
-        if value < 1:
-            raise UserError(f"{option} must be at least 1, not {value}")
-    if config.train.micro_batch_size is not None:
-        raise UserError("train.micro_batch_size is not measured: set train.batch_size to it")
-    target = Path(options.json or "")
-    if options.json and (target.is_dir() or not os.access(target.parent, os.W_OK)):
-        raise UserError(f"--json {target} cannot be written: name a file in a folder that is there")
-    config.model.dropout = 0.0
-    line = json.dumps(Bench(config, options.repeats, options.new_tokens).run())
-    print(line, flush=True)
-    if options.json:
-        write_file(target, f"{line}\n".encode())
+    with exit_in_words():
+        argv = sys.argv[1:] if argv is None else argv
+        if not any(word.startswith("--config") for word in argv):
+            argv = ["--config", "bench.yaml", *argv]
+        parser = config_parser(__doc__ or "")
+        add = parser.add_argument
+        add("--json", metavar="FILE", help="Write the figures here too.")
+        add("--repeats", type=int, default=8, help="Measurements of every training subject.")
+        add("--new-tokens", type=int, default=500, help="Tokens to decode after a prompt of one.")
+        config, options = load_config(parser, argv)
+        for option in ("repeats", "new_tokens"):
+            if (value := getattr(options, option)) < 1:
+                raise UserError(f"--{option.replace('_', '-')} must be at least 1, not {value}")
+        if config.train.micro_batch_size is not None:
+            raise UserError("train.micro_batch_size is not measured: set train.batch_size to it")
+        target = Path(options.json or "")
+        if options.json and (target.is_dir() or not os.access(target.parent, os.W_OK)):
+            raise UserError(f"--json {target} cannot be written: name a file in a folder that is "
+                            "there")
+        config.model.dropout = 0.0
+        line = json.dumps(Bench(config, options.repeats, options.new_tokens).run())
+        print(line, flush=True)
+        if options.json:
+            write_file(target, f"{line}\n".encode())
 
 
 # --- timing ---------------------------------------------------------------------------------------
 
 
-class Clock:
-    """Seconds of calls on a device, the queue of a GPU emptied before and after."""
-
-    def __init__(self, device: torch.device):
-        self.device = device
-
-    def seconds(self, run: Run) -> float:
-        """Seconds of one call of `run`."""
-        synchronize(self.device)
-        started = time.perf_counter()
-        run()
-        synchronize(self.device)
-        return time.perf_counter() - started
+def timed(device: torch.device, run: Run) -> float:
+    """Seconds of one call of `run`, the queue of a GPU emptied before and after."""
+    synchronize(device)
+    started = time.perf_counter()
+    run()
+    synchronize(device)
+    return time.perf_counter() - started
 
 
-def alternate(clocks: dict[K, Callable[[], float]], repeats: int, what: str) -> dict[K, float]:
+def alternate(clocks: Mapping[K, Callable[[], float]], repeats: int, what: str) -> dict[K, float]:
     """Median seconds of each, one after the other in every round."""
     times: dict[K, list[float]] = {name: [] for name in clocks}
     for _ in tqdm(range(repeats), what, leave=False, delay=2):
@@ -131,14 +119,14 @@ def machine(device: torch.device) -> dict[str, float]:
     """FLOP/s of a large matrix product in float32 and bfloat16, bytes/s of reading and writing in a
     large copy."""
     resolve_device(str(device))  # for what it sets in this process
-    clock, gpu = Clock(device), device.type == "cuda"
+    gpu = device.type == "cuda"
     n = 8192 if gpu else 2048
     source = torch.ones(2**30 if gpu else 2**27, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    clocks = {"copy": lambda: clock.seconds(lambda: target.copy_(source))}
+    clocks = {"copy": partial(timed, device, partial(target.copy_, source))}
     for dtype in (torch.float32, torch.bfloat16):
         a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-        clocks[str(dtype)] = lambda a=a, b=b: clock.seconds(lambda: linear(a, b))
+        clocks[str(dtype)] = partial(timed, device, partial(linear, a, b))
     first = alternate(clocks, 1, "the machine")
     # The first call is not counted, except where products are emulated and it took many seconds.
     quick = {name: clock for name, clock in clocks.items() if first[name] < 2}
@@ -147,80 +135,62 @@ def machine(device: torch.device) -> dict[str, float]:
     return {"copy": copied, **{dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}}
 
 
-def spawn() -> ProcessPoolExecutor:
-    """One process, which Ctrl-C ends at once and without a traceback."""
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"),
-                               initializer=signal.signal,
-                               initargs=(signal.SIGINT, signal.SIG_DFL))
-
-
-class Subject:
-    """What is measured in a process of its own, one call at a time.
+@contextmanager
+def subject(device: torch.device) -> Iterator[Callable[..., Any]]:
+    """What calls a function in a process of its own, which Ctrl-C ends at once and without a
+    traceback, and which compiles into a cache that is empty.
 
     The process separates what a subject sets for all of it (such as how memory is kept, which
     `resolve_device` sets for ours), and its peak memory, from the others.
     """
-
-    def __init__(self, process: ProcessPoolExecutor, device: torch.device, cache: str):
-        """`cache` is the folder in which torch.compile keeps what it compiled."""
-        self.process = process
-        self.process.submit(_begin, device, cache).result()
-
-    def build(self, build: Callable[..., Run], *arguments: object) -> None:
-        """Measure from now on the call that `build` returns."""
-        self.process.submit(_build, build, arguments).result()
-
-    def release(self) -> None:
-        """Free what is measured."""
-        self.process.submit(_release).result()
-
-    def seconds(self) -> float:
-        """Seconds of one call."""
-        return self.process.submit(_seconds).result()
-
-    def peak_bytes(self) -> int:
-        """The most memory that the process has had so far."""
-        return self.process.submit(_peak_bytes).result()
+    with TemporaryDirectory(ignore_cleanup_errors=True) as cache, ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), initializer=begin, initargs=(device, cache)
+    ) as process:
+        yield lambda function, *arguments: process.submit(function, *arguments).result()
 
 
 # What a subject's process keeps between its calls.
-_clock: Clock
+_device: torch.device
 _run: Run
 
 
-def _begin(device: torch.device, cache: str) -> None:
-    global _clock
-    _clock = Clock(device)
+def begin(device: torch.device, cache: str) -> None:
+    global _device
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _device = device
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
 
 
-def _build(build: Callable[..., Run], arguments: tuple[Any, ...]) -> None:
+def build(make: Callable[..., Run], *arguments: object) -> None:
+    """Measure from now on the call that `make` returns."""
     global _run
-    _run = build(*arguments)
+    _run = make(*arguments)
 
 
-def _release() -> None:
+def release() -> None:
+    """Free what is measured."""
     global _run
     del _run
     gc.collect()  # a compiled model is part of a cycle
-    if _clock.device.type == "cuda":
+    if _device.type == "cuda":
         torch.cuda.empty_cache()
 
 
-def _seconds() -> float:
-    seconds = _clock.seconds(_run)
+def once() -> float:
+    """Seconds of one call of what is measured."""
+    seconds = timed(_device, _run)
     time.sleep(0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
     return seconds
 
 
-def _peak_bytes() -> int:
-    """Of the GPU's allocator, or of this whole process, libraries included."""
-    if _clock.device.type == "cuda":
-        return torch.cuda.max_memory_allocated(_clock.device)
+def peak_bytes() -> int:
+    """The most memory so far: of the GPU's allocator, or of this whole process, libraries
+    included."""
+    if _device.type == "cuda":
+        return torch.cuda.max_memory_allocated(_device)
     if sys.platform == "linux":  # whose getrusage tells a process its parent's peak
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        status = dict(line.split(":", 1) for line in lines)
-        return 1024 * int(status["VmHWM"].removesuffix("kB"))
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
 
@@ -357,10 +327,10 @@ def rotation_seconds(config: ModelConfig, rows: int, length: int,
     """Seconds of each form in one layer, in float32 and not compiled; empty for odd heads."""
     if config.head_dim % 2:
         return {}
-    clock, forms = Clock(device), rotations(config.head_dim, length, device)
+    forms = rotations(config.head_dim, length, device)
     q, k = (torch.randn(rows, length, heads, config.head_dim, device=device)
             for heads in (config.n_heads, config.n_kv_heads))
-    clocks = {name: partial(clock.seconds, partial(form, q, k)) for name, form in forms.items()}
+    clocks = {name: partial(timed, device, partial(form, q, k)) for name, form in forms.items()}
     alternate(clocks, 1, "rotations")  # not counted
     return alternate(clocks, 20, "rotations")
 
@@ -378,7 +348,6 @@ class Bench:
         reach = max(config.model.max_positions or 0, config.data.seq_len, new_tokens + 1)
         self.model = dataclasses.replace(config.model, max_positions=reach)
         self.settings = self._settings()
-        self.subjects: dict[Setting, Subject] = {}
         self.figures: dict[str, Any] = {
             "processor": processor(), "device": str(self.device), "dtype": str(self.dtype),
             "torch": torch.__version__, "threads": torch.get_num_threads(),
@@ -410,25 +379,23 @@ class Bench:
 
     def run(self) -> dict[str, Any]:
         """Print all tables; returns the figures in them."""
-        with spawn() as process:
-            rates = process.submit(machine, self.device).result()
-            rows, length = self.config.train.batch_size, self.config.data.seq_len
-            turns = process.submit(rotation_seconds, self.model, rows, length, self.device).result()
+        rows, length = self.config.train.batch_size, self.config.data.seq_len
+        with subject(self.device) as call:
+            rates = call(machine, self.device)
+            turns = call(rotation_seconds, self.model, rows, length, self.device)
         self.flops_per_second, self.bytes_per_second = rates[str(self.dtype)], rates["copy"]
         self.figures["matmul_flops_per_second"] = {d: rates[d] for d in rates if d != "copy"}
         self.figures["copy_bytes_per_second"] = self.bytes_per_second
-        products = {str(d): f"{rates[str(d)] / 1e9:,.0f}" for d in (torch.float32, torch.bfloat16)}
         print(f"machine: {self.figures['processor']}; matrix products: "
-              f"{products['torch.float32']} GFLOP/s in float32, {products['torch.bfloat16']} in "
-              f"bfloat16; copies: {self.bytes_per_second / 1e9:.1f} GB/s")
+              f"{rates['torch.float32'] / 1e9:,.0f} GFLOP/s in float32, "
+              f"{rates['torch.bfloat16'] / 1e9:,.0f} in bfloat16; copies: "
+              f"{self.bytes_per_second / 1e9:.1f} GB/s")
         self.figures["rotation_seconds"] = turns
         each = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in turns.items())
         print(f"rotating {rows} x {length} in one layer, float32, eager: {each or 'odd heads'}")
         with ExitStack() as stack:
-            for setting in self.settings:
-                cache = stack.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
-                process = stack.enter_context(spawn())
-                self.subjects[setting] = Subject(process, self.device, cache)
+            self.subjects = {setting: stack.enter_context(subject(self.device))
+                             for setting in self.settings}
             self.training()
             self.prefill()
             for rows in (1, 8, 32):
@@ -441,7 +408,7 @@ class Bench:
         limit = self.flops_per_second / flops_per_token(self.model, length)
         figures = self._measure(f"training, {rows} x {length}", self.settings, rows * length, limit,
                                 self.repeats, training_step, self.model, rows, length)
-        figures["peak_bytes"] = {str(of): s.peak_bytes() for of, s in self.subjects.items()}
+        figures["peak_bytes"] = {str(of): call(peak_bytes) for of, call in self.subjects.items()}
         for name, peak in figures["peak_bytes"].items():
             print(f"  peak memory of {name}: {peak / 2**20:,.0f} MiB", flush=True)
         self.figures["training"] = figures
@@ -467,18 +434,18 @@ class Bench:
             rows * self.bytes_per_second / read, 3, decoding, self.model, rows, self.new_tokens)
 
     def _measure(self, title: str, settings: list[Setting], tokens: int, limit: float, repeats: int,
-                 build: Callable[..., Run], *arguments: object) -> dict[str, Any]:
+                 make: Callable[..., Run], *arguments: object) -> dict[str, Any]:
         """Print and return tokens/s of these subjects beside the machine's limit, and what the
         first call of a compiled one took longer than the others."""
         first_calls = {}
         for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2):
-            self.subjects[setting].build(build, setting, *arguments, self.device)
-            first_calls[setting] = self.subjects[setting].seconds()
-        clocks = {setting: self.subjects[setting].seconds for setting in settings}
+            self.subjects[setting](build, make, setting, *arguments, self.device)
+            first_calls[setting] = self.subjects[setting](once)
+        clocks = {setting: partial(self.subjects[setting], once) for setting in settings}
         alternate(clocks, 1, title)  # not counted
         times = alternate(clocks, repeats, title)
         for setting in settings:
-            self.subjects[setting].release()
+            self.subjects[setting](release)
         rates = {str(setting): tokens / seconds for setting, seconds in times.items()}
         print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
         for name, rate in rates.items():

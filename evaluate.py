@@ -18,10 +18,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from tqdm import tqdm
+
 from errors import UserError, exit_in_words, say
 from files import write_file, write_json
+from gyre import measure
 from gyre.cli import Parser, RunOptions
-from gyre.measure import CONTEXTS, SCALED_CONTEXTS, SCALINGS, WINDOWS, compare, data_of, measure
 from gyre.rundir import RunDir
 
 
@@ -52,7 +54,7 @@ def refuse_mixed(runs: list[RunDir]) -> None:
         "byte do (the text is the same)",
     }
     first = runs[0].path
-    expected, *others = [data_of(run.manifest, run.path) for run in runs]
+    expected, *others = [measure.data_of(run.manifest, run.path) for run in runs]
     for run, found in zip(runs[1:], others, strict=True):
         for part, reason in reasons.items():
             if found[part] != expected[part]:
@@ -75,7 +77,7 @@ def losses(results: list[dict[str, Any]]) -> str:
 
 def table(results: list[dict[str, Any]]) -> str:
     """One row per run; T is each run's own data.seq_len."""
-    names = [f"{multiple:g}T".replace("0.5T", "T/2").replace("1T", "T") for multiple in CONTEXTS]
+    names = [measure.in_lengths(multiple) for multiple in measure.CONTEXTS]
     rows = [["run", "encoding", "parameters", "tokens", "T",
              *(f"{mode} {name}" for mode in ("cut", "slide") for name in names), "shift T"]]
     for result in results:
@@ -86,7 +88,7 @@ def table(results: list[dict[str, Any]]) -> str:
             Path(result["run"]).name, result["config"]["model"]["position"],
             f"{result['parameters']:,}", f"{result['tokens']:,}", str(seq_len),
             *(number(contexts[mode, int(multiple * seq_len)])
-              for mode in ("nonoverlapping", "sliding") for multiple in CONTEXTS),
+              for mode in ("nonoverlapping", "sliding") for multiple in measure.CONTEXTS),
             number(moved, "+.4f"),
         ])
     return aligned(rows) + (
@@ -100,7 +102,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def scaling_table(results: list[dict[str, Any]]) -> str:
     """RoPE past its training length: one row per run and scaling."""
-    rows = [["run", "scaling", *(f"{multiple}T" for multiple in SCALED_CONTEXTS)]]
+    rows = [["run", "scaling", *(f"{multiple}T" for multiple in measure.SCALED_CONTEXTS)]]
     for result in results:
         losses: dict[str, list[float]] = {}
         for found in result["rope_scaling"] or []:  # contexts of each scaling in ascending order
@@ -177,7 +179,7 @@ def main(argv: list[str] | None = None) -> None:
             print(listing(runs))
             return
         refuse_mixed(runs)
-        results = compare(runs, options.checkpoint, options.device, options.dtype)
+        results = measure.compare(runs, options.checkpoint, options.device, options.dtype)
         rest = lengths(runs, results, options) if options.lengths else ""
         print(losses(results) + rest)
         if options.json:
@@ -194,10 +196,12 @@ def lengths(
     runs: list[RunDir], results: list[dict[str, Any]], options: argparse.Namespace
 ) -> str:
     """Measure the rest of every run and add it to its result; the tables of it."""
-    scalings = SCALINGS if options.rope_scaling is not None else ()
-    for run, result in zip(runs, results, strict=True):
-        result |= measure(run, checkpoint=options.checkpoint, windows=options.windows or WINDOWS,
-                          device=options.device, dtype=options.dtype, scalings=scalings)
+    scalings = measure.SCALINGS if options.rope_scaling is not None else ()
+    windows = options.windows or measure.WINDOWS
+    for run, result in tqdm([*zip(runs, results, strict=True)], "lengths", unit="run",
+                            dynamic_ncols=True, leave=False):
+        result |= measure.measure(run, options.checkpoint, windows, options.device, options.dtype,
+                                  scalings)
     if scalings and not any(result["rope_scaling"] for result in results):
         raise UserError("--rope-scaling has no effect: none of these runs has rotations")
     return f"\n\n{table(results)}" + (f"\n\n{scaling_table(results)}" if scalings else "")

@@ -110,6 +110,19 @@ def write_json(path: Path, value: Any) -> None:
     write_file(path, f"{json.dumps(value, indent=1, allow_nan=False)}\n".encode())
 
 
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """As `write_json`, with the hash of all other fields as one more, "sha256"."""
+    write_json(path, value | {"sha256": json_sha256(value)})
+
+
+def read_sealed(path: Path, advice: str, shape: Any) -> dict[str, Any]:
+    """What `write_sealed` has written. UserError where the file is damaged or was changed."""
+    value = read_json(path, advice, shape)
+    if value.pop("sha256", None) != json_sha256(value):
+        raise UserError(f"{path} is not what was written (its hash differs): {advice}")
+    return value
+
+
 def stage_json(path: Path, value: Any) -> None:
     """Write `value` as JSON into a folder that is not there yet for others, see `atomic_path`."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)

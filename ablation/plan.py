@@ -8,7 +8,6 @@ the last. (Hägele et al. 2024, arXiv:2405.18392)
 """
 
 import difflib
-import hashlib
 import json
 import math
 import os
@@ -24,14 +23,10 @@ from typing import Any, TypedDict
 
 import torch
 
-from data.dataset import DataConfig
 from errors import UserError
-from files import read_json
-from gyre.config import Config, TrainConfig
+from files import read_sealed
+from gyre.cli import config_parser, load_config
 from gyre.device import processor
-from gyre.optim import OptimConfig
-from gyre.wandb_log import LogConfig
-from model.config import ModelConfig
 
 Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {
@@ -223,8 +218,7 @@ def kept_steps(horizons: Sequence[int], cooldown: float) -> list[int]:
     return sorted({step for step in (*followed, *ends) if step >= min(16, ends[0])})
 
 
-@dataclass(frozen=True)
-class Speed:
+class Speed(TypedDict):
     """Measured with as many processes at a time as the study uses."""
 
     tokens_per_second: float  # of training, all processes together
@@ -240,22 +234,22 @@ def shrink(
 
     Raises UserError where a run would not get past its warm-up.
     """
+    rate = speed["tokens_per_second"]
     tuned = arms * (len(tier.grid) + 1 + 2 * (len(tier.tuning_seeds) - 1)) if tier.grid else 0
     treated = tuned // arms * len(tier.treatments)
     runs = arms * tier.seeds
+    shortest = min(filter(None, (tier.horizons[0], tier.tuning_tokens, tier.treatment_tokens)))
+    if (warmup + 1) * step_tokens > (1 - cooldown) * shortest:
+        raise UserError(f"optim.warmup_steps {warmup} is longer than the shortest run of the study "
+                        f"before its cooldown: {shortest} tokens are {shortest // step_tokens} "
+                        f"steps, and optim.cooldown is {cooldown}")
+    least = (warmup + 1) * step_tokens / (1 - cooldown) / shortest
     each = tier.horizons[-1] + cooldown * sum(tier.horizons[:-1])
     trained = runs * each + tuned * tier.tuning_tokens + treated * tier.treatment_tokens
+    training = trained / rate
     probes = len(PROBES) * len(PROBED) * tier.probe_seeds if tier.probe_steps is None else 0
-    fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / speed.tokens_per_second
-    fixed += (tuned + treated + runs * len(tier.horizons)) * speed.overhead / speed.jobs
-    training = trained / speed.tokens_per_second
-    lengths = [tier.horizons[0], *([tier.tuning_tokens] if tier.grid else []),
-               *([tier.treatment_tokens] if tier.treatments else [])]
-    least = (warmup + 1) * step_tokens / (1 - cooldown) / min(lengths)
-    if least > 1:
-        raise UserError(f"optim.warmup_steps {warmup} is longer than the shortest run of the study "
-                        f"before its cooldown: {min(lengths)} tokens are "
-                        f"{min(lengths) // step_tokens} steps")
+    fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / rate
+    fixed += (tuned + treated + runs * len(tier.horizons)) * speed["overhead"] / speed["jobs"]
     if budget_minutes is None:
         return 1.0, (fixed + training) / 60
     share = min(1.0, (60 * budget_minutes - fixed) / training)
@@ -276,8 +270,14 @@ class Steps(TypedDict):
     treatments: int
 
 
+class Probed(TypedDict):
+    arms: list[str]
+    seeds: list[int]
+    steps: int | None
+
+
 class Plan(TypedDict):
-    """What a report reads of a plan.json."""
+    """What is read of a plan.json."""
 
     name: str
     command: str
@@ -294,73 +294,48 @@ class Plan(TypedDict):
     treatments: list[str]
     treatment: str | None
     tuned: dict[str, dict[str, dict[str, dict[str, float | None]]]]
+    probes: dict[str, Probed]
+    config: dict[str, Any]
+    data_sha256: dict[str, str]
     machine: dict[str, Any]
     versions: dict[str, str]
     git: dict[str, Any] | None
     dtype: str
+    speed: Speed
+    share: float
+    expected_minutes: float
     minutes: float
 
 
-class Probed(TypedDict):
-    arms: list[str]
-    seeds: list[int]
-    steps: int | None
+def read_plan(path: Path) -> dict[str, Any]:
+    """The plan of the study at `path`. UserError where it is damaged."""
+    return read_sealed(path / "plan.json", "restore it, or start another study with --name: "
+                       "nothing else says what this one compares", Plan)
 
 
-class MeasuredSpeed(TypedDict):
-    tokens_per_second: float
-    jobs: int
+def stage_steps(plan: Mapping[str, Any], stage: str) -> int:
+    """How long the tuning runs of a stage are: "arms", or "treatments"."""
+    return plan["steps"]["tuning" if stage == "arms" else stage]
 
 
-class FullPlan(Plan):
-    """What ablate.py reads of it to go on."""
-
-    probes: dict[str, Probed]
-    config: dict[str, Any]
-    data_sha256: dict[str, str]
-    sha256: dict[str, str]
-    speed: MeasuredSpeed
-    share: float
-    expected_minutes: float
-
-
-def read_plan(path: Path, shape: type = Plan) -> dict[str, Any]:
-    """The plan of the study at `path`, as Plan or FullPlan. UserError where it is damaged."""
-    return read_json(path / "plan.json", "restore it, or start another study with --name: nothing "
-                     "else says what this one compares", shape)
-
-
-# What decides numbers, and so belongs to the hash. The rest says where and when, or is a result.
-IDENTITY = ("tier", "arms", "baseline", "grid", "tuning_seeds", "treatments", "probes", "config",
-            "data_sha256", "seeds", "steps", "dtype")
-
-
-def fingerprint(plan: Mapping[str, Any]) -> dict[str, str]:
-    """A sha256 of each part that decides numbers. What tuning found is none."""
-    text = {key: json.dumps(plan[key], sort_keys=True) for key in IDENTITY}
-    return {key: hashlib.sha256(value.encode()).hexdigest() for key, value in text.items()}
+def tuning_losses(plan: Mapping[str, Any], stage: str) -> dict[str, Losses]:
+    """What those runs of a stage found, by arm; the keys of JSON are text."""
+    return {
+        arm: {float(lr): {int(seed): loss for seed, loss in of.items()} for lr, of in rates.items()}
+        for arm, rates in plan["tuned"][stage].items()
+    }
 
 
 def check_same(study: object, stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """UserError unless the plan in the folder is the one that is wanted now.
-
-    Steps and dtype follow from what was measured at the first start, so they are read back and not
-    compared; the hash still notices when somebody edits them.
-    """
-    measured = {key: stored[key] for key in ("steps", "dtype")}
-    plain = Config(model=ModelConfig(), data=DataConfig(), optim=OptimConfig(),
-                   train=TrainConfig(), log=LogConfig())
+    """UserError unless the plan in the folder is the one that is wanted now. What was measured at
+    the first start, such as its steps, is not in `wanted`."""
+    plain, _ = load_config(config_parser(), [])
     defaults = dict.fromkeys(wanted["config"], asdict(plain))
-    config = _known_to(stored["config"], wanted["config"], defaults)
-    for other, what in ((stored["sha256"], "was changed by hand"),
-                        (fingerprint({**wanted, **measured, "config": config}),
-                         "is of another plan")):
-        changed = [key for key, value in fingerprint(stored).items() if value != other.get(key)]
-        if changed:
-            raise UserError(
-                f"{study}/plan.json {what} ({', '.join(changed)}), and plans do not mix: choose "
-                f"another folder with --name, or remove {study}"
-            )
+    wanted = {**wanted, "config": _known_to(stored["config"], wanted["config"], defaults)}
+    as_stored = json.loads(json.dumps(wanted))
+    if changed := [key for key, value in as_stored.items() if stored[key] != value]:
+        raise UserError(f"{study}/plan.json is of another plan ({', '.join(changed)}), and plans "
+                        f"do not mix: choose another folder with --name, or remove {study}")
 
 
 def _known_to(

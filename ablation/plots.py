@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablation.study import Curve, Record, Study, cell, curve, defined
+from ablation.plan import stage_steps, tuning_losses
+from ablation.stats import Paired
+from ablation.study import BY_CONTEXT, Curve, Record, Study, aligned, defined, rows
 from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
@@ -55,26 +56,18 @@ def gap(study: Study) -> Figure | None:
     along it and after each cooldown, against tokens."""
     if not study.arms:
         return None
-    fig, (left, right) = _panels(2)
-    _bands(left, study, {arm: curves(study.of(arm).values(), "loss") for arm in study.arms})
+    fig, (left, right) = _panels(2, against_tokens=True)
+    _bands(left, study, {arm: study.curves(arm, "loss").values() for arm in study.arms})
     for name, floor in zip(("unigrams", "bigrams", "trigrams"), study.plan["ngrams"], strict=True):
         left.axhline(floor, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
         left.annotate(name, (0.99, floor), xycoords=("axes fraction", "data"), fontsize=7,
                       ha="right", va="bottom", color="0.35")
     _bands(right, study, {arm: study.gaps(arm) for arm in study.others})
-    for arm in study.others:
-        ends = [(tokens, study.paired(arm, tokens)) for tokens in study.horizons]
-        for tokens, result in ends:
-            if result.mean is None:
-                continue
-            right.plot(tokens, result.mean, "D", color=style(study, arm)["color"], markersize=5,
-                       mec="white", mew=0.6, zorder=3)
-            if result.interval:
-                right.plot([tokens] * 2, [result.interval.low, result.interval.high], "-",
-                           color=style(study, arm)["color"], linewidth=2.2, zorder=3)
+    for arm, tokens in itertools.product(study.others, study.horizons):
+        if result := study.paired(arm, tokens):
+            right.errorbar(tokens, result.mean, _half(result), fmt="D", markersize=5, mec="white",
+                           mew=0.6, color=style(study, arm)["color"], elinewidth=2.2, zorder=3)
     right.axhline(0, color="0.4", linewidth=0.8)
-    for ax in (left, right):
-        _token_axis(ax)
     left.set(ylabel="validation loss (nats / token)", title="Loss at a constant learning rate")
     right.set(ylabel="difference (nats / token)", title=f"Minus {study.baseline}, same seed")
     _legend_below(fig, left)
@@ -83,27 +76,24 @@ def gap(study: Study) -> Figure | None:
 
 def rates(study: Study) -> Figure | None:
     """Loss of the tuning runs against the learning rate."""
-    stages = {stage: tuned for stage, tuned in study.plan["tuned"].items() if tuned}
+    stages = {stage: tuning_losses(study.plan, stage) for stage in study.plan["tuned"]}
+    stages = {stage: tuned for stage, tuned in stages.items() if tuned}
     if not stages:
         return None
     fig, axes = _panels(len(stages))
     for ax, (stage, tuned) in zip(axes, stages.items(), strict=True):
+        tried = sorted({lr for losses in tuned.values() for lr in losses})
         for arm, losses in tuned.items():
-            means = {float(lr): [loss for loss in of.values() if loss is not None]
-                     for lr, of in losses.items()}
-            x, y = defined((lr, statistics.fmean(of) if of else None)
-                           for lr, of in sorted(means.items()))
-            ax.plot(x, y, label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
-                    **style(study, arm))
-            for lr in x:
-                ax.plot([lr] * len(means[lr]), means[lr], ".", markersize=3,
-                        color=style(study, arm)["color"])
-        tried = sorted({float(lr) for losses in tuned.values() for lr in losses})
+            known = {lr: [loss for loss in losses.get(lr, {}).values() if loss is not None]
+                     for lr in tried}
+            means = {lr: statistics.fmean(of) for lr, of in known.items() if of}
+            _line(ax, study, arm, means)
+            for lr, of in known.items():
+                ax.plot([lr] * len(of), of, ".", markersize=3, color=style(study, arm)["color"])
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(ticker.NullLocator())
         ax.set_xticks(tried, [f"{lr:g}" for lr in tried])
-        tokens = study.plan["steps"]["tuning" if stage == "arms" else stage]
-        tokens *= study.plan["step_tokens"]
+        tokens = stage_steps(study.plan, stage) * study.plan["step_tokens"]
         ax.set(xlabel="peak learning rate", ylabel="validation loss (nats / token)",
                title=f"{stage}, {ticker.EngFormatter(sep='')(tokens)} tokens")
         ax.legend(frameon=False, fontsize=8)
@@ -115,15 +105,13 @@ def mechanism(study: Study) -> Figure | None:
     token of the head that has most, along the constant rate."""
     if not study.arms:
         return None
-    fig, (left, right) = _panels(2)
-    _bands(left, study, {arm: curves(study.of(arm).values(), "shift") for arm in study.arms})
+    fig, (left, right) = _panels(2, against_tokens=True)
+    _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.arms})
     heads = {arm: [strongest_previous(record) for record in study.of(arm).values()]
              for arm in study.arms}
     _bands(right, study, heads)
     even = sum(1 / m for m in range(2, study.seq_len + 1)) / (study.seq_len - 1)
     right.axhline(even, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
-    for ax in (left, right):
-        _token_axis(ax)
     left.set(ylabel="change of the loss (nats / token)", title="All positions moved on by T")
     right.set(ylabel="share of its attention", ylim=(0, None),
               title="Previous token, the head with most")
@@ -140,62 +128,52 @@ def strongest_previous(record: Record) -> Curve:
 
 def context(study: Study) -> Figure | None:
     """Loss of the same targets against the length of the window that slides over them."""
-    sliding = {arm: [table_curve(r, "context", mode="sliding") for r in study.of(arm).values()]
-               for arm in study.arms}
-    yarn = {f"{arm}, YaRN": [table_curve(r, "rope_scaling", scaling="yarn")
-                             for r in study.of(arm).values() if r.get("rope_scaling")]
-            for arm in study.arms}
+    series = {
+        arm + words: [defined((row["context"], row["loss"]) for row in rows(record, table, **which))
+                      for record in study.of(arm).values()]
+        for words, table, which in BY_CONTEXT for arm in study.arms
+    }
     fig, (ax,) = _panels(1)
-    if not _bands(ax, study, sliding | yarn):
+    if not _bands(ax, study, series):
         return None
     ax.axvline(study.seq_len, color="0.3", linewidth=1)
     ax.set_xscale("log", base=2)
-    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel=f"tokens in the window (line: T = {study.seq_len}, the training length)",
            ylabel="validation loss (nats / token)")
     _legend_below(fig, ax)
     return fig
 
 
-def table_curve(record: Record, table: str, **which: str) -> Curve:
-    """Loss by context, from the rows of a table that have the values `which`."""
-    rows = [row for row in record.get(table) or []
-            if all(row[name] == value for name, value in which.items())]
-    return defined((row["context"], cell(table, "loss", context=row["context"], **which)(record))
-                   for row in rows)
-
-
 def forest(study: Study) -> Figure | None:
     """Paired differences after every length: seeds, means and intervals. The axis is linear within
     0.05 nats and logarithmic outside, so that a large effect does not hide a small one."""
-    results = {(arm, tokens): study.paired(arm, tokens)
-               for arm in study.others for tokens in study.horizons}
-    results = {key: result for key, result in reversed(results.items()) if result.n}
+    results = {(arm, tokens): result for arm in reversed(study.others)
+               for tokens in reversed(study.horizons) if (result := study.paired(arm, tokens))}
     if not results:
         return None
     fig = Figure(figsize=(7.4, 1.3 + 0.3 * len(results)), layout="constrained")
     ax = fig.add_subplot()
     ax.axvline(0, color="0.4", linewidth=0.8)
-    labels = []
-    for row, ((arm, tokens), result) in enumerate(results.items()):
-        seeds = list(result.differences.values())
+    for row, result in enumerate(results.values()):
+        seeds, mean = list(result.differences.values()), result.mean
         ax.plot(seeds, [row] * len(seeds), "o", color="0.35", markersize=3.5, alpha=0.7, mew=0)
-        mean = statistics.fmean(seeds)
+        ax.errorbar(mean, row - 0.25, xerr=_half(result), fmt="D", color="black", markersize=4,
+                    capsize=3.5)
         text = f"{mean:+.3f}"
         if result.interval:
-            low, high = result.interval.low, result.interval.high
-            ax.plot([low, high], [row - 0.25] * 2, "|-", color="black", markersize=7)
+            low, high = result.interval
             text += f"  [{low:+.3f}, {high:+.3f}]"
-        ax.plot(mean, row - 0.25, "D", color="black", markersize=4)
         ax.annotate(text.replace("-", "−"), (1.01, row - 0.12),
                     xycoords=("axes fraction", "data"), va="center", fontsize=8)
-        labels.append(f"{arm}, {ticker.EngFormatter(sep='')(tokens)}")
     ax.set_xscale("symlog", linthresh=0.05)
     ax.xaxis.set_major_locator(ticker.FixedLocator([-2, -1, -0.5, -0.2, -0.1, -0.05, 0, 0.05, 0.1,
                                                     0.2, 0.5, 1, 2]))
-    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda v, _: f"{v:g}".replace("-", "−")))
+    ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_locator(ticker.NullLocator())
-    ax.set_yticks(range(len(results)), labels, fontsize=8)
+    labels = [f"{arm}, {ticker.EngFormatter(sep='')(tokens)}" for arm, tokens in results]
+    ax.set_yticks(range(len(results)), labels)
+    ax.tick_params(labelsize=8)
     ax.set_ylim(-0.7, len(results) - 0.5)
     ax.set_xlabel(f"validation loss minus {study.baseline}'s, same seed (nats / token; left is "
                   "better)")
@@ -210,32 +188,24 @@ def probes(study: Study) -> Figure | None:
     if not names:
         return None
     arms = list(dict.fromkeys(arm for _, arm, _ in study.probes))
-    excess = {arm: [r["excess"] for r in study.probe("P1", arm).values()] for arm in arms}
-    lengths = list(dict.fromkeys(at for rows in excess.values() for row in rows for at in row))
-    fig, axes = _panels(len(names) + bool(lengths))
-    for ax, name in zip(axes, names, strict=False):
+    fig, (*curves, lengths) = _panels(len(names) + 1)
+    for ax, name in zip(curves, names, strict=True):
         _bands(ax, study, {arm: [defined(r["curve"]) for r in study.probe(name, arm).values()]
                            for arm in arms})
         ax.set(xlabel="step", title=name)
-    if lengths:
-        series = {arm: [defined(enumerate(row.get(at) for at in lengths)) for row in rows]
-                  for arm, rows in excess.items()}
-        _bands(axes[-1], study, series)
-        axes[-1].set_xticks(range(len(lengths)), lengths)
-        axes[-1].set(xlabel="row length (T: as trained)", title="P1 past its training length")
-    for ax in axes:
+    _bands(lengths, study, {
+        arm: [defined(r["excess"].items()) for r in study.probe("P1", arm).values()]
+        for arm in arms})
+    lengths.set(xlabel="row length (T: as trained)", title="P1 past its training length")
+    for ax in fig.axes:
         ax.axhline(0, color="0.4", linewidth=0.8)
         ax.set_ylabel("loss above the optimum (nats / token)")
-    _legend_below(fig, axes[-1])
+    _legend_below(fig, lengths)
     return fig
 
 
 FIGURES = {"fig_gap": gap, "fig_forest": forest, "fig_rates": rates, "fig_mechanism": mechanism,
            "fig_context": context, "fig_probes": probes}
-
-
-def curves(records: Iterable[Record], key: str) -> list[Curve]:
-    return [curve(record, key) for record in records]
 
 
 def style(study: Study, arm: str) -> dict[str, Any]:
@@ -245,11 +215,16 @@ def style(study: Study, arm: str) -> dict[str, Any]:
     return STYLES[place % len(STYLES)]
 
 
-def _panels(count: int) -> tuple[Figure, list[Axes]]:
+def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes]]:
     fig = Figure(figsize=(8.4 if count < 3 else 10.4, 3.9), layout="constrained")
     axes = list(fig.subplots(1, count, squeeze=False)[0])
     for ax in axes:
         _tidy(ax)
+        if against_tokens:
+            ax.set(xscale="log", xlabel="training tokens")
+            ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+            ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+            ax.xaxis.set_minor_locator(ticker.NullLocator())
     return fig, axes
 
 
@@ -259,41 +234,32 @@ def _tidy(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-def _token_axis(ax: Axes) -> None:
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
-    ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
-    ax.xaxis.set_minor_locator(ticker.NullLocator())
-    ax.set_xlabel("training tokens")
+def _half(result: Paired) -> float | None:
+    """Half the length of its interval, where it has one."""
+    return result.interval and (result.interval[1] - result.interval[0]) / 2
 
 
-def _aligned(series: list[Curve]) -> tuple[list[float], np.ndarray]:
-    """The x that all curves share, and y (curves, x); curves without a point are left out."""
-    tables = [dict(zip(x, y, strict=True)) for x, y in series if x]
-    shared = sorted(set.intersection(*map(set, tables))) if tables else []
-    return shared, np.array([[table[x] for x in shared] for table in tables])
+def _line(ax: Axes, study: Study, arm: str, points: Mapping[Any, float], **more: Any) -> None:
+    ax.plot(list(points), list(points.values()), label=arm, linewidth=1.5, markersize=5,
+            mec="white", mew=0.5, **style(study, arm), **more)
 
 
-def _bands(ax: Axes, study: Study, series: Mapping[str, list[Curve]]) -> int:
+def _bands(
+    ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]
+) -> bool:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
     around it. Over the x that all its seeds have: elsewhere it would be a mean over other seeds.
 
-    Returns how many arms had a point.
+    Returns whether any arm had a point.
     """
-    drawn = 0
-    for arm, runs in series.items():
-        x, rows = _aligned(runs)
-        if not x:
-            continue
-        look = style(study, arm)
-        ax.plot(
-            x, rows.mean(0), label=arm, linewidth=1.5, markersize=5, mec="white", mew=0.5,
-            markevery=max(1, len(x) // 8), **look,
-        )
-        if len(rows) > 1:
-            ax.fill_between(x, rows.min(0), rows.max(0), color=look["color"], alpha=0.15, lw=0)
-        drawn += 1
-    return drawn
+    drawn = {arm: points for arm, curves in series.items() if (points := aligned(curves))}
+    for arm, points in drawn.items():
+        means = {x: statistics.fmean(of) for x, of in points.items()}
+        _line(ax, study, arm, means, markevery=max(1, len(means) // 8))
+        ax.fill_between(list(points), [min(of) for of in points.values()],
+                        [max(of) for of in points.values()], color=style(study, arm)["color"],
+                        alpha=0.15, lw=0)
+    return bool(drawn)
 
 
 def _legend_below(fig: Figure, ax: Axes) -> None:

@@ -5,10 +5,10 @@ negative where the arm named first is the better one.
 """
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ablation.stats import censored_median
 from ablation.study import Study, at_horizon
 
 
@@ -17,37 +17,39 @@ def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
     has both. A seed in which neither ever is says nothing; where only `other` is not, it is 0."""
     a, b = (study.tokens_until_used(name) for name in (arm, other))
     ratios = [a[seed] / b[seed] for seed in a.keys() & b if min(a[seed], b[seed]) < math.inf]
-    return censored_median(ratios) if ratios else None
+    return statistics.median(ratios) if ratios else None
 
 
-def gaps(study: Study, arm: str, baseline: str) -> list[float]:
-    """Mean difference at every horizon that was measured."""
-    found = [study.paired(arm, tokens, baseline).mean for tokens in study.horizons]
-    return [gap for gap in found if gap is not None]
+def gap_sizes(study: Study, arm: str, baseline: str) -> list[float]:
+    """|mean difference| at every horizon; empty where one of them is not measured."""
+    results = [study.paired(arm, tokens, baseline) for tokens in study.horizons]
+    sizes = [abs(result.mean) for result in results if result]
+    return sizes if len(sizes) == len(results) else []
 
 
 def share_of_peak(study: Study, arm: str, baseline: str) -> float | None:
     """|difference| at the last horizon / the largest at any."""
-    sizes = [abs(gap) for gap in gaps(study, arm, baseline)]
-    measured = len(sizes) == len(study.horizons) and max(sizes) > 0
-    return sizes[-1] / max(sizes) if measured else None
+    sizes = gap_sizes(study, arm, baseline)
+    return sizes[-1] / max(sizes) if any(sizes) else None
 
 
 def at_the_end(study: Study, arm: str, baseline: str) -> float | None:
-    return study.paired(arm, study.horizons[-1], baseline).mean
+    result = study.paired(arm, study.horizons[-1], baseline)
+    return result.mean if result else None
 
 
 def shift_against_gap(study: Study, arm: str, other: str) -> float | None:
     """Over the horizons, Spearman's correlation of what a shift by T costs `arm` with the size of
-    its difference from `other`."""
+    its difference from `other`; 0 where one of the two is the same at all of them."""
     costs = [study.mean(arm, at_horizon(tokens, "shift")) for tokens in study.horizons]
-    sizes = [abs(gap) for gap in gaps(study, other, arm)]
-    known = [cost for cost in costs if cost is not None]
-    if not len(known) == len(sizes) == len(study.horizons) > 2:
+    sizes = gap_sizes(study, other, arm)
+    if None in costs or not len(costs) == len(sizes) > 2:
         return None
+    if min(len({*costs}), len({*sizes})) == 1:
+        return 0.0
     from scipy.stats import spearmanr
 
-    return float(spearmanr(known, sizes).statistic)
+    return float(spearmanr(costs, sizes).statistic)
 
 
 @dataclass(frozen=True)

@@ -187,16 +187,14 @@ def run_probe(
     model = build(probe, arm, where)
     model.init_weights(derive_seed("probe", seed))
     if name == "P1":
-        sample, score, floor = lag_copy, lag_copy_score, lag_copy_entropy(probe)
-        tests = {n: lag_copy(probe, seed, f"test {n}T", 128 // n, n)[:1] for n in LENGTHS}
+        sample, score, reach = lag_copy, lag_copy_score, model.config.max_positions
+        tests = {n: lag_copy(probe, seed, f"test {n}T", 128 // n, n)[:1] for n in LENGTHS
+                 if n * probe.seq_len <= reach}
     else:  # rows of another length would be another task
-        sample, score, floor = repeats, repeat_score, 0.0
-        tests = {1: repeats(probe, seed, "test", 128)}
+        sample, score, tests = repeats, repeat_score, {1: repeats(probe, seed, "test", 128)}
 
     @torch.inference_mode()
-    def evaluate(lengths: int) -> tuple[float | None, float]:
-        if lengths not in tests or lengths * probe.seq_len > model.config.max_positions:
-            return None, math.nan
+    def evaluate(lengths: int) -> tuple[float, float]:
         return score(probe, model, *(part.to(where) for part in tests[lengths]))
 
     curve, steps_to_90 = [], None
@@ -206,11 +204,8 @@ def run_probe(
         if right >= SOLVED:
             steps_to_90 = step
             break
+    longer = {f"{n}T": evaluate(n)[0] if n in tests else None for n in LENGTHS[1:]}
     return {
-        "probe": name, "arm": arm, "seed": seed, "steps": steps, "lag": probe.lag or None,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "entropy_floor": floor,
-        "curve": curve,
-        "excess": {"T": curve[-1][1], **{f"{n}T": evaluate(n)[0] for n in LENGTHS[1:]}},
-        "steps_to_90": steps_to_90,
+        "probe": name, "arm": arm, "seed": seed, "steps": steps, "curve": curve,
+        "excess": {"T": curve[-1][1], **longer}, "steps_to_90": steps_to_90,
     }

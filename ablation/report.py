@@ -13,9 +13,9 @@ import html
 import math
 import os
 import re
+import statistics
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from string import Template
@@ -25,25 +25,18 @@ from urllib.parse import quote, unquote
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
-from ablation.plan import best_rate, lowest, next_rates
+from ablation.plan import best_rate, lowest, next_rates, stage_steps, tuning_losses
 from ablation.predictions import outcomes
-from ablation.study import USED, Curve, Record, Study, at_horizon, cell, in_lengths, short
+from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell
 from errors import UserError, exit_in_words
 from files import write_file
+from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, Table, log_to_wandb
+from model.rope import rope_frequencies
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
 RUN_COLUMNS = ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]  # of the table in wandb
-# What the figures show, for who cannot see them.
-ALTERNATIVES = {
-    "fig_gap": "Validation loss and its difference from the baseline against training tokens",
-    "fig_forest": "Paired differences of every arm after every length, with 95 % intervals",
-    "fig_rates": "Loss of the tuning runs against the learning rate",
-    "fig_mechanism": "Cost of a shift and attention to the previous token against training tokens",
-    "fig_context": "Loss against the length of the context",
-    "fig_probes": "Loss above the optimum of the probes against training steps",
-}
 
 
 def write_report(path: Path, markdown: Path | None = None) -> None:
@@ -60,7 +53,8 @@ def write_report(path: Path, markdown: Path | None = None) -> None:
 
 
 def compose(study: Study, figures: list[str], folder: Path) -> str:
-    """The report in Markdown: report.md with its fields filled in.
+    """The report in Markdown: report.md with its fields filled in, without the sections that are
+    not measured yet.
 
     `figures`: the names of those there are; `folder`: where the text will stand, from where it
     links to them.
@@ -73,7 +67,7 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "used": f"{USED:g}",
         "bigram": number(study.bigram, ".2f"),
         "last": amount(study.horizons[-1]),
-        "targets": f"{targets(study):,}",
+        "targets": f"{min((r['targets'] for r in study.records.values()), default=0):,}",
         "seq_len": study.seq_len,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
@@ -85,30 +79,20 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "probes": probe_table(study),
         "predictions": predictions_table(study),
         "threats": bullets(threats(study)),
-        "fairness": fairness_table(study),
         "command": f"```\n{study.plan['command']}\n```",
         "facts": bullets(facts(study)),
     }
-    for name in plots.FIGURES:
-        link = Path(os.path.relpath(study.path / f"{name}.png", folder)).as_posix()
-        shown = f"![{ALTERNATIVES[name]}]({quote(link)})"
-        blocks[name] = shown if name in figures else NOT_MEASURED
+
+    def shown(image: re.Match) -> str:
+        link = Path(os.path.relpath(study.path / f"{image[2]}.png", folder)).as_posix()
+        return f"![{image[1]}]({quote(link)})" if image[2] in figures else NOT_MEASURED
+
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
+    template = re.sub(r"!\[(.*)\]\((.*)\)", shown, template)
     fields = {name: escape(str(value)) for name, value in said.items()} | blocks
-    return without_gaps(re.sub(r"\n{3,}", "\n\n", template.format_map(fields)))
-
-
-def without_gaps(text: str) -> str:
-    """A report without what is not measured yet, its captions, and sections that have no more."""
-    kept = []
-    for part in re.split(rf"\n\n(?=## |{NOT_MEASURED})", text):
-        rest = part.removeprefix(NOT_MEASURED).strip("\n")
-        if not part.startswith(NOT_MEASURED) or "![" in rest or "\n|" in f"\n{rest}":
-            kept.append(rest)
-    empty = [part.startswith("## ") and "\n" not in part
-             and (after is None or after.startswith("## "))
-             for part, after in zip(kept, [*kept[1:], None], strict=True)]
-    return "\n\n".join(p for p, gone in zip(kept, empty, strict=True) if not gone) + "\n"
+    text = re.sub(r"\n{3,}", "\n\n", template.format_map(fields))
+    return "\n\n".join(section for section in re.split(r"\n\n(?=## )", text.rstrip())
+                       if NOT_MEASURED not in section) + "\n"
 
 
 def to_html(markdown: str, folder: Path) -> str:
@@ -132,38 +116,40 @@ def claim(study: Study) -> str:
     """Up to three sentences: the difference after the first and the last length, how many tokens an
     encoding takes until it is used. None is stronger than its numbers."""
     smoke = "A check of the machinery and nothing else. " if study.plan["tier"] == "smoke" else ""
-    measured = [(tokens, study.paired(arm, tokens)) for arm in study.others[:1]
-                for tokens in study.horizons]
-    measured = [(tokens, result) for tokens, result in measured if result.n]
-    if not measured:
+    compared = {tokens: result for arm in study.others[:1] for tokens in study.horizons
+                if (result := study.paired(arm, tokens))}
+    if not compared:
         return f"{smoke}No seed of {joined(study.plan['arms'])} is measured in two arms yet."
-    arm, said = study.others[0], []
-    ends = [measured[0], measured[-1]] if len(measured) > 1 else measured
-    for tokens, result in ends:
+    first, last = min(compared), max(compared)
+    said = []
+    for tokens in dict.fromkeys((first, last)):
+        result = compared[tokens]
         bounds = interval(result.interval) if result.interval else "one seed, so no interval"
         said.append(f"{number(result.mean, '+.3f')} nats per token ({bounds}) after "
                     f"{amount(tokens)} tokens")
-    seeds = f"{measured[-1][1].n} paired seeds" if measured[-1][1].n > 1 else "one seed"
-    sentences = [f"{arm} − {study.baseline} is {' and '.join(said)}, {seeds}."]
-    used = {name: study.tokens_until_used(name) for name in study.arms}
-    words = [f"{name} {span(list(of.values()))}" for name, of in used.items()]
-    sentences.append(f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that "
-                     f"order must be used: {joined(words)}.")
-    sizes = [abs(result.mean or 0.0) for _, result in measured]
-    if len(measured) > 2 and max(sizes) > 0:
-        peak = max(range(len(sizes)), key=sizes.__getitem__)
-        sentences.append(f"The gap is largest after {amount(measured[peak][0])} tokens, and "
-                         f"{sizes[-1] / sizes[peak]:.0%} of that remains after "
-                         f"{amount(measured[-1][0])}.")
+    n = compared[last].n
+    used = joined(f"{arm} {span(study.tokens_until_used(arm).values())}" for arm in study.arms)
+    sentences = [
+        f"{study.others[0]} − {study.baseline} is {' and '.join(said)}, "
+        f"{f'{n} paired seeds' if n > 1 else 'one seed'}.",
+        f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that order must be "
+        f"used: {used}.",
+    ]
+    sizes = {tokens: abs(result.mean) for tokens, result in compared.items()}
+    peak = max(sizes, key=sizes.__getitem__)
+    if len(sizes) > 2 and sizes[peak] > 0:
+        sentences.append(f"The gap is largest after {amount(peak)} tokens, and "
+                         f"{sizes[last] / sizes[peak]:.0%} of that remains after {amount(last)}.")
     return smoke + " ".join(sentences)
 
 
 def left_out(study: Study) -> str:
-    if not study.missing:
+    seeds = len(study.plan["seeds"])
+    missing = {arm: seeds - len(study.of(arm)) for arm in study.plan["arms"]}
+    if not any(missing.values()):
         return ""
-    counts = Counter(run.rpartition("-s")[0] for run in study.missing)
-    return escape(f"Not run yet, of {len(study.plan['seeds'])} seeds of each arm: "
-                  f"{joined(f'{count} of {arm}' for arm, count in counts.items())}.")
+    counts = joined(f"{count} of {arm}" for arm, count in missing.items() if count)
+    return escape(f"Not run yet, of {seeds} seeds of each arm: {counts}.")
 
 
 def arms_table(study: Study) -> str:
@@ -177,87 +163,75 @@ def arms_table(study: Study) -> str:
         rates = joined(sorted({record["lr"] for record in study.of(arm).values()}), "{:g}")
         row = [arm, rates, str(len(study.of(arm)))]
         for tokens in study.horizons:
-            row += [over_seeds(study, arm, at_horizon(tokens, "loss"), ".3f"),
+            row += [with_sd(study.values(arm, at_horizon(tokens, "loss")).values(), ".3f"),
                     UNDEFINED if arm == base else
                     difference(study.paired(arm, tokens), adjusted[tokens].get(arm))]
-        rows.append([*row, span(list(study.tokens_until_used(arm).values()))])
+        rows.append([*row, span(study.tokens_until_used(arm).values())])
     return table([*header, "used"], rows)
 
 
 def p_values(study: Study, tokens: int) -> dict[str, float]:
     """p of each arm against the baseline; of all but the first other arm Holm-corrected."""
-    known = {arm: p for arm in study.others
-             if (p := study.paired(arm, tokens).p) is not None}
+    known = {arm: result.p for arm in study.others
+             if (result := study.paired(arm, tokens)) and result.p is not None}
     return known | stats.holm({arm: p for arm, p in known.items() if arm in study.others[1:]})
 
 
 def tuning_table(study: Study) -> str:
     plan, said = study.plan, []
-    for stage, tuned in plan["tuned"].items():
-        if not tuned:
+    for stage in plan["tuned"]:
+        losses = tuning_losses(plan, stage)
+        if not losses:
             continue
-        losses = {
-            arm: {float(lr): {int(seed): loss for seed, loss in of.items()}
-                  for lr, of in rates.items()} for arm, rates in tuned.items()
-        }
         grid = sorted({lr for of in losses.values() for lr in of})
-        done = {arm: not next_rates(plan["grid"], plan["tuning_seeds"], of)
-                for arm, of in losses.items()}
-        best = {arm: best_rate(of) for arm, of in losses.items() if done[arm]}
+        best = {arm: best_rate(of) for arm, of in losses.items()
+                if not next_rates(plan["grid"], plan["tuning_seeds"], of)}
         rows = [[arm, *(joined(of.get(lr, {}).values(), "{:.3f}") + " *" * (lr == best.get(arm))
                         for lr in grid)] for arm, of in losses.items()]
-        tokens = amount(plan["steps"]["tuning" if stage == "arms" else stage] * plan["step_tokens"])
+        tokens = amount(stage_steps(plan, stage) * plan["step_tokens"])
         said += [table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)]
-        if stage == "treatments" and all(done.values()):
+        if stage == "treatments" and best.keys() == losses.keys():
             means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
             chosen = plan["treatment"]
             follows = f"; {chosen} stands for {plan['treatments'][0]} in all that follows"
             said += [escape(f"Treatments of the sinusoid at their best rates: {means}"
                             f"{follows if chosen else ''}.")]
-    if not said:
-        return "Not tuned: every arm has the learning rate of the configuration, or its own."
-    seeds = joined(plan["tuning_seeds"])
-    said.append(f"Validation loss by seed ({seeds}), none of which is reported; \\*: the rate "
-                "chosen.")
-    return "\n\n".join(said)
+    if said:
+        seeds = joined(plan["tuning_seeds"])
+        said += [f"Validation loss by seed ({seeds}), none of which is reported; \\*: the rate "
+                 "chosen."]
+    return "\n\n".join(said) or NOT_MEASURED
 
 
 def context_table(study: Study) -> str:
     contexts = sorted({row["context"] for record in study.records.values()
-                       for row in record.get("context") or []})
-    kinds = [("context", "mode", "sliding", ""), ("rope_scaling", "scaling", "yarn", ", YaRN")]
+                       for row in record["context"]})
     rows = []
     for arm in study.arms:
-        for source, kind, name, words in kinds:
-            losses = [with_error(study, arm, source, context, **{kind: name})
+        for words, source, which in BY_CONTEXT:
+            losses = [with_error(study, arm, source, context=context, **which)
                       for context in contexts]
             if any(loss != UNDEFINED for loss in losses):
                 rows.append([arm + words, *losses])
-    return table(["arm", *(in_lengths(c, study.seq_len) for c in contexts)], rows)
+    return table(["arm", *(in_lengths(c / study.seq_len) for c in contexts)], rows)
 
 
-def with_error(study: Study, arm: str, source: str, context: int, **which: str) -> str:
-    """Loss at a context, mean ± sd over seeds, and the standard error of one evaluation."""
-    loss = over_seeds(study, arm, cell(source, "loss", context=context, **which), ".3f")
-    error = study.mean(arm, cell(source, "se", context=context, **which))
+def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
+    """Loss in a row of a table, mean ± sd over seeds, and the standard error of one evaluation."""
+    loss = with_sd(study.values(arm, cell(source, "loss", **which)).values(), ".3f")
+    error = study.mean(arm, cell(source, "se", **which))
     return UNDEFINED if error is None else f"{loss} (se {error:.3f})"
-
-
-def targets(study: Study) -> int:
-    """How many targets a context is measured on, in the record that has fewest."""
-    return min((record["targets"] for record in study.records.values()), default=0)
 
 
 def probe_table(study: Study) -> str:
     rows = []
     for arm in dict.fromkeys(arm for _, arm, _ in study.probes):
-        excess = {at: [r["excess"].get(at) for r in study.probe("P1", arm).values()]
-                  for at in ("T", "2T", "4T")}
-        steps = [r["steps_to_90"] for r in study.probe("P2", arm).values()]
-        waited = max((r["steps"] for r in study.probe("P2", arm).values()), default=0)
-        rows.append([arm, *(with_sd(of) for of in excess.values()),
-                     joined(f"> {waited}" if s is None else s for s in sorted(
-                         steps, key=lambda s: math.inf if s is None else s))])
+        copies, repeats = (study.probe(probe, arm).values() for probe in ("P1", "P2"))
+        excess = [with_sd(record["excess"].get(at) for record in copies)
+                  for at in ("T", "2T", "4T")]
+        solved = [r["steps_to_90"] for r in repeats if r["steps_to_90"] is not None]
+        unsolved = [f"> {r['steps']}" for r in repeats if r["steps_to_90"] is None]
+        rows.append([arm, *excess, joined([*sorted(solved), *unsolved])])
     return table(["arm", "P1 at T", "P1 at 2T", "P1 at 4T", "P2: steps to 90 %"], rows)
 
 
@@ -269,40 +243,23 @@ def predictions_table(study: Study) -> str:
 
 def threats(study: Study) -> list[str]:
     """The five that matter."""
-    items = [
+    of_rope = []
+    for record in [*study.of("rope").values()][:1]:
+        model = record["config"]["model"]
+        turns = study.seq_len * rope_frequencies(model["head_dim"], model["theta"]) / (2 * math.pi)
+        of_rope = [f"At T = {study.seq_len}, {int((turns < 1).sum())} of {len(turns)} RoPE pairs "
+                   "complete less than one turn, so full RoPE is nearer to p-RoPE here than at "
+                   "scale."]
+    return [
         "One model size and one text, of code: an interval over seeds says nothing of others.",
         f"At most {amount(study.horizons[-1])} tokens: whether the rest of a gap closes is not "
         "known.",
         "Only the learning rate is tuned for each arm, and that for one length; weight decay, "
         "warm-up and batch are those of all.",
+        *of_rope,
+        "Tokens until used are read at a constant rate, where every loss is higher than after a "
+        "cooldown.",
     ]
-    if turns := full_turns(study):
-        done, pairs = turns
-        items.append(f"At T = {study.seq_len}, {pairs - done} of {pairs} RoPE pairs complete less "
-                     "than one turn, so full RoPE is nearer to p-RoPE here than at scale.")
-    items.append("Tokens until used are read at a constant rate, where every loss is higher than "
-                 "after a cooldown.")
-    return items
-
-
-def full_turns(study: Study) -> tuple[int, int] | None:
-    """(pairs that turn at least once within T, pairs) of the rope arm."""
-    for record in study.of("rope").values():
-        model = record["config"]["model"]
-        pairs = range(model["head_dim"] // 2)
-        turns = [study.seq_len * model["theta"] ** (-2 * i / model["head_dim"]) for i in pairs]
-        return sum(angle >= 2 * math.pi for angle in turns), len(pairs)
-    return None
-
-
-def fairness_table(study: Study) -> str:
-    groups: dict[tuple[str, str, int], list[str]] = {}
-    for (arm, seed), record in study.records.items():
-        key = short(record["init_sha256"]), short(record["batches_sha256"]), seed
-        groups.setdefault(key, []).append(arm)
-    rows = [[str(seed), init, batches, joined(arms)]
-            for (init, batches, seed), arms in sorted(groups.items(), key=lambda g: g[0][2])]
-    return table(["seed", "initial values", "batches", "shared by"], rows)
 
 
 def facts(study: Study) -> list[str]:
@@ -344,21 +301,15 @@ def measured(value: float | None) -> str:
     return "never" if value == math.inf else number(value, ".3f")
 
 
-def interval(bounds: stats.Interval) -> str:
-    return f"[{number(bounds.low, '+.3f')}, {number(bounds.high, '+.3f')}]"
+def interval(ends: tuple[float, float]) -> str:
+    return f"[{joined(number(end, '+.3f') for end in ends)}]"
 
 
-def difference(result: stats.Paired, p: float | None) -> str:
-    if not result.n:
+def difference(result: stats.Paired | None, p: float | None) -> str:
+    if result is None:
         return UNDEFINED
     bounds = interval(result.interval) if result.interval else "(no interval)"
     return f"{number(result.mean, '+.3f')} {bounds}" + ("" if p is None else f", p {p:.2g}")
-
-
-def over_seeds(
-    study: Study, arm: str, measure: Callable[[Record], float | None], form: str = ".4f"
-) -> str:
-    return with_sd(study.values(arm, measure).values(), form)
 
 
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
@@ -368,12 +319,12 @@ def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     return number(stats.mean(known), form) + ("" if spread is None else f" ± {spread:{form}}")
 
 
-def span(tokens: list[float]) -> str:
+def span(tokens: Collection[float]) -> str:
     """Median, lowest and highest of tokens until something happens; inf: it never did."""
     if not tokens:
         return UNDEFINED
     words = ["never" if value == math.inf else amount(value)
-             for value in (stats.censored_median(tokens), min(tokens), max(tokens))]
+             for value in (statistics.median(tokens), min(tokens), max(tokens))]
     return words[0] if len(tokens) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
 
 
@@ -432,33 +383,20 @@ def wandb_runs(
 
 def delta_points(study: Study) -> list[dict[str, float]]:
     """Mean differences from the baseline along the constant rate, each against tokens."""
-    points: dict[float, dict[str, float]] = {}
-    for arm in study.others:
-        for tokens, mean in mean_curve(study.gaps(arm)):
-            points.setdefault(tokens, {"tokens": tokens})[f"delta/{arm}"] = mean
-    return [points[tokens] for tokens in sorted(points)]
-
-
-def mean_curve(series: list[Curve]) -> list[tuple[float, float]]:
-    """The mean of several curves where all of them have a point."""
-    values: dict[float, list[float]] = {}
-    for curve in series:
-        for x, y in zip(*curve, strict=True):
-            values.setdefault(x, []).append(y)
-    return [(x, sum(ys) / len(ys)) for x, ys in values.items() if len(ys) == len(series)]
+    return [{"tokens": tokens, f"delta/{arm}": statistics.fmean(gaps)} for arm in study.others
+            for tokens, gaps in aligned(study.gaps(arm)).items()]
 
 
 def measured_points(record: Record) -> list[dict[str, float]]:
     """What was measured of one arm and seed, each series against its own axis (wandb_log.AXES)."""
-    seen = record.get("by_position") or {"position": [], "loss": []}
+    seen = record["by_position"]
     points = [
         *({"tokens": end["tokens"], "val/cooled": end["loss"]} for end in record["horizons"]),
         *({"tokens_seen": position, "position/loss": loss}
           for position, loss in zip(seen["position"], seen["loss"], strict=True)),
         *({"context_length": row["context"], f"context/loss_{row['mode']}": row["loss"]}
-          for row in record.get("context") or []),
-        *({"offset": row["delta"], "shift/dloss": row["dloss"]}
-          for row in record.get("shift") or []),
+          for row in record["context"]),
+        *({"offset": row["delta"], "shift/dloss": row["dloss"]} for row in record["shift"]),
     ]
     return [{k: v for k, v in point.items() if v is not None} for point in points]
 

@@ -15,7 +15,7 @@ from argparse import Namespace
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
@@ -27,10 +27,10 @@ from tqdm import tqdm
 from ablation import plan as planning
 from ablation.ngrams import ngram_losses
 from ablation.plan import ARMS, TIERS, Speed
-from ablation.study import Study, write_record
+from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError, exit_in_words, say
-from files import locked, write_json
+from files import locked, write_sealed
 from gyre.cli import ConfigParser, config_parser, load_config
 from gyre.config import Config
 from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
@@ -39,6 +39,7 @@ from gyre.rundir import METRICS, RunDir
 from gyre.trainer import StopSignal
 
 ROOT = Path(__file__).parent.parent
+TRAIN = [sys.executable, str(ROOT / "train.py")]
 SPEED_STEPS = 20
 SPEED_WARMUP = 5  # of these, not counted
 # What the study sets for each run, so that a value for all of them would have no effect.
@@ -70,17 +71,17 @@ def study_parser(description: str) -> ConfigParser:
 
 @dataclass
 class Job:
+    """Commands that run one after the other, each in a process of its own."""
+
     name: str
     weight: float
     """Its share of the progress bar, in training tokens."""
-    commands: Callable[[], Iterable[list[str]]]
-    """What to run, one after the other; asked for when the job's turn comes."""
-    done: Callable[[], object] = lambda: None
-    """Called after the last command."""
-    excused: Callable[[], bool] = lambda: False
-    """Whether a command that failed is no failure of the study."""
-    runs: list[Path] = field(default_factory=list)
-    """Folders of the training runs in it, by which the bar knows how far it is."""
+    commands: Iterable[list[str]]
+    """Each is asked for when its turn comes, and the end of them after the last has run."""
+    run: Path | None = None
+    """The folder of the training run in it, by which the bar knows how far it is."""
+    may_diverge: bool = False
+    """Whether it is no failure of the study if that run diverges."""
 
 
 class Pool:
@@ -93,16 +94,23 @@ class Pool:
         if threads is not None:
             self.environment["OMP_NUM_THREADS"] = str(threads)
 
-    def run(self, jobs: list[Job], bar: tqdm) -> bool:
-        """Until all are done, or a signal says stop. Returns whether all are done.
+    def run(self, jobs: list[Job], what: str = "") -> bool:
+        """Until all are done, or a signal says stop. Returns whether all are done. There is a bar
+        if it is said what they are.
 
         Raises UserError with the last lines of a job that failed; the others are stopped first,
         and a training run that is stopped saves where it is.
         """
+        bar = tqdm(
+            total=sum(job.weight for job in jobs), desc=what, disable=not (jobs and what),
+            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
+            dynamic_ncols=True, smoothing=0, miniters=0,
+            mininterval=0.5 if sys.stderr.isatty() else 30,
+        )
         waiting, running = deque(jobs), {}
         processes: dict[str, subprocess.Popen] = {}
         finished = 0.0
-        with StopSignal() as stop:
+        with bar, StopSignal() as stop:
             try:
                 while (waiting or running) and not stop.number:
                     while waiting and len(running) < self.jobs:
@@ -132,19 +140,19 @@ class Pool:
         """Runs the commands of a job; yields as often as it is asked while one of them runs, which
         then is in `processes`."""
         file = self.logs / f"{job.name}.log"
-        for command in job.commands():
+        for command in job.commands:
             process = processes[job.name] = self._start(command, file)
             while process.poll() is None:
                 yield
             del processes[job.name]
-            if process.returncode and not job.excused():
+            diverged = job.may_diverge and job.run is not None and has_diverged(job.run)
+            if process.returncode and not diverged:
                 text = file.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
                 last = [f"    {line}" for line in text.split("\n") if line.strip()][-12:]
                 raise UserError("\n".join([
                     f"{job.name} failed (exit {process.returncode}), and the study stopped; all of "
                     f"it is in {file}, and its last lines are:", *last,
                 ]))
-        job.done()
 
     def _start(self, command: list[str], file: Path) -> subprocess.Popen:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -157,15 +165,14 @@ class Pool:
 
 
 def tokens_trained(job: Job) -> float:
-    """So far, by the last points of the job's runs; never more than its weight."""
-    total = 0.0
-    for run in job.runs:
+    """So far, by the last point of the job's run; never more than its weight."""
+    if job.run is not None:
         unread = OSError, ValueError, LookupError, TypeError
-        with suppress(*unread), (run / METRICS).open("rb") as file:
+        with suppress(*unread), (job.run / METRICS).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             whole, _, _ = file.read().rpartition(b"\n")
-            total += json.loads(whole.splitlines()[-1])["tokens"]
-    return min(total, job.weight)
+            return min(json.loads(whole.splitlines()[-1])["tokens"], job.weight)
+    return 0.0
 
 
 def python(function: Callable, *arguments: object) -> list[str]:
@@ -184,21 +191,20 @@ def measure_run(
     from gyre import measure  # beside the model it needs what the other jobs do not
 
     with exit_in_words():
-        if not RunDir.open(runs[-1]).kept_steps():
-            raise UserError(f"{runs[-1]} has no checkpoints along the way any more: remove "
+        *branches, trunk = map(RunDir.open, runs)
+        if not trunk.kept_steps():
+            raise UserError(f"{trunk.path} has no checkpoints along the way any more: remove "
                             f"{', '.join(runs)} to train them again")
         # `last`: the loss after all tokens, which is the one that has been agreed on beforehand.
-        record = measure.measure(RunDir.open(runs[-1]), checkpoint="last", device=device,
-                                 windows=windows, scalings=["yarn"] if yarn else [],
-                                 all_blocks=True)
+        record = measure.measure(trunk, "last", windows, device, all_blocks=True,
+                                 scalings=["yarn"] if yarn else [])
         shift = next(row["dloss"] for row in record["shift"] if row["delta"] == record["seq_len"])
         at_most = min(windows, measure.WINDOWS)
-        ends = [measure.ending(RunDir.open(run), at_most, device) for run in runs[:-1]]
+        ends = [measure.ending(run, at_most, device) for run in branches]
         ends.append({key: record[key] for key in ("tokens", "loss", "se")} | {"shift": shift})
-        write_record(Path(result), {
+        write_sealed(Path(result), {
             "arm": arm, **record, "horizons": ends,
-            "trajectory": measure.follow(RunDir.open(runs[-1]), at_most, device),
-            "machine": planning.machine(),
+            "trajectory": measure.follow(trunk, at_most, device), "machine": planning.machine(),
         })
 
 
@@ -209,7 +215,7 @@ def run_probe(
     from ablation import probes
 
     with exit_in_words():
-        write_record(Path(result), probes.run_probe(name, arm, seed, steps, device))
+        write_sealed(Path(result), probes.run_probe(name, arm, seed, steps, device))
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -247,7 +253,7 @@ class Runner:
             raise UserError(f"optim.lr {self.config.optim.lr} has no effect: the study tunes the "
                             "rate of each arm; an --arm can have its own, with optim.lr=")
         # One thread each: faster than fewer runs with several, and the sums have one order.
-        on_gpu = uses_gpu(self.config)
+        on_gpu = resolve_device(self.config.train.device).type != "cpu"
         self.threads = None if on_gpu else 1
         self.jobs = options.jobs or (1 if on_gpu else planning.cores())
 
@@ -280,12 +286,12 @@ class Runner:
         if self.dry_run:
             return 0
         started, before = time.perf_counter(), self.plan["minutes"]
-        write_json(self.plan_file, self.plan)
+        write_sealed(self.plan_file, self.plan)
         try:
             finished = self._run_all()
         finally:
             self.plan["minutes"] = before + (time.perf_counter() - started) / 60
-            write_json(self.plan_file, self.plan)
+            write_sealed(self.plan_file, self.plan)
         if not finished:
             say(f"stopped, and what was running has saved. To go on: {self.command}")
             return 130
@@ -301,7 +307,7 @@ class Runner:
     def _stored_plan(self) -> dict[str, Any] | None:
         """The plan in the folder. Raises UserError where it is not the one the command asks for."""
         if self.plan_file.exists():
-            stored = planning.read_plan(self.path, planning.FullPlan)
+            stored = planning.read_plan(self.path)
             planning.check_same(self.path, stored, self._wanted())
             say(f"plan    {self.plan_file}: going on")
             return stored
@@ -324,18 +330,18 @@ class Runner:
             "tuning": int(share * tier.tuning_tokens / self.step_tokens),
             "treatments": int(share * tier.treatment_tokens / self.step_tokens),
         }
-        for count in (*steps["horizons"], *(steps["tuning"],) * bool(tier.grid)):
-            if not 0 < round(self.cooldown * count) < count:
-                raise UserError(f"optim.cooldown {self.cooldown} of a run of {count} steps is "
-                                f"{round(self.cooldown * count)} steps: choose another share")
+        shortest = min(filter(None, (*steps["horizons"], steps["tuning"])))
+        if not round(self.cooldown * shortest):
+            raise UserError(f"optim.cooldown {self.cooldown} of a run of {shortest} steps is none: "
+                            "choose a larger share")
         plan = {
             "name": self.path.name, "command": self.command, **self._wanted(), "steps": steps,
             "share": share, "expected_minutes": minutes, "budget_minutes": self.budget,
-            "speed": asdict(speed), "dtype": dtype, "ngrams": self._ngrams(),
+            "speed": speed, "dtype": dtype, "ngrams": self._ngrams(),
             "machine": planning.machine(), "versions": planning.versions(), "git": git,
             "treatment": None, "tuned": {"treatments": {}, "arms": {}}, "minutes": 0.0,
         }
-        return {**plan, "sha256": planning.fingerprint(plan)}
+        return plan
 
     def _wanted(self) -> dict[str, Any]:
         """What the command asks for: all of the plan that does not depend on the machine."""
@@ -393,12 +399,11 @@ class Runner:
                     "train.dtype": dtype,
                     "log.runs": folder, "log.wandb": "disabled", "name": f"speed-{i}",
                 }
-                jobs.append(Job(f"speed-{i}", 1, partial(self._train, values)))
+                jobs.append(Job(f"speed-{i}", 1, self._train(values)))
             pool = Pool(self.jobs, Path(folder) / "logs", self.threads)
             started = time.perf_counter()
-            with tqdm(disable=True) as bar:
-                if not pool.run(jobs, bar):
-                    raise UserError("stopped while measuring the speed: nothing was kept")
+            if not pool.run(jobs):
+                raise UserError("stopped while measuring the speed: nothing was kept")
             wall = time.perf_counter() - started
             opened = [RunDir.open(Path(folder) / job.name) for job in jobs]
             series = [run.metrics() for run in opened]
@@ -408,7 +413,8 @@ class Runner:
             for points in series
         ]
         training = statistics.mean(points[-1]["seconds"] for points in series)
-        return Speed(sum(rates), wall - training, self.jobs), opened[0].record["git"]
+        speed = Speed(tokens_per_second=sum(rates), overhead=wall - training, jobs=self.jobs)
+        return speed, opened[0].record["git"]
 
     def _print_plan(self) -> None:
         plan, manifest, steps = self.plan, self.data.manifest, self.plan["steps"]
@@ -447,80 +453,77 @@ class Runner:
     def _run_all(self) -> bool:
         """Whatever is missing. Returns False when a signal stopped it."""
         pool = Pool(self.jobs, self.path / "logs", self.threads)
-        treatments = {arm: ARMS[arm] for arm in self.treatments}
-        if self.plan["grid"] and not self._tune(pool, "treatments", treatments):
+        if not self._tune(pool, "treatments", self.treatments):
             return False
         # The first three arms to the end, then the others: a study takes hours, and may be stopped.
         names = list(self.arms)
         for group in filter(None, (names[:3], names[3:])):
-            arms = {arm: self.arms[arm] for arm in group}
-            if self.plan["grid"] and not self._tune(pool, "arms", arms):
+            if not self._tune(pool, "arms", group):
                 return False
             jobs = self._run_jobs(group)
             if group[-1] == names[-1]:
                 jobs += self._probe_jobs()
-            with self._bar(f"runs of {', '.join(group)}", jobs) as bar:
-                if not pool.run(jobs, bar):
-                    return False
+            if not pool.run(jobs, f"runs of {', '.join(group)}"):
+                return False
         return True
-
-    def _bar(self, what: str, jobs: list[Job]) -> tqdm:
-        return tqdm(
-            total=sum(job.weight for job in jobs), desc=what, disable=not jobs,
-            bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}",
-            dynamic_ncols=True, smoothing=0, miniters=0,
-            mininterval=0.5 if sys.stderr.isatty() else 30,
-        )
 
     # --- tuning ---
 
-    def _tune(self, pool: Pool, stage: str, arms: Mapping[str, Mapping[str, Any]]) -> bool:
+    def _tune(self, pool: Pool, stage: str, arms: list[str]) -> bool:
         """Run learning rates of these arms until each has its best. Returns whether all are done.
 
-        An arm that says its own learning rate is not tuned.
+        An arm that says its own learning rate is not tuned, and none is without a grid.
         """
-        arms = {arm: overlay for arm, overlay in arms.items() if "optim.lr" not in overlay}
+        arms = [arm for arm in arms
+                if self.plan["grid"] and "optim.lr" not in self._overlay(arm, stage)]
         while jobs := [job for arm in arms for job in self._tuning_jobs(stage, arm)]:
-            with self._bar(f"tuning {stage}", jobs) as bar:
-                if not pool.run(jobs, bar):
-                    return False
-        tuned = self.plan["tuned"][stage]
+            if not pool.run(jobs, f"tuning {stage}"):
+                return False
         for arm in arms:
-            rates = [float(lr) for lr in tuned[arm]]
-            best = planning.best_rate(self._losses(stage, arm))
-            edge = " (at the edge of what was tried)" if best in (min(rates), max(rates)) else ""
+            losses = self._losses(stage, arm)
+            best = planning.best_rate(losses)
+            edge = " (at the edge of what was tried)" if best in (min(losses), max(losses)) else ""
             say(f"tuned   {arm:<11} {best:g}{edge}")
         if stage == "treatments" and arms:
             best = min(arms, key=lambda arm: planning.lowest(self._losses(stage, arm)))
             self.plan["treatment"] = best
             say(f"tuned   {best} stands for {self.treatments[0]}")
-        write_json(self.plan_file, self.plan)
+        write_sealed(self.plan_file, self.plan)
         return True
 
-    def _losses(self, stage: str, arm: str) -> dict[float, dict[int, float | None]]:
-        """By learning rate and seed."""
-        found = self.plan["tuned"][stage].get(arm, {})
-        return {float(lr): {int(seed): loss for seed, loss in of.items()}
-                for lr, of in found.items()}
+    def _losses(self, stage: str, arm: str) -> planning.Losses:
+        return planning.tuning_losses(self.plan, stage).get(arm, {})
 
     def _tuning_jobs(self, stage: str, arm: str) -> list[Job]:
         """What `next_rates` asks for."""
-        steps, plan = self.plan["steps"]["tuning" if stage == "arms" else stage], self.plan
-        jobs = []
+        plan, steps = self.plan, planning.stage_steps(self.plan, stage)
+        amount, jobs = self._amount(steps), []
         for lr, seed in planning.next_rates(plan["grid"], plan["tuning_seeds"],
                                             self._losses(stage, arm)):
-            amount = self._amount(steps)
             name = f"tune-{amount}-{arm}-lr{lr:g}-s{seed}"
             values = {
                 **self._overlay(arm, stage), "optim.lr": lr, "seed": seed, "name": name,
                 "train.steps": steps, "train.eval_interval": math.ceil(steps / 4),
                 "log.group": f"{self.path.name}/tuning-{amount}/{arm}", "log.job_type": "tune",
             }
-            note = partial(self._note_tuned, stage, arm, lr, seed, self.path / name)
-            weight = steps * self.step_tokens
-            jobs.append(Job(name, weight, partial(self._train_missing, values), note,
-                            partial(has_diverged, self.path / name), [self.path / name]))
+            commands = self._train_and_note(values, stage, arm)
+            jobs.append(Job(name, steps * self.step_tokens, commands, self.path / name,
+                            may_diverge=True))
         return jobs
+
+    def _train_and_note(
+        self, values: dict[str, Any], stage: str, arm: str
+    ) -> Iterator[list[str]]:
+        """The commands of a tuning run; then its loss is noted in the plan."""
+        yield from self._train_missing(values)
+        run, loss = self.path / values["name"], None
+        if not has_diverged(run):
+            points = reversed(RunDir.open(run).metrics())
+            loss = next(point["val/loss"] for point in points if "val/loss" in point)
+        rates = self.plan["tuned"][stage].setdefault(arm, {})
+        rates.setdefault(f"{values['optim.lr']:g}", {})[str(values["seed"])] = loss
+        write_sealed(self.plan_file, self.plan)
+        remove_checkpoints(run, "last", "previous", "best")
 
     def _overlay(self, arm: str, stage: str = "arms") -> Mapping[str, Any]:
         """Of the config, for an arm: the first treatment's is that of the best."""
@@ -528,77 +531,56 @@ class Runner:
             return ARMS[self.plan["treatment"]]
         return {**ARMS, **self.arms}[arm]
 
-    def _note_tuned(self, stage: str, arm: str, lr: float, seed: int, run: Path) -> None:
-        points = RunDir.open(run).metrics()
-        loss = None
-        if not has_diverged(run):
-            loss = next(p["val/loss"] for p in reversed(points) if "val/loss" in p)
-        rates = self.plan["tuned"][stage].setdefault(arm, {})
-        rates.setdefault(f"{lr:g}", {})[str(seed)] = loss
-        write_json(self.plan_file, self.plan)
-        remove_checkpoints(run, "last", "previous", "best")
-
     # --- the runs that are reported, and the probes ---
 
     def _run_jobs(self, arms: list[str]) -> list[Job]:
         """One for each of these arms and each seed without a record, seed by seed."""
-        jobs = []
-        steps = self.plan["steps"]["horizons"]
+        steps, jobs = self.plan["steps"]["horizons"], []
         trained = (steps[-1] + self.cooldown * sum(steps[:-1])) * self.step_tokens
         for seed, arm in itertools.product(self.plan["seeds"], arms):
             result = self.path / "results" / f"{arm}-s{seed}.json"
             if not result.exists():
-                jobs.append(Job(
-                    f"{arm}-s{seed}", trained + planning.MEASURE_TOKENS,
-                    partial(self._train_and_measure, arm, seed, result),
-                    partial(self._clear, arm, seed),
-                    runs=[self.path / self._names(arm, seed)[-1]],
-                ))
+                runs = [self.path / f"{result.stem}-{self._amount(count)}" for count in steps]
+                commands = self._train_and_measure(arm, seed, runs, result)
+                weight = trained + planning.MEASURE_TOKENS
+                jobs.append(Job(result.stem, weight, commands, runs[-1]))
         return jobs
 
-    def _train_and_measure(self, arm: str, seed: int, result: Path) -> Iterator[list[str]]:
-        """The commands of an arm and a seed: the longest run, those that branch off, the record."""
-        steps, names = self.plan["steps"]["horizons"], self._names(arm, seed)
-        trunk = self.path / names[-1]
+    def _train_and_measure(
+        self, arm: str, seed: int, runs: list[Path], result: Path
+    ) -> Iterator[list[str]]:
+        """The commands of an arm and a seed: the longest run, those that branch off, the record;
+        then the disk is freed of the checkpoints that were measured, and the runs stay."""
+        steps = self.plan["steps"]["horizons"]
         values = {**self._overlay(arm), "seed": seed, "log.job_type": "train"}
         if "optim.lr" not in values and self.plan["grid"]:
             values["optim.lr"] = planning.best_rate(self._losses("arms", arm))
-        for name, count in reversed(list(zip(names, steps, strict=True))):
-            own = {**values, "name": name, "train.steps": count, "train.eval_interval": count,
+        for run, count in reversed(list(zip(runs, steps, strict=True))):
+            own = {**values, "name": run.name, "train.steps": count, "train.eval_interval": count,
                    "log.group": f"{self.path.name}/{self._amount(count)}/{arm}"}
-            if name == names[-1]:
-                kept = planning.kept_steps(steps, self.cooldown)
-                own |= {"train.keep": json.dumps(kept),
-                        "train.eval_interval": math.ceil(count / 16)}
-                yield from self._train_missing(own)
+            branch = None
+            if run == runs[-1]:
+                own["train.keep"] = json.dumps(planning.kept_steps(steps, self.cooldown))
+                own["train.eval_interval"] = math.ceil(count / 16)
             else:
-                branch = ["--branch-from", str(trunk), "--at",
+                branch = ["--branch-from", str(runs[-1]), "--at",
                           str(count - round(self.cooldown * count))]
-                yield from self._train_missing(own, branch)
-        runs = [str(self.path / name) for name in names]
+            yield from self._train_missing(own, branch)
         yarn = self._overlay(arm) == ARMS["rope"]
         yield python(measure_run, runs, arm, yarn, self.tier.windows, self.config.train.device,
                      result)
-
-    def _names(self, arm: str, seed: int) -> list[str]:
-        """The runs of an arm and a seed, one for each length."""
-        return [f"{arm}-s{seed}-{self._amount(s)}" for s in self.plan["steps"]["horizons"]]
-
-    def _clear(self, arm: str, seed: int) -> None:
-        """Free the disk of the checkpoints that were measured; the runs stay."""
-        for name in self._names(arm, seed):
-            remove_checkpoints(self.path / name, "previous", "best", "kept")
+        for run in runs:
+            remove_checkpoints(run, "previous", "best", "kept")
         Study.load(self.path)  # refuses arms that differ in more than the arm, as soon as they do
 
     def _probe_jobs(self) -> list[Job]:
         jobs, device = [], self.config.train.device
         for name, parts in self.plan["probes"].items():
-            for seed in parts["seeds"]:
-                for arm in parts["arms"]:
-                    result = self.path / "probes" / f"{name}-{arm}-s{seed}.json"
-                    if not result.exists():
-                        command = python(run_probe, name, arm, seed, parts["steps"], device, result)
-                        jobs.append(Job(result.stem, planning.PROBE_TOKENS, lambda c=command: [c]))
+            for seed, arm in itertools.product(parts["seeds"], parts["arms"]):
+                result = self.path / "probes" / f"{name}-{arm}-s{seed}.json"
+                if not result.exists():
+                    command = python(run_probe, name, arm, seed, parts["steps"], device, result)
+                    jobs.append(Job(result.stem, planning.PROBE_TOKENS, [command]))
         return jobs
 
     def _train_missing(
@@ -611,7 +593,7 @@ class Runner:
             if done == values["train.steps"]:
                 return []
             if done:
-                return [[sys.executable, str(ROOT / "train.py"), "--resume", str(folder)]]
+                return [[*TRAIN, "--resume", str(folder)]]
             if has_diverged(folder):
                 return []  # it would again
             shutil.rmtree(folder)  # stopped before its first checkpoint
@@ -624,10 +606,10 @@ class Runner:
         # All else is that of the run it branches off from.
         own = {key: values[key] for key in values
                if key.partition(".")[0] in ("train", "log", "name") and key != "train.dtype"}
-        return [[sys.executable, str(ROOT / "train.py"), *branch, *spelled(own)]]
+        return [[*TRAIN, *branch, *spelled(own)]]
 
     def _train(self, values: Mapping[str, Any]) -> list[list[str]]:
-        return [[sys.executable, str(ROOT / "train.py"), *self.argv, *spelled(values)]]
+        return [[*TRAIN, *self.argv, *spelled(values)]]
 
 
 def check_options(options: Namespace) -> None:
@@ -636,10 +618,6 @@ def check_options(options: Namespace) -> None:
         raise UserError(f"--budget-minutes must be above 0, not {budget:g}")
     if options.jobs is not None and options.jobs < 1:
         raise UserError(f"--jobs must be at least 1, not {options.jobs}")
-
-
-def uses_gpu(config: Config) -> bool:
-    return resolve_device(config.train.device).type != "cpu"
 
 
 def spelled(values: Mapping[str, Any]) -> list[str]:

@@ -4,31 +4,34 @@ Loading refuses runs that were not measured on the same text, and arms that diff
 their overlay. Losses are in nats per token.
 """
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from ablation import stats
 from ablation.plan import read_plan
 from errors import UserError
-from files import json_sha256, read_json, write_json
+from files import read_sealed
 
+K = TypeVar("K")
 Record = dict[str, Any]
-Curve = tuple[list[float], list[float]]
-"""x and y."""
-Measure = str | Callable[[Record], float | None]
-"""A number of a record: its key, or a function of the record; None where it is undefined."""
+Curve = dict[float, float]
+"""y by x, in ascending order."""
+Measure = Callable[[Record], float | None]
+"""A number of a record; None where it is undefined."""
 
 
-class End(TypedDict):
+class Loss(TypedDict):
+    loss: float | None
+    se: float | None
+
+
+class End(Loss):
     """Of the run of one length."""
 
     tokens: int
-    loss: float | None
-    se: float | None
     shift: float | None
 
 
@@ -41,18 +44,14 @@ class Point(TypedDict):
     previous: list[list[float]]
 
 
-class InContext(TypedDict):
+class InContext(Loss):
     context: int
     mode: str
-    loss: float | None
-    se: float | None
 
 
-class Scaled(TypedDict):
-    scaling: str
+class Scaled(Loss):
     context: int
-    loss: float | None
-    se: float | None
+    scaling: str
 
 
 class Moved(TypedDict):
@@ -65,7 +64,9 @@ class ByPosition(TypedDict):
     loss: list[float | None]
 
 
-class Always(TypedDict):
+class Measured(TypedDict):
+    """What is read of the record of an arm and a seed."""
+
     arm: str
     seed: int
     lr: float
@@ -80,14 +81,9 @@ class Always(TypedDict):
     machine: dict[str, Any]
     horizons: list[End]
     trajectory: list[Point]
-
-
-class Measured(Always, total=False):
-    """What is read of the record of an arm and a seed."""
-
-    context: list[InContext] | None
-    by_position: ByPosition | None
-    shift: list[Moved] | None
+    context: list[InContext]
+    by_position: ByPosition
+    shift: list[Moved]
     rope_scaling: list[Scaled] | None
 
 
@@ -105,6 +101,9 @@ class Probed(TypedDict):
 
 USED = 0.3
 """Nats below the bigrams' loss from which on an encoding counts as used."""
+# Losses by the length of the context: what is said behind the arm, the table of a record, and which
+# of its rows.
+BY_CONTEXT = (("", "context", {"mode": "sliding"}), (", YaRN", "rope_scaling", {"scaling": "yarn"}))
 
 
 @dataclass(frozen=True)
@@ -142,22 +141,21 @@ class Study:
         Initial values are compared where arms have equal shapes and scales: an arm may be another
         model.
         """
-        # What is compared, among which records, and why.
-        kinds: list[tuple[str, Callable[[tuple[str, int]], Any], str]] = [
-            ("data_sha256", lambda run: None, "losses on different texts do not compare"),
-            ("tokenizer_sha256", lambda run: None, "losses of different tokens do not compare"),
-            ("init_sha256", lambda run: (run[1], self.records[run]["init_kind"]),
+        for key, same, why in (  # what is compared, among the records that have the same of what
+            ("data_sha256", (), "losses on different texts do not compare"),
+            ("tokenizer_sha256", (), "losses of different tokens do not compare"),
+            ("init_sha256", ("seed", "init_kind"),
              "arms of one seed start from the same values, or they differ in more than the arm"),
-            ("batches_sha256", lambda run: run[1],
+            ("batches_sha256", ("seed",),
              "arms of one seed see the same batches, or they differ in more than the arm"),
-        ]
-        for key, group, why in kinds:
+        ):
             holders: dict[Any, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-            for run in self.records:
-                holders[group(run)][self.records[run][key]].append(f"{run[0]}-s{run[1]}")
+            for (arm, seed), record in self.records.items():
+                group = tuple(record[name] for name in same)
+                holders[group][record[key]].append(f"{arm}-s{seed}")
             for values in holders.values():
                 if len(values) > 1:
-                    groups = "; ".join(f"{short(v)} in {', '.join(n)}" for v, n in values.items())
+                    groups = "; ".join(f"{v[:12]} in {', '.join(n)}" for v, n in values.items())
                     raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or "
                                     "repeat a run")
 
@@ -185,18 +183,12 @@ class Study:
     @property
     def arms(self) -> list[str]:
         """With at least one run, as planned."""
-        return [arm for arm in self.plan["arms"] if any(a == arm for a, _ in self.records)]
+        return [arm for arm in self.plan["arms"] if self.of(arm)]
 
     @property
     def others(self) -> list[str]:
         """The arms that have a difference from the baseline; the first is the headline's."""
         return [arm for arm in self.arms if arm != self.baseline]
-
-    @property
-    def missing(self) -> list[str]:
-        """Planned runs without a record."""
-        return [f"{arm}-s{seed}" for arm in self.plan["arms"] for seed in self.plan["seeds"]
-                if (arm, seed) not in self.records]
 
     # --- what was measured ---
 
@@ -210,101 +202,74 @@ class Study:
 
     def values(self, arm: str, measure: Measure) -> dict[int, float]:
         """A measure by seed, without the seeds for which it is undefined."""
-        read = measure if callable(measure) else lambda record: record.get(measure)
-        measured = {seed: read(record) for seed, record in self.of(arm).items()}
+        measured = {seed: measure(record) for seed, record in self.of(arm).items()}
         return {seed: value for seed, value in measured.items() if value is not None}
 
     def mean(self, arm: str, measure: Measure) -> float | None:
         """Over the seeds for which the measure is defined."""
         return stats.mean(list(self.values(arm, measure).values()))
 
-    def paired(self, arm: str, tokens: int, baseline: str | None = None) -> stats.Paired:
-        """Difference of the loss of the runs of so many tokens, arm - baseline."""
+    def paired(self, arm: str, tokens: int, baseline: str | None = None) -> stats.Paired | None:
+        """Difference of the loss of the runs of so many tokens, arm - baseline; None where no seed
+        has both."""
         loss = at_horizon(tokens, "loss")
         return stats.paired(self.values(arm, loss), self.values(baseline or self.baseline, loss))
 
+    def curves(self, arm: str, key: str) -> dict[int, Curve]:
+        """By seed, the measure `key` against training tokens along the constant rate."""
+        return {seed: defined((point["tokens"], point[key]) for point in record["trajectory"])
+                for seed, record in self.of(arm).items()}
+
     def gaps(self, arm: str) -> list[Curve]:
-        """For each seed that both have, the difference from the baseline along the constant rate:
-        tokens and nats."""
-        base = self.of(self.baseline)
-        return [minus(curve(record, "loss"), curve(base[seed], "loss"))
-                for seed, record in self.of(arm).items() if seed in base]
+        """Of each seed that both have, the difference from the baseline along the constant rate."""
+        base = self.curves(self.baseline, "loss")
+        return [minus(curve, base[seed])
+                for seed, curve in self.curves(arm, "loss").items() if seed in base]
 
     def tokens_until_used(self, arm: str) -> dict[int, float]:
         """By seed the training tokens at which the loss along the constant rate first is USED nats
         below the bigrams'; inf: never."""
-        needed = {}
-        for seed, record in self.of(arm).items():
-            tokens = stats.tokens_to_target(curve(record, "loss"), self.bigram - USED)
-            needed[seed] = math.inf if tokens is None else tokens
-        return needed
+        return {seed: stats.tokens_to_target(curve, self.bigram - USED)
+                for seed, curve in self.curves(arm, "loss").items()}
 
 
-def at_horizon(tokens: int, key: str) -> Callable[[Record], float | None]:
+def rows(record: Record, table: str, **which: Any) -> list[Record]:
+    """Those of a table of a record that have the values `which`."""
+    return [row for row in record[table] or [] if which.items() <= row.items()]
+
+
+def cell(table: str, column: str, **which: Any) -> Measure:
+    """What stands in a column of the first of these `rows`."""
+    return lambda record: next((row[column] for row in rows(record, table, **which)), None)
+
+
+def at_horizon(tokens: int, key: str) -> Measure:
     """The measure `key` of the run of so many tokens."""
-
-    def read(record: Record) -> float | None:
-        return next((end[key] for end in record["horizons"] if end["tokens"] == tokens), None)
-
-    return read
+    return cell("horizons", key, tokens=tokens)
 
 
-def curve(record: Record, key: str) -> Curve:
-    """Training tokens along the constant rate, and the measure `key` there, where it is defined."""
-    return defined((point["tokens"], point[key]) for point in record["trajectory"])
-
-
-def defined(points: Iterable[tuple[float, float | None]]) -> Curve:
-    """x and y of the points that have a y."""
-    kept = [(x, y) for x, y in points if y is not None]
-    return [x for x, _ in kept], [y for _, y in kept]
+def defined(points: Iterable[tuple[K, float | None]]) -> dict[K, float]:
+    """Those of the points (x, y) that have a y."""
+    return {x: y for x, y in points if y is not None}
 
 
 def minus(a: Curve, b: Curve) -> Curve:
     """The difference of two curves at the x that both have."""
-    of_b = dict(zip(*b, strict=True))
-    return defined((x, y - of_b[x] if x in of_b else None) for x, y in zip(*a, strict=True))
+    return {x: y - b[x] for x, y in a.items() if x in b}
 
 
-def cell(table: str, column: str, **which: Any) -> Callable[[Record], float | None]:
-    """The measure that stands in a table of a record, in the row that has the values `which`."""
-
-    def read(record: Record) -> float | None:
-        for row in record.get(table) or []:
-            if all(row[name] == value for name, value in which.items()):
-                return row[column]
-        return None
-
-    return read
-
-
-def short(digest: str) -> str:
-    """Enough of a hash to tell two apart by eye."""
-    return digest[:12]
-
-
-def in_lengths(tokens: int, seq_len: int) -> str:
-    """512 of T = 128 as 4T."""
-    if 0 < tokens < seq_len and seq_len % tokens == 0:
-        return f"T/{seq_len // tokens}"
-    return {0.0: "0", 1.0: "T"}.get(tokens / seq_len, f"{tokens / seq_len:g}T")
-
-
-AGAIN = "remove it and run ablate.py again"
-
-
-def write_record(file: Path, record: Record) -> None:
-    """Write what was measured, with its hash."""
-    write_json(file, record | {"sha256": json_sha256(record)})
+def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
+    """The y of all curves that have a point, at each x that all of these have."""
+    some = [curve for curve in curves if curve]
+    shared = [x for x in some[0] if all(x in curve for curve in some)] if some else []
+    return {x: [curve[x] for curve in some] for x in shared}
 
 
 def _keyed(folder: Path, shape: type, keys: tuple[str, ...]) -> dict[Any, Record]:
     """The records of a folder by these values of theirs."""
     records = {}
     for file in sorted(folder.glob("[!.]*.json")):
-        record = read_json(file, AGAIN, shape)
-        if record.pop("sha256", None) != json_sha256(record):
-            raise UserError(f"{file} is not what was measured (its hash differs): {AGAIN}")
+        record = read_sealed(file, "remove it and run ablate.py again", shape)
         key = tuple(record[name] for name in keys)
         if key in records:
             raise UserError(f"{file} is a second record of {'-'.join(map(str, key))}: remove one")

@@ -10,7 +10,7 @@ draws the same bytes.
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import matplotlib.style
 import torch
@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from model.config import ModelConfig, RopeScaling
+from model.config import ModelConfig, RopeScaling, ScalingType
 from model.position import ALiBi, Sinusoidal, sinusoid
 from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies, scaled_frequencies
 
@@ -28,8 +28,6 @@ HEAD = 32  # its head width D
 LENGTH = 128  # and its training length
 PAIRS = range(0, HEAD // 2, 3)  # the pairs that are named
 SINUSOIDS: list[Literal["naive", "vaswani", "matched"]] = ["naive", "vaswani", "matched"]
-SCALINGS: list[Literal["linear", "ntk", "dynamic", "yarn", "llama3"]] = [
-    "linear", "ntk", "dynamic", "yarn", "llama3"]
 STYLE = {"font.size": 8, "axes.titlesize": 8, "legend.fontsize": 7, "legend.frameon": False,
          "lines.linewidth": 1.2, "lines.markersize": 3.5, "image.cmap": "gray",
          "axes.spines.top": False, "axes.spines.right": False}
@@ -249,7 +247,7 @@ def rope_scaling(small: Axes, stretch: Axes, large: Axes) -> None:
 
     def paint(ax: Axes, head_dim: int, theta: float, trained: int, factor: float,
               unit: Tensor) -> None:
-        for kind, line in zip(SCALINGS, LINES, strict=True):
+        for kind, line in zip(get_args(ScalingType), LINES, strict=True):
             # dynamic alone reads the length of the text, and has the paper's form at factor 1.
             length = int(factor / 2 * trained)
             scaling = RopeScaling(kind, 1.0 if kind == "dynamic" else factor, trained)

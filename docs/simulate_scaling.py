@@ -9,8 +9,6 @@ from them. It takes some minutes.
 """
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -78,7 +76,7 @@ def simulate(name: str, size: int, shards: int) -> dict[str, Any]:
     """One process's second step: the first makes AdamW's moments."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
     world, config = World(0, size, CPU, shards), MODELS[name]
-    mesh_of(world)
+    mesh_of.cache_clear()  # of an earlier case, whose process group is gone
     with torch.device("meta"):
         model = Transformer(config)
     divide(model, world)
@@ -98,6 +96,7 @@ def simulate(name: str, size: int, shards: int) -> dict[str, Any]:
                 for optimizer in optimizers.optimizers:
                     optimizer.step()
                 optimizers.zero_grad()
+    dist.destroy_process_group()
     peak = memory.get_tracker_snapshot("peak")[CPU]
     own = sum(p.to_local().numel() for p in model.parameters())  # type: ignore[attr-defined]
     return {
@@ -167,15 +166,7 @@ def draw(cases: list[dict[str, Any]], file: Path) -> None:
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        name, size, shards = sys.argv[1:]
-        print(json.dumps(simulate(name, int(size), int(shards))))
-        return
-    cases = []
-    for case in tqdm(CASES):  # a process has one world
-        command = [sys.executable, "-m", "docs.simulate_scaling", *map(str, case)]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        cases.append(json.loads(answer.splitlines()[-1]))
+    cases = [simulate(*case) for case in tqdm(CASES)]
     record = {"torch": torch.__version__, "cases": cases}
     (DOCS / "scaling.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     draw(cases, DOCS / "scaling.png")

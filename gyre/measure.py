@@ -8,7 +8,7 @@ meaning: a learned position past the end of its table. Nothing here draws a rand
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -24,9 +24,8 @@ from errors import UserError
 from gyre.checkpoint import as_whole
 from gyre.config import Config
 from gyre.device import autocast
-from gyre.flops import flops_per_token
 from gyre.rundir import METRICS, RunDir
-from gyre.trained import Trained, initial_model, load, load_model
+from gyre.trained import initial_model, load, load_model
 from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -34,14 +33,17 @@ from model.transformer import Transformer
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next two
 SHIFTS = (0, 0.25, 0.5, 1, 2, 4, 16)
 SCALED_CONTEXTS = (2, 4, 8)
+Checkpoint = Literal["best", "last"]
 ScalingName = ScalingType | Literal["raw"]
 SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "yarn", "llama3")
 SPAN = 8  # length of the windows by which losses by position are measured, in units of T
 WINDOWS = 32
 THIN = 2  # contexts use one window in so many: a target takes forwards over 72 tokens there
 FORWARD = 2048  # tokens in one forward: what it computes stays in the processor's cache
-# Batches of windows: (starts, tokens in a window, how many of its last targets are scored).
+Blocks = list[tuple[int, Tensor]]
+"""Targets, T for each start: at distance d from a start s they are s + d + 1 .. s + d + T."""
 Windows = Iterator[tuple[Tensor, int, int]]
+"""Batches of windows: (starts, tokens in a window, how many of its last targets are scored)."""
 
 
 def check_length(tokens: int, seq_len: int) -> None:
@@ -55,6 +57,11 @@ def check_length(tokens: int, seq_len: int) -> None:
         raise UserError(f"the validation split has {tokens} tokens, and contexts of {SPAN} times "
                         f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give "
                         "more text")
+
+
+def in_lengths(multiple: float) -> str:
+    """A length that is so many times T: T/2, T, 2T."""
+    return {0.5: "T/2", 1: "T"}.get(multiple, f"{multiple:g}T")
 
 
 class Scorer:
@@ -99,20 +106,19 @@ class Scorer:
             yield self.stream[at[:, None] + torch.arange(context + 1)].to(self.device)
 
     @torch.inference_mode()
-    def logits(
+    def nats(
         self, model: Transformer, starts: Tensor, context: int, scored: int, offset: int = 0
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Logits (B, scored, V) and targets (B, scored) of the last targets of the windows of
-        `context` tokens at `starts`, a batch at a time."""
+    ) -> Tensor:
+        """Losses (windows, scored), in float64 on the CPU, of the last targets of the windows of
+        `context` tokens at `starts`."""
+        found = []
         for rows in self.rows(starts, context):
             with autocast(self.device, self.dtype):
                 hidden_states = model.hidden_states(rows[:, :-1], offset=offset)[:, -scored:]
-                yield model.logits(hidden_states).float(), rows[:, -scored:]
-
-    def nats(self, model: Transformer, starts: Tensor, context: int, scored: int) -> Tensor:
-        """Losses (windows, scored) in float64; see `logits`."""
-        batches = self.logits(model, starts, context, scored)
-        return torch.cat([cross_entropy(logits, targets) for logits, targets in batches])
+                logits, targets = model.logits(hidden_states).float(), rows[:, -scored:]
+            nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+            found.append(nats.view(targets.shape).cpu().double())
+        return torch.cat(found)
 
     def loss(self, model: Transformer | None, windows: Windows) -> dict[str, float | None]:
         """`loss`, the mean over all that the windows score, and `se`, its standard error as the
@@ -128,47 +134,37 @@ def standard_error(values: Tensor) -> float | None:
     return (values.std() / math.sqrt(len(values))).item() if len(values) > 1 else None
 
 
-def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Nats of every target: logits (B, T, V), ids (B, T) -> float64 (B, T) on the CPU."""
-    nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-    return nats.view(targets.shape).cpu().double()
-
-
 # --- which tokens are scored ----------------------------------------------------------------------
 
 
-def blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Iterator[tuple[int, Tensor]]:
+def blocks(spans: Tensor, seq_len: int, all_blocks: bool = False) -> Blocks:
     """The targets that all contexts share: a block of T out of the 8T of each span, or all of them.
 
     One: from the i-th span the (i mod 8)-th, so that places all over the stream and all positions
-    in windows of 8T take part alike. Yields the distance from the span's start and the starts of
-    the spans; a block at distance d has the targets start + d + 1 .. start + d + T.
+    in windows of 8T take part alike.
     """
-    for i in range(SPAN):
-        yield i * seq_len, spans if all_blocks else spans[i::SPAN]
+    return [(i * seq_len, spans if all_blocks else spans[i::SPAN]) for i in range(SPAN)]
 
 
-def cut(spans: Tensor, seq_len: int, context: int, all_blocks: bool = False) -> Windows:
+def cut(blocks: Blocks, seq_len: int, context: int) -> Windows:
     """Spans cut into windows of `context` tokens end to end, each up to the block it holds.
 
     A target sees from 1 to `context` tokens, as its position in the window has it. What follows the
     block cannot change its losses, and is left out.
     """
     scored = min(context, seq_len)
-    for distance, starts in blocks(spans, seq_len, all_blocks):
+    for distance, starts in blocks:
         for first in range(distance, distance + seq_len, scored):
             inside = first % context
             yield starts + first - inside, inside + scored, scored
 
 
-def slide(
-    spans: Tensor, seq_len: int, context: int, stride: int, all_blocks: bool = False
-) -> Windows:
+def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Windows:
     """Windows of `context` tokens that move on by `stride`, of which the last targets are scored.
 
     A target sees more than `context` - `stride` tokens.
     """
-    for distance, starts in blocks(spans, seq_len, all_blocks):
+    for distance, starts in blocks:
         ends = distance + torch.arange(stride, seq_len + 1, stride)
         yield (starts[:, None] + ends - context).flatten(), context, stride
 
@@ -199,9 +195,7 @@ def loss_by_position(scorer: Scorer, spans: Tensor) -> dict[str, list]:
     return {"position": [edge + 1 for edge in edges[:-1]], "loss": losses}
 
 
-def loss_by_context(
-    scorer: Scorer, spans: Tensor, all_blocks: bool = False
-) -> list[dict[str, Any]]:
+def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
     """The same targets, predicted from windows of T/2 .. 8T tokens.
 
     Non-overlapping: the stream is cut into windows, so a target sees from 1 to C tokens. Sliding:
@@ -211,8 +205,8 @@ def loss_by_context(
     for context in (int(multiple * seq_len) for multiple in CONTEXTS):
         model = scorer.model(context)
         for mode, windows in (
-            ("nonoverlapping", cut(spans, seq_len, context, all_blocks)),
-            ("sliding", slide(spans, seq_len, context, seq_len // 2, all_blocks)),
+            ("nonoverlapping", cut(blocks, seq_len, context)),
+            ("sliding", slide(blocks, seq_len, context, seq_len // 2)),
         ):
             found.append({"context": context, "mode": mode, **scorer.loss(model, windows)})
     return found
@@ -245,30 +239,17 @@ def whole_split(scorer: Scorer) -> dict[str, Any]:
 def shift(
     scorer: Scorer, spans: Tensor, shifts: Sequence[float] = SHIFTS
 ) -> list[dict[str, Any]]:
-    """What changes when the same windows of T tokens stand delta positions further on; `shifts` are
-    the deltas in units of T.
-
-    Loss and largest change of any logit against delta 0: exactly nothing, up to rounding, where the
-    encoding is relative.
-    """
-    seq_len = scorer.seq_len
-    deltas = [int(multiple * seq_len) for multiple in shifts]
-    models = {delta: scorer.model(seq_len + delta) for delta in deltas}
-    change, largest = dict.fromkeys(deltas, 0.0), dict.fromkeys(deltas, 0.0)
-    for starts in spans.split(max(1, FORWARD // seq_len)):
-        ((still, targets),) = scorer.logits(scorer.trained, starts, seq_len, seq_len)
-        before = cross_entropy(still, targets).sum().item()
-        for delta, model in models.items():
-            if model is not None:
-                ((moved, _),) = scorer.logits(model, starts, seq_len, seq_len, offset=delta)
-                change[delta] += cross_entropy(moved, targets).sum().item() - before
-                largest[delta] = max(largest[delta], (moved - still).abs().max().item())
-    scored = len(spans) * seq_len
-    return [
-        {"delta": delta, "dloss": None, "dlogit_max": None} if model is None else
-        {"delta": delta, "dloss": change[delta] / scored, "dlogit_max": largest[delta]}
-        for delta, model in models.items()
-    ]
+    """How the loss changes when the same windows of T tokens stand delta positions further on:
+    nothing, up to rounding, where the encoding is relative. `shifts` are in units of T."""
+    seq_len, found = scorer.seq_len, []
+    still = scorer.nats(scorer.trained, spans, seq_len, seq_len)
+    for delta in (int(multiple * seq_len) for multiple in shifts):
+        model, change = scorer.model(seq_len + delta), None
+        if model is not None:
+            moved = scorer.nats(model, spans, seq_len, seq_len, offset=delta)
+            change = (moved - still).mean().item()
+        found.append({"delta": delta, "dloss": change})
+    return found
 
 
 @torch.inference_mode()
@@ -284,22 +265,8 @@ def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
     return (total / len(spans)).tolist()
 
 
-@torch.inference_mode()
-def attention_distance(scorer: Scorer, spans: Tensor) -> list[list[float]]:
-    """Mean over queries m of sum_n a_mn (m - n), in tokens, for each head of each layer, in
-    windows of T tokens."""
-    config = scorer.trained.config
-    positions = torch.arange(scorer.seq_len, device=scorer.device)
-    distance = positions[:, None] - positions[None, :]  # (T, T)
-    total = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
-    for rows in scorer.rows(spans, scorer.seq_len):
-        for layer, weights in enumerate(scorer.trained.attention_weights(rows[:, :-1])):
-            total[layer] += (weights * distance).sum(-1).double().mean(-1).sum(0).cpu()
-    return (total / len(spans)).tolist()
-
-
 def loss_by_scaling(
-    scorer: Scorer, spans: Tensor, names: Sequence[ScalingName], all_blocks: bool = False
+    scorer: Scorer, blocks: Blocks, names: Sequence[ScalingName]
 ) -> list[dict[str, Any]] | None:
     """RoPE past its training length, without further training; None where nothing turns.
 
@@ -313,7 +280,7 @@ def loss_by_scaling(
         for multiple in SCALED_CONTEXTS:
             context = multiple * seq_len
             model = scorer.model(context, scaling(name, multiple, seq_len))
-            windows = slide(spans, seq_len, context, seq_len // 2, all_blocks)
+            windows = slide(blocks, seq_len, context, seq_len // 2)
             found.append({"scaling": name, "context": context, **scorer.loss(model, windows)})
     return found
 
@@ -334,12 +301,10 @@ def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | Non
 # --- what a run is --------------------------------------------------------------------------------
 
 
-def initial(config: Config) -> dict[str, Any]:
-    """What training started from: the hash of the shared weights, what has to be equal for these to
-    be (their shapes, and the scale of the embeddings), and the scale of the positions.
-
-    Shared are all weights but those of the position encoding.
-    """
+def initial(config: Config) -> dict[str, str]:
+    """Hashes of what training started from: the shared weights, which are all but those of the
+    position encoding; and what has to be equal for these to be, their shapes and the scale of the
+    embeddings."""
     model = initial_model(config)
     digest, shapes = hashlib.sha256(), {}
     for name, value in sorted(model.state_dict().items()):
@@ -347,21 +312,7 @@ def initial(config: Config) -> dict[str, Any]:
             digest.update(name.encode() + value.numpy().tobytes())
             shapes[name] = list(value.shape)
     kind = hashlib.sha256(repr((shapes, model.position.embedding_std)).encode())
-    return {"init_sha256": digest.hexdigest(), "init_kind": kind.hexdigest(),
-            **position_scale(model, config.data.seq_len)}
-
-
-@torch.no_grad()
-def position_scale(model: Transformer, seq_len: int) -> dict[str, float | None]:
-    """The rms of what the encoding adds over T positions, and of what it lets through of the
-    embeddings; null where it adds nothing."""
-    first, rows = model.position.at(0, 1), model.position.at(0, seq_len)
-    table = model.tok_embeddings.weight[:, None]  # (V, 1, C)
-    added = model.position.embed(table.new_zeros(1, seq_len, table.shape[-1]), rows)
-    token = model.position.embed(table, first) - model.position.embed(0 * table, first)
-    position, embedding = (x.double().square().mean().sqrt().item() for x in (added, token))
-    return {"position_rms": position or None, "embedding_rms": embedding,
-            "rms_ratio": position / embedding or None}
+    return {"init_sha256": digest.hexdigest(), "init_kind": kind.hexdigest()}
 
 
 def batches_sha256(config: Config, data: Prepared) -> str:
@@ -389,39 +340,35 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     }
 
 
-def data_of_run(run: RunDir, config: Config) -> Prepared:
-    """The prepared data of a run. UserError where it is not what the run was trained on."""
-    theirs, data = data_of(run.manifest, run.path), prepare(config.data)
-    if data_of(data.manifest, data.folder) != theirs:
+def opened(
+    run: RunDir, checkpoint: Checkpoint, device: str, dtype: str = "float32"
+) -> tuple[Config, Prepared, Scorer]:
+    """The configuration of a run, its prepared data, and its model on the validation split.
+    UserError where the data is not what it was trained on."""
+    trained = load(run, checkpoint, device)  # weights in float32: `dtype` is for autocast
+    config, data = trained.config, prepare(trained.config.data)
+    if data_of(data.manifest, data.folder) != data_of(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")
-    return data
-
-
-def scorer_of(trained: Trained, data: Prepared, dtype: str = "float32") -> Scorer:
-    """The model of a run on its validation split."""
     ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
-    seq_len = trained.config.data.seq_len
-    return Scorer(trained.model, torch.from_numpy(ids), seq_len, getattr(torch, dtype))
+    stream = torch.from_numpy(ids)
+    return config, data, Scorer(trained.model, stream, config.data.seq_len, getattr(torch, dtype))
 
 
 def ending(run: RunDir, windows: int, device: str = "auto") -> dict[str, Any]:
     """Of the last checkpoint of a run: tokens, loss and its standard error over the whole
     validation split, and the cost of a shift by T."""
-    trained = load(run, "last", device)
-    scorer = scorer_of(trained, data_of_run(run, trained.config))
+    _, _, scorer = opened(run, "last", device)
     (moved,) = shift(scorer, scorer.spans(windows), [1])
-    tokens = progress(run, "last")["tokens"]
-    return {"tokens": tokens, **whole_split(scorer), "shift": moved["dloss"]}
+    return {"tokens": trained_tokens(run, "last"), **whole_split(scorer), "shift": moved["dloss"]}
 
 
 def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, Any]]:
     """At each checkpoint that a run kept: loss and its standard error over the whole validation
     split, the cost of a shift by T, and the attention to the previous token of each head, the
     last two on at most so many windows."""
-    trained, points = load(run, "last", device), []
-    scorer = scorer_of(trained, data_of_run(run, trained.config))
-    spans = scorer.spans(windows)
+    _, _, scorer = opened(run, "last", device)
+    spans, points = scorer.spans(windows), []
     for step in tqdm(run.kept_steps(), desc=run.path.name, dynamic_ncols=True, leave=False):
         weights, state = run.load_training(step)
         scorer.trained.load_state_dict(as_whole(weights))
@@ -433,7 +380,7 @@ def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, An
 
 
 def compare(
-    runs: Sequence[RunDir], checkpoint: Literal["best", "last"] = "best", device: str = "auto",
+    runs: Sequence[RunDir], checkpoint: Checkpoint = "best", device: str = "auto",
     dtype: str = "float32",
 ) -> list[dict[str, Any]]:
     """Of each run, which have one text, split and tokenizer: `loss` and `bpb` over the whole
@@ -442,9 +389,8 @@ def compare(
     found, losses = [], []
     length = max(run.settings()["data"]["seq_len"] for run in runs)
     for run in tqdm(runs, "losses", unit="run", dynamic_ncols=True, leave=False):
-        trained = load(run, checkpoint, device)
-        data = data_of_run(run, trained.config)
-        losses.append(target_losses(scorer_of(trained, data, dtype)))
+        _, data, scorer = opened(run, checkpoint, device, dtype)
+        losses.append(target_losses(scorer))
         loss, se = mean_of_blocks(losses[-1], length)
         found.append({"run": str(run.path), "checkpoint": checkpoint, "loss": loss, "se": se,
                       "bpb": bits_per_byte(loss, len(losses[-1]), data)})
@@ -459,25 +405,21 @@ def bits_per_byte(loss: float, targets: int, data: Prepared) -> float:
     return loss * targets / math.log(2) / data.manifest["val"]["bytes"]
 
 
-def progress(run: RunDir, checkpoint: str) -> dict[str, Any]:
-    """How far the checkpoint was trained, in how long, and the validation losses on the way."""
-    points = [point for point in run.metrics() if {"tokens", "seconds"} <= point.keys()]
+def trained_tokens(run: RunDir, checkpoint: Checkpoint) -> int:
+    """On how many tokens the checkpoint was trained."""
+    points = [point for point in run.metrics() if "tokens" in point]
     if not points:
         raise UserError(f"{run.path / METRICS} holds no point that says how far the run was "
                         "trained: restore it")
     validated = [point for point in points if point.get("val/loss") is not None]
     best = min(validated, key=lambda point: point["val/loss"], default=points[-1])
-    at = best if checkpoint == "best" else points[-1]
-    return {"tokens": at["tokens"], "tokens_per_second": at["tokens"] / at["seconds"],
-            "train_seconds": at["seconds"],
-            "curve": [[point["tokens"], point["val/loss"]] for point in validated]}
+    return (best if checkpoint == "best" else points[-1])["tokens"]
 
 
 @torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
 def measure(
-    run: RunDir, *, checkpoint: Literal["best", "last"] = "best", windows: int = WINDOWS,
-    device: str = "auto", dtype: Literal["float32", "bfloat16"] = "float32",
-    scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
+    run: RunDir, checkpoint: Checkpoint = "best", windows: int = WINDOWS, device: str = "auto",
+    dtype: str = "float32", scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
 ) -> dict[str, Any]:
     """All that can be said about a run from its folder and its prepared data, ready for JSON.
 
@@ -486,37 +428,21 @@ def measure(
     or with `all_blocks` on all of them. `loss` and `bpb` are over the whole validation split,
     always.
     """
-    trained = load(run, checkpoint, device)  # float32: `dtype` is for autocast
-    config, model, seq_len = trained.config, trained.model, trained.config.data.seq_len
-    data = data_of_run(run, config)
-    scorer = scorer_of(trained, data, dtype)
+    config, data, scorer = opened(run, checkpoint, device, dtype)
     spans = scorer.spans(windows)
-    scored = spans if all_blocks else spans[::THIN]
-
-    parts: dict[str, Callable[[], Any]] = {
-        "loss": lambda: whole_split(scorer),
-        "by_position": lambda: loss_by_position(scorer, spans),
-        "context": lambda: loss_by_context(scorer, scored, all_blocks),
-        "shift": lambda: shift(scorer, spans),
-        "attention_distance": lambda: attention_distance(scorer, spans),
-        "rope_scaling":
-            lambda: loss_by_scaling(scorer, scored, scalings, all_blocks) if scalings else None,
-    }
-    found = {}
-    with tqdm(parts, desc=run.path.name, unit="part", dynamic_ncols=True, leave=False) as bar:
-        for name in bar:
-            bar.set_postfix_str(name)
-            found[name] = parts[name]()
+    shared = blocks(spans if all_blocks else spans[::THIN], scorer.seq_len, all_blocks)
+    whole = whole_split(scorer)
     return {
         "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "flops_per_token": flops_per_token(config.model, seq_len),
-        **progress(run, checkpoint), **initial(config),
-        "rms_ratio_trained": position_scale(model, seq_len)["rms_ratio"],
+        "seq_len": scorer.seq_len, "config": dataclasses.asdict(config),
+        "parameters": sum(p.numel() for p in scorer.trained.parameters()),
+        "tokens": trained_tokens(run, checkpoint), **initial(config),
         "batches_sha256": batches_sha256(config, data),
         "data_sha256": data.manifest["text"]["sha256"], "tokenizer_sha256": run.tokenizer_sha256,
-        "bpb": bits_per_byte(found["loss"]["loss"], len(scorer.stream) - 1, data),
-        "seq_len": seq_len, "config": dataclasses.asdict(config),
-        "targets": len(scored) * (SPAN if all_blocks else 1) * seq_len,
-        **found.pop("loss"), **found,
+        **whole, "bpb": bits_per_byte(whole["loss"], len(scorer.stream) - 1, data),
+        "by_position": loss_by_position(scorer, spans),
+        "context": loss_by_context(scorer, shared),
+        "targets": sum(len(starts) for _, starts in shared) * scorer.seq_len,
+        "shift": shift(scorer, spans),
+        "rope_scaling": loss_by_scaling(scorer, shared, scalings) if scalings else None,
     }

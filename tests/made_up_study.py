@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ablation.study import write_record
-from files import json_sha256, read_json
+from files import json_sha256, read_json, write_sealed
 
 T = 32
 STEP_TOKENS = 256
@@ -59,8 +58,8 @@ def record(arm: str, seed: int, effect: float, noise: float = 0.004) -> dict[str
                         + [None if grows is None else end + grows]},
         "context": [{"context": c, "mode": mode, "loss": loss, "se": None if loss is None else 0.02}
                     for mode in ("nonoverlapping", "sliding") for c, loss in contexts.items()],
-        "shift": [{"delta": d, "dloss": None if arm == "learned" and d else 0.01 * d,
-                   "dlogit_max": 0.0} for d in (0, T // 2, T)],
+        "shift": [{"delta": d, "dloss": None if arm == "learned" and d else 0.01 * d}
+                  for d in (0, T // 2, T)],
         "rope_scaling": [{"scaling": "yarn", "context": k * T, "loss": end + 0.01 * k, "se": 0.02}
                          for k in (2, 4, 8)] if arm == "rope" else None,
     }
@@ -70,7 +69,7 @@ def probe(name: str, arm: str, seed: int) -> dict[str, Any]:
     excess = {"rope": 0.01, "sin": 0.05, "alibi": 0.08, "nope": 0.9}[arm] + 0.001 * seed
     grows = {"rope": 1.0, "sin": 20.0, "alibi": 1.2, "nope": 1.0}[arm]
     return {
-        "probe": name, "arm": arm, "seed": seed, "entropy_floor": 1.9606 if name == "P1" else 0.0,
+        "probe": name, "arm": arm, "seed": seed,
         "steps": 500, "steps_to_90": None if arm == "nope" else 150 + 10 * seed,
         "curve": [[step, excess + 0.8 * math.exp(-step / 90)] for step in range(0, 501, 50)],
         "excess": {"T": excess, "2T": excess * (1 + grows) / 2, "4T": excess * grows},
@@ -87,7 +86,7 @@ def make_study(
 ) -> Path:
     """A study of so many seeds of each arm of `effect`; three probes of each of the arms `probes`.
     """
-    write(path / "plan.json", {
+    write_sealed(path / "plan.json", {
         "name": path.name, "command": "python ablate.py --tier full", "tier": "full",
         "arms": {arm: {} for arm in effect}, "seeds": list(range(seeds)), "baseline": "sin",
         "steps": {"horizons": list(STEPS), "tuning": 800, "treatments": 400},
@@ -95,6 +94,8 @@ def make_study(
         "treatments": ["sin", "sin_offset"], "treatment": "sin_offset",
         "tuning_seeds": [1000, 1001], "grid": [2e-3],
         "machine": {"processor": "Example CPU", "cores": 2}, "dtype": "float32",
+        "probes": {}, "config": {}, "data_sha256": {}, "share": 1.0,
+        "speed": {"tokens_per_second": 9e3, "overhead": 4.0, "jobs": 2}, "expected_minutes": 40.0,
         "versions": {"torch": "2.13.0", "python": "3.11.9"},
         "git": {"revision": "0123abcd", "dirty": False},
         "tuned": {
@@ -107,11 +108,11 @@ def make_study(
     for arm in effect:
         for seed in range(seeds):
             file = path / "results" / f"{arm}-s{seed}.json"
-            write_record(file, record(arm, seed, effect[arm], noise))
+            write_sealed(file, record(arm, seed, effect[arm], noise))
     for name in ("P1", "P2"):
         for arm in probes:
             for seed in range(3):
-                write_record(path / "probes" / f"{name}-{arm}-s{seed}.json", probe(name, arm, seed))
+                write_sealed(path / "probes" / f"{name}-{arm}-s{seed}.json", probe(name, arm, seed))
     return path
 
 

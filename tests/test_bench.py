@@ -1,6 +1,8 @@
 """What bench.py prints: a table for people, one line of JSON last, and figures that agree."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -43,16 +45,17 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_compiled_subject_compiles_into_its_own_cache(tmp_path):
+def test_a_compiled_subject_compiles_into_its_own_cache():
     config, cpu = model_config(n_layers=1), torch.device("cpu")
-    with bench.spawn() as process:
-        subject = bench.Subject(process, cpu, str(tmp_path))
+    with bench.subject(cpu) as call:
         setting = bench.Setting("gyre", True, torch.float32)
-        subject.build(bench.training_step, setting, config, 3, 24, cpu)
-        assert subject.seconds() > 0
-        assert any(tmp_path.rglob("*.so"))
-        assert subject.peak_bytes() > 2**26
-        subject.release()
+        call(bench.build, bench.training_step, setting, config, 3, 24, cpu)
+        assert call(bench.once) > 0
+        cache = Path(call(os.getenv, "TORCHINDUCTOR_CACHE_DIR"))
+        assert any(cache.rglob("*.so"))
+        assert call(bench.peak_bytes) > 2**26
+        call(bench.release)
+    assert not cache.exists()
 
 
 @pytest.mark.slow

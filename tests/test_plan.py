@@ -122,7 +122,7 @@ def test_checkpoints_are_kept_where_shorter_runs_branch_off_and_on_the_way():
 
 @given(st.floats(5, 200), st.floats(2e3, 5e5), st.floats(0, 20), st.integers(1, 16))
 def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate, overhead, jobs):
-    speed = plan.Speed(rate, overhead, jobs)
+    speed = plan.Speed(tokens_per_second=rate, overhead=overhead, jobs=jobs)
     try:
         share, minutes = plan.shrink(QUICK, 3, 2048, 50, 0.2, budget, speed)
     except UserError as error:
@@ -135,8 +135,13 @@ def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate,
     assert 0.8 * share * QUICK.tuning_tokens / 2048 > 50 and share <= 1  # its shortest runs
     unlimited, longest = plan.shrink(QUICK, 3, 2048, 50, 0.2, None, speed)
     assert unlimited == 1 and longest >= minutes - 1e-9
-    with pytest.raises(UserError, match="optim.warmup_steps 300 is longer than the shortest run"):
-        plan.shrink(QUICK, 3, 2048, 300, 0.2, None, speed)
+
+
+@pytest.mark.parametrize("warmup, cooldown", [(300, 0.2), (0, 1.0)])
+def test_a_warm_up_into_the_cooldown_is_refused(warmup, cooldown):
+    speed = plan.Speed(tokens_per_second=1e4, overhead=1.0, jobs=2)
+    with pytest.raises(UserError, match=f"warmup_steps {warmup} is longer than the shortest run"):
+        plan.shrink(QUICK, 3, 2048, warmup, cooldown, None, speed)
 
 
 # --- the same plan --------------------------------------------------------------------------------
@@ -144,7 +149,7 @@ def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate,
 
 @pytest.fixture
 def stored() -> dict:
-    made = {
+    return {
         "tier": "quick", "grid": [1e-3, 2e-3], "tuning_seeds": [1000], "baseline": "sin",
         "arms": {"rope": plan.ARMS["rope"]}, "treatments": [], "seeds": [0, 1],
         "probes": {"P1": {"arms": ["rope"], "seeds": [0], "steps": None}},
@@ -152,14 +157,10 @@ def stored() -> dict:
         "steps": {"horizons": [10]}, "dtype": "float32", "expected_minutes": 3.0,
         "tuned": {"arms": {}},
     }
-    return {**made, "sha256": plan.fingerprint(made)}
 
 
-def test_another_speed_or_a_tuned_rate_is_the_same_plan(stored, tmp_path):
-    wanted = copy.deepcopy(stored)
-    stored["tuned"]["arms"]["rope"] = {"0.002": {"1000": 2.0}}
-    del wanted["steps"], wanted["dtype"], wanted["expected_minutes"]
-    plan.check_same(tmp_path, stored, wanted)
+def test_a_tuple_is_the_list_that_json_makes_of_it(stored, tmp_path):
+    plan.check_same(tmp_path, stored, {**stored, "grid": (1e-3, 2e-3)})
 
 
 @pytest.mark.parametrize("part, change", [
@@ -179,9 +180,6 @@ def test_another_plan_is_refused_by_the_part_that_differs(stored, tmp_path, part
     change(wanted)
     with pytest.raises(UserError, match=rf"of another plan \({part}\).*--name"):
         plan.check_same(tmp_path, stored, wanted)
-    change(stored)  # and where the stored one was edited, its hash tells
-    with pytest.raises(UserError, match=rf"changed by hand \({part}\)"):
-        plan.check_same(tmp_path, stored, wanted)
 
 
 def test_a_plan_from_before_an_option_is_the_same_plan_until_it_is_set(stored, tmp_path):
@@ -194,9 +192,3 @@ def test_a_plan_from_before_an_option_is_the_same_plan_until_it_is_set(stored, t
     wanted["config"]["rope"]["model"]["partial"] = 0.5
     with pytest.raises(UserError, match=r"of another plan \(config\)"):
         plan.check_same(tmp_path, stored, wanted)
-
-
-@pytest.mark.parametrize("edited", [{"steps": {"horizons": [20]}}, {"dtype": "bfloat16"}])
-def test_what_was_measured_and_is_edited_by_hand_is_noticed(stored, tmp_path, edited):
-    with pytest.raises(UserError, match=rf"changed by hand \({next(iter(edited))}\)"):
-        plan.check_same(tmp_path, {**stored, **edited}, stored)

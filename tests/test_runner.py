@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, load, points, refusal, run, start
-from tqdm import tqdm
 
 import ablate
 import train
@@ -24,7 +23,6 @@ from ablation.runner import (
     has_diverged,
     measure_run,
     python,
-    spelled,
     steps_saved,
     tokens_trained,
 )
@@ -227,12 +225,11 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
 
 
 def job(name: str, code: str) -> Job:
-    return Job(name, 1, lambda: [[sys.executable, "-c", code]])
+    return Job(name, 1, [[sys.executable, "-c", code]])
 
 
 def finish(logs: Path, *jobs: Job, at_once: int = 1) -> bool:
-    with tqdm(disable=True) as bar:
-        return Pool(at_once, logs, 1).run([*jobs], bar)
+    return Pool(at_once, logs, 1).run([*jobs])
 
 
 def test_a_failure_stops_the_others_and_shows_its_last_lines(tmp_path):
@@ -264,10 +261,12 @@ def test_jobs_run_in_order_and_as_many_at_a_time_as_asked(tmp_path):
         "note('+'); time.sleep(0.2); note('-')"
     )
     order = []
-    jobs = [job(str(i), code) for i in range(4)]
-    for item in jobs:
-        item.done = lambda name=item.name: order.append(name)
-    assert finish(tmp_path, *jobs)
+
+    def commands(name: str):
+        yield [sys.executable, "-c", code]
+        order.append(name)
+
+    assert finish(tmp_path, *(Job(name, 1, commands(name)) for name in "0123"))
     assert order == ["0", "1", "2", "3"] and events.read_text(encoding="utf-8") == "+-" * 4
 
 
@@ -276,39 +275,27 @@ def test_a_process_has_one_thread_and_our_modules_from_any_folder(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     command = python(measure_run, "x")
     command[3] = "import errors, os; print(os.environ['OMP_NUM_THREADS'], errors.__file__)"
-    assert finish(tmp_path, Job("a", 1, lambda: [command]))
+    assert finish(tmp_path, Job("a", 1, [command]))
     log = (tmp_path / "a.log").read_text(encoding="utf-8")
     assert f"1 {ROOT / 'errors.py'}" in log
 
 
 @pytest.mark.slow
-def test_the_same_seed_twice_is_the_same_to_the_last_bit(world):
-    base, series = arguments(world)[2:], {}
-    small = {"train.steps": 6, "optim.warmup_steps": 2, "model.dim": 32, "train.sample_tokens": 0}
-    for name, seed in {"bits-a": 0, "bits-b": 0, "bits-c": 1}.items():
-        values = {**ARMS["sin"], **small, "seed": seed, "name": name}
-        assert run(train.main, *base, *spelled(values)) == 0
-        path = world / "runs" / name
-        series[name] = points(path), points(path, "val/loss")
-    assert series["bits-a"] == series["bits-b"] != series["bits-c"]
-
-
-@pytest.mark.slow
 def test_the_speed_is_measured_with_the_real_parallelism(world, monkeypatch):
     started = []
-    monkeypatch.setattr(Pool, "run", lambda self, jobs, bar: started.extend(jobs) or False)
+    monkeypatch.setattr(Pool, "run", lambda self, jobs: started.extend(jobs) or False)
     runner = Runner(arguments(world, "--jobs", "3"))
     with pytest.raises(UserError, match="nothing was kept"):
         runner._measure_speed("bfloat16")
     assert len(started) == 3
     for job in started:
-        (command,) = job.commands()
+        (command,) = job.commands
         assert "--train.dtype bfloat16" in shlex.join(command)
 
 
 def test_the_bar_knows_how_far_a_run_is(tmp_path):
     metrics = tmp_path / "metrics.jsonl"
-    job = Job("x", 100, list, runs=[tmp_path])
+    job = Job("x", 100, [], tmp_path)
     assert tokens_trained(job) == 0
     metrics.write_text('{"tokens": 30}\n{"tokens": 4', encoding="utf-8")
     assert tokens_trained(job) == 0 + 30
@@ -325,12 +312,11 @@ def test_a_run_that_diverges_is_told_from_one_that_fails(world, tmp_path, capfd)
     assert run(train.main, *base, "--name", "fine", "--train.steps", "3",
                "--optim.warmup_steps", "1") == 0
     assert not has_diverged(world / "runs" / "fine")
-    done = []
-    excused = replace(job("bad", "raise SystemExit(2)"), excused=lambda: True,
-                      done=lambda: done.append(1))
-    assert finish(tmp_path, excused) and done
-    with pytest.raises(UserError, match="bad failed"):
-        finish(tmp_path, job("bad", "raise SystemExit(2)"))
+    bad = job("bad", "raise SystemExit(2)")
+    assert finish(tmp_path, replace(bad, run=world / "runs" / "diverged", may_diverge=True))
+    for name, may_diverge in (("fine", True), ("diverged", False)):
+        with pytest.raises(UserError, match="bad failed"):
+            finish(tmp_path, replace(bad, run=world / "runs" / name, may_diverge=may_diverge))
 
 
 @pytest.mark.slow
