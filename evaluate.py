@@ -31,7 +31,11 @@ def listing(runs: list[RunDir]) -> str:
     """One row per run: what it is, how far it is, and its lowest validation loss so far."""
     rows = [["run", "encoding", "learning rate", "steps", "loss", "when"]]
     for run in runs:
-        config, points = run.settings(), run.metrics()
+        try:
+            config, points = run.settings(), run.metrics()
+        except UserError as error:
+            say(f"skipped: {error}")
+            continue
         losses = [p["val/loss"] for p in points if p.get("val/loss") is not None]
         created = datetime.fromisoformat(run.record["created"]).astimezone()
         rows.append([
@@ -69,9 +73,13 @@ def losses(results: list[dict[str, Any]]) -> str:
               if "difference" in found else ""] for found in results]
     if len(rows) == 2:
         return aligned([row[:-1] for row in rows], left=1)
+    lengths = sorted({found["seq_len"] for found in results})
     return aligned(rows, left=1) + (
         f"\ndifference: loss minus that of {rows[1][0]} on the same text; ±: its standard error, "
         "of other text\nof this kind, and not of another seed"
+    ) + (len(lengths) > 1) * (
+        f"\neach run reads windows of its own data.seq_len ({', '.join(map(str, lengths))}), and "
+        "longer ones have lower losses"
     )
 
 

@@ -95,7 +95,7 @@ def rates(study: Study) -> Figure | None:
         ax.set_xticks(tried, [f"{lr:g}" for lr in tried])
         tokens = stage_steps(study.plan, stage) * study.plan["step_tokens"]
         ax.set(xlabel="peak learning rate", ylabel="validation loss (nats / token)",
-               title=f"{stage}, {ticker.EngFormatter(sep='')(tokens)} tokens")
+               title=f"{stage}, {ticker.EngFormatter(places=1, sep='')(tokens)} tokens")
         ax.legend(frameon=False, fontsize=8)
     return fig
 
@@ -171,7 +171,7 @@ def forest(study: Study) -> Figure | None:
                                                     0.2, 0.5, 1, 2]))
     ax.xaxis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_locator(ticker.NullLocator())
-    labels = [f"{arm}, {ticker.EngFormatter(sep='')(tokens)}" for arm, tokens in results]
+    labels = [f"{arm}, {ticker.EngFormatter(places=1, sep='')(tokens)}" for arm, tokens in results]
     ax.set_yticks(range(len(results)), labels)
     ax.tick_params(labelsize=8)
     ax.set_ylim(-0.7, len(results) - 0.5)

@@ -393,7 +393,8 @@ def compare(
         losses.append(target_losses(scorer))
         loss, se = mean_of_blocks(losses[-1], length)
         found.append({"run": str(run.path), "checkpoint": checkpoint, "loss": loss, "se": se,
-                      "bpb": bits_per_byte(loss, len(losses[-1]), data)})
+                      "bpb": bits_per_byte(loss, len(losses[-1]), data),
+                      "seq_len": scorer.seq_len})
         if len(losses) > 1:
             change, change_se = mean_of_blocks(losses[-1] - losses[0], length)
             found[-1] |= {"difference": change, "difference_se": change_se}

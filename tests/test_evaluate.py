@@ -1,6 +1,7 @@
 """The command: which runs it lists, which share a table, and what it prints."""
 
 import json
+import shutil
 import statistics
 from datetime import datetime
 
@@ -51,6 +52,8 @@ def three(world):
     trained(world, "rope", "--data.val_fraction", "0.3", "--optim.lr", "2e-3")
     trained(world, "learned", "--data.val_fraction", "0.3", "--model.position", "learned",
             "--data.seq_len", "40")
+    damaged = shutil.copytree(world / "runs" / "learned", world / "runs" / "damaged")
+    (damaged / "metrics.jsonl").write_text("[1]\n", encoding="utf-8")
     (world / "runs" / "notes").mkdir()
     return world
 
@@ -72,13 +75,16 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(three):
     assert rope[6] == f"{min(points(three / 'runs' / 'rope', 'val/loss').values()):.4f}"
     created = datetime.fromisoformat(RunDir.open(three / "runs" / "rope").record["created"])
     assert " ".join(rope[7:]) == f"{created.astimezone():%Y-%m-%d %H:%M}"
-    assert errors == "skipped: runs/notes/run.json is missing: runs/notes is no run\n"
+    skipped, damaged = errors.splitlines()
+    assert skipped == "skipped: runs/notes/run.json is missing: runs/notes is no run"
+    assert damaged.startswith("skipped: runs/damaged/metrics.jsonl is damaged in line 1")
 
 
 @pytest.mark.slow
 def test_several_runs_have_their_difference_and_its_error_on_the_same_targets(three):
     words = ["rope", "runs/learned", "notes", "--json", "all.json", "--plot", "loss.png"]
-    (head, rope, learned, *_), errors = evaluated(*words, cwd=three)
+    (head, rope, learned, *_, note), errors = evaluated(*words, cwd=three)
+    assert note[:8] == ["each", "run", "reads", "windows", "of", "its", "own", "data.seq_len"]
     assert head == ["run", "loss", "bits/byte", "difference"] and "skipped: runs/notes" in errors
     first, second = json.loads((three / "all.json").read_text(encoding="utf-8"))["runs"]
     assert rope == ["rope", f"{first['loss']:.4f}", f"{first['bpb']:.4f}"]
@@ -111,7 +117,7 @@ def test_lengths_are_measured_on_request(three, capsys, monkeypatch):
     results = json.loads((three / "lengths.json").read_text(encoding="utf-8"))["runs"]
     assert [r["config"]["model"]["position"] for r in results] == ["rope", "learned"]
     assert len(results[0]["rope_scaling"]) == 15 and results[1]["rope_scaling"] is None
-    head, rope, learned = lines[6:9]
+    head, rope, learned = lines[7:10]
     assert head[:2] == ["run", "encoding"] and rope[:2] == ["rope", "rope"]
     assert learned.count("-") == 2 * 3 + 1  # past its table, in both modes; and the shift by T
     (yarn,) = (line for line in lines if "yarn" in line)
