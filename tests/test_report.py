@@ -4,6 +4,7 @@ says what the committed records do."""
 import base64
 import json
 import re
+import statistics
 import sys
 
 import numpy as np
@@ -14,7 +15,7 @@ from made_up_study import EFFECT, HORIZONS, USED, change, make_pair, make_study
 from ablation import plots, report, stats
 from ablation.plan import read_plan
 from ablation.report import compose, mirror_in_wandb, to_html, wandb_runs, write_report
-from ablation.study import Study, at_horizon
+from ablation.study import Study, at_horizon, cell
 from errors import UserError
 from files import write_sealed
 from gyre.wandb_log import LogConfig
@@ -113,6 +114,25 @@ def test_one_seed_has_no_interval_and_no_study_no_claim(tmp_path):
     seen = composed(path)
     assert "No seed of rope, sin is measured in two arms yet." in seen.claim
     assert "of 1 seeds of each arm: 1 of sin." in seen
+
+
+def test_the_documents_say_what_the_committed_records_hold():
+    """README's lead of RoPE, and what docs/positions.md says of twice the training length."""
+    study = Study.load(ROOT / "docs" / "results")
+    readme, positions = (" ".join((ROOT / name).read_text(encoding="utf-8").split())
+                         for name in ("README.md", "docs/positions.md"))
+    first, last = study.horizons[0], study.horizons[-1]
+    leads = {tokens: study.paired("rope", tokens) for tokens in (first, last)}
+    assert (f"RoPE leads by {-leads[first].mean:.2f} nats a token after {first / 1e6:.2f} M "
+            f"training tokens, and by {-leads[last].mean:.2f} after {last / 1e6:.2f} M") in readme
+    seeds = f"{len(study.of('rope'))} of {len(study.plan['seeds'])} seeds so far"
+    assert f"{seeds}, of {len(study.arms)} of {len(study.plan['arms'])} encodings" in readme
+    rises = [statistics.fmean(
+        cell("context", "loss", context=2 * study.seq_len, mode="nonoverlapping")(record)
+        - cell("context", "loss", context=study.seq_len, mode="nonoverlapping")(record)
+        for record in study.of(arm).values()) for arm in ("rope", "sin")]
+    assert (f"on {last / 1e6:.2f} M tokens, the loss of whole windows of twice that length rises "
+            f"by {rises[0]:+.2f} for RoPE and by {rises[1]:+.2f} for sinusoids ({seeds};") in positions
 
 
 def test_names_are_text_and_no_markup(tmp_path):
