@@ -132,7 +132,8 @@ def test_the_documents_say_what_the_committed_records_hold():
         - cell("context", "loss", context=study.seq_len, mode="nonoverlapping")(record)
         for record in study.of(arm).values()) for arm in ("rope", "sin")]
     assert (f"on {last / 1e6:.2f} M tokens, the loss of whole windows of twice that length rises "
-            f"by {rises[0]:+.2f} for RoPE and by {rises[1]:+.2f} for sinusoids ({seeds};") in positions
+            f"by {rises[0]:+.2f} for RoPE and by {rises[1]:+.2f} for sinusoids ({seeds};"
+            ) in positions
 
 
 def test_names_are_text_and_no_markup(tmp_path):
