@@ -34,9 +34,13 @@ from gyre.trainer import Finished, Stopped, Trainer
 
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
-        config, stem, origin, resumes_itself = load(sys.argv[1:] if argv is None else argv)
+        config, stem, origin, resumes_itself, note = load(
+            sys.argv[1:] if argv is None else argv
+        )
         try:
             world = World.read(config.train.device, config.train.shard, config.train.timeout)
+            if note and world.is_main:
+                say(note)
             with ExitStack() as held, world.in_contact():
                 held.callback(world.leave)
                 if not world.is_main:
@@ -71,6 +75,8 @@ class Start(NamedTuple):
     """The Trainer's arguments about the run to go on with, if there is one."""
     resumes_itself: bool = False
     """Whether the same command line starts the run and goes on with it."""
+    note: str = ""
+    """What to say before training."""
 
 
 def load(argv: list[str]) -> Start:
@@ -140,9 +146,8 @@ def load(argv: list[str]) -> Start:
         if path.exists():
             run = RunDir.open(path)
             kept = resumed(parser, argv, run)
-            if gone is None:
-                say_what_differs(run.path, config, kept)
-            return Start(kept, stem, {"resumed": run}, resumes_itself=True)
+            note = "" if gone else what_differs(run.path, config, kept)
+            return Start(kept, stem, {"resumed": run}, resumes_itself=True, note=note)
     if gone is not None:
         raise gone
     if config.name is not None:
@@ -163,16 +168,18 @@ def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
     return config
 
 
-def say_what_differs(path: Path, asked: Config, kept: Config) -> None:
-    """A file of --config may have changed since the run was started; it goes on as it is."""
+def what_differs(path: Path, asked: Config, kept: Config) -> str:
+    """A sentence where a file of --config has changed since the run was started, as the run goes
+    on without the change; otherwise nothing."""
     differs = [
         f"{part}.{name}"
         for part in ("model", "data", "optim", "train")
         for name, value in vars(getattr(asked, part)).items()
         if name != "tokenizer" and value not in ("auto", getattr(getattr(kept, part), name))
     ]
-    if differs:
-        say(f"{path} goes on with its own {', '.join(differs)}, not what is asked for now")
+    if not differs:
+        return ""
+    return f"{path} goes on with its own {', '.join(differs)}, not what is asked for now"
 
 
 def branched(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:

@@ -135,8 +135,11 @@ def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
         raise _Unusable("manifest.json cannot be read") from error
     if claimed != json_sha256(manifest) or manifest["settings"] != settings:
         raise _Unusable("manifest.json was changed")
+    width = np.dtype(manifest["dtype"]).itemsize
     for name, file in manifest["files"].items():
         path = folder / name
+        if path.suffix == ".bin" and file["size"] != manifest[path.stem]["tokens"] * width:
+            raise _Unusable(f"{name} was cut short by a full disk when it was made")
         if not path.is_file() or path.stat().st_size != file["size"]:
             raise _Unusable(f"{name} is missing or not {file['size']} bytes long")
         if file["size"] <= HASHED and sha256(path) != file["sha256"]:

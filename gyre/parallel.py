@@ -67,6 +67,8 @@ class World:
     """Into how many parts weights are divided; 1: each process has a whole copy."""
     timeout: float = 600.0
     """Seconds that a process waits for the others at most."""
+    machines: int = 1
+    """As many as it takes where each has as many processes as this one."""
 
     @classmethod
     def read(cls, device: str = "auto", shard: Shard = "none", timeout: float = 600.0) -> World:
@@ -92,12 +94,21 @@ class World:
         if size % shards and size > 1:
             raise UserError(f"train.shard {shard} does not divide the {size} processes: choose a "
                             "number that does, or full")
-        return cls(rank, size, resolved, min(shards, size), timeout)
+        here = _variable("LOCAL_WORLD_SIZE", size, 1, size)
+        return cls(rank, size, resolved, min(shards, size), timeout, size // here)
 
     @property
     def is_main(self) -> bool:
         """Whether this process is the one that writes and speaks."""
         return self.rank == 0
+
+    @property
+    def launcher(self) -> list[str]:
+        """The words before `train.py` in a command that starts these processes."""
+        if self.size == 1:
+            return ["python"]
+        several = ["--nnodes", str(self.machines)] if self.machines > 1 else []
+        return ["torchrun", *several, "--nproc-per-node", str(self.size // self.machines)]
 
     def join(self) -> None:
         """Connect the processes: by nccl between GPUs, by gloo otherwise."""

@@ -655,10 +655,8 @@ class Trainer:
                      f"{step_seconds:.2f} s a step and without validation")
 
     def _say_how_to_resume(self) -> None:
-        program = ["python", "train.py"]
-        if self.world.size > 1:
-            program = ["torchrun", "--nproc-per-node", str(self.world.size), "train.py"]
-        command = [*program, "--resume", str(self.path), *self.resume_options]
+        command = [*self.world.launcher, "train.py", "--resume", str(self.path),
+                   *self.resume_options]
         self.say(f"stopped after step {self.progress.step}, saved. To go on:\n"
                  f"    {shlex.join(command)}")
 

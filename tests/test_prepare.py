@@ -15,6 +15,7 @@ from data import prepare as prepare_module
 from data import sources
 from data.dataset import DataConfig
 from data.prepare import PASSES, prepare
+from data.prepare import _Unusable as Unusable
 from errors import UserError
 
 VOCAB = 300
@@ -338,6 +339,26 @@ def test_a_disk_that_is_full_by_less_than_a_page_is_noticed(corpus, monkeypatch,
         with pytest.raises(UserError, match="cannot prepare .*make room"):
             prepare(config(few))
     assert not [*(few.parent / "prepared").iterdir()]
+
+
+def test_a_folder_from_a_disk_that_was_full_is_made_again(corpus, monkeypatch, capsys):
+    """As older versions have left it: the manifest is true to files that are too short."""
+    write = prepare_module._write
+
+    def cut_short(blocks, encode, path, **options):
+        found = write(blocks, encode, path, **options)
+        cut(path)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_module, "_write", cut_short)
+        patch.setattr(prepare_module, "_open", lambda *_: (_ for _ in ()).throw(Unusable("")))
+        with pytest.raises(Unusable):
+            prepare(config(corpus))
+    capsys.readouterr()
+    prepared = prepare(config(corpus))
+    assert "train.bin was cut short by a full disk" in capsys.readouterr().err
+    assert len(ids(prepared, "val")) == prepared.manifest["val"]["tokens"]
 
 
 @pytest.mark.slow

@@ -256,6 +256,8 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(UserError, match="train.shard 4 does not divide the 6 processes"):
         World.read("cpu", 4)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    assert World.read("cpu").launcher == ["torchrun", "--nnodes", "2", "--nproc-per-node", "3"]
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert "say --resume auto" in refusal(capfd, train.main, *arguments(world))[-1]
 
