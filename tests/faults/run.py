@@ -6,7 +6,8 @@
 kills           SIGKILL at every call of a training that changes the disk, half of a write done:
                 resumed, it must be bitwise the run that was never killed
 errors          no space, an input/output error and a read-only disk at each of those calls, and at
-                all after it: exit 0 or 2 without a traceback, then resumed bitwise
+                all after it, six for each call: exit 0 or 2 without a traceback, then resumed
+                bitwise
 damage          flipped bytes and cuts in every file of a run and of prepared data: found, or
                 without effect
 configurations  files of --config made by hypothesis: a configuration, or one sentence

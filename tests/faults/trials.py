@@ -154,9 +154,11 @@ def kills(world: World) -> Iterator[tuple[str, Finding]]:
 
 
 def errors(world: World) -> Iterator[tuple[str, Finding]]:
-    kinds = itertools.cycle(itertools.product(
-        (errno.ENOSPC, errno.EIO, errno.EROFS), (True, False)))
-    for at, (error, once) in zip(order(world.calls), kinds, strict=False):
+    """Every error at every call and at every call and all after it, in no order."""
+    faults = list(itertools.product(
+        range(world.calls), (errno.ENOSPC, errno.EIO, errno.EROFS), (True, False)))
+    random.Random(0).shuffle(faults)
+    for at, error, once in faults:
         name = f"{errno.errorcode[error]} at call {at}{'' if once else ' and all after it'}"
         yield name, world.interrupted(at, error, once)
 
