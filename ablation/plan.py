@@ -15,7 +15,7 @@ import platform
 import re
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -173,18 +173,28 @@ def next_rates(
 
     First the grid on the first seed; then, while the best rate is at an edge, half the lowest or
     twice the highest, so that on this seed the best has a worse neighbour on either side; then the
-    best two on the other seeds.
+    best two on the other seeds. Where all seeds together prefer one at an edge, it goes on beyond
+    that, and what is then no worse on the first seed is run on the others too.
     """
-    first = {lr: of[seeds[0]] for lr, of in losses.items() if seeds[0] in of}
+    first = {lr: _or_inf(of[seeds[0]]) for lr, of in losses.items() if seeds[0] in of}
     missing = [(lr, seeds[0]) for lr in grid if lr not in first]
     if missing:
         return missing
-    ranked = sorted(first, key=lambda lr: (_or_inf(first[lr]), lr))
+    ranked = sorted(first, key=lambda lr: (first[lr], lr))
     edges = {min(first): min(first) / 2, max(first): max(first) * 2}
-    beyond = edges.get(ranked[0])
-    if len(grid) > 1 and beyond and min(grid) / WIDEST <= beyond <= max(grid) * WIDEST:
-        return [(beyond, seeds[0])]
-    return [(lr, seed) for lr in ranked[:2] for seed in seeds[1:] if seed not in losses[lr]]
+
+    def beyond(best: float) -> list[tuple[float, int]]:
+        lr = edges.get(best, math.inf)
+        within = len(grid) > 1 and min(grid) / WIDEST <= lr <= max(grid) * WIDEST
+        return [(lr, seeds[0])] if within else []
+
+    def on_other_seeds(rates: Iterable[float]) -> list[tuple[float, int]]:
+        return [(lr, seed) for lr in rates for seed in seeds[1:] if seed not in losses[lr]]
+
+    if todo := beyond(ranked[0]) or on_other_seeds(ranked[:2]):
+        return todo
+    best = best_rate(losses)
+    return beyond(best) or on_other_seeds(lr for lr in ranked if first[lr] <= first[best])
 
 
 def best_rate(losses: Losses) -> float:

@@ -201,10 +201,12 @@ def measure_run(
         shift = next(row["dloss"] for row in record["shift"] if row["delta"] == record["seq_len"])
         at_most = min(windows, measure.WINDOWS)
         ends = [measure.ending(run, at_most, device) for run in branches]
-        ends.append({key: record[key] for key in ("tokens", "loss", "se")} | {"shift": shift})
+        ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches")}
+                    | {"shift": shift})
         write_sealed(Path(result), {
             "arm": arm, **record, "horizons": ends,
             "trajectory": measure.follow(trunk, at_most, device), "machine": planning.machine(),
+            "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
         })
 
 

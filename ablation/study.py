@@ -33,6 +33,7 @@ class End(Loss):
 
     tokens: int
     shift: float | None
+    stretches: list[float]
 
 
 class Point(TypedDict):
@@ -76,9 +77,12 @@ class Measured(TypedDict):
     tokenizer_sha256: str
     init_sha256: str
     init_kind: str
+    embeddings_sha256: str
+    embeddings_kind: str
     batches_sha256: str
     config: dict[str, dict[str, Any] | str | int | None]
     machine: dict[str, Any]
+    trained_by: dict[str, Any]
     horizons: list[End]
     trajectory: list[Point]
     context: list[InContext]
@@ -138,14 +142,18 @@ class Study:
     def _check(self) -> None:
         """UserError for records that do not belong into one table.
 
-        Initial values are compared where arms have equal shapes and scales: an arm may be another
-        model.
+        Initial values are compared where arms have equal shapes, and embeddings where they have
+        one scale: an arm may be another model, and an encoding may ask for larger embeddings.
         """
         for key, same, why in (  # what is compared, among the records that have the same of what
             ("data_sha256", (), "losses on different texts do not compare"),
             ("tokenizer_sha256", (), "losses of different tokens do not compare"),
+            ("lr", ("arm",), "an arm has one learning rate"),
             ("init_sha256", ("seed", "init_kind"),
              "arms of one seed start from the same values, or they differ in more than the arm"),
+            ("embeddings_sha256", ("seed", "embeddings_kind"),
+             "arms of one seed start from the same embeddings, or they differ in more than the "
+             "arm"),
             ("batches_sha256", ("seed",),
              "arms of one seed see the same batches, or they differ in more than the arm"),
         ):
@@ -155,7 +163,8 @@ class Study:
                 holders[group][record[key]].append(f"{arm}-s{seed}")
             for values in holders.values():
                 if len(values) > 1:
-                    groups = "; ".join(f"{v[:12]} in {', '.join(n)}" for v, n in values.items())
+                    groups = "; ".join(f"{str(value)[:12]} in {', '.join(names)}"
+                                       for value, names in values.items())
                     raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or "
                                     "repeat a run")
 

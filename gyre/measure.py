@@ -38,6 +38,7 @@ ScalingName = ScalingType | Literal["raw"]
 SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "yarn", "llama3")
 SPAN = 8  # length of the windows by which losses by position are measured, in units of T
 WINDOWS = 32
+STRETCHES = 20  # of the validation text, over which a standard error is taken
 THIN = 2  # contexts use one window in so many: a target takes forwards over 72 tokens there
 FORWARD = 2048  # tokens in one forward: what it computes stays in the processor's cache
 Blocks = list[tuple[int, Tensor]]
@@ -121,17 +122,28 @@ class Scorer:
         return torch.cat(found)
 
     def loss(self, model: Transformer | None, windows: Windows) -> dict[str, float | None]:
-        """`loss`, the mean over all that the windows score, and `se`, its standard error as the
-        mean of as many windows; both None without a model, and `se` with one window."""
+        """`loss`, the mean over all that the windows score, and `se`, its standard error; both None
+        without a model, and `se` with one window."""
         if model is None:
             return {"loss": None, "se": None}
-        means = torch.cat([self.nats(model, *batch).mean(1) for batch in windows if len(batch[0])])
-        return {"loss": means.mean().item(), "se": standard_error(means)}
+        batches = [batch for batch in windows if len(batch[0])]
+        means = torch.cat([self.nats(model, *batch).mean(1) for batch in batches])
+        ends = torch.cat([starts + context for starts, context, _ in batches])
+        return {"loss": means.mean().item(), "se": standard_error(means[ends.argsort()])}
+
+
+def stretches(values: Tensor) -> Tensor:
+    """The means (STRETCHES,) over as many equal stretches of the values (N,), or, of fewer values,
+    these."""
+    parts = values.tensor_split(min(STRETCHES, len(values)))
+    return torch.stack([part.mean() for part in parts])
 
 
 def standard_error(values: Tensor) -> float | None:
-    """Of the mean of independent values (N,); None for one, which has no spread."""
-    return (values.std() / math.sqrt(len(values))).item() if len(values) > 1 else None
+    """Of the mean of values (N,) in the order of the text: what another text of this kind would
+    change. Neighbours are no independent sample, long stretches nearly are. None for one value."""
+    means = stretches(values)
+    return (means.std() / math.sqrt(len(means))).item() if len(means) > 1 else None
 
 
 # --- which tokens are scored ----------------------------------------------------------------------
@@ -223,17 +235,12 @@ def target_losses(scorer: Scorer) -> Tensor:
     return torch.cat(nats)
 
 
-def mean_of_blocks(nats: Tensor, length: int) -> tuple[float, float | None]:
-    """The mean of values (N,), and its standard error as the mean over blocks of so many, without
-    the rest: what another text of this kind would change."""
-    whole = len(nats) - len(nats) % length
-    return nats.mean().item(), standard_error(nats[:whole].view(-1, length).mean(1))
-
-
 def whole_split(scorer: Scorer) -> dict[str, Any]:
-    """`loss` over all tokens of the split but the first, and `se`, its standard error."""
-    loss, se = mean_of_blocks(target_losses(scorer), scorer.seq_len)
-    return {"loss": loss, "se": se}
+    """`loss` over all tokens of the split but the first, `se`, its standard error, and the losses
+    of the `stretches` that this is taken over."""
+    nats = target_losses(scorer)
+    return {"loss": nats.mean().item(), "se": standard_error(nats),
+            "stretches": stretches(nats).tolist()}
 
 
 def shift(
@@ -302,17 +309,24 @@ def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | Non
 
 
 def initial(config: Config) -> dict[str, str]:
-    """Hashes of what training started from: the shared weights, which are all but those of the
-    position encoding; and what has to be equal for these to be, their shapes and the scale of the
-    embeddings."""
+    """Hashes of what training started from: the token embeddings, and all other weights but those
+    of the position encoding; and for each a hash of what has to be equal for these to be, the
+    shapes, and of the embeddings the scale, too."""
     model = initial_model(config)
+    weights = model.state_dict()
+    embeddings = weights.pop("tok_embeddings.weight")
     digest, shapes = hashlib.sha256(), {}
-    for name, value in sorted(model.state_dict().items()):
+    for name, value in sorted(weights.items()):
         if not name.startswith("position."):
             digest.update(name.encode() + value.numpy().tobytes())
             shapes[name] = list(value.shape)
-    kind = hashlib.sha256(repr((shapes, model.position.embedding_std)).encode())
-    return {"init_sha256": digest.hexdigest(), "init_kind": kind.hexdigest()}
+    scale = [*embeddings.shape, model.position.embedding_std]
+    return {
+        "init_sha256": digest.hexdigest(),
+        "init_kind": hashlib.sha256(repr(shapes).encode()).hexdigest(),
+        "embeddings_sha256": hashlib.sha256(embeddings.numpy().tobytes()).hexdigest(),
+        "embeddings_kind": hashlib.sha256(repr(scale).encode()).hexdigest(),
+    }
 
 
 def batches_sha256(config: Config, data: Prepared) -> str:
@@ -356,25 +370,24 @@ def opened(
 
 
 def ending(run: RunDir, windows: int, device: str = "auto") -> dict[str, Any]:
-    """Of the last checkpoint of a run: tokens, loss and its standard error over the whole
-    validation split, and the cost of a shift by T."""
+    """Of the last checkpoint of a run: tokens, `whole_split`, and the cost of a shift by T."""
     _, _, scorer = opened(run, "last", device)
     (moved,) = shift(scorer, scorer.spans(windows), [1])
     return {"tokens": trained_tokens(run, "last"), **whole_split(scorer), "shift": moved["dloss"]}
 
 
 def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, Any]]:
-    """At each checkpoint that a run kept: loss and its standard error over the whole validation
-    split, the cost of a shift by T, and the attention to the previous token of each head, the
-    last two on at most so many windows."""
+    """At each checkpoint that a run kept: loss over the whole validation split, the cost of a shift
+    by T, and the attention to the previous token of each head, the last two on at most so many
+    windows."""
     _, _, scorer = opened(run, "last", device)
     spans, points = scorer.spans(windows), []
     for step in tqdm(run.kept_steps(), desc=run.path.name, dynamic_ncols=True, leave=False):
         weights, state = run.load_training(step)
         scorer.trained.load_state_dict(as_whole(weights))
         (moved,) = shift(scorer, spans, [1])
-        points.append({"tokens": state["count"]["tokens"], **whole_split(scorer),
-                       "shift": moved["dloss"],
+        points.append({"tokens": state["count"]["tokens"],
+                       "loss": target_losses(scorer).mean().item(), "shift": moved["dloss"],
                        "previous": attention_to_previous(scorer, spans)})
     return points
 
@@ -385,19 +398,20 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Of each run, which have one text, split and tokenizer: `loss` and `bpb` over the whole
     validation split; of all but the first `difference`, its loss minus that of the first over the
-    same targets. `se` and `difference_se` are over blocks of the longest T of all."""
+    same targets. `se` and `difference_se` are their standard errors."""
     found, losses = [], []
-    length = max(run.settings()["data"]["seq_len"] for run in runs)
     for run in tqdm(runs, "losses", unit="run", dynamic_ncols=True, leave=False):
         _, data, scorer = opened(run, checkpoint, device, dtype)
         losses.append(target_losses(scorer))
-        loss, se = mean_of_blocks(losses[-1], length)
-        found.append({"run": str(run.path), "checkpoint": checkpoint, "loss": loss, "se": se,
+        loss = losses[-1].mean().item()
+        found.append({"run": str(run.path), "checkpoint": checkpoint, "loss": loss,
+                      "se": standard_error(losses[-1]),
                       "bpb": bits_per_byte(loss, len(losses[-1]), data),
                       "seq_len": scorer.seq_len})
         if len(losses) > 1:
-            change, change_se = mean_of_blocks(losses[-1] - losses[0], length)
-            found[-1] |= {"difference": change, "difference_se": change_se}
+            differences = losses[-1] - losses[0]
+            found[-1] |= {"difference": differences.mean().item(),
+                          "difference_se": standard_error(differences)}
     return found
 
 

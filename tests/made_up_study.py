@@ -33,24 +33,30 @@ def record(arm: str, seed: int, effect: float, noise: float = 0.004) -> dict[str
     relative = arm in ("rope", "nope", "alibi")
     steepness = 1.2 / math.log(4)  # nats for each factor e of the tokens
     points = [
-        {"tokens": int(tokens), "se": 0.01, "previous": [[0.1, 0.2], [0.05, 0.9 if used else 0.1]],
+        {"tokens": int(tokens), "previous": [[0.1, 0.2], [0.05, 0.9 if used else 0.1]],
          "loss": NGRAMS[1] - 0.3 - steepness * math.log(tokens / USED[arm]),
          "shift": 0.0 if relative else 0.5 * used}
         for tokens in np.geomspace(20_000, HORIZONS[-1], 13)
         for used in (tokens >= USED[arm],)
     ]
     grows = {"rope": 0.1, "alibi": 0.0, "nope": 0.3, "sin": 0.6}.get(arm)
+    scale = "large" if arm == "sin" else "small"
     contexts = {T // 2: end + 0.1, T: end}
     contexts |= {k * T: None if grows is None else end + grows * k / 2 for k in (2, 4, 8)}
     return {
         "arm": arm, "seed": seed, "lr": 2e-3, "parameters": 820_000,
         "seq_len": T, "targets": 50_176,
         "init_sha256": f"init{seed}" + "0" * 59, "batches_sha256": f"batch{seed}" + "0" * 58,
-        "init_kind": "k", "data_sha256": "d" * 64, "tokenizer_sha256": "e" * 64,
+        "init_kind": "k", "embeddings_sha256": f"{scale}{seed}" + "0" * 58,
+        "embeddings_kind": scale,
+        "data_sha256": "d" * 64, "tokenizer_sha256": "e" * 64,
         "config": {"model": {"head_dim": 32, "theta": 10000.0}, "log": {"group": f"x/1M/{arm}"},
                    "data": {"seq_len": T}, "train": {"batch_size": 8, "steps": STEPS[-1]}},
         "machine": {"processor": "Example CPU", "cores": 2},
+        "trained_by": {"git": {"revision": "4567cdef", "dirty": False}, "torch": "2.13.0"},
         "horizons": [{"tokens": tokens, "loss": base + effect * 2**k + 0.4 * k, "se": 0.01,
+                      "stretches": [base + effect * 2**k * (0.8 + 0.4 * (i % 2))
+                                    for i in range(20)],
                       "shift": 0.0 if relative else 0.5 / 2**k}
                      for k, tokens in zip((2, 1, 0), HORIZONS, strict=True)],
         "trajectory": points,

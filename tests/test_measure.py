@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 from conftest import random_model, trained
@@ -161,17 +162,31 @@ def test_all_blocks_are_every_target_of_the_spans_once():
     assert sorted(found.tolist()) == pytest.approx(sorted(nats.values()), abs=1e-5)
     row = s.loss(model, slide(every, T, T, 1))
     assert row["loss"] == pytest.approx(found.mean().item())
-    assert row["se"] == pytest.approx(found.std().item() / len(found) ** 0.5)
+    in_order = [nats[t] for t in sorted(nats)]  # though windows come by their place in a span
+    assert row["se"] == pytest.approx(error_over_stretches(in_order), rel=1e-3)
 
 
-def test_the_whole_split_has_every_token_once_and_the_error_of_a_mean_over_windows():
+def error_over_stretches(values):
+    means = [part.mean() for part in np.array_split(values, 20)]
+    return np.std(means, ddof=1) / 20**0.5
+
+
+def test_the_error_of_a_mean_does_not_take_neighbours_for_independent():
+    """Of values that come ten times each, it is that of the values."""
+    once = np.random.default_rng(0).normal(size=2000)
+    found = [measure.standard_error(torch.tensor(np.repeat(once, n))) for n in (1, 10)]
+    assert found == pytest.approx([once.std() / 2000**0.5] * 2, rel=0.3)
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_the_whole_split_has_every_token_once_and_the_error_of_a_mean_over_stretches():
     s = scorer(length=20 * T + 6)
     model, n = s.trained, len(s.stream)
     nats = [one_loss(s, model, (t - 1) // T * T, t) for t in range(1, n)]
     found = measure.whole_split(s)
     assert found["loss"] == pytest.approx(math.fsum(nats) / (n - 1), abs=1e-5)
-    means = torch.tensor(nats[: (n - 1) // T * T]).view(-1, T).mean(1)
-    assert found["se"] == pytest.approx(means.std().item() / len(means) ** 0.5, rel=1e-4)
+    assert found["se"] == pytest.approx(error_over_stretches(nats), rel=1e-3)
+    assert np.mean(found["stretches"]) == pytest.approx(found["loss"], rel=1e-3)
 
 
 def test_attention_to_the_previous_token_is_that_of_known_patterns():
@@ -230,7 +245,7 @@ def test_a_record_agrees_with_what_training_wrote_down(runs, records):
 
 @pytest.mark.slow
 def test_arms_share_weights_and_batches_and_seeds_do_not(records):
-    for key in ("init_sha256", "batches_sha256"):
+    for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
         assert records["rope"][key] == records["sin"][key] == records["learned"][key]
         assert records["rope"][key] != records["seed"][key]
     assert len({record["data_sha256"] for record in records.values()}) == 1

@@ -93,10 +93,19 @@ def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
 
 
 def test_a_rate_that_diverged_loses_and_the_seeds_decide_between_the_best_two():
-    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): None, (2e-3, 1): 1.7, (4e-3, 1): 1.95}
+    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): None, (2e-3, 1): 1.7, (4e-3, 1): 1.95,
+              (1e-3, 0): 2.1}
     losses, _ = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
     assert plan.best_rate(losses) == 2e-3 and plan.lowest(losses) == pytest.approx(1.85)
-    assert set(losses) == {2e-3, 4e-3, 8e-3} and list(losses[8e-3]) == [0]
+    assert set(losses) == {1e-3, 2e-3, 4e-3, 8e-3} and list(losses[8e-3]) == [0]
+    assert list(losses[1e-3]) == [0]  # worse than 2e-3 there, which therefore is no edge
+
+
+def test_a_rate_beyond_the_edge_that_all_seeds_prefer_is_run_on_all_where_it_could_win():
+    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): 3.0, (2e-3, 1): 1.7, (4e-3, 1): 1.95,
+              (1e-3, 0): 1.98, (1e-3, 1): 1.6, (5e-4, 0): 2.5}
+    losses, _ = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
+    assert plan.best_rate(losses) == 1e-3 and list(losses[5e-4]) == [0]
 
 
 def test_where_all_rates_diverge_a_smaller_one_is_tried():

@@ -61,6 +61,8 @@ FROM_ITS_SEED = r"differs .* in rope-s0; .* in sin-s0\)"
     (lambda p: change(p, "rope-s0", data_sha256="a" * 64), f"data_sha256 {FROM_ALL}"),
     (lambda p: change(p, "rope-s0", tokenizer_sha256="b" * 64), f"tokenizer_sha256 {FROM_ALL}"),
     (lambda p: change(p, "rope-s0", init_sha256="c" * 64), f"init_sha256 {FROM_ITS_SEED}"),
+    (lambda p: change(p, "rope-s0", embeddings_kind="large"), "embeddings_sha256 differs"),
+    (lambda p: change(p, "rope-s1", lr=4e-3), "lr differs .*an arm has one learning rate"),
     (lambda p: change(p, "rope-s0", batches_sha256="d" * 64), f"batches_sha256 {FROM_ITS_SEED}"),
     (lambda p: (p / "plan.json").unlink(), "not a study"),
     (lambda p: (p / "results" / "rope-s0.json").write_text("{", encoding="utf-8"), "damaged"),
