@@ -11,7 +11,8 @@ It measures the speed, tunes the learning rate of every arm on seeds of their ow
 on the same seeds, measures every run, and writes runs/STUDY/report.html. Each arm and seed is one
 run at a constant rate, from which a run with a cooldown branches off for each length. To go on
 after an interruption, give the same command again: what is finished is not repeated. The other
-options are those of train.py, and hold for every run.
+options are those of train.py, over ablation.yaml, for every run; what the study sets itself is
+refused.
 """
 
 from errors import exit_in_words  # first: Ctrl-C has no traceback

@@ -160,7 +160,8 @@ class Options:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options, checked."""
     parser = Parser(__doc__)
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="A run. None: list all in runs/.")
+    parser.add_argument("runs", nargs="*", default=[], metavar="RUN",
+                        help="A run. Without one: list all in runs/.")
     parser.add_fields(RunOptions, Options)
     options = parser.parse_args(argv)
     if options.windows is not None and options.windows < 1:

@@ -63,13 +63,18 @@ def gap(study: Study) -> Figure | None:
         left.annotate(name, (0.99, floor), xycoords=("axes fraction", "data"), fontsize=7,
                       ha="right", va="bottom", color="0.35")
     _bands(right, study, {arm: study.gaps(arm) for arm in study.others})
-    for arm, tokens in itertools.product(study.others, study.horizons):
+    for (place, arm), tokens in itertools.product(enumerate(study.others), study.horizons):
         if result := study.paired(arm, tokens):
-            right.errorbar(tokens, result.mean, _half(result), fmt="D", markersize=5, mec="white",
-                           mew=0.6, color=style(study, arm)["color"], elinewidth=2.2, zorder=3)
+            beside = 1.05 ** (place - (len(study.others) - 1) / 2)  # so that none hides another
+            own = style(study, arm)
+            right.errorbar(tokens * beside, result.mean, _half(result), fmt=own["marker"],
+                           markersize=6, mec="white", mew=0.6, color=own["color"], elinewidth=2.2,
+                           zorder=3)
     right.axhline(0, color="0.4", linewidth=0.8)
     left.set(ylabel="validation loss (nats / token)", title="Loss at a constant learning rate")
-    right.set(ylabel="difference (nats / token)", title=f"Minus {study.baseline}, same seed")
+    what = study.others[0] if len(study.others) == 1 else "Each arm"
+    right.set(ylabel="difference (nats / token)",
+              title=f"{what} − {study.baseline}, same seed")
     _legend_below(fig, left)
     return fig
 
@@ -87,7 +92,7 @@ def rates(study: Study) -> Figure | None:
             known = {lr: [loss for loss in losses.get(lr, {}).values() if loss is not None]
                      for lr in tried}
             means = {lr: statistics.fmean(of) for lr, of in known.items() if of}
-            _line(ax, study, arm, means)
+            _line(ax, study, arm, means, label=_treated(study, stage, arm))
             for lr, of in known.items():
                 ax.plot([lr] * len(of), of, ".", markersize=3, color=style(study, arm)["color"])
         ax.set_xscale("log")
@@ -98,6 +103,13 @@ def rates(study: Study) -> Figure | None:
                title=f"{stage}, {ticker.EngFormatter(places=1, sep='')(tokens)} tokens")
         ax.legend(frameon=False, fontsize=8)
     return fig
+
+
+def _treated(study: Study, stage: str, arm: str) -> str:
+    """The arm, and the treatment that stands for it."""
+    chosen = study.plan["treatment"]
+    stands = chosen and stage == "arms" and arm == study.plan["treatments"][0]
+    return f"{arm} ({chosen})" if stands else arm
 
 
 def mechanism(study: Study) -> Figure | None:
@@ -175,8 +187,8 @@ def forest(study: Study) -> Figure | None:
     ax.set_yticks(range(len(results)), labels)
     ax.tick_params(labelsize=8)
     ax.set_ylim(-0.7, len(results) - 0.5)
-    ax.set_xlabel(f"validation loss minus {study.baseline}'s, same seed (nats / token; left is "
-                  "better)")
+    ax.set_xlabel(f"validation loss minus {study.baseline}'s, same seed (nats / token, left is "
+                  "better;\nlogarithmic outside ±0.05)")
     ax.set_title("dots: seeds; diamond and line: mean and 95 % interval", fontsize=8)
     _tidy(ax)
     return fig
@@ -240,8 +252,8 @@ def _half(result: Paired) -> float | None:
 
 
 def _line(ax: Axes, study: Study, arm: str, points: Mapping[Any, float], **more: Any) -> None:
-    ax.plot(list(points), list(points.values()), label=arm, linewidth=1.5, markersize=5,
-            mec="white", mew=0.5, **style(study, arm), **more)
+    ax.plot(list(points), list(points.values()), linewidth=1.5, markersize=5, mec="white", mew=0.5,
+            **({"label": arm} | style(study, arm) | more))
 
 
 def _bands(

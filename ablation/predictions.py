@@ -5,10 +5,11 @@ negative where the arm named first is the better one.
 """
 
 import math
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ablation import stats
+from ablation.stats import Paired
 from ablation.study import Study, at_horizon
 
 
@@ -17,32 +18,33 @@ def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
     has both. A seed in which neither ever is says nothing; where only `other` is not, it is 0."""
     a, b = (study.tokens_until_used(name) for name in (arm, other))
     ratios = [a[seed] / b[seed] for seed in a.keys() & b if min(a[seed], b[seed]) < math.inf]
-    return statistics.median(ratios) if ratios else None
+    return stats.median(ratios) if ratios else None
 
 
-def gap_sizes(study: Study, arm: str, baseline: str) -> list[float]:
-    """|mean difference| at every horizon; empty where one of them is not measured."""
+def gaps(study: Study, arm: str, baseline: str) -> list[float]:
+    """The mean difference at every horizon; empty where one of them is not measured."""
     results = [study.paired(arm, tokens, baseline) for tokens in study.horizons]
-    sizes = [abs(result.mean) for result in results if result]
-    return sizes if len(sizes) == len(results) else []
+    return [result.mean for result in results if result] if all(results) else []
 
 
 def share_of_peak(study: Study, arm: str, baseline: str) -> float | None:
-    """|difference| at the last horizon / the largest at any."""
-    sizes = gap_sizes(study, arm, baseline)
-    return sizes[-1] / max(sizes) if any(sizes) else None
+    """The difference at the last horizon / the largest at any; negative where it has reversed."""
+    found = gaps(study, arm, baseline)
+    return found[-1] / max(found, key=abs) if any(found) else None
 
 
-def at_the_end(study: Study, arm: str, baseline: str) -> float | None:
-    result = study.paired(arm, study.horizons[-1], baseline)
-    return result.mean if result else None
+def at_the_end(study: Study, arm: str, baseline: str) -> Paired | None:
+    return study.paired(arm, study.horizons[-1], baseline)
 
 
 def shift_against_gap(study: Study, arm: str, other: str) -> float | None:
     """Over the horizons, Spearman's correlation of what a shift by T costs `arm` with the size of
-    its difference from `other`; 0 where one of the two is the same at all of them."""
-    costs = [study.mean(arm, at_horizon(tokens, "shift")) for tokens in study.horizons]
-    sizes = gap_sizes(study, other, arm)
+    its difference from `other`, both over the seeds that have both; 0 where one of the two is the
+    same at all of them."""
+    shared = study.of(arm).keys() & study.of(other)
+    by_seed = [study.values(arm, at_horizon(tokens, "shift")) for tokens in study.horizons]
+    costs = [stats.mean([of[seed] for seed in shared & of.keys()]) for of in by_seed]
+    sizes = [abs(gap) for gap in gaps(study, other, arm)]
     if None in costs or not len(costs) == len(sizes) > 2:
         return None
     if min(len({*costs}), len({*sizes})) == 1:
@@ -57,7 +59,7 @@ class Prediction:
     what: str
     low: float
     high: float
-    measure: Callable[..., float | None]
+    measure: Callable[..., float | Paired | None]
     arms: tuple[str, ...]
 
 
@@ -80,12 +82,20 @@ PREDICTIONS = [
 ]
 
 
-def outcomes(study: Study) -> list[tuple[Prediction, float | None, str]]:
-    """Every prediction, what was measured, and "held", "not held" or "not measured"."""
-    found = []
+def outcomes(study: Study) -> list[tuple[Prediction, float | Paired | None, str]]:
+    """Every prediction, what was measured, and whether its number is in the range: "held", "not
+    held" or "not measured", with the seeds that it rests on until these are all that are planned.
+    """
+    found: list[tuple[Prediction, float | Paired | None, str]] = []
     for prediction in PREDICTIONS:
-        value = prediction.measure(study, *prediction.arms)
-        held = value is not None and prediction.low <= value <= prediction.high
-        verdict = "not measured" if value is None else "held" if held else "not held"
-        found.append((prediction, value, verdict))
+        measured = prediction.measure(study, *prediction.arms)
+        value = measured.mean if isinstance(measured, Paired) else measured
+        if value is None:
+            found.append((prediction, None, "not measured"))
+            continue
+        verdict = "held" if prediction.low <= value <= prediction.high else "not held"
+        first, second = (study.of(arm).keys() for arm in prediction.arms)
+        if (seeds := len(first & second)) < (planned := len(study.plan["seeds"])):
+            verdict += f" so far, {seeds} of {planned} seeds"
+        found.append((prediction, measured, verdict))
     return found

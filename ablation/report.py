@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
-from ablation.plan import best_rate, lowest, next_rates, stage_steps, tuning_losses
+from ablation.plan import TIERS, best_rate, lowest, next_rates, stage_steps, tuning_losses
 from ablation.predictions import outcomes
 from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell
 from errors import UserError, exit_in_words
@@ -36,6 +36,7 @@ from model.rope import rope_frequencies
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
+WHOLE = ", whole windows", "context", {"mode": "nonoverlapping"}  # beside BY_CONTEXT
 RUN_COLUMNS = ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]  # of the table in wandb
 
 
@@ -59,11 +60,14 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
     `figures`: the names of those there are; `folder`: where the text will stand, from where it
     links to them.
     """
+    warm_up = max((record["config"]["optim"]["warmup_steps"]
+                   for record in study.records.values()), default=0) * study.plan["step_tokens"]
     said = {
         "name": study.plan["name"],
         "claim": claim(study),
         "base": study.baseline,
-        "secondary": joined(study.others[1:]) or "no other arm",
+                "secondary": joined(study.planned_others[1:]) or "no other arm",
+        "warm_up": amount(warm_up),
         "used": f"{USED:g}",
         "bigram": number(study.bigram, ".2f"),
         "last": amount(study.horizons[-1]),
@@ -113,43 +117,45 @@ def to_html(markdown: str, folder: Path) -> str:
 
 
 def claim(study: Study) -> str:
-    """Up to three sentences: the difference after the first and the last length, how many tokens an
-    encoding takes until it is used. None is stronger than its numbers."""
+    """Up to three sentences: the difference after the first and the last length, and how many
+    tokens it takes to leave the bigrams behind. None is stronger than its numbers."""
     smoke = "A check of the machinery and nothing else. " if study.plan["tier"] == "smoke" else ""
-    compared = {tokens: result for arm in study.others[:1] for tokens in study.horizons
-                if (result := study.paired(arm, tokens))}
+    head, base = study.planned_others[0], study.baseline
+    compared = {tokens: result for tokens in study.horizons
+                if (result := study.paired(head, tokens))}
     if not compared:
-        return f"{smoke}No seed of {joined(study.plan['arms'])} is measured in two arms yet."
+        return f"{smoke}{head} and {base} share no seed yet."
     first, last = min(compared), max(compared)
-    said = []
-    for tokens in dict.fromkeys((first, last)):
-        result = compared[tokens]
-        bounds = interval(result.interval) if result.interval else "one seed, so no interval"
-        said.append(f"{number(result.mean, '+.3f')} nats per token ({bounds}) after "
-                    f"{amount(tokens)} tokens")
+    said = [f"{difference(compared[tokens], None)} nats per token after {amount(tokens)} tokens"
+            for tokens in dict.fromkeys((first, last))]
     n = compared[last].n
-    used = joined(f"{arm} {span(study.tokens_until_used(arm).values())}" for arm in study.arms)
+    seeds = f"{n} paired seeds, 95 % intervals" if n > 1 else "one seed"
     sentences = [
-        f"{study.others[0]} − {study.baseline} is {' and '.join(said)}, "
-        f"{f'{n} paired seeds' if n > 1 else 'one seed'}.",
-        f"Tokens until the loss is {USED:g} nats below what bigrams reach, so that order must be "
-        f"used: {used}.",
+        f"{head} − {base} is {' and '.join(said)} ({seeds}).",
+        f"Tokens until the loss is {USED:g} nats below what bigrams reach: "
+        f"{joined(f'{arm} {until_used(study, arm)}' for arm in study.arms)}.",
     ]
-    sizes = {tokens: abs(result.mean) for tokens, result in compared.items()}
-    peak = max(sizes, key=sizes.__getitem__)
-    if len(sizes) > 2 and sizes[peak] > 0:
-        sentences.append(f"The gap is largest after {amount(peak)} tokens, and "
-                         f"{sizes[last] / sizes[peak]:.0%} of that remains after {amount(last)}.")
+    peak = max(compared, key=lambda tokens: abs(compared[tokens].mean))
+    if len(compared) > 2 and peak != last:
+        left = compared[last].mean / compared[peak].mean
+        what = f"{left:.0%} of that is left" if left > 0 else "has another sign"
+        sentences.append(f"Of the lengths measured, the difference is largest after {amount(peak)} "
+                         f"tokens, and {what} after {amount(last)}.")
     return smoke + " ".join(sentences)
 
 
 def left_out(study: Study) -> str:
-    seeds = len(study.plan["seeds"])
-    missing = {arm: seeds - len(study.of(arm)) for arm in study.plan["arms"]}
-    if not any(missing.values()):
-        return ""
-    counts = joined(f"{count} of {arm}" for arm, count in missing.items() if count)
-    return escape(f"Not run yet, of {seeds} seeds of each arm: {counts}.")
+    """How far the study is, where it is not finished, and which runs diverged."""
+    plan, said = study.plan, []
+    runs = len(plan["seeds"]) * len(plan["arms"])
+    probes = sum(len(of["arms"]) * len(of["seeds"]) for of in plan["probes"].values())
+    if len(study.records) < runs or len(study.probes) < probes:
+        counts = joined(f"{arm} {len(study.of(arm))}" for arm in plan["arms"])
+        said.append(f"Run so far, of {len(plan['seeds'])} seeds: {counts}; and {len(study.probes)} "
+                    f"of {probes} probes.")
+    if diverged := plan.get("diverged"):
+        said.append(f"Diverged, and left out: {joined(diverged)}.")
+    return escape(" ".join(said))
 
 
 def arms_table(study: Study) -> str:
@@ -165,16 +171,19 @@ def arms_table(study: Study) -> str:
         for tokens in study.horizons:
             row += [with_sd(study.values(arm, at_horizon(tokens, "loss")).values(), ".3f"),
                     UNDEFINED if arm == base else
-                    difference(study.paired(arm, tokens), adjusted[tokens].get(arm))]
-        rows.append([*row, span(study.tokens_until_used(arm).values())])
+                    difference(study.paired(arm, tokens), adjusted[tokens].get(arm),
+                               len(study.of(arm)))]
+        rows.append([*row, until_used(study, arm)])
     return table([*header, "used"], rows)
 
 
 def p_values(study: Study, tokens: int) -> dict[str, float]:
-    """p of each arm against the baseline; of all but the first other arm Holm-corrected."""
+    """p of each arm against the baseline; of all but the first Holm-corrected, over all that are
+    planned: where one is not run yet, as if it did not differ."""
     known = {arm: result.p for arm in study.others
              if (result := study.paired(arm, tokens)) and result.p is not None}
-    return known | stats.holm({arm: p for arm, p in known.items() if arm in study.others[1:]})
+    adjusted = stats.holm({arm: known.get(arm, 1.0) for arm in study.planned_others[1:]})
+    return {arm: adjusted.get(arm, p) for arm, p in known.items()}
 
 
 def tuning_table(study: Study) -> str:
@@ -193,9 +202,9 @@ def tuning_table(study: Study) -> str:
         if stage == "treatments" and best.keys() == losses.keys():
             means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
             chosen = plan["treatment"]
-            follows = f"; {chosen} stands for {plan['treatments'][0]} in all that follows"
+            stands = f". Everywhere else in this report {plan['treatments'][0]} is {chosen}"
             said += [escape(f"Treatments of the sinusoid at their best rates: {means}"
-                            f"{follows if chosen else ''}.")]
+                            f"{stands if chosen else ''}.")]
     if said:
         seeds = joined(plan["tuning_seeds"])
         said += [f"Validation loss by seed ({seeds}), none of which is reported; \\*: the rate "
@@ -208,7 +217,7 @@ def context_table(study: Study) -> str:
                        for row in record["context"]})
     rows = []
     for arm in study.arms:
-        for words, source, which in BY_CONTEXT:
+        for words, source, which in (*BY_CONTEXT, WHOLE):
             losses = [with_error(study, arm, source, context=context, **which)
                       for context in contexts]
             if any(loss != UNDEFINED for loss in losses):
@@ -217,7 +226,8 @@ def context_table(study: Study) -> str:
 
 
 def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
-    """Loss in a row of a table, mean ± sd over seeds, and the standard error of one evaluation."""
+    """Loss in a row of a table, mean ± sd over seeds, and the standard error of one of them over
+    the text."""
     loss = with_sd(study.values(arm, cell(source, "loss", **which)).values(), ".3f")
     error = study.mean(arm, cell(source, "se", **which))
     return UNDEFINED if error is None else f"{loss} (se {error:.3f})"
@@ -229,13 +239,14 @@ def probe_table(study: Study) -> str:
         copies, repeats = (study.probe(probe, arm).values() for probe in ("P1", "P2"))
         excess = [with_sd(record["excess"].get(at) for record in copies)
                   for at in ("T", "2T", "4T")]
-        solved = [r["steps_to_90"] for r in repeats if r["steps_to_90"] is not None]
-        unsolved = [f"> {r['steps']}" for r in repeats if r["steps_to_90"] is None]
-        rows.append([arm, *excess, joined([*sorted(solved), *unsolved])])
+        steps = [math.inf if r["steps_to_90"] is None else r["steps_to_90"] for r in repeats]
+        rows.append([arm, *excess, span(steps, min((r["steps"] for r in repeats), default=0))])
     return table(["arm", "P1 at T", "P1 at 2T", "P1 at 4T", "P2: steps to 90 %"], rows)
 
 
 def predictions_table(study: Study) -> str:
+    if not set(TIERS["full"].arms) <= study.plan["arms"].keys():
+        return NOT_MEASURED  # they are about the full study
     return table(["predicted", "measured", "outcome"],
                  [[prediction.what, measured(value), verdict]
                   for prediction, value, verdict in outcomes(study)])
@@ -250,12 +261,20 @@ def threats(study: Study) -> list[str]:
         of_rope = [f"At T = {study.seq_len}, {int((turns < 1).sum())} of {len(turns)} RoPE pairs "
                    "complete less than one turn, so full RoPE is nearer to p-RoPE here than at "
                    "scale."]
+    last, treatments = study.horizons[-1], study.plan["treatments"]
+    only = "An interval over seeds says nothing of other models and texts."
+    head, base = study.planned_others[0], study.baseline
+    if study.paired(head, last) and (error := study.text_error(head, last)):
+        only += (f" From one stretch of this text to another, {head} − {base} after "
+                 f"{amount(last)} tokens has a standard error of {error:.3f}.")
+    tuned = "Of each arm the learning rate is tuned"
+    if treatments:
+        tuned += f", and {treatments[0]} is the best of {len(treatments)} treatments"
     return [
-        "One model size and one text, of code: an interval over seeds says nothing of others.",
-        f"At most {amount(study.horizons[-1])} tokens: whether the rest of a gap closes is not "
-        "known.",
-        "Only the learning rate is tuned for each arm, and that for one length; weight decay, "
-        "warm-up and batch are those of all.",
+        only,
+        f"At most {amount(last)} tokens: whether the rest of a gap closes is not known.",
+        f"{tuned}: for one length, with other seeds, but on the validation text that is reported. "
+        "Weight decay, warm-up and batch are those of all.",
         *of_rope,
         "Tokens until used are read at a constant rate, where every loss is higher than after a "
         "cooldown.",
@@ -265,11 +284,15 @@ def threats(study: Study) -> list[str]:
 def facts(study: Study) -> list[str]:
     """What the plan and the records say of when, where and with what the study was made."""
     plan = study.plan
-    machines = {flat(record["machine"]): None for record in study.records.values()}
+    machines, trained_by = (
+        "; ".join(dict.fromkeys(flat(record[key]) for record in study.records.values()))
+        for key in ("machine", "trained_by")
+    )
     known = {
         "tier": plan["tier"], "minutes": f"{plan['minutes']:.0f}",
-        "machines": "; ".join(machines) or flat(plan["machine"]),
-        "dtype": plan["dtype"], "versions": plan["versions"], "revision": plan["git"],
+        "machines": machines or flat(plan["machine"]), "dtype": plan["dtype"],
+        "versions at the start": plan["versions"], "revision at the start": plan["git"],
+        "runs were trained by": trained_by or None,
     }
     return [f"{name}: {flat(value)}" for name, value in known.items() if value is not None]
 
@@ -297,7 +320,9 @@ def number(value: float | None, form: str = ".4f") -> str:
     return UNDEFINED if value is None else format(value, form).replace("-", "−")
 
 
-def measured(value: float | None) -> str:
+def measured(value: float | stats.Paired | None) -> str:
+    if isinstance(value, stats.Paired):
+        return difference(value, None)
     return "never" if value == math.inf else number(value, ".3f")
 
 
@@ -305,11 +330,13 @@ def interval(ends: tuple[float, float]) -> str:
     return f"[{joined(number(end, '+.3f') for end in ends)}]"
 
 
-def difference(result: stats.Paired | None, p: float | None) -> str:
+def difference(result: stats.Paired | None, p: float | None, seeds: int | None = None) -> str:
+    """`seeds`: of the arm, which may have more than the pairs that this rests on."""
     if result is None:
         return UNDEFINED
-    bounds = interval(result.interval) if result.interval else "(no interval)"
-    return f"{number(result.mean, '+.3f')} {bounds}" + ("" if p is None else f", p {p:.2g}")
+    bounds = f" {interval(result.interval)}" if result.interval else ""
+    pairs = f" ({result.n} of them)" if seeds not in (None, result.n) else ""
+    return f"{number(result.mean, '+.3f')}{bounds}{pairs}" + ("" if p is None else f", p {p:.2g}")
 
 
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
@@ -319,13 +346,18 @@ def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     return number(stats.mean(known), form) + ("" if spread is None else f" ± {spread:{form}}")
 
 
-def span(tokens: Collection[float]) -> str:
-    """Median, lowest and highest of tokens until something happens; inf: it never did."""
-    if not tokens:
+def until_used(study: Study, arm: str) -> str:
+    ends = [max(curve) for curve in study.curves(arm, "loss").values() if curve]
+    return span(study.tokens_until_used(arm).values(), min(ends, default=0))
+
+
+def span(times: Collection[float], end: float) -> str:
+    """Median, lowest and highest of times until something happens; inf: not up to `end`."""
+    if not times:
         return UNDEFINED
-    words = ["never" if value == math.inf else amount(value)
-             for value in (statistics.median(tokens), min(tokens), max(tokens))]
-    return words[0] if len(tokens) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
+    words = [f"more than {amount(end)}" if value == math.inf else amount(value)
+             for value in (stats.median(times), min(times), max(times))]
+    return words[0] if len(times) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
 
 
 def joined(values: Iterable[Any], form: str = "{}") -> str:

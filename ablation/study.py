@@ -19,7 +19,7 @@ K = TypeVar("K")
 Record = dict[str, Any]
 Curve = dict[float, float]
 """y by x, in ascending order."""
-Measure = Callable[[Record], float | None]
+Measure = Callable[[Record], Any]
 """A number of a record; None where it is undefined."""
 
 
@@ -196,8 +196,13 @@ class Study:
 
     @property
     def others(self) -> list[str]:
-        """The arms that have a difference from the baseline; the first is the headline's."""
+        """The arms that have a difference from the baseline."""
         return [arm for arm in self.arms if arm != self.baseline]
+
+    @property
+    def planned_others(self) -> list[str]:
+        """The arms that are to have one; the first is the headline's."""
+        return [arm for arm in self.plan["arms"] if arm != self.baseline]
 
     # --- what was measured ---
 
@@ -223,6 +228,18 @@ class Study:
         has both."""
         loss = at_horizon(tokens, "loss")
         return stats.paired(self.values(arm, loss), self.values(baseline or self.baseline, loss))
+
+    def text_error(self, arm: str, tokens: int) -> float | None:
+        """Standard error of that mean difference over stretches of the validation text: what
+        another text of this kind would change."""
+        of_run = at_horizon(tokens, "stretches")
+        ours, theirs = ({seed: of_run(record) for seed, record in self.of(name).items()}
+                        for name in (arm, self.baseline))
+        pairs = [(ours[seed], theirs[seed]) for seed in ours.keys() & theirs]
+        by_stretch = [sum(a[i] - b[i] for a, b in pairs) / len(pairs)
+                      for i in range(len(pairs[0][0]))]
+        spread = stats.sd(by_stretch)
+        return spread and spread / len(by_stretch) ** 0.5
 
     def curves(self, arm: str, key: str) -> dict[int, Curve]:
         """By seed, the measure `key` against training tokens along the constant rate."""

@@ -50,11 +50,14 @@ def test_the_gap_has_the_floors_and_the_cooled_ends(study):
     left, right = plots.gap(study).axes
     floors = [line.get_ydata()[0] for line in left.lines if len(set(line.get_ydata())) == 1]
     assert floors == NGRAMS
-    ends = {line.get_xdata()[0]: line.get_ydata()[0] for line in right.lines
-            if line.get_marker() == "D" and len(line.get_xdata()) == 1}
-    assert set(ends) == set(HORIZONS)
-    means = [study.paired(arm, HORIZONS[-1]).mean for arm in study.others]
-    assert ends[HORIZONS[-1]] == pytest.approx(means[-1])
+    ends = {(line.get_marker(), line.get_xdata()[0]): line.get_ydata()[0] for line in right.lines
+            if len(line.get_xdata()) == 1}
+    markers = {plots.style(study, arm)["marker"]: arm for arm in study.others}
+    assert len(ends) == len(markers) * len(HORIZONS)
+    assert len({x for _, x in ends}) == len(ends)  # beside each other
+    for (marker, x), y in ends.items():
+        tokens = min(HORIZONS, key=lambda tokens: abs(tokens - x))
+        assert y == study.paired(markers[marker], tokens).mean
 
 
 def test_the_forest_has_every_seed_of_every_difference(study):

@@ -1,14 +1,19 @@
 """Predictions are held against the numbers of a study."""
 
+import math
+
 import pytest
 from made_up_study import EFFECT, USED, make_pair, make_study
 
+from ablation import stats
 from ablation.predictions import PREDICTIONS, outcomes
+from ablation.stats import Paired
 from ablation.study import Study
 
 
 def of(path) -> list[tuple[float | None, str]]:
-    return [(value, verdict) for _, value, verdict in outcomes(Study.load(path))]
+    return [(value.mean if isinstance(value, Paired) else value, verdict)
+            for _, value, verdict in outcomes(Study.load(path))]
 
 
 def test_each_is_marked_with_its_number(tmp_path):
@@ -26,6 +31,11 @@ def test_they_fail_where_rope_has_no_lead(tmp_path):
     """A gap that is always the same has no rank correlation with anything, and so none below 0."""
     found = of(make_study(tmp_path / "lost", effect=EFFECT | {"rope": 0.0, "nope": 0.0}, noise=0))
     assert found[1:4] == [(None, "not measured"), (0.0, "not held"), (0.0, "not held")]
+
+
+def test_a_seed_that_never_gets_there_is_no_average_with_one_that_does():
+    assert stats.median([1.5, 1.5, math.inf, math.inf]) == 1.5
+    assert stats.median([1.5, math.inf, math.inf]) == math.inf and stats.median([1.0, 2.0]) == 1.5
 
 
 def test_without_an_arm_nothing_is_measured_of_it(tmp_path):

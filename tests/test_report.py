@@ -17,7 +17,7 @@ from ablation.plan import read_plan
 from ablation.report import compose, mirror_in_wandb, to_html, wandb_runs, write_report
 from ablation.study import Study, at_horizon, cell
 from errors import UserError
-from files import write_sealed
+from files import read_json, write_sealed
 from gyre.wandb_log import LogConfig
 
 
@@ -67,8 +67,10 @@ def test_the_numbers_in_the_page_are_those_of_the_records(study, seen):
         assert rows[arm][-3] == mean and rows[arm][-2].startswith(f"{text(d.mean)} {ends}, p ")
         assert rows[arm][-1].startswith(f"{USED[arm] / 1000:g} k (")
     assert ends not in seen.claim  # of alibi
-    assert f"{text(loaded.paired('rope', HORIZONS[0]).mean)} nats" in seen.claim
-    assert f"{text(loaded.paired('rope', HORIZONS[-1]).mean)} nats" in seen.claim
+    for tokens in (HORIZONS[0], HORIZONS[-1]):
+        d = loaded.paired("rope", tokens)
+        assert f"{text(d.mean)} [{text(d.interval[0])}, {text(d.interval[1])}] nats" in seen.claim
+    assert "(6 paired seeds, 95 % intervals)" in seen.claim and "Run so far" not in seen
     assert "largest after 102 k tokens" in seen.claim and rows["sin"][-2] == "–"
     p = float(rows["alibi"][-2].split("p ")[1])
     raw = {arm: loaded.paired(arm, HORIZONS[-1]).p for arm in ("nope", "learned", "alibi")}
@@ -93,27 +95,55 @@ def test_each_table_says_what_was_put_in(seen):
     contexts = seen.table("arm", "T/2", "T")
     assert [cell == "–" for cell in contexts["learned"]] == [False, False, True, True, True]
     assert contexts["rope, YaRN"][:2] == ["–", "–"] and "(se 0.020)" in contexts["rope"][0]
-    assert seen.table("arm", "P1 at T")["nope"][-1] == r"\> 500, \> 500, \> 500"
-    assert seen.table("arm", "P1 at T")["rope"][-1] == "150, 160, 170"
+    assert seen.table("arm", "P1 at T")["nope"][-1].startswith("more than 500 (")
+    assert seen.table("arm", "P1 at T")["rope"][-1] == "160 (150 – 170)"
     rows = seen.table("predicted", "measured")
     assert [row[1] for row in rows.values()].count("held") == 6
     # the rate that was chosen is marked
     rates = seen.table("arms, 205 k tokens", "0.001")
     assert rates["rope"] == ["2.200", "2.100, 2.120 *", "2.150, 2.160"]
     for fact in ("python ablate.py --tier full", "minutes: 43", "Example CPU", "torch 2.13.0",
-                 "0123abcd", "sin_offset stands for sin", "50,176 or more"):
+                 "0123abcd", "Everywhere else in this report sin is sin_offset", "50,176 or more"):
         assert fact in seen, fact
 
 
 def test_one_seed_has_no_interval_and_no_study_no_claim(tmp_path):
     path = make_pair(tmp_path / "one")
     seen = composed(path)
-    assert "one seed, so no interval" in seen.claim and "[" not in seen.claim
-    assert seen.table("arm", "learning rate")["rope"][3].endswith("(no interval)")
+    assert "(one seed)" in seen.claim and "[" not in seen.claim and "Run so far" not in seen
+    assert "Written down before" not in seen  # which was of the full study
     (path / "results" / "sin-s0.json").unlink()
     seen = composed(path)
-    assert "No seed of rope, sin is measured in two arms yet." in seen.claim
-    assert "of 1 seeds of each arm: 1 of sin." in seen
+    assert seen.claim == "rope and sin share no seed yet."
+    assert "Run so far, of 1 seeds: rope 1, sin 0; and 0 of 0 probes." in seen
+
+
+def test_a_study_that_is_half_run_says_so_and_corrects_for_all_that_is_planned(tmp_path):
+    path = make_study(tmp_path / "half")
+    for file in (path / "results").iterdir():
+        arm, seed = file.stem.split("-s")
+        if arm in ("learned", "alibi") or int(seed) > (2 if arm == "rope" else 1):
+            file.unlink()
+    seen, study = composed(path), Study.load(path)
+    rows = seen.table("arm", "learning rate")
+    assert "(2 of them)" in rows["rope"][-2] and "of them" not in rows["nope"][-2]
+    p = study.paired("nope", HORIZONS[-1]).p
+    assert float(rows["nope"][-2].split("p ")[1]) == pytest.approx(min(1, 3 * p), rel=0.06)
+    assert "of 6 seeds: rope 3, sin 2, nope 2, learned 0, alibi 0" in seen
+    outcomes = [row[1] for row in seen.table("predicted", "measured").values()]
+    assert outcomes[:3] == ["held so far, 2 of 6 seeds"] * 3
+
+
+def test_a_difference_that_turns_is_no_share_of_what_it_was(tmp_path):
+    path = make_study(tmp_path / "turned")
+    for file in (path / "results").glob("rope-*.json"):
+        ends = read_json(file)["horizons"]
+        ends[-1]["loss"] += 0.2
+        change(path, file.stem, horizons=ends)
+    seen = composed(path)
+    assert "another sign" in seen.claim
+    outcomes = [*seen.table("predicted", "measured").values()]
+    assert outcomes[1][0].startswith("−0.5") and outcomes[1][1] == "not held"
 
 
 def test_the_documents_say_what_the_committed_records_hold():
@@ -125,8 +155,10 @@ def test_the_documents_say_what_the_committed_records_hold():
     leads = {tokens: study.paired("rope", tokens) for tokens in (first, last)}
     assert (f"RoPE leads by {-leads[first].mean:.2f} nats a token after {first / 1e6:.2f} M "
             f"training tokens, and by {-leads[last].mean:.2f} after {last / 1e6:.2f} M") in readme
-    seeds = f"{len(study.of('rope'))} of {len(study.plan['seeds'])} seeds so far"
-    assert f"{seeds}, of {len(study.arms)} of {len(study.plan['arms'])} encodings" in readme
+    planned = len(study.plan["seeds"])
+    assert (f"so far {leads[last].n} pair of seeds of {planned} and {len(study.arms)} encodings of "
+            f"{len(study.plan['arms'])}, each") in readme
+    seeds = f"so far {len(study.of('rope'))} and {len(study.of('sin'))} of {planned} seeds"
     rises = [statistics.fmean(
         cell("context", "loss", context=2 * study.seq_len, mode="nonoverlapping")(record)
         - cell("context", "loss", context=study.seq_len, mode="nonoverlapping")(record)
