@@ -251,9 +251,11 @@ def _half(result: Paired) -> float | None:
     return result.interval and (result.interval[1] - result.interval[0]) / 2
 
 
-def _line(ax: Axes, study: Study, arm: str, points: Mapping[Any, float], **more: Any) -> None:
-    ax.plot(list(points), list(points.values()), linewidth=1.5, markersize=5, mec="white", mew=0.5,
-            **({"label": arm} | style(study, arm) | more))
+def _line(
+    ax: Axes, study: Study, arm: str, points: Mapping[Any, float], label: str = "", **more: Any
+) -> None:
+    ax.plot(list(points), list(points.values()), label=label or arm, linewidth=1.5, markersize=5,
+            mec="white", mew=0.5, **style(study, arm), **more)
 
 
 def _bands(

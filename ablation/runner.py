@@ -35,7 +35,7 @@ from gyre.cli import ConfigParser, config_parser, load_config
 from gyre.config import Config
 from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
 from gyre.optim import OptimConfig
-from gyre.rundir import METRICS, RunDir
+from gyre.rundir import METRICS, RunDir, locked_run
 from gyre.trainer import StopSignal
 
 ROOT = Path(__file__).parent.parent
@@ -539,13 +539,14 @@ class Runner:
         """One for each of these arms and each seed without a record, seed by seed."""
         steps, jobs = self.plan["steps"]["horizons"], []
         trained = (steps[-1] + self.cooldown * sum(steps[:-1])) * self.step_tokens
+        diverged = self.plan.get("diverged", [])
         for seed, arm in itertools.product(self.plan["seeds"], arms):
             result = self.path / "results" / f"{arm}-s{seed}.json"
-            if not result.exists():
+            if not result.exists() and result.stem not in diverged:
                 runs = [self.path / f"{result.stem}-{self._amount(count)}" for count in steps]
                 commands = self._train_and_measure(arm, seed, runs, result)
                 weight = trained + planning.MEASURE_TOKENS
-                jobs.append(Job(result.stem, weight, commands, runs[-1]))
+                jobs.append(Job(result.stem, weight, commands, runs[-1], may_diverge=True))
         return jobs
 
     def _train_and_measure(
@@ -568,6 +569,11 @@ class Runner:
                 branch = ["--branch-from", str(runs[-1]), "--at",
                           str(count - round(self.cooldown * count))]
             yield from self._train_missing(own, branch)
+            if has_diverged(run):
+                # The seed is not measured: a mean over what is left of it would flatter the arm.
+                self.plan.setdefault("diverged", []).append(result.stem)
+                write_sealed(self.plan_file, self.plan)
+                return
         yarn = self._overlay(arm) == ARMS["rope"]
         yield python(measure_run, runs, arm, yarn, self.tier.windows, self.config.train.device,
                      result)
@@ -591,14 +597,15 @@ class Runner:
         """The command that trains what is missing of a run: all, the rest of it, or nothing."""
         folder = self.path / values["name"]
         if folder.exists():
+            if has_diverged(folder):
+                return []  # it would again
             done = steps_saved(folder)
             if done == values["train.steps"]:
                 return []
             if done:
                 return [[*TRAIN, "--resume", str(folder)]]
-            if has_diverged(folder):
-                return []  # it would again
-            shutil.rmtree(folder)  # stopped before its first checkpoint
+            with locked_run(folder):  # by no process that has outlived an earlier ablate.py
+                shutil.rmtree(folder)  # stopped before its first checkpoint
         revision = (self.plan["git"] or {}).get("revision", "no git")[:7]
         tags = [self.tier_name, self.config.data.source, revision, *self.config.log.tags]
         values = {**values, "train.dtype": self.plan["dtype"], "log.runs": str(self.path),

@@ -16,6 +16,7 @@ import ablate
 import train
 from ablation import plan
 from ablation.plan import ARMS
+from ablation.report import left_out
 from ablation.runner import (
     Job,
     Pool,
@@ -26,8 +27,10 @@ from ablation.runner import (
     steps_saved,
     tokens_trained,
 )
+from ablation.study import Study
 from errors import UserError
 from files import read_json, write_json
+from gyre.rundir import RunDir, locked_run
 
 N_WORDS = 9000  # of `world`: enough for rows of eight times the training length
 # So short that tests are short, and tuned all the same.
@@ -317,6 +320,38 @@ def test_a_run_that_diverges_is_told_from_one_that_fails(world, tmp_path, capfd)
     for name, may_diverge in (("fine", True), ("diverged", False)):
         with pytest.raises(UserError, match="bad failed"):
             finish(tmp_path, replace(bad, run=world / "runs" / name, may_diverge=may_diverge))
+
+
+@pytest.mark.slow
+def test_a_seed_that_diverges_is_noted_and_does_not_hold_up_the_others(world, finished, tmp_path):
+    runner = Runner(arguments(world))
+    runner.plan, runner.plan_file = read_json(finished / "plan.json"), tmp_path / "plan.json"
+    runner.plan["seeds"] = [0, 1]
+    assert [job.name for job in runner._run_jobs(["rope", "sin"])] == ["rope-s1", "sin-s1"]
+    trunk = shutil.copytree(finished / "rope-s0-25k", finished / "rope-s1-25k")
+    opened = RunDir.open(trunk)
+    opened.log({"step": 101, "tokens": 25856, "seconds": 9.0, "train/loss": None,
+                "train/grad_norm": 1.0})
+    (job,) = (job for job in runner._run_jobs(["rope"]) if job.name == "rope-s1")
+    assert job.may_diverge and list(job.commands) == []
+    assert [job.name for job in runner._run_jobs(["rope", "sin"])] == ["sin-s1"]
+    stored = Study(finished, runner.plan, {}, {})
+    assert "Diverged, and left out: rope-s1." in left_out(stored)
+    shutil.rmtree(trunk)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_still_trained_is_not_removed(world, finished):
+    """By a process that has outlived an ablate.py which was killed."""
+    runner = Runner(arguments(world))
+    folder = shutil.copytree(finished / "rope-s0-25k", runner.path / "young")
+    shutil.rmtree(folder / "last")
+    runner.plan = read_json(finished / "plan.json")
+    values = {"name": "young", "train.steps": 100}
+    with locked_run(folder), pytest.raises(UserError, match="is being trained by another process"):
+        runner._train_missing(values)
+    assert folder.exists()
+    assert len(runner._train_missing(values)) == 1 and not folder.exists()
 
 
 @pytest.mark.slow
