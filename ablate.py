@@ -6,6 +6,7 @@
     python ablate.py --dry-run                       # measure the speed, print the plan, and stop
     python ablate.py --arms rope,sin --name pair --data.files mine.txt
     python ablate.py --arms rope --arm b500=model.theta=500 --baseline rope
+    python ablate.py --tier full --arms rope,rope_b100 --seeds 3 --tokens 4M --name base
 
 It measures the speed, tunes the learning rate of every arm on seeds of their own, trains all arms
 on the same seeds, measures every run, and writes runs/STUDY/report.html. Each arm and seed is one

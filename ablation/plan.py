@@ -134,6 +134,16 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str]) -> dict[str
     return chosen
 
 
+def choose_horizons(text: str) -> tuple[int, ...]:
+    """(1048576, 4194304) from "1M,4M". UserError for what is no such list, in ascending order."""
+    sizes = {"k": 1024, "M": MILLION}
+    numbers = [re.fullmatch(r"(\d+)([kM]?)", part) for part in text.split(",")]
+    tokens = tuple(int(n[1]) * sizes.get(n[2], 1) for n in numbers if n)
+    if len(tokens) < len(numbers) or list(tokens) != sorted(set(tokens)) or not all(tokens):
+        raise UserError(f"--tokens {text} must be lengths in ascending order, such as 1M,4M")
+    return tokens
+
+
 def _parse_arm(text: str) -> tuple[str, Overlay]:
     """("wide", {"model.dim": "256"}) from "wide=model.dim=256"."""
     name, _, rest = text.partition("=")
@@ -343,7 +353,8 @@ def check_same(study: object, stored: Mapping[str, Any], wanted: Mapping[str, An
     defaults = dict.fromkeys(wanted["config"], asdict(plain))
     wanted = {**wanted, "config": _known_to(stored["config"], wanted["config"], defaults)}
     as_stored = json.loads(json.dumps(wanted))
-    if changed := [key for key, value in as_stored.items() if stored[key] != value]:
+    # What a plan is too old to say has been as it is by default.
+    if changed := [key for key, value in as_stored.items() if stored.get(key, value) != value]:
         raise UserError(f"{study}/plan.json is of another plan ({', '.join(changed)}), and plans "
                         f"do not mix: choose another folder with --name, or remove {study}")
 

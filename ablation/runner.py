@@ -57,6 +57,9 @@ def study_parser(description: str) -> ConfigParser:
         "given several times.")
     add("--baseline", metavar="ARM",
         help="The arm that every difference is taken to. Default: sin, or the last one.")
+    add("--seeds", type=int, metavar="N", help="Seeds of each arm. Default: the tier's; quick: 6.")
+    add("--tokens", metavar="A,B",
+        help="Training tokens of the runs, such as 1M,4M (M: 2^20). Default: the tier's.")
     add("--budget-minutes", type=float, metavar="M",
         help="Train on fewer tokens where the study would take longer. Default: 45 for the quick "
         "tier.")
@@ -234,6 +237,10 @@ class Runner:
         self.command = shlex.join(["python", "ablate.py", *argv])
         self.dry_run = options.dry_run
         self.tier_name, self.tier = options.tier, planning.choose_tier(options.tier)
+        if options.seeds is not None:
+            self.tier = replace(self.tier, seeds=options.seeds)
+        if options.tokens is not None:
+            self.tier = replace(self.tier, horizons=planning.choose_horizons(options.tokens))
         self.budget = options.budget_minutes or self.tier.budget_minutes
         self.arms = planning.choose_arms(self.tier, options.arms, options.arm)
         self.baseline = planning.choose_baseline(options.baseline, self.arms)
@@ -354,6 +361,7 @@ class Runner:
             "tier": self.tier_name, "arms": self.arms, "baseline": self.baseline,
             "treatments": self.treatments, "grid": list(tier.grid),
             "tuning_seeds": list(tier.tuning_seeds), "seeds": list(range(tier.seeds)),
+            "lengths": list(tier.horizons),
             "probes": {name: {"arms": probed, "seeds": list(range(tier.probe_seeds)),
                               "steps": tier.probe_steps} for name in planning.PROBES},
             "seq_len": self.config.data.seq_len, "step_tokens": self.step_tokens,
@@ -625,8 +633,10 @@ def check_options(options: Namespace) -> None:
     budget = options.budget_minutes
     if budget is not None and not (math.isfinite(budget) and budget > 0):
         raise UserError(f"--budget-minutes must be above 0, not {budget:g}")
-    if options.jobs is not None and options.jobs < 1:
-        raise UserError(f"--jobs must be at least 1, not {options.jobs}")
+    for name in ("jobs", "seeds"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name} must be at least 1, not {value}")
 
 
 def spelled(values: Mapping[str, Any]) -> list[str]:

@@ -164,6 +164,8 @@ def test_what_a_folder_refuses(world, finished, capsys):
     """Another plan, two of us at a time, and a study where there is something else."""
     (said,) = refusal(capsys, ablate.main, *arguments(world, "--model.n_layers", "1"))
     assert "another plan (config)" in said and "--name" in said and str(finished) in said
+    (said,) = refusal(capsys, ablate.main, *arguments(world, "--tokens", "5k"))
+    assert "another plan (lengths)" in said
     with Runner(arguments(world)).locked():
         (said,) = refusal(capsys, ablate.main, *arguments(world))
     assert "another ablate.py is working on" in said
@@ -193,6 +195,9 @@ def test_what_a_folder_refuses(world, finished, capsys):
     (["--arm", "b=train.batch_size=4"], "--arm b: train.batch_size is the same in all arms"),
     (["--optim.lr", "3e-3"], "optim.lr 0.003 has no effect"),
     (["--jobs", "0"], "--jobs must be at least 1"),
+    (["--seeds", "0"], "--seeds must be at least 1"),
+    (["--tokens", "4M,1M"], "--tokens 4M,1M must be lengths in ascending order"),
+    (["--tokens", "4e6"], "--tokens 4e6 must be"),
     (["--budget-minutes", "nan"], "--budget-minutes must be above 0"),
     (["--modle.dim", "64"], "did you mean --model.dim?"),
     (["--name", "a/b"], "run name 'a/b' must be"),
@@ -222,6 +227,8 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
         assert (config.model.dim, config.model.n_layers, config.model.n_heads) == (64, 3, 2)
         assert config.optim.lr == 5e-3
     assert runner.baseline == "sin" and runner.treatments == []
+    runner = Runner([*argv, "--seeds", "3", "--tokens", "5k,1M"])
+    assert runner.tier.seeds == 3 and runner.tier.horizons == (5120, 2**20)
 
 
 # --- processes ------------------------------------------------------------------------------------
