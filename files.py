@@ -126,7 +126,8 @@ def read_sealed(path: Path, advice: str, shape: Any) -> dict[str, Any]:
 def stage_json(path: Path, value: Any) -> None:
     """Write `value` as JSON into a folder that is not there yet for others, see `atomic_path`."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    path.write_text(f"{text}\n", encoding="utf-8")
+    # A path that is not UTF-8 is a text with surrogates: they become \udcXX, as in JSON.
+    path.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
 
 
 def json_sha256(value: Any) -> str:

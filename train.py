@@ -107,7 +107,7 @@ def load(argv: list[str]) -> Start:
         raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
                         "one of them out")
     auto = options.resume == "auto"
-    if times_restarted() and not auto:
+    if times_restarted() and options.resume is None:
         raise UserError("torchrun has started this command again, which would be another run: say "
                         "--resume auto")
     named = None if auto else options.resume
@@ -117,9 +117,6 @@ def load(argv: list[str]) -> Start:
                 raise UserError(f"{option} {name} goes on with its own weights and its own "
                                 "configuration: leave out --init-from and --config")
             run = RunDir.open(name)
-            if "imported" in run.manifest:
-                raise UserError(f"{run.path} was imported, not trained: start from it with "
-                                "--init-from")
             if option == "--resume":
                 return Start(resumed(parser, argv, run), run.path.name, {"resumed": run})
             config = branched(parser, argv, run)
@@ -134,6 +131,8 @@ def load(argv: list[str]) -> Start:
                 raise
             gone = error  # which does not matter where there is something to go on with
     config, _ = load_config(parser, argv, base)
+    if gone is not None and config.name is None:
+        raise gone  # whose encoding is part of the name
     if config.init_from != base.get("init_from"):
         raise UserError(f"init_from {config.init_from} stands in a configuration: say --init-from "
                         f"{config.init_from}, which takes the model and the tokenizer too")
@@ -155,9 +154,16 @@ def load(argv: list[str]) -> Start:
     return Start(config, stem, resumes_itself=auto)
 
 
+def trained_with(run: RunDir) -> Config:
+    """The configuration that a run was started with. UserError where it was imported."""
+    if "imported" in run.manifest:
+        raise UserError(f"{run.path} was imported, not trained: start from it with --init-from")
+    return load_file(run.path / "config.yaml")
+
+
 def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
     """The configuration of a run that goes on."""
-    saved = load_file(run.path / "config.yaml")
+    saved = trained_with(run)
     config, options = load_config(parser, argv, dataclasses.asdict(saved))
     if options.resume == "auto":  # as when it was started, which has been decided since
         config.data.tokenizer = saved.data.tokenizer
@@ -169,9 +175,11 @@ def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
 
 
 def what_differs(path: Path, asked: Config, kept: Config) -> str:
-    """A sentence where a file of --config has changed since the run was started, as the run goes
-    on without the change; otherwise nothing."""
-    differs = [
+    """A sentence where a file of --config, or the run of --init-from, is another than when the run
+    was started, as the run goes on without the change; otherwise nothing."""
+    differs = [name for name in ("seed", "init_from")
+               if getattr(asked, name) != getattr(kept, name)]
+    differs += [
         f"{part}.{name}"
         for part in ("model", "data", "optim", "train")
         for name, value in vars(getattr(asked, part)).items()
@@ -184,7 +192,7 @@ def what_differs(path: Path, asked: Config, kept: Config) -> str:
 
 def branched(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
     """The configuration of a new run that starts from a checkpoint of `run`."""
-    saved = load_file(run.path / "config.yaml")
+    saved = trained_with(run)
     saved.name, saved.train.keep = None, []
     config, _ = load_config(parser, argv, dataclasses.asdict(saved))
     refuse_changes(run.path, saved, config, "--branch-from")

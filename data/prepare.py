@@ -308,7 +308,8 @@ def _byte_offset(text: _Text, characters: int) -> int:
 
 
 def _with_dropout(tokenizer: Tokenizer, p: float) -> Encode:
-    """Encodes the blocks of the training stream in order, block n with the random numbers of n."""
+    """Encodes the blocks of the training stream in order, block n with the seed n. Another process
+    spells them in other pieces, see `encode_with_dropout`."""
     seeds = count()
     return lambda texts: [tokenizer.encode_with_dropout(text, p, next(seeds)) for text in texts]
 

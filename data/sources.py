@@ -36,6 +36,7 @@ PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
 TABLES = {".jsonl": "json", ".parquet": "parquet"}  # suffix -> loader; other files are plain text
 OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
+SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 
 # Not text that anybody would read: test suites, what others installed, a megabyte of generated
 # code-page tables, and the settings with which this Python was compiled.
@@ -88,7 +89,7 @@ def _stdlib_files() -> list[tuple[str, Path]]:
             path = Path(folder, name)
             if path.suffix == ".py" and not _is_foreign(name) and path.is_file():
                 files.append((path.relative_to(root).as_posix(), path))
-    if not files:
+    if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
         raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
                         "text of your own with --data.files PATH")
     return sorted(files)

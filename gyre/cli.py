@@ -241,6 +241,9 @@ def load_config(
     its type or cannot be built; a mistake in a file is told with the name of the file.
     """
     options, words = parser.split(argv)
+    for word in words:
+        if word.encode(errors="ignore").decode() != word:
+            raise UserError(f"{word!a} is not UTF-8, and so no part of a configuration: rename it")
     full = parser.full()
     layers = [str(find_config(name)) for name in options.config]
     for file in layers:

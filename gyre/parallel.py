@@ -233,14 +233,18 @@ class World:
             time.sleep(0.02)
         raise dist.DistError(f"not all {self.size} have come in {self.timeout:g} s")
 
+    def is_disconnect(self, error: Exception) -> bool:
+        """Whether this is what torch raises where another process is gone or does not answer."""
+        lost = isinstance(error, dist.DistError) or LOST.search(str(error))
+        return self.size > 1 and bool(lost)
+
     @contextmanager
     def in_contact(self) -> Iterator[None]:
         """Turn the loss of another process into a UserError that says which one it was."""
         try:
             yield
         except RuntimeError as error:
-            lost = isinstance(error, dist.DistError) or LOST.search(str(error))
-            if self.size == 1 or not lost:
+            if not self.is_disconnect(error):
                 raise
             reason = re.sub(r"\[/\S+\] ", "", first_line(error)).partition(". ")[0]
             raise UserError(f"process {self.rank} of {self.size} has lost the others: "

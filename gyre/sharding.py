@@ -39,7 +39,11 @@ def mesh_of(world: World) -> DeviceMesh:
     shape, names = (world.size // world.shards, world.shards), ("replicate", "shard")
     if world.shards == world.size:
         shape, names = shape[1:], names[1:]
-    return init_device_mesh(world.device.type, shape, mesh_dim_names=names)
+    mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=names)
+    for name in names:  # their groups would wait as long as torch has it
+        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
+                                              mesh.get_group(name))
+    return mesh
 
 
 def divide(model: Transformer, world: World) -> None:

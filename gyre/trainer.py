@@ -65,9 +65,9 @@ class Stopped(BaseException):
 
 class StopSignal:
     """Within `with`, Ctrl-C, SIGTERM or SIGHUP, of a terminal that is closed, is remembered in
-    `number`, so that the step that runs can be finished and saved. A second Ctrl-C acts as it would
-    have outside; a second SIGTERM does nothing, as a scheduler and torchrun each send one. Where
-    SIGHUP is ignored, as nohup has it, it is."""
+    `number`, so that the step that runs can be finished and saved. After the first of them Ctrl-C
+    acts as it would have outside; a second SIGTERM does nothing, as a scheduler and torchrun each
+    send one. Where SIGHUP is ignored, as nohup has it, it is."""
 
     number = 0
 
@@ -83,8 +83,7 @@ class StopSignal:
         return self
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT:
-            signal.signal(number, self._before[signal.SIGINT])
+        signal.signal(signal.SIGINT, self._before[signal.SIGINT])
         if self.at_once:
             raise Stopped(128 + number)
         if self.number == 0:
@@ -166,6 +165,7 @@ class Trainer:
 
         # Where weights are loaded below, the run that init_from names is no longer needed.
         new = branch is None and (resumed is None or not resumed.has_training)
+        self.resumed = resumed is not None
         self.module = self._make_model(new)
         self.parameters = sum(p.numel() for p in self.module.parameters())
         muon_dtype = torch.float32 if self.dtype == torch.float32 else torch.bfloat16
@@ -250,6 +250,9 @@ class Trainer:
             """Summed over the processes, which must not decide differently."""
             return self.world.sum(*product_rates(device, model, tokens, training=True))
 
+        if self.world.size > 1:  # all as process 0, whose choice is saved
+            first = self.world.sum(float(self.world.is_main and kernels.onednn_is_faster))[0]
+            kernels.prefer_onednn(first > 0)
         self.dtype, why = resolve_dtype(train.dtype, device, rates)
         # 6 for every weight in a matrix product, per token: what all encodings have in common, so
         # that of an ablation's arms none is compiled alone.
@@ -277,9 +280,15 @@ class Trainer:
         return ids
 
     def _refuse_other_text(self, run: RunDir) -> None:
-        if self.data.manifest["files"] != run.manifest["files"]:
-            raise UserError(f"the text of {run.path} has changed since it was started: restore it, "
-                            "or start a new run")
+        now, then = self.data.manifest, run.manifest
+        if now["files"] == then["files"]:
+            return
+        what = f"the text of {run.path} has changed since it was started"
+        if now["text"]["sha256"] == then["text"]["sha256"]:
+            why = ", as data.bpe_dropout does every time" if self.config.data.bpe_dropout else ""
+            what = (f"{self.data.folder} was prepared again since {run.path} was started, and "
+                    f"spells the same text otherwise{why}")
+        raise UserError(f"{what}: restore it, or start a new run")
 
     def _load(self, run: RunDir, step: int | None) -> dict[str, Any]:
         """Weights, optimizers and progress of the last checkpoint of a run, or of a step that it
@@ -300,6 +309,8 @@ class Trainer:
             if not all(isinstance(number, int | float) for number in numbers):
                 raise TypeError("what should be a number is none")
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            if self.world.is_disconnect(error):
+                raise
             words = " ".join(str(error).split())
             raise UserError(f"the checkpoint of {run.path} does not fit its configuration: "
                             f"{words}") from error
@@ -341,15 +352,16 @@ class Trainer:
         if done >= steps:
             raise Finished(f"{run.path} has finished its {done} steps: give --train.steps a "
                             "larger number to go on")
-        own = load_file(run.path / "config.yaml").train
-        if last_steps != steps == own.steps:
+        own = load_file(run.path / "config.yaml")
+        if last_steps != steps == own.train.steps:
             raise UserError(f"{run.path} was last resumed with --train.steps {last_steps}, which "
                             "decides its learning rates: say so again, or choose another number")
-        now, options = self.config.train, []
-        for name in ("steps", "micro_batch_size", "device", "dtype", "compile", "keep", "shard",
-                     "checkpoint_activations", "async_save", "timeout"):
-            if (value := getattr(now, name)) != getattr(own, name):
-                options += [f"--train.{name}", json.dumps(value).strip('"')]
+        options = []
+        for part in ("train", "log"):
+            for name, value in vars(getattr(self.config, part)).items():
+                if name != "runs" and value != getattr(getattr(own, part), name):
+                    words = value if isinstance(value, str) else json.dumps(value)
+                    options += [f"--{part}.{name}", words]
         return options
 
     def _open_folder(
@@ -446,7 +458,7 @@ class Trainer:
             self._say_what_next()
             return code
         except (Stopped, KeyboardInterrupt):
-            if self.run_dir and not self.run_dir.has_weights and not self.run_dir.kept_steps():
+            if self.run_dir and not self.resumed and self.progress.step == 0:
                 self.run_dir.discard()
             raise
         finally:
@@ -553,7 +565,7 @@ class Trainer:
         if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
             self.finish_writing()
             kept = "There was no checkpoint yet"
-            if progress.best < math.inf:
+            if self.checkpoints.has_weights or self.checkpoints.kept_steps():
                 kept = f"The last good checkpoint is kept in {self.path}"
             raise UserError(f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps "
                             f"in a row, up to step {progress.step}, in {self.dtype}: try a smaller "

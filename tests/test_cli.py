@@ -150,6 +150,7 @@ def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
     (["--model.rope_scaling", "{type: ntk, factor: 0.5}"],
      "^model.rope_scaling.factor must be at least 1, not 0.5$"),
     (["surprise"], "^unexpected argument 'surprise'$"),
+    (["--data.files", "caf\udce9"], r"^'caf\\udce9' is not UTF-8"),  # the byte E9
 ])
 def test_mistakes_are_refused_in_a_sentence(argv, words):
     parser = config_parser()

@@ -48,6 +48,13 @@ def test_a_run_describes_itself(new_run, tmp_path):
     assert {path: path.read_bytes() for path in run.path.iterdir()} == contents
 
 
+def test_words_that_are_not_utf_8_are_recorded(new_run, monkeypatch):
+    words = os.fsdecode(b"caf\xe9.txt")
+    monkeypatch.setattr("sys.argv", ["train.py", words])
+    found = RunDir.open(new_run(manifest={"text": words}).path)
+    assert words in found.record["command"] and found.manifest == {"text": words}
+
+
 def test_outside_a_git_checkout_the_revision_is_null(new_run, monkeypatch, tmp_path):
     monkeypatch.setattr(rundir, "__file__", str(tmp_path / "rundir.py"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))

@@ -44,14 +44,21 @@ pytestmark = pytest.mark.slow
 RAGGED = ["--model.dropout", "0.25", "--train.micro_batch_size", "5"]
 TORCHRUN = "import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')"
 # Starts so many processes, by fork, as imports take longer than the training; and stops it after a
-# step.
+# step. In the end no group of them would have waited longer than train.timeout.
 WORLD = f"""
 import os, socket, sys
 sys.path.insert(0, {str(ROOT)!r})
-import gyre.plot, gyre.sharding, torch._dynamo, train
+import gyre.plot, gyre.sharding, torch._dynamo, torch.distributed as dist, train
 size, number = int(sys.argv.pop(1)), int(sys.argv.pop(1))
 step = train.Trainer.step
 train.Trainer.step = lambda self, *args: step(self, *args) or self.progress.step == number
+leave = train.World.leave
+def leave_in_time(self):
+    for group in dist.distributed_c10d._world.pg_map:
+        waits = group._get_backend(self.device).options._timeout.total_seconds()
+        assert waits == self.timeout, waits
+    leave(self)
+train.World.leave = leave_in_time
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]

@@ -70,6 +70,11 @@ def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     with pytest.raises(UserError, match="--data.files"):
         texts()
+    write(tmp_path / "site.py", "# all that a stripped one has")
+    with pytest.raises(UserError, match="--data.files"):
+        texts()
+    (tmp_path / "site.py").unlink()
+    monkeypatch.setattr(sources, "SMALLEST_LIBRARY", 1)
     for name in ["b.py", "a/c.py", "z/y.py", "test/d.py", "a/tests/e.py", "site-packages/f.py",
                  "g.txt"]:
         write(tmp_path / name, f"# {name}")

@@ -4,7 +4,7 @@ import socket
 from unittest.mock import ANY
 
 import pytest
-from conftest import ROOT, arguments, points, refusal, run, start, trained, training
+from conftest import ROOT, arguments, load, points, refusal, run, start, trained, training
 
 import train
 from data.tokenizer import open_tokenizer
@@ -38,9 +38,14 @@ def test_resuming_keeps_what_decides_the_numbers(world, finished, capfd):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
+def test_a_resumed_run_has_the_configuration_it_was_started_with(finished, monkeypatch):
+    """Also where torchrun starts the command again, of which a new run would be another one."""
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    for option in ("--branch-from", "--init-from", "--config"):
+        with pytest.raises(UserError, match="say --resume auto"):
+            train.load([option, str(finished)])
     saved = load_file(finished / "config.yaml")
-    config, _, origin, _ = train.load(["--train.steps", "4", "--resume", str(finished)])
+    config, _, origin, *_ = train.load(["--train.steps", "4", "--resume", str(finished)])
     assert origin["resumed"].path == finished
     assert config.train.steps == 4 and saved.train.steps == 3
     config.train.steps = 3
@@ -178,3 +183,21 @@ def test_an_imported_run_is_not_resumed(finished, monkeypatch):
     monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
     with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
         train.load(["--resume", str(finished)])
+    with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
+        train.load(training(finished.parent.parent, "--resume", "auto", "--name", finished.name))
+
+
+def test_no_run_is_taken_for_the_one_of_a_source_that_is_gone(tmp_path):
+    """Without the source, the name that the run had by default is not known."""
+    (tmp_path / "runs" / "gyre-rope-s1").mkdir(parents=True)
+    with pytest.raises(UserError, match="no run folder at .*nowhere"):
+        train.load(["--resume", "auto", "--init-from", "nowhere", "--log.runs",
+                    str(tmp_path / "runs")])
+
+
+def test_a_run_that_goes_on_says_what_is_asked_for_in_vain():
+    kept, asked = load(), load("--seed", "2", "--optim.lr", "0.5")
+    assert train.what_differs(ROOT, kept, kept) == ""
+    asked.init_from = "runs/other"
+    assert "goes on with its own seed, init_from, optim.lr, not" in train.what_differs(
+        ROOT, asked, kept)

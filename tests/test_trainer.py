@@ -2,11 +2,15 @@
 
 import math
 import os
+import re
+import shlex
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,8 +19,10 @@ from matplotlib.image import imread
 from tqdm import tqdm
 
 import train
+from errors import UserError
 from gyre import device
 from gyre import trainer as trainer_module
+from gyre.checkpoint import Checkpoints
 from gyre.cli import load_file
 from gyre.device import resolve_device
 from gyre.loss import evaluate
@@ -134,12 +140,28 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(world, straight, 
     path = world / "runs" / "early"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "save", die)
-        with pytest.raises(Killed):  # Ctrl-C would leave no folder
+        with pytest.raises(Killed):
             train.main(arguments(world, *EXACT, "--name", "early"))
     assert points(path) and not (path / "last").exists()
     assert run(train.main, "--resume", path) == 0
     assert f"{path} has no checkpoint yet: starting at step 0" in capfd.readouterr().err
     equal_runs(straight, path)
+
+
+@pytest.mark.slow
+def test_ctrl_c_removes_a_run_only_where_it_has_made_no_step(world, monkeypatch):
+    path, step = world / "runs" / "interrupted", Trainer.step
+    for argv, last, left in ((arguments(world, "--name", path.name), 0, None),
+                             (arguments(world, "--name", path.name), 2, [1, 2]),
+                             (["--resume", path], 0, [])):
+        def interrupted(self, *args, last=last):
+            if self.progress.step == last:
+                raise KeyboardInterrupt
+            return step(self, *args)
+
+        monkeypatch.setattr(Trainer, "step", interrupted)
+        assert run(train.main, *argv) == 130
+        assert (list(points(path)) if path.exists() else None) == left
 
 
 class Killed(BaseException):
@@ -229,6 +251,8 @@ def test_a_signal_that_is_ignored_stays_ignored_and_one_at_once_acts_at_once():
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
         assert stop.number == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):  # "Ctrl-C once more to stop at once"
+            signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), StopSignal() as stop:
         signal.raise_signal(signal.SIGINT)
         assert stop.number == signal.SIGINT
@@ -387,15 +411,65 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
     assert run(train.main, "--resume", path) == 0
 
 
+def test_data_that_was_made_again_is_told_from_another_text(world):
+    trainer = silent_trainer(world)
+    trainer.config.data.bpe_dropout = 0.1
+    run = SimpleNamespace(path="a", manifest=trainer.data.manifest | {"files": {}})
+    with pytest.raises(UserError, match="was prepared again .*as data.bpe_dropout does every time"):
+        trainer._refuse_other_text(run)
+    run.manifest["text"] = {"sha256": ""}
+    with pytest.raises(UserError, match="the text of a has changed"):
+        trainer._refuse_other_text(run)
+
+
+@pytest.mark.parametrize("words, kind", [
+    ("[tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1", RuntimeError),
+    ("Missing key(s) in state_dict", UserError),
+])
+def test_a_lost_process_is_not_told_as_a_bad_checkpoint(world, monkeypatch, words, kind):
+    trainer = silent_trainer(world)
+    trainer.world = World(1, 2, CPU, shards=2)
+    monkeypatch.setattr(trainer, "_load_parts", Mock(side_effect=RuntimeError(words)))
+    with pytest.raises(kind, match=re.escape(words)):
+        trainer._load(Mock(load_training=lambda *_: ({}, {})), None)
+
+
+@pytest.mark.parametrize("choice", [True, False])
+def test_all_processes_multiply_as_the_first_does(world, monkeypatch, choice):
+    class Second(World):
+        def sum(self, *values: float) -> list[float]:
+            return [value + choice for value in values]
+
+    trainer = silent_trainer(world)
+    trainer.world = Second(1, 2, CPU)
+    monkeypatch.setattr(kernels, "onednn_is_faster", not choice)
+    trainer._choose_arithmetic()
+    assert kernels.onednn_is_faster == choice
+
+
+def test_a_divergence_says_whether_there_is_a_checkpoint(world, tmp_path):
+    trainer = silent_trainer(world)
+    trainer.checkpoints = Checkpoints(tmp_path)
+    for words in ("There was no checkpoint yet", "The last good checkpoint is kept"):
+        trainer.progress.skipped_in_a_row = trainer_module.MAX_SKIPPED_IN_A_ROW - 1
+        with pytest.raises(UserError, match=words):
+            trainer._count_skipped(False, math.nan)
+        trainer.checkpoints.last.mkdir(exist_ok=True)  # of a branch, which has no best yet
+
+
 @pytest.mark.slow
 def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
     assert "has finished its 12 steps: give --train.steps" in not_resumed(capfd, straight)
     path = world / "runs" / "longer"
     stop_at(6, *arguments(world, "--name", "longer"))
-    stop_at(8, "--resume", path, "--train.steps", "17")
-    assert f"python train.py --resume {path} --train.steps 17" in capfd.readouterr().err
+    again = ["--resume", str(path), "--train.steps", "17", "--train.sample_prompt", 'é "b',
+             "--log.tags", '["a"]']
+    capfd.readouterr()
+    stop_at(8, *again)
+    command = capfd.readouterr().err.partition("To go on:\n")[2].splitlines()[0]
+    assert shlex.split(command) == ["python", "train.py", *again]
     assert "was last resumed with --train.steps 17" in not_resumed(capfd, path)
-    assert run(train.main, "--resume", path, "--train.steps", "17") == 0
+    assert run(train.main, *again) == 0
     assert list(points(path)) == list(range(1, 18))
 
 
