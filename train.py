@@ -3,10 +3,10 @@
     python train.py --config small.yaml
     python train.py --config small.yaml --model.position sinusoidal --train.steps 500
     python train.py --resume runs/small-rope-s1
-    python train.py --init-from runs/small-rope-s1 --config small.yaml
+    python train.py --init-from runs/small-rope-s1 --optim.lr 1e-4
     python train.py --branch-from runs/small-rope-s1 --train.steps 2000
     torchrun --nproc-per-node 2 train.py --config small.yaml
-    torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \
+    torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \\
         --name big --resume auto
 
 Values come from the defaults, then from the YAML file, then from the run of --init-from,
