@@ -402,12 +402,12 @@ def wandb_runs(
         yield where, f"{arm}-s{seed}-eval", known, measured_points(record)
     for (probe, arm, seed), record in study.probes.items():
         where = replace(log, group=f"{name}/{probe}/{arm}", job_type="probe")
-        points = [{"probe_step": step, f"probe/{probe}": value} for step, value in record["curve"]]
+        points = [{"x": step, f"probe/{probe}": value} for step, value in record["curve"]]
         yield where, f"{arm}-s{seed}-{probe}", {"arm": arm, "seed": seed, "probe": probe}, points
     rows = [[arm, seed, record["lr"], *(end[key] for key in RUN_COLUMNS[3:])]
             for (arm, seed), record in study.records.items() for end in record["horizons"]]
     points = [*delta_points(study), {
-        "runs": Table(RUN_COLUMNS, rows),
+        "x": study.horizons[-1], "runs": Table(RUN_COLUMNS, rows),
         **{file.stem: file for file in sorted(study.path.glob("fig_*.png"))},
     }]
     yield replace(log, group=name, job_type="report"), f"{name}-report", study.plan, points
@@ -415,20 +415,21 @@ def wandb_runs(
 
 def delta_points(study: Study) -> list[dict[str, float]]:
     """Mean differences from the baseline along the constant rate, each against tokens."""
-    return [{"tokens": tokens, f"delta/{arm}": statistics.fmean(gaps)} for arm in study.others
+    return [{"x": tokens, f"delta/{arm}": statistics.fmean(gaps)} for arm in study.others
             for tokens, gaps in aligned(study.gaps(arm)).items()]
 
 
 def measured_points(record: Record) -> list[dict[str, float]]:
-    """What was measured of one arm and seed, each series against its own axis (wandb_log.AXES)."""
+    """What was measured of one arm and seed: against training tokens, the tokens that a prediction
+    sees, the length of the context, and how far positions are moved."""
     seen = record["by_position"]
     points = [
-        *({"tokens": end["tokens"], "val/cooled": end["loss"]} for end in record["horizons"]),
-        *({"tokens_seen": position, "position/loss": loss}
+        *({"x": end["tokens"], "val/cooled": end["loss"]} for end in record["horizons"]),
+        *({"x": position, "position/loss": loss}
           for position, loss in zip(seen["position"], seen["loss"], strict=True)),
-        *({"context_length": row["context"], f"context/loss_{row['mode']}": row["loss"]}
+        *({"x": row["context"], f"context/loss_{row['mode']}": row["loss"]}
           for row in record["context"]),
-        *({"offset": row["delta"], "shift/dloss": row["dloss"]} for row in record["shift"]),
+        *({"x": row["delta"], "shift/dloss": row["dloss"]} for row in record["shift"]),
     ]
     return [{k: v for k, v in point.items() if v is not None} for point in points]
 

@@ -13,10 +13,9 @@ from files import first_line
 
 WANDB_START = 10  # seconds until an unreachable server is given up and the run goes on offline
 WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to `wandb sync`
-# wandb's x axes: for each group of metrics, the metric that it is drawn against. There they are
-# x/NAME, because `wandb leet` makes a panel of each and sorts panels by name: losses come first.
-AXES = {"train": "tokens", "val": "tokens", "position": "tokens_seen", "context": "context_length",
-        "shift": "offset", "probe": "probe_step", "delta": "tokens"}
+# What a point of metrics.jsonl can be drawn against. wandb has one axis, its step, and that is
+# tokens: they compare runs of other batches. An axis more would be a panel of its own.
+AXES = ("step", "tokens", "seconds")
 
 
 @dataclass
@@ -48,17 +47,20 @@ class Table:
 def log_to_wandb(
     log: LogConfig, name: str, config: dict[str, Any], points: list[dict[str, Any]]
 ) -> bool:
-    """Make a wandb run of what is over: its points may hold a `Table`, or the Path of an image.
+    """Make a wandb run of what is over: its points may hold a `Table`, or the Path of an image, and
+    are drawn against their `x`, a whole number.
 
-    A point of a group with an x axis of its own (AXES) holds its place on that axis too. Returns
-    whether wandb took it: if not, another one is not worth trying.
+    Returns whether wandb took it: if not, another one is not worth trying.
     """
     if log.wandb == "disabled":
         return False
     run = WandbThread(log, name, wandb_id(name), config, kept="the files have everything")
     run.start()
-    for step, point in enumerate(points):
-        run.log({"step": step} | point)
+    rows: dict[int, dict[str, Any]] = {}
+    for point in points:
+        rows.setdefault(point["x"], {}).update(point)
+    for x in sorted(rows):  # wandb's steps only rise
+        run.queue.put(rows[x])
     run.finish(0)
     return not run.failed
 
@@ -86,9 +88,10 @@ class WandbThread(threading.Thread):
         self.queue: queue.SimpleQueue[dict[str, Any] | int] = queue.SimpleQueue()
 
     def log(self, point: dict[str, Any]) -> None:
-        """Hand over a point; `step` must be in it."""
+        """Hand over a point of metrics.jsonl."""
         if self.is_alive():
-            self.queue.put(dict(point))
+            values = {name: value for name, value in point.items() if name not in AXES}
+            self.queue.put(values | {"x": point["tokens"]})
 
     def finish(self, exit_code: int) -> None:
         """Wait until all points are written, or uploaded, within limits."""
@@ -105,15 +108,15 @@ class WandbThread(threading.Thread):
             # exact): online, with `step` given, wandb keeps those it has; an offline folder holds
             # them all, whatever of the folder before it was lost.
             while isinstance(item := self.queue.get(), dict):
-                step = item.pop("step")
-                run.log({_key(k): _media(v) for k, v in item.items()}, step=step)
+                x = item.pop("x")
+                run.log({_key(k): _media(v) for k, v in item.items()}, step=x)
             run.finish(exit_code=item)
         except Exception as error:
             self.failed = True
             say(f"warning: going on without wandb ({first_line(error)}); {self.kept}")
 
     def _init(self) -> Any:
-        """The wandb run, with its axes declared."""
+        """The wandb run, whose summary has the lowest validation loss."""
         import wandb  # slow, and not everybody who opens a run needs it
 
         known = ("online", "offline", "dryrun", "run", "shared", "disabled")
@@ -137,19 +140,12 @@ class WandbThread(threading.Thread):
         run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)
         if run.url:
             say(f"wandb: {run.url}")
-        for axis in {"seconds", *AXES.values()}:
-            run.define_metric(_key(axis), hidden=True)  # an x-axis, not a panel
-        # No two patterns may match the same key: which of them wins is left to chance.
-        for group, axis in AXES.items():
-            summary = "min" if group == "val" else None
-            run.define_metric(f"{group}/*", step_metric=_key(axis), summary=summary)
+        run.define_metric("val/*", summary="min")
         return run
 
 
 def _key(name: str) -> str:
     """What wandb calls a value. "grad_norm" would stand before "loss"."""
-    if name in ("seconds", *AXES.values()):
-        return f"x/{name}"
     return {"train/grad_norm": "train/norm"}.get(name, name)
 
 

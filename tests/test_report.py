@@ -223,7 +223,7 @@ def test_wandb_gets_the_differences_as_curves_a_table_and_figures(
     assert len(list((media / "images").iterdir())) == len(figures)
     gaps, points = loaded.gaps("rope"), report.delta_points(loaded)
     means = np.mean([list(gap.values()) for gap in gaps], axis=0)
-    assert {p["tokens"]: p["delta/rope"] for p in points if "delta/rope" in p} == pytest.approx(
+    assert {p["x"]: p["delta/rope"] for p in points if "delta/rope" in p} == pytest.approx(
         dict(zip(gaps[0], means, strict=True)))
 
 
@@ -237,7 +237,7 @@ def test_wandb_gets_every_measurement_and_probe_in_the_group_of_its_arm(study):
     assert [p["val/cooled"] for p in points if "val/cooled" in p] == [
         end["loss"] for end in written["horizons"]]
     contexts = {row["context"] for row in written["context"]}
-    assert {p["context_length"] for p in points if "context_length" in p} == contexts
+    assert {p["x"] for p in points if "context/loss_sliding" in p} == contexts
     log, points = jobs["rope-s0-P1"]
     assert log.job_type == "probe" and len(points) == len(loaded.probes["P1", "rope", 0]["curve"])
 
