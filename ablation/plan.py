@@ -353,8 +353,8 @@ def check_same(study: object, stored: Mapping[str, Any], wanted: Mapping[str, An
     defaults = dict.fromkeys(wanted["config"], asdict(plain))
     wanted = {**wanted, "config": _known_to(stored["config"], wanted["config"], defaults)}
     as_stored = json.loads(json.dumps(wanted))
-    # What a plan is too old to say has been as it is by default.
-    if changed := [key for key, value in as_stored.items() if stored.get(key, value) != value]:
+    stored = {"lengths": list(TIERS[stored["tier"]].horizons), **stored}  # not in older plans
+    if changed := [key for key, value in as_stored.items() if stored[key] != value]:
         raise UserError(f"{study}/plan.json is of another plan ({', '.join(changed)}), and plans "
                         f"do not mix: choose another folder with --name, or remove {study}")
 

@@ -5,6 +5,7 @@ negative where the arm named first is the better one.
 """
 
 import math
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,10 +16,15 @@ from ablation.study import Study, at_horizon
 
 def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
     """Median over seeds of the tokens until `arm` is used / those of `other`; None where no seed
-    has both. A seed in which neither ever is says nothing; where only `other` is not, it is 0."""
+    has both, NaN where it is only known to be above some number. A seed in which neither ever is
+    says nothing; where only `other` is not, it is 0."""
     a, b = (study.tokens_until_used(name) for name in (arm, other))
     ratios = [a[seed] / b[seed] for seed in a.keys() & b if min(a[seed], b[seed]) < math.inf]
-    return stats.median(ratios) if ratios else None
+    if not ratios:
+        return None
+    known = math.isfinite(statistics.median_low(ratios))
+    return math.nan if known and max(ratios) == statistics.median(ratios) == math.inf else (
+        statistics.median(ratios))
 
 
 def gaps(study: Study, arm: str, baseline: str) -> list[float]:
@@ -28,9 +34,9 @@ def gaps(study: Study, arm: str, baseline: str) -> list[float]:
 
 
 def share_of_peak(study: Study, arm: str, baseline: str) -> float | None:
-    """The difference at the last horizon / the largest at any; negative where it has reversed."""
-    found = gaps(study, arm, baseline)
-    return found[-1] / max(found, key=abs) if any(found) else None
+    """|difference| at the last horizon / the largest at any."""
+    sizes = [abs(gap) for gap in gaps(study, arm, baseline)]
+    return sizes[-1] / max(sizes) if any(sizes) else None
 
 
 def at_the_end(study: Study, arm: str, baseline: str) -> Paired | None:
@@ -94,8 +100,10 @@ def outcomes(study: Study) -> list[tuple[Prediction, float | Paired | None, str]
             found.append((prediction, None, "not measured"))
             continue
         verdict = "held" if prediction.low <= value <= prediction.high else "not held"
+        verdict = "not decided" if math.isnan(value) else verdict
         first, second = (study.of(arm).keys() for arm in prediction.arms)
-        if (seeds := len(first & second)) < (planned := len(study.plan["seeds"])):
+        planned = len(set.intersection(*(set(study.awaited(arm)) for arm in prediction.arms)))
+        if (seeds := len(first & second)) < planned:
             verdict += f" so far, {seeds} of {planned} seeds"
         found.append((prediction, measured, verdict))
     return found

@@ -80,6 +80,7 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "arms": arms_table(study),
         "tuning": tuning_table(study),
         "contexts": context_table(study),
+        "control": control(study),
         "probes": probe_table(study),
         "predictions": predictions_table(study),
         "threats": bullets(threats(study)),
@@ -136,7 +137,7 @@ def claim(study: Study) -> str:
         f"{joined(f'{arm} {until_used(study, arm)}' for arm in study.arms)}.",
     ]
     peak = max(compared, key=lambda tokens: abs(compared[tokens].mean))
-    if len(compared) > 2 and peak != last:
+    if len(compared) > 2 and peak != last and compared[peak].mean:
         left = compared[last].mean / compared[peak].mean
         what = f"{left:.0%} of that is left" if left > 0 else "has another sign"
         sentences.append(f"Of the lengths measured, the difference is largest after {amount(peak)} "
@@ -147,7 +148,7 @@ def claim(study: Study) -> str:
 def left_out(study: Study) -> str:
     """How far the study is, where it is not finished, and which runs diverged."""
     plan, said = study.plan, []
-    runs = len(plan["seeds"]) * len(plan["arms"])
+    runs = sum(len(study.awaited(arm)) for arm in plan["arms"])
     probes = sum(len(of["arms"]) * len(of["seeds"]) for of in plan["probes"].values())
     if len(study.records) < runs or len(study.probes) < probes:
         counts = joined(f"{arm} {len(study.of(arm))}" for arm in plan["arms"])
@@ -202,7 +203,7 @@ def tuning_table(study: Study) -> str:
         if stage == "treatments" and best.keys() == losses.keys():
             means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
             chosen = plan["treatment"]
-            stands = f". Everywhere else in this report {plan['treatments'][0]} is {chosen}"
+            stands = f". In all that follows from them {plan['treatments'][0]} is {chosen}"
             said += [escape(f"Treatments of the sinusoid at their best rates: {means}"
                             f"{stands if chosen else ''}.")]
     if said:
@@ -223,6 +224,16 @@ def context_table(study: Study) -> str:
             if any(loss != UNDEFINED for loss in losses):
                 rows.append([arm + words, *losses])
     return table(["arm", *(in_lengths(c / study.seq_len) for c in contexts)], rows)
+
+
+def control(study: Study) -> str:
+    """A sentence where an arm without an encoding gets below the bigrams too."""
+    for arm in study.arms:
+        without = study.plan["arms"][arm].get("model.position") == "none"
+        if without and max(study.tokens_until_used(arm).values()) < math.inf:
+            return escape(f" {arm}, which has no encoding, gets there too, as a causal mask tells "
+                          "some order: what an encoding adds is its lead over that.")
+    return ""
 
 
 def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
@@ -267,14 +278,18 @@ def threats(study: Study) -> list[str]:
     if study.paired(head, last) and (error := study.text_error(head, last)):
         only += (f" From one stretch of this text to another, {head} − {base} after "
                  f"{amount(last)} tokens has a standard error of {error:.3f}.")
-    tuned = "Of each arm the learning rate is tuned"
-    if treatments:
-        tuned += f", and {treatments[0]} is the best of {len(treatments)} treatments"
+    tuned = "No learning rate is tuned"
+    if study.plan["grid"]:
+        best = f", and {treatments[0]} is the best of {len(treatments)} treatments"
+        tuned = (f"The learning rate is tuned{best if treatments else ''}: for one length, with "
+                 "other seeds, but on the validation text that is reported")
+    own = joined(arm for arm, overlay in study.plan["arms"].items()
+                 if any(key.startswith("optim.") for key in overlay))
     return [
         only,
         f"At most {amount(last)} tokens: whether the rest of a gap closes is not known.",
-        f"{tuned}: for one length, with other seeds, but on the validation text that is reported. "
-        "Weight decay, warm-up and batch are those of all.",
+        f"{tuned}. Other settings of training are those of all arms"
+        f"{f', but for what {own} says of them' if own else ''}.",
         *of_rope,
         "Tokens until used are read at a constant rate, where every loss is higher than after a "
         "cooldown.",
@@ -323,6 +338,8 @@ def number(value: float | None, form: str = ".4f") -> str:
 def measured(value: float | stats.Paired | None) -> str:
     if isinstance(value, stats.Paired):
         return difference(value, None)
+    if value is None or math.isnan(value):
+        return UNDEFINED
     return "never" if value == math.inf else number(value, ".3f")
 
 
@@ -355,8 +372,11 @@ def span(times: Collection[float], end: float) -> str:
     """Median, lowest and highest of times until something happens; inf: not up to `end`."""
     if not times:
         return UNDEFINED
-    words = [f"more than {amount(end)}" if value == math.inf else amount(value)
-             for value in (stats.median(times), min(times), max(times))]
+    low, high = statistics.median_low(times), statistics.median_high(times)
+    known = [min(value, end) for value in (low if high == math.inf else (low + high) / 2,
+                                           min(times), max(times))]
+    words = [f"more than {amount(value)}" if more == math.inf else amount(value)
+             for value, more in zip(known, (high, min(times), max(times)), strict=True)]
     return words[0] if len(times) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
 
 

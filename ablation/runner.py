@@ -13,7 +13,7 @@ import tempfile
 import time
 from argparse import Namespace
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -36,7 +36,7 @@ from gyre.config import Config
 from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
 from gyre.optim import OptimConfig
 from gyre.rundir import METRICS, RunDir, locked_run
-from gyre.trainer import StopSignal
+from gyre.trainer import MAX_SKIPPED_IN_A_ROW, StopSignal
 
 ROOT = Path(__file__).parent.parent
 TRAIN = [sys.executable, str(ROOT / "train.py")]
@@ -83,8 +83,8 @@ class Job:
     """Each is asked for when its turn comes, and the end of them after the last has run."""
     run: Path | None = None
     """The folder of the training run in it, by which the bar knows how far it is."""
-    may_diverge: bool = False
-    """Whether it is no failure of the study if that run diverges."""
+    fragile: Sequence[Path] = ()
+    """Runs in it that may diverge without failing the study."""
 
 
 class Pool:
@@ -148,8 +148,7 @@ class Pool:
             while process.poll() is None:
                 yield
             del processes[job.name]
-            diverged = job.may_diverge and job.run is not None and has_diverged(job.run)
-            if process.returncode and not diverged:
+            if process.returncode and not any(map(has_diverged, job.fragile)):
                 text = file.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")
                 last = [f"    {line}" for line in text.split("\n") if line.strip()][-12:]
                 raise UserError("\n".join([
@@ -318,6 +317,7 @@ class Runner:
         if self.plan_file.exists():
             stored = planning.read_plan(self.path)
             planning.check_same(self.path, stored, self._wanted())
+            Study.load(self.path)  # refuses records that do not belong together, before more work
             say(f"plan    {self.plan_file}: going on")
             return stored
         if self.path.exists() and any(self.path.iterdir()):
@@ -470,6 +470,7 @@ class Runner:
         for group in filter(None, (names[:3], names[3:])):
             if not self._tune(pool, "arms", group):
                 return False
+            self._refuse_other_rates(group)
             jobs = self._run_jobs(group)
             if group[-1] == names[-1]:
                 jobs += self._probe_jobs()
@@ -501,6 +502,16 @@ class Runner:
         write_sealed(self.plan_file, self.plan)
         return True
 
+    def _refuse_other_rates(self, arms: list[str]) -> None:
+        """UserError where an arm has records with another rate than the one that is best now."""
+        for arm in arms:
+            if losses := self._losses("arms", arm):
+                best, records = planning.best_rate(losses), Study.load(self.path).of(arm).values()
+                if others := {record["lr"] for record in records} - {best}:
+                    raise UserError(f"{arm} was run with optim.lr {others.pop():g} in {self.path}, "
+                                    f"and {best:g} has turned out to be better: remove "
+                                    f"results/{arm}-* and {arm}-s*, to run it again")
+
     def _losses(self, stage: str, arm: str) -> planning.Losses:
         return planning.tuning_losses(self.plan, stage).get(arm, {})
 
@@ -518,7 +529,7 @@ class Runner:
             }
             commands = self._train_and_note(values, stage, arm)
             jobs.append(Job(name, steps * self.step_tokens, commands, self.path / name,
-                            may_diverge=True))
+                            fragile=[self.path / name]))
         return jobs
 
     def _train_and_note(
@@ -554,7 +565,7 @@ class Runner:
                 runs = [self.path / f"{result.stem}-{self._amount(count)}" for count in steps]
                 commands = self._train_and_measure(arm, seed, runs, result)
                 weight = trained + planning.MEASURE_TOKENS
-                jobs.append(Job(result.stem, weight, commands, runs[-1], may_diverge=True))
+                jobs.append(Job(result.stem, weight, commands, runs[-1], fragile=runs))
         return jobs
 
     def _train_and_measure(
@@ -577,8 +588,9 @@ class Runner:
                 branch = ["--branch-from", str(runs[-1]), "--at",
                           str(count - round(self.cooldown * count))]
             yield from self._train_missing(own, branch)
-            if has_diverged(run):
-                # The seed is not measured: a mean over what is left of it would flatter the arm.
+            if has_diverged(run) and steps_saved(run) < count:
+                # A mean over what is left of it would flatter the arm.
+                say(f"\n{result.stem} diverged, and is left out")
                 self.plan.setdefault("diverged", []).append(result.stem)
                 write_sealed(self.plan_file, self.plan)
                 return
@@ -605,13 +617,13 @@ class Runner:
         """The command that trains what is missing of a run: all, the rest of it, or nothing."""
         folder = self.path / values["name"]
         if folder.exists():
-            if has_diverged(folder):
-                return []  # it would again
             done = steps_saved(folder)
             if done == values["train.steps"]:
                 return []
             if done:
                 return [[*TRAIN, "--resume", str(folder)]]
+            if has_diverged(folder):
+                return []  # it would again
             with locked_run(folder):  # by no process that has outlived an earlier ablate.py
                 shutil.rmtree(folder)  # stopped before its first checkpoint
         revision = (self.plan["git"] or {}).get("revision", "no git")[:7]
@@ -686,12 +698,14 @@ def remove_checkpoints(run: Path, *names: str) -> None:
 
 
 def has_diverged(run: Path) -> bool:
-    """Whether the last step of a run had a loss or a gradient that was not finite, so that training
-    gave up."""
+    """Whether the last steps of a run had a loss or a gradient that was not finite, so that
+    training gave up, at one more of them."""
     if not run.exists():
         return False  # it failed before its first step
     steps = [point for point in RunDir.open(run).metrics() if "train/loss" in point]
-    return bool(steps) and None in (steps[-1]["train/loss"], steps[-1]["train/grad_norm"])
+    last = steps[1 - MAX_SKIPPED_IN_A_ROW :]
+    return len(last) == MAX_SKIPPED_IN_A_ROW - 1 and all(
+        None in (point["train/loss"], point["train/grad_norm"]) for point in last)
 
 
 def steps_saved(folder: Path) -> int:

@@ -6,7 +6,7 @@ differences are taken seed by seed. An interval needs two seeds; with one it is 
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,13 +50,6 @@ def mean(values: Sequence[float]) -> float | None:
 def sd(values: Sequence[float]) -> float | None:
     """Of the population the values were drawn from (n - 1), in their unit."""
     return statistics.stdev(values) if len(values) > 1 else None
-
-
-def median(values: Collection[float]) -> float:
-    """Of times until something happens, inf where it never did: where only one of the two in the
-    middle is known, that one."""
-    middle = statistics.median(values)
-    return middle if middle < math.inf else statistics.median_low(values)
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:

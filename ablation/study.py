@@ -194,6 +194,11 @@ class Study:
         """With at least one run, as planned."""
         return [arm for arm in self.plan["arms"] if self.of(arm)]
 
+    def awaited(self, arm: str) -> list[int]:
+        """The seeds of a planned arm, but for those that diverged."""
+        diverged = self.plan.get("diverged", [])
+        return [seed for seed in self.plan["seeds"] if f"{arm}-s{seed}" not in diverged]
+
     @property
     def others(self) -> list[str]:
         """The arms that have a difference from the baseline."""

@@ -361,7 +361,8 @@ class Trainer:
             for name, value in vars(getattr(self.config, part)).items():
                 if name != "runs" and value != getattr(getattr(own, part), name):
                     words = value if isinstance(value, str) else json.dumps(value)
-                    options += [f"--{part}.{name}", words]
+                    option = f"--{part}.{name}"  # with =, where a value looks like an option
+                    options += [f"{option}={words}"] if words[:1] == "-" else [option, words]
         return options
 
     def _open_folder(

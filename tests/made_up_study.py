@@ -95,13 +95,16 @@ def make_study(
     """
     write_sealed(path / "plan.json", {
         "name": path.name, "command": "python ablate.py --tier full", "tier": "full",
-        "arms": {arm: {} for arm in effect}, "seeds": list(range(seeds)), "baseline": "sin",
+        "arms": {arm: {"model.position": "none"} if arm == "nope" else {} for arm in effect},
+        "seeds": list(range(seeds)), "baseline": "sin",
         "steps": {"horizons": list(STEPS), "tuning": 800, "treatments": 400},
         "step_tokens": STEP_TOKENS, "seq_len": T, "ngrams": NGRAMS, "minutes": 43.21,
         "treatments": ["sin", "sin_offset"], "treatment": "sin_offset",
         "tuning_seeds": [1000, 1001], "grid": [2e-3],
         "machine": {"processor": "Example CPU", "cores": 2}, "dtype": "float32",
-        "probes": {}, "config": {}, "data_sha256": {}, "share": 1.0,
+        "probes": {name: {"arms": list(probes), "seeds": [0, 1, 2], "steps": None}
+                   for name in ("P1", "P2")},
+        "config": {}, "data_sha256": {}, "share": 1.0,
         "speed": {"tokens_per_second": 9e3, "overhead": 4.0, "jobs": 2}, "expected_minutes": 40.0,
         "versions": {"torch": "2.13.0", "python": "3.11.9"},
         "git": {"revision": "0123abcd", "dirty": False},

@@ -201,3 +201,10 @@ def test_a_plan_from_before_an_option_is_the_same_plan_until_it_is_set(stored, t
     wanted["config"]["rope"]["model"]["partial"] = 0.5
     with pytest.raises(UserError, match=r"of another plan \(config\)"):
         plan.check_same(tmp_path, stored, wanted)
+
+
+def test_a_plan_from_before_lengths_could_be_chosen_has_those_of_its_tier():
+    stored, lengths = {"tier": "full", "config": {}}, list(plan.TIERS["full"].horizons)
+    plan.check_same("s", stored, {"config": {}, "lengths": lengths})
+    with pytest.raises(UserError, match="another plan .lengths"):
+        plan.check_same("s", stored, {"config": {}, "lengths": lengths[:1]})

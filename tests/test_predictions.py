@@ -3,9 +3,8 @@
 import math
 
 import pytest
-from made_up_study import EFFECT, USED, make_pair, make_study
+from made_up_study import EFFECT, USED, change, make_pair, make_study
 
-from ablation import stats
 from ablation.predictions import PREDICTIONS, outcomes
 from ablation.stats import Paired
 from ablation.study import Study
@@ -33,9 +32,10 @@ def test_they_fail_where_rope_has_no_lead(tmp_path):
     assert found[1:4] == [(None, "not measured"), (0.0, "not held"), (0.0, "not held")]
 
 
-def test_a_seed_that_never_gets_there_is_no_average_with_one_that_does():
-    assert stats.median([1.5, 1.5, math.inf, math.inf]) == 1.5
-    assert stats.median([1.5, math.inf, math.inf]) == math.inf and stats.median([1.0, 2.0]) == 1.5
+def test_a_seed_that_never_gets_there_decides_nothing_by_itself(tmp_path):
+    path = make_pair(tmp_path / "pair", 2)
+    change(path, "sin-s1", trajectory=[])
+    assert of(path)[0] == (pytest.approx(math.nan, nan_ok=True), "not decided")
 
 
 def test_without_an_arm_nothing_is_measured_of_it(tmp_path):

@@ -3,6 +3,7 @@ says what the committed records do."""
 
 import base64
 import json
+import math
 import re
 import statistics
 import sys
@@ -103,7 +104,7 @@ def test_each_table_says_what_was_put_in(seen):
     rates = seen.table("arms, 205 k tokens", "0.001")
     assert rates["rope"] == ["2.200", "2.100, 2.120 *", "2.150, 2.160"]
     for fact in ("python ablate.py --tier full", "minutes: 43", "Example CPU", "torch 2.13.0",
-                 "0123abcd", "Everywhere else in this report sin is sin_offset", "50,176 or more"):
+                 "0123abcd", "In all that follows from them sin is sin_offset", "50,176 or more"):
         assert fact in seen, fact
 
 
@@ -129,7 +130,7 @@ def test_a_study_that_is_half_run_says_so_and_corrects_for_all_that_is_planned(t
     assert "(2 of them)" in rows["rope"][-2] and "of them" not in rows["nope"][-2]
     p = study.paired("nope", HORIZONS[-1]).p
     assert float(rows["nope"][-2].split("p ")[1]) == pytest.approx(min(1, 3 * p), rel=0.06)
-    assert "of 6 seeds: rope 3, sin 2, nope 2, learned 0, alibi 0" in seen
+    assert "of 6 seeds: rope 3, sin 2, nope 2, learned 0, alibi 0; and 24 of 24 probes." in seen
     outcomes = [row[1] for row in seen.table("predicted", "measured").values()]
     assert outcomes[:3] == ["held so far, 2 of 6 seeds"] * 3
 
@@ -142,8 +143,30 @@ def test_a_difference_that_turns_is_no_share_of_what_it_was(tmp_path):
         change(path, file.stem, horizons=ends)
     seen = composed(path)
     assert "another sign" in seen.claim
-    outcomes = [*seen.table("predicted", "measured").values()]
-    assert outcomes[1][0].startswith("−0.5") and outcomes[1][1] == "not held"
+
+
+def test_an_arm_that_is_the_baseline_has_no_largest_difference(tmp_path):
+    seen = composed(make_study(tmp_path / "same", 2, {"rope": 0.0, "sin": 0.0}, (), noise=0))
+    assert "+0.000 [+0.000, +0.000]" in seen.claim and "largest" not in seen.claim
+
+
+def test_a_diverged_seed_is_awaited_no_more(tmp_path):
+    path = make_study(tmp_path / "diverged")
+    (path / "results" / "nope-s3.json").unlink()
+    plan = read_plan(path) | {"diverged": ["nope-s3"]}
+    write_sealed(path / "plan.json", plan)
+    seen = composed(path)
+    assert "Diverged, and left out: nope-s3." in seen and "so far" not in seen
+
+
+@pytest.mark.parametrize("times, words", [
+    ([150, 160, 170], "160 (150 – 170)"), ([150, 160], "155 (150 – 160)"),
+    ([150, math.inf], "more than 150 (150 – more than 500)"),
+    ([150, 160, math.inf], "160 (150 – more than 500)"), ([math.inf], "more than 500"),
+    ([150, math.inf, math.inf], "more than 500 (150 – more than 500)"),
+])
+def test_what_never_happened_is_longer_than_was_looked(times, words):
+    assert report.span(times, 500) == words
 
 
 def test_the_documents_say_what_the_committed_records_hold():

@@ -323,10 +323,11 @@ def test_a_run_that_diverges_is_told_from_one_that_fails(world, tmp_path, capfd)
                "--optim.warmup_steps", "1") == 0
     assert not has_diverged(world / "runs" / "fine")
     bad = job("bad", "raise SystemExit(2)")
-    assert finish(tmp_path, replace(bad, run=world / "runs" / "diverged", may_diverge=True))
-    for name, may_diverge in (("fine", True), ("diverged", False)):
+    fine, diverged = (world / "runs" / name for name in ("fine", "diverged"))
+    assert finish(tmp_path, replace(bad, run=fine, fragile=[fine, diverged]))  # a branch of it
+    for run_of_it, fragile in ((fine, [fine]), (diverged, [])):
         with pytest.raises(UserError, match="bad failed"):
-            finish(tmp_path, replace(bad, run=world / "runs" / name, may_diverge=may_diverge))
+            finish(tmp_path, replace(bad, run=run_of_it, fragile=fragile))
 
 
 @pytest.mark.slow
@@ -336,11 +337,15 @@ def test_a_seed_that_diverges_is_noted_and_does_not_hold_up_the_others(world, fi
     runner.plan["seeds"] = [0, 1]
     assert [job.name for job in runner._run_jobs(["rope", "sin"])] == ["rope-s1", "sin-s1"]
     trunk = shutil.copytree(finished / "rope-s0-25k", finished / "rope-s1-25k")
+    shutil.rmtree(trunk / "last")
+    shutil.rmtree(trunk / "previous", ignore_errors=True)
     opened = RunDir.open(trunk)
-    opened.log({"step": 101, "tokens": 25856, "seconds": 9.0, "train/loss": None,
-                "train/grad_norm": 1.0})
+    for step in (51, 52):
+        assert not has_diverged(trunk)  # one step that is skipped is no divergence
+        opened.log({"step": step, "tokens": 256 * step, "seconds": 9.0, "train/loss": None,
+                    "train/grad_norm": 1.0})
     (job,) = (job for job in runner._run_jobs(["rope"]) if job.name == "rope-s1")
-    assert job.may_diverge and list(job.commands) == []
+    assert trunk in job.fragile and list(job.commands) == []
     assert [job.name for job in runner._run_jobs(["rope", "sin"])] == ["sin-s1"]
     stored = Study(finished, runner.plan, {}, {})
     assert "Diverged, and left out: rope-s1." in left_out(stored)
