@@ -191,6 +191,22 @@ def test_the_documents_say_what_the_committed_records_hold():
             ) in positions
 
 
+def test_the_guide_says_what_another_rate_would_have_changed():
+    folder = ROOT / "docs" / "results"
+    study = Study.load(folder)
+    others = [read_json(file) for file in sorted((folder / "rope_at_2e-3").iterdir())]
+    lower = [statistics.fmean(at_horizon(tokens, "loss")(study.of("rope")[record["seed"]])
+                              - at_horizon(tokens, "loss")(record) for record in others)
+             for tokens in study.horizons]
+    guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())
+    ends = f"ended {min(lower):.2f} to {max(lower):.2f} nats lower after every length"
+    assert f"two seeds at 0.002, run before, {ends}" in guide and len(others) == 2
+    tuned = study.plan["tuned"]["arms"]["rope"].items()
+    rates = {lr: statistics.fmean(of.values()) for lr, of in tuned if len(of) == 2}
+    assert min(rates, key=rates.__getitem__) == "0.001"
+    assert f"won over 0.002 by {rates['0.002'] - rates['0.001']:.3f} nats" in guide
+
+
 def test_names_are_text_and_no_markup(tmp_path):
     path = make_pair(tmp_path / "odd")
     write_sealed(path / "plan.json", read_plan(path) | {"name": "<b>*a*|`b`"})
