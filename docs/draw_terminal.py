@@ -48,6 +48,7 @@ def draw(command: str, lines: list[str]) -> str:
     console.print(Text.assemble(("$ ", "bold green"), (command, "bold")))
     for line in lines:
         console.print(Text(line), overflow="fold")
+    console.print()  # or the last line's descenders are cut
     svg = console.export_svg(title="", theme=MONOKAI, unique_id="terminal")
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL).replace(
         "Fira Code", "ui-monospace, Menlo, Consolas")

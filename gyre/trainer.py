@@ -459,7 +459,8 @@ class Trainer:
             self._say_what_next()
             return code
         except (Stopped, KeyboardInterrupt):
-            if self.run_dir and not self.resumed and self.progress.step == 0:
+            saved = self.checkpoints.has_weights or self.checkpoints.kept_steps()
+            if self.run_dir and not saved and not self.resumed:
                 self.run_dir.discard()
             raise
         finally:

@@ -149,11 +149,14 @@ def test_a_run_killed_before_its_first_checkpoint_starts_again(world, straight, 
 
 
 @pytest.mark.slow
-def test_ctrl_c_removes_a_run_only_where_it_has_made_no_step(world, monkeypatch):
+def test_ctrl_c_at_once_removes_a_run_only_where_it_is_new_and_nothing_was_saved(
+    world, monkeypatch
+):
     path, step = world / "runs" / "interrupted", Trainer.step
-    for argv, last, left in ((arguments(world, "--name", path.name), 0, None),
-                             (arguments(world, "--name", path.name), 2, [1, 2]),
-                             (["--resume", path], 0, [])):
+    new, resumed = arguments(world, "--name", path.name), ["--resume", str(path)]
+    saving = [*new, "--train.eval_interval", "2"]
+    for argv, last, left in ((new, 0, None), (new, 2, None), (saving, 3, [1, 2, 3]),
+                             (resumed, 2, [1, 2])):
         def interrupted(self, *args, last=last):
             if self.progress.step == last:
                 raise KeyboardInterrupt
