@@ -161,3 +161,11 @@ def test_the_checks_it_points_to_exist(document, at_least):
     assert len(names) > at_least
     for name in names:
         assert f"def {name}(" in tests, name
+
+
+def test_its_times_stand_in_the_benchmarks():
+    """Also those of the guide's quick start; docs/benchmarks.md names the machine of each."""
+    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split("## Your own text")[0]
+    times = [time for text in (README, guide) for time in re.findall(r"\d+ min \d+ s", text)]
+    assert len(times) >= 5 and all(time in benchmarks for time in times)
