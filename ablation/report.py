@@ -62,11 +62,12 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
     """
     warm_up = max((record["config"]["optim"]["warmup_steps"]
                    for record in study.records.values()), default=0) * study.plan["step_tokens"]
+    secondary = joined(study.planned_others[1:])
     said = {
         "name": study.plan["name"],
         "claim": claim(study),
         "base": study.baseline,
-                "secondary": joined(study.planned_others[1:]) or "no other arm",
+                "corrected": f"; p Holm-corrected over {secondary}, within one length" if secondary else "",
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
         "bigram": number(study.bigram, ".2f"),

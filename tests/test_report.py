@@ -113,6 +113,7 @@ def test_one_seed_has_no_interval_and_no_study_no_claim(tmp_path):
     seen = composed(path)
     assert "(one seed)" in seen.claim and "[" not in seen.claim and "Run so far" not in seen
     assert "Written down before" not in seen  # which was of the full study
+    assert "Holm" not in seen
     (path / "results" / "sin-s0.json").unlink()
     seen = composed(path)
     assert seen.claim == "rope and sin share no seed yet."
