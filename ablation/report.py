@@ -67,7 +67,7 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "name": study.plan["name"],
         "claim": claim(study),
         "base": study.baseline,
-                "corrected": secondary and f"; p Holm-corrected over {secondary}, within one length",
+        "corrected": secondary and f"; p Holm-corrected over {secondary}, within one length",
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
         "bigram": number(study.bigram, ".2f"),
