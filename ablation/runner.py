@@ -50,7 +50,7 @@ def study_parser(description: str) -> ConfigParser:
     """The options of ablate.py beside those of train.py."""
     parser = config_parser(description)
     add = parser.add_argument
-    add("--tier", default="quick", help=f"Size of the study: {', '.join(TIERS)}. Default: quick.")
+    add("--tier", default="quick", help=f"Size of the study: {', '.join(TIERS)}.")
     add("--arms", metavar="A,B", help=f"Compare these instead of the tier's: {', '.join(ARMS)}.")
     add("--arm", action="append", default=[], metavar="NAME=OPTION=VALUE,...",
         help="Compare an arm of your own too, such as b500=model.theta=500,optim.lr=2e-3. May be "
@@ -465,14 +465,15 @@ class Runner:
         pool = Pool(self.jobs, self.path / "logs", self.threads)
         if not self._tune(pool, "treatments", self.treatments):
             return False
-        # The first three arms to the end, then the others: a study takes hours, and may be stopped.
+        # The first three arms and the probes to the end, then the other arms: a study takes hours,
+        # and may be stopped.
         names = list(self.arms)
         for group in filter(None, (names[:3], names[3:])):
             if not self._tune(pool, "arms", group):
                 return False
             self._refuse_other_rates(group)
             jobs = self._run_jobs(group)
-            if group[-1] == names[-1]:
+            if group[0] == names[0]:
                 jobs += self._probe_jobs()
             if not pool.run(jobs, f"runs of {', '.join(group)}"):
                 return False

@@ -254,6 +254,8 @@ def load_config(
                 raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
+        if {"-h", "--help"}.intersection(words):  # which shows the values of the files
+            full.set_defaults(vars(full.parse_path(file, defaults=False).as_flat()))
     if base:
         layers.append(yaml.dump(base, Dumper=ConfigDumper, allow_unicode=True))
     parsed = full.parse_args([*(f"--config={layer}" for layer in layers), *words])

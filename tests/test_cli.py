@@ -6,6 +6,8 @@ import pytest
 import yaml
 from conftest import load, run
 
+import ablate
+import bench
 import train
 from errors import UserError
 from gyre.cli import CONFIGS, Parser, RunOptions, config_parser, find_config, load_config, load_file
@@ -231,3 +233,12 @@ def test_help_explains_every_option_within_the_terminal(monkeypatch, capsys, col
         words = " ".join(action.help.split())[:40].lower()
         if action.help != SUPPRESS:
             assert action.option_strings[-1] in text and words in text.lower()
+
+
+@pytest.mark.parametrize("command, argv, dim", [
+    (train, [], 256), (train, ["--config", "tiny.yaml"], 96), (bench, [], 288), (ablate, [], 128),
+])
+def test_help_shows_the_values_of_the_files(capsys, command, argv, dim):
+    assert run(command.main, *argv, "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"Width C of the residual stream. (type: int, default: {dim})" in text
