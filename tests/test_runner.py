@@ -303,6 +303,19 @@ def test_the_speed_is_measured_with_the_real_parallelism(world, monkeypatch):
         assert "--train.dtype bfloat16" in shlex.join(command)
 
 
+def test_the_first_three_arms_and_the_probes_are_finished_before_other_arms(world, monkeypatch):
+    groups = []
+    monkeypatch.setattr(
+        Pool, "run", lambda self, jobs, what: groups.append([job.name for job in jobs]) or True)
+    for name in ("_tune", "_refuse_other_rates"):
+        monkeypatch.setattr(Runner, name, lambda *a: True)
+    runner = Runner(arguments(world, "--name", "order", "--arms", "nope,rope,sin,alibi"))
+    runner.plan = {"seeds": [0], "steps": {"horizons": [10, 100]},
+                   "probes": {"P1": {"arms": ["sin"], "seeds": [0], "steps": 1}}}
+    assert runner._run_all()
+    assert groups == [["nope-s0", "rope-s0", "sin-s0", "P1-sin-s0"], ["alibi-s0"]]
+
+
 def test_the_bar_knows_how_far_a_run_is(tmp_path):
     metrics = tmp_path / "metrics.jsonl"
     job = Job("x", 100, [], tmp_path)
