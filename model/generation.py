@@ -20,7 +20,7 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 
     Prefill is this with a prompt, decoding is this with T = 1.
     """
-    return model.logits(model.hidden_states(tokens, cache)[:, -1])
+    return model.logits(model.hidden_states(tokens, cache, last_only=True)[:, -1])
 
 
 @functools.cache

@@ -68,7 +68,8 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention, (B, T, C) -> (B, T, C). (Ainslie et al. 2023, arXiv:2305.13245)"""
+    """Grouped-query attention, (B, T, C) -> (B, T, C), or with `last_only` (B, 1, C), what the last
+    token's query finds. (Ainslie et al. 2023, arXiv:2305.13245)"""
 
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
@@ -79,12 +80,16 @@ class Attention(nn.Module):
         self.wv = Linear(config.dim, config.n_kv_heads * config.head_dim)
         self.wo = Linear(config.n_heads * config.head_dim, config.dim)
 
-    def forward(self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None) -> Tensor:
+    def forward(
+        self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None, last_only: bool = False
+    ) -> Tensor:
         xq, xk, xv = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk, self.wv))
         xq, xk = rotate(xq, xk)  # (B, T, H, D), (B, T, H_kv, D)
         xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)  # (B, H, T, D)
         if cache is not None:
             xk, xv = cache.update(self.layer, xk, xv)  # (B, H_kv, S, D)
+        if last_only:
+            xq, mask = xq[:, :, -1:], None if mask is None else mask[..., -1:, :]
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
     def weights(self, x: Tensor, rotate: Rotate, mask: Tensor) -> Tensor:
@@ -120,10 +125,12 @@ class TransformerBlock(nn.Module):
         self.ffn_norm = RMSNorm(config.dim, config.norm_eps)
 
     def forward(
-        self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None, drop: Drop = no_dropout
+        self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None,
+        drop: Drop = no_dropout, last_only: bool = False,
     ) -> Tensor:
         place = 2 * self.attention.layer + 1
-        h = x + drop(self.attention(self.attention_norm(x), rotate, mask, cache), place)
+        attended = self.attention(self.attention_norm(x), rotate, mask, cache, last_only)
+        h = (x[:, -1:] if last_only else x) + drop(attended, place)
         return h + drop(self.feed_forward(self.ffn_norm(h)), place + 1)
 
 
@@ -169,12 +176,13 @@ class Transformer(nn.Module):
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0,
-        keys: Tensor | None = None,
+        keys: Tensor | None = None, last_only: bool = False,
     ) -> Tensor:
         """Tokens (B, T) -> normalised hidden states (B, T, C). With a cache, the tokens continue it
         and it is longer by T afterwards; without, the first token stands at position `offset`,
         which may differ from row to row, (B,), where positions are added to the embeddings. `keys`
-        (B,) address dropout. Raises ValueError as `PositionEncoding.span` does."""
+        (B,) address dropout. With `last_only`, without dropout, the last token's alone, (B, 1, C):
+        of the last block most is left out. Raises ValueError as `PositionEncoding.span` does."""
         common = offset if isinstance(offset, int) else 0
         start, stop = self.position.span(tokens.shape[1], cache, common)
         rows = self.position.at(start, stop)  # sliced once, for every layer
@@ -185,8 +193,9 @@ class Transformer(nn.Module):
         h = self.position.embed(self.tok_embeddings(tokens), rows)
         drop = dropping(self.config.dropout if self.training else 0.0, tokens, keys)
         h = drop(h, 0)
+        narrow = last_only and tokens.shape[1] > 1
         for layer in self.layers:
-            h = layer(h, rotate, mask, cache, drop)
+            h = layer(h, rotate, mask, cache, drop, narrow and layer is self.layers[-1])
         if cache is not None:
             cache.length = stop
         return self.norm(h)

@@ -8,7 +8,7 @@ from conftest import random_tokens, sharpened
 
 from model.cache import KVCache
 from model.config import RopeScaling
-from model.generation import compute_dtype, generate
+from model.generation import compute_dtype, generate, next_logits
 from model.position import POSITIONS
 from model.sampling import Sampling
 
@@ -25,11 +25,16 @@ def splits(total):
 
 def assert_cached_equals_uncached(model, ids):
     whole = model(ids)
+    assert (next_logits(model, ids) - whole[:, -1]).abs().max() <= 1e-5
     for chunks in splits(ids.shape[1]):
         cache = KVCache(model.config, len(ids), T)
         parts = [model(part, cache) for part in ids.split(chunks, dim=1)]
         assert (torch.cat(parts, 1) - whole).abs().max() <= 1e-5, chunks
         assert cache.length == ids.shape[1]
+        cache = KVCache(model.config, len(ids), T)
+        for part in ids.split(chunks, dim=1):  # as in generation
+            last = next_logits(model, part, cache)
+            assert (last - whole[:, cache.length - 1]).abs().max() <= 1e-5, chunks
 
 
 @pytest.mark.parametrize(
