@@ -360,6 +360,8 @@ class Bench:
         both, tokens = [torch.float32, torch.bfloat16], rows * self.config.data.seq_len
         rates = product_rates(self.device, model, tokens, training=True)
         self.dtype, why = resolve_dtype(asked, self.device, lambda: rates)
+        if self.dtype == torch.float16:
+            raise UserError("train.dtype float16 is not measured: use bfloat16 or float32")
         say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
         allowed = self.config.train.compile is not False
         compiles = allowed and resolve_compile(True, self.device, self.dtype, 0)[0]
@@ -417,9 +419,12 @@ class Bench:
         """One prompt as long as the configuration's rows."""
         length = self.config.data.seq_len
         eager = [setting for setting in self.settings if not setting.compiled]
-        # A forward pass is a third of a training step; only the last position has logits.
-        flops = flops_per_token(self.model, length) / 3 * length
-        flops -= (length - 1) * 2 * self.model.vocab_size * self.model.dim
+        # A forward pass is a third of a training step. Only the last token needs logits, and of the
+        # last block wo, feed-forward and what its query finds.
+        model, heads = self.model, self.model.n_heads * self.model.head_dim
+        flops = flops_per_token(model, length) / 3 * length
+        last = (heads + 3 * model.hidden_dim + model.vocab_size) * model.dim + 2 * length * heads
+        flops -= (length - 1) * 2 * last
         limit = length * self.flops_per_second / flops
         self.figures["prefill"] = self._measure(
             f"prefill, one prompt of {length}", eager, PREFILLS * length, limit,

@@ -23,8 +23,9 @@ from tqdm import tqdm
 from errors import UserError, exit_in_words, say
 from files import write_file, write_json
 from gyre import measure
-from gyre.cli import Parser, RunOptions
+from gyre.cli import Parser, RunOptions, load_file
 from gyre.rundir import RunDir
+from model.position import POSITIONS
 
 
 def listing(runs: list[RunDir]) -> str:
@@ -63,6 +64,17 @@ def refuse_mixed(runs: list[RunDir]) -> None:
         for part, reason in reasons.items():
             if found[part] != expected[part]:
                 raise UserError(f"{first} and {run.path} {reason}; evaluate them one at a time")
+
+
+def refuse_scalings(runs: list[RunDir]) -> None:
+    """UserError where rotations cannot be scaled, or have been."""
+    models = [load_file(run.path / "config.yaml").model for run in runs]
+    if not any("rope_scaling" in POSITIONS[model.position].options for model in models):
+        raise UserError("--rope-scaling has no effect: none of these runs has rotations")
+    for run, model in zip(runs, models, strict=True):
+        if model.rope_scaling is not None:
+            raise UserError(f"{run.path} was trained with model.rope_scaling "
+                            f"{model.rope_scaling.type}: --rope-scaling would take it away")
 
 
 def losses(results: list[dict[str, Any]]) -> str:
@@ -188,6 +200,8 @@ def main(argv: list[str] | None = None) -> None:
             print(listing(runs))
             return
         refuse_mixed(runs)
+        if options.rope_scaling:
+            refuse_scalings(runs)
         results = measure.compare(runs, options.checkpoint, options.device, options.dtype)
         rest = lengths(runs, results, options) if options.lengths else ""
         print(losses(results) + rest)
@@ -211,8 +225,6 @@ def lengths(
                             dynamic_ncols=True, leave=False):
         result |= measure.measure(run, options.checkpoint, windows, options.device, options.dtype,
                                   scalings)
-    if scalings and not any(result["rope_scaling"] for result in results):
-        raise UserError("--rope-scaling has no effect: none of these runs has rotations")
     return f"\n\n{table(results)}" + (f"\n\n{scaling_table(results)}" if scalings else "")
 
 

@@ -206,7 +206,7 @@ def measure_run(
         ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches")}
                     | {"shift": shift})
         write_sealed(Path(result), {
-            "arm": arm, **record, "horizons": ends,
+            "arm": arm, **record, **measure.origin(trunk), "horizons": ends,
             "trajectory": measure.follow(trunk, at_most, device), "machine": planning.machine(),
             "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
         })

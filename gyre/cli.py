@@ -255,7 +255,9 @@ def load_config(
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
         if {"-h", "--help"}.intersection(words):  # which shows the values of the files
-            full.set_defaults(vars(full.parse_path(file, defaults=False).as_flat()))
+            values = full.parse_path(file, defaults=False)
+            full.set_defaults({action.dest: values[action.dest] for action in full._actions
+                               if action.help != argparse.SUPPRESS and action.dest in values})
     if base:
         layers.append(yaml.dump(base, Dumper=ConfigDumper, allow_unicode=True))
     parsed = full.parse_args([*(f"--config={layer}" for layer in layers), *words])

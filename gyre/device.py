@@ -160,7 +160,7 @@ def product_rates(
                 best[i] = min(best[i], seconds(*operand))
         rounds += 1
     flops = (6 if training else 2) * tokens * inputs * outputs
-    return [flops / time for time in best]
+    return [flops / least for least in best]
 
 
 def processor() -> str:

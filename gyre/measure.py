@@ -22,6 +22,7 @@ from tqdm import tqdm
 from data.prepare import Prepared, prepare
 from errors import UserError
 from gyre.checkpoint import as_whole
+from gyre.cli import load_file
 from gyre.config import Config
 from gyre.device import autocast
 from gyre.rundir import METRICS, RunDir
@@ -71,11 +72,7 @@ class Scorer:
     def __init__(
         self, model: Transformer, stream: Tensor, seq_len: int, dtype: torch.dtype = torch.float32
     ) -> None:
-        """`stream` holds int64 ids, in order, on the CPU; `dtype` is that of matrix products.
-
-        Raises UserError as `check_length` does.
-        """
-        check_length(len(stream), seq_len)
+        """`stream` holds int64 ids, in order, on the CPU; `dtype` is that of matrix products."""
         self.trained, self.stream, self.seq_len, self.dtype = model, stream, seq_len, dtype
         self.device = model.tok_embeddings.weight.device
 
@@ -94,7 +91,9 @@ class Scorer:
         """Starts of at most `windows` disjoint spans of 8T targets, spread evenly over the stream.
 
         A span that starts at s has the targets s+1 .. s+8T, each with 8T predecessors or more.
+        Raises UserError as `check_length` does.
         """
+        check_length(len(self.stream), self.seq_len)
         span = SPAN * self.seq_len
         room = len(self.stream) - 1 - 2 * span  # of the last start, behind the first possible one
         count = min(windows, room // span + 1)
@@ -268,7 +267,7 @@ def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
     for rows in scorer.rows(spans, scorer.seq_len):
         for layer, weights in enumerate(scorer.trained.attention_weights(rows[:, :-1])):
             previous = weights.diagonal(-1, dim1=-2, dim2=-1)  # (B, H, T - 1)
-            total[layer] += previous.double().mean(-1).sum(0).cpu()
+            total[layer] += previous.cpu().double().mean(-1).sum(0)
     return (total / len(spans)).tolist()
 
 
@@ -306,6 +305,12 @@ def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | Non
 
 
 # --- what a run is --------------------------------------------------------------------------------
+
+
+def origin(run: RunDir) -> dict[str, str]:
+    """Hashes of what a run was trained from and on: `initial`, and all batches."""
+    config = load_file(run.path / "config.yaml")
+    return {**initial(config), "batches_sha256": batches_sha256(config, prepare(config.data))}
 
 
 def initial(config: Config) -> dict[str, str]:
@@ -354,6 +359,7 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     }
 
 
+@torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
 def opened(
     run: RunDir, checkpoint: Checkpoint, device: str, dtype: str = "float32"
 ) -> tuple[Config, Prepared, Scorer]:
@@ -431,7 +437,7 @@ def trained_tokens(run: RunDir, checkpoint: Checkpoint) -> int:
     return (best if checkpoint == "best" else points[-1])["tokens"]
 
 
-@torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
+@torch.random.fork_rng(devices=[])  # as in `opened`: longer contexts have models of their own
 def measure(
     run: RunDir, checkpoint: Checkpoint = "best", windows: int = WINDOWS, device: str = "auto",
     dtype: str = "float32", scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
@@ -451,8 +457,7 @@ def measure(
         "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
         "seq_len": scorer.seq_len, "config": dataclasses.asdict(config),
         "parameters": sum(p.numel() for p in scorer.trained.parameters()),
-        "tokens": trained_tokens(run, checkpoint), **initial(config),
-        "batches_sha256": batches_sha256(config, data),
+        "tokens": trained_tokens(run, checkpoint),
         "data_sha256": data.manifest["text"]["sha256"], "tokenizer_sha256": run.tokenizer_sha256,
         **whole, "bpb": bits_per_byte(whole["loss"], len(scorer.stream) - 1, data),
         "by_position": loss_by_position(scorer, spans),

@@ -106,8 +106,8 @@ class Muon(torch.optim.Optimizer):
         self.dtype = dtype
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """Move every parameter that has a gradient. There is no use of a closure."""
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move every parameter that has a gradient."""
         for group in self.param_groups:
             stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:

@@ -17,6 +17,8 @@ class Row:
         self.text = ""
         self.stopped = False
         self._prompt = prompt
+        if "" in stops:
+            raise ValueError("an empty stop would end every text before it begins")
         self._piece = tokenizer.piece
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._stops = stops

@@ -62,7 +62,7 @@ def log_to_wandb(
     for x in sorted(rows):  # wandb's steps only rise
         run.queue.put(rows[x])
     run.finish(0)
-    return not run.failed
+    return not (run.failed or run.is_alive())
 
 
 class WandbThread(threading.Thread):

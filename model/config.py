@@ -117,8 +117,9 @@ class ModelConfig:
     dropout: float = 0.0
     """Probability of dropping a channel of the embeddings and of what each half block adds."""
     max_positions: int = unset()
-    """How far positions reach (prompt + new tokens). Unset: 4 data.seq_len or what rope_scaling is
-    meant for, whichever is more; data.seq_len for an encoding that ends where training rows do."""
+    """How far positions reach (prompt + new tokens). Unset: the most of 4 data.seq_len, what
+    rope_scaling is meant for, and data.seq_len + random_offset; data.seq_len for an encoding that
+    ends where training rows do."""
     position: str = "rope"
     """Position encoding: rope, sinusoidal, learned, alibi, none, or one of your own."""
     theta: float = 10000.0

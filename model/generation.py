@@ -23,6 +23,16 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     return model.logits(model.hidden_states(tokens, cache, last_only=True)[:, -1])
 
 
+def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:
+    """`next_logits` with an empty cache, of rows (B, T) of which so many neighbours are equal: each
+    of these is computed once."""
+    shape = len(tokens) // samples, tokens.shape[1]
+    once = KVCache(model.config, *shape, tokens.device, cache.keys[0].dtype)
+    logits = next_logits(model, tokens[::samples], once)
+    cache.fill(once, samples)
+    return logits.repeat_interleave(samples, 0)
+
+
 @functools.cache
 def compiled_next_logits(
     device_type: str,
@@ -53,10 +63,10 @@ def generate(
 
     All rows start at position 0, so they share their positions, and prompts may differ in length:
     each forward feeds what is known of all unfinished rows, up to the shortest. At first that is
-    the prompts' common length (prefill), then one token (decode), which a longer row takes from its
-    prompt and a shorter one from what it drew; once the shorter rows are done, it is the rest of
-    the longer prompts. Dropout is off meanwhile. With `compile`, decoding is compiled, which takes
-    up to a minute and makes one row about five times as fast on a CPU.
+    the prompts' common length (prefill, each prompt once), then one token (decode), which a longer
+    row takes from its prompt and a shorter one from what it drew; once the shorter rows are done,
+    it is the rest of the longer prompts. Dropout is off meanwhile. With `compile`, decoding is
+    compiled, which takes up to a minute and makes one row about five times as fast on a CPU.
 
     Raises ValueError, before any compute, for an empty prompt, for more than the context holds, for
     a cache whose keys would go stale, and for `compile` without a cache.
@@ -87,6 +97,8 @@ def generate(
             # The token is needed on the CPU, so it is drawn there: alike for every device.
             decode = compile and fed.shape[1] == 1
             forward = compiled_next_logits(device.type) if decode else next_logits
+            if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
+                forward = functools.partial(prefill_samples, samples=num_samples)
             logits = forward(model, fed, cache).float().cpu()
             rows = slice(None) if len(due) == len(starts) else due  # all of them need no copy
             uniforms = None

@@ -15,8 +15,7 @@ any function to decode  compile_for_decoding     asked for by `generate(compile=
 
 The plain forms are in model/transformer.py and model/position.py. `or_faster` decides, from FORMS
 at the end of this file. tests/test_kernels.py holds each form to its plain one, values and
-gradients.
-docs/benchmarks.md says what each of them gains.
+gradients; docs/benchmarks.md says what each of them gains.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
 """

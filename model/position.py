@@ -37,6 +37,8 @@ class PositionEncoding(nn.Module):
     attribute: in no state dict, so a checkpoint does not pin the length; and out of reach of
     `module.to(dtype)`, which would drop the imaginary part of a complex buffer and round positions
     above 256 together in bfloat16. `_apply` moves it between devices and does nothing else to it.
+
+    Its parameters of one dimension keep their first values; matrices are drawn like all others.
     """
 
     options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads
@@ -112,13 +114,13 @@ class PositionEncoding(nn.Module):
             )
         return start, stop
 
-    def mask(self, start: int, stop: int, device: torch.device) -> Mask:
-        """What new tokens at start .. stop-1 see of the keys 0 .. stop-1: None where attention
+    def mask(self, start: int, stop: int, device: torch.device, first: int = 0) -> Mask:
+        """What new tokens at start .. stop-1 see of the keys first .. stop-1: None where attention
         needs no mask, bool (T, S), or float (1, H, T, S) where the encoding has a bias."""
-        keys = torch.arange(stop, device=device)
-        queries = keys[start:]
+        keys = torch.arange(first, stop, device=device)
+        queries = keys[start - first :]
         bias = self.bias(queries, keys)
-        if bias is None and (start == 0 or stop - start == 1):
+        if bias is None and (start == first or stop - start == 1):
             return None
         visible = queries[:, None] >= keys[None, :]
         # Of 3 dimensions, scaled_dot_product_attention would not fuse the bias on a CPU.

@@ -181,21 +181,24 @@ class Transformer(nn.Module):
         """Tokens (B, T) -> normalised hidden states (B, T, C). With a cache, the tokens continue it
         and it is longer by T afterwards; without, the first token stands at position `offset`,
         which may differ from row to row, (B,), where positions are added to the embeddings. `keys`
-        (B,) address dropout. With `last_only`, without dropout, the last token's alone, (B, 1, C):
-        of the last block most is left out. Raises ValueError as `PositionEncoding.span` does."""
-        common = offset if isinstance(offset, int) else 0
+        (B,) address dropout. With `last_only` they are those of the last token, (B, 1, C), nothing
+        is dropped, and the last block is computed for it alone, but for queries, keys and values.
+        Raises ValueError as `PositionEncoding.span` does, and for offsets beside a cache."""
+        common = 0 if isinstance(offset, Tensor) else offset
         start, stop = self.position.span(tokens.shape[1], cache, common)
         rows = self.position.at(start, stop)  # sliced once, for every layer
         if isinstance(offset, Tensor):
+            if cache is not None:
+                raise ValueError("offsets of rows beside a cache, which says itself where they are")
             rows = self.position.at_each(offset, tokens.shape[1])
         rotate = partial(self.position.rotate, rows=rows)
-        mask = self.position.mask(start - common, stop - common, tokens.device)
+        mask = self.position.mask(start, stop, tokens.device, first=common)
         h = self.position.embed(self.tok_embeddings(tokens), rows)
-        drop = dropping(self.config.dropout if self.training else 0.0, tokens, keys)
+        dropped = self.training and not last_only
+        drop = dropping(self.config.dropout if dropped else 0.0, tokens, keys)
         h = drop(h, 0)
-        narrow = last_only and tokens.shape[1] > 1
         for layer in self.layers:
-            h = layer(h, rotate, mask, cache, drop, narrow and layer is self.layers[-1])
+            h = layer(h, rotate, mask, cache, drop, last_only and layer is self.layers[-1])
         if cache is not None:
             cache.length = stop
         return self.norm(h)

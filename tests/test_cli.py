@@ -242,3 +242,10 @@ def test_help_shows_the_values_of_the_files(capsys, command, argv, dim):
     assert run(command.main, *argv, "--help") == 0
     text = " ".join(capsys.readouterr().out.split())
     assert f"Width C of the residual stream. (type: int, default: {dim})" in text
+
+
+def test_help_shows_tables_and_lists_of_a_file(write, capsys):
+    file = write("model: {rope_scaling: {type: yarn, factor: 4}}\ntrain: {keep: [3, 5]}\n")
+    assert run(train.main, "--config", file, "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "default: {'type': 'yarn', 'factor': 4.0" in text and "default: [3, 5])" in text

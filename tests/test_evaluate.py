@@ -123,8 +123,16 @@ def test_lengths_are_measured_on_request(three, capsys, monkeypatch):
     (yarn,) = (line for line in lines if "yarn" in line)
     losses = [r["loss"] for r in results[0]["rope_scaling"] if r["scaling"] == "yarn"]
     assert yarn == ["rope", "yarn", *(f"{loss:.4f}" for loss in losses)]
+    monkeypatch.setattr(evaluate.measure, "compare", lambda *a: pytest.fail("measured first"))
     said = refusal(capsys, evaluate.main, "learned", *options)
     assert "--rope-scaling has no effect" in said[-1]
+    settings = three / "runs" / "rope" / "config.yaml"
+    text = settings.read_text(encoding="utf-8")
+    scaling = "rope_scaling: {type: yarn, factor: 2.0, original_positions: 20}"
+    settings.write_text(text.replace("rope_scaling: null", scaling), encoding="utf-8")
+    said = refusal(capsys, evaluate.main, "rope", *options)
+    settings.write_text(text, encoding="utf-8")
+    assert "was trained with model.rope_scaling yarn: --rope-scaling would take it away" in said[-1]
 
 
 @pytest.mark.parametrize("words, message", [

@@ -92,6 +92,20 @@ def test_forwards_are_as_few_as_the_prompts_allow(forwards):
     assert [call.shape for call in forwards] == [(2, V)] * (3 + 1 + 2)
 
 
+def test_prefill_computes_a_prompt_once_and_its_last_block_for_one_token_only():
+    model, fed = sharpened(), []
+    for layer in model.layers:
+        layer.feed_forward.register_forward_pre_hook(lambda _, x: fed.append(x[0].shape[:2]))
+    prompts = [prompt(7), prompt(9)]
+    new = {"max_new_tokens": 1, "num_samples": 3, "seed": 9}
+    generate(model, [prompts[0]], Sampling(), **new)
+    assert fed == [(1, 7)] * (len(model.layers) - 1) + [(1, 1)]
+    fed.clear()
+    generate(model, prompts, Sampling(), **new)
+    assert fed[: len(model.layers)] == [(2, 7)] * (len(model.layers) - 1) + [(2, 1)]
+    assert {rows for rows, _ in fed[len(model.layers) :]} == {6}
+
+
 @pytest.mark.slow
 def test_sampled_rows_are_the_same_alone_and_in_any_batch():
     model = sharpened()

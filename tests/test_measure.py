@@ -203,12 +203,13 @@ def test_contexts_are_told_in_training_lengths():
     assert [measure.in_lengths(m) for m in measure.CONTEXTS] == ["T/2", "T", "2T", "4T", "8T"]
 
 
-def test_a_stream_that_is_too_short_is_refused_in_words():
+def test_a_stream_that_is_too_short_for_long_contexts_is_refused_in_words():
     with pytest.raises(UserError, match="128 tokens.*need 129: raise --data.val_fraction"):
-        scorer(length=16 * T)
+        scorer(length=16 * T).spans(1)
     s = scorer()
-    with pytest.raises(UserError, match="seq_len 10 is not divisible by 4"):
-        Scorer(s.trained, s.stream, 10)
+    with pytest.raises(UserError, match="seq_len 6 is not divisible by 4"):
+        Scorer(s.trained, s.stream, 6).spans(1)
+    assert len(measure.target_losses(Scorer(s.trained, s.stream[:20], 6))) == 19
 
 
 STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
@@ -244,10 +245,11 @@ def test_a_record_agrees_with_what_training_wrote_down(runs, records):
 
 
 @pytest.mark.slow
-def test_arms_share_weights_and_batches_and_seeds_do_not(records):
+def test_arms_share_weights_and_batches_and_seeds_do_not(runs, records):
+    origins = {name: measure.origin(run) for name, run in runs.items()}
     for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
-        assert records["rope"][key] == records["sin"][key] == records["learned"][key]
-        assert records["rope"][key] != records["seed"][key]
+        assert origins["rope"][key] == origins["sin"][key] == origins["learned"][key]
+        assert origins["rope"][key] != origins["seed"][key]
     assert len({record["data_sha256"] for record in records.values()}) == 1
 
 

@@ -3,10 +3,12 @@
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from conftest import CPU, draw, model_config, random_model
 
+from model.cache import KVCache
 from model.config import INIT_STD, RopeScaling
 from model.position import (
     POSITIONS,
@@ -137,6 +139,16 @@ def test_relative_encodings_do_not_see_where_a_row_starts_and_absolute_ones_do(p
     assert change > 1e-2 if position in ("sinusoidal", "learned") else change <= 1e-5
 
 
+def test_a_bias_is_told_where_its_keys_stand():
+    """One that is not relative: it counts keys from the start of the text."""
+    model = random_model(position="alibi")
+    model.position.bias = lambda q, k: torch.stack([3 * torch.sin(k / 10).expand(len(q), -1)] * 6)
+    assert (model(TOKENS, offset=40) - model(TOKENS)).abs().max() > 1e-2
+    cache = KVCache(model.config, len(TOKENS), 64)
+    parts = [model(part, cache) for part in TOKENS.split(3, dim=1)]
+    assert (torch.cat(parts, 1) - model(TOKENS)).abs().max() <= 1e-5
+
+
 def test_an_offset_reaches_to_the_end_of_the_context_and_no_further():
     model = random_model(position="learned")
     before = model(TOKENS, offset=57)
@@ -147,6 +159,9 @@ def test_an_offset_reaches_to_the_end_of_the_context_and_no_further():
         model(TOKENS, offset=58)
     with pytest.raises(ValueError, match="offset -1: positions start at 0 or later"):
         model(TOKENS, offset=-1)
+    assert torch.equal(model(TOKENS, offset=np.int64(57)), before)
+    with pytest.raises(ValueError, match="offsets of rows beside a cache"):
+        model(TOKENS, KVCache(model.config, len(TOKENS), 64), offset=torch.tensor([1, 2]))
 
 
 @pytest.mark.parametrize("position", POSITIONS)

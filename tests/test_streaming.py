@@ -54,6 +54,11 @@ def test_a_row_of_any_ids_equals_the_one_shot_decode(tokenizer, ids):
     assert play(Row("", tokenizer), ids) == (tokenizer.decode(ids), False)
 
 
+def test_an_empty_stop_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="an empty stop would end every text"):
+        Row("", tokenizer, ["a", ""])
+
+
 def test_a_row_shows_no_half_character_and_ends_it_once(tokenizer):
     row = Row("", tokenizer)
     *first, last = tokenizer.encode("x\U0001f680")

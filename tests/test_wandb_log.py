@@ -17,7 +17,7 @@ import torch
 
 from gyre import wandb_log
 from gyre.rundir import RunDir
-from gyre.wandb_log import LogConfig
+from gyre.wandb_log import LogConfig, log_to_wandb
 
 pytestmark = [pytest.mark.usefixtures("nobody_is_logged_in"), pytest.mark.slow]
 
@@ -154,8 +154,11 @@ def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
     monkeypatch.setattr(wandb_log, "WANDB_START", 0.1)
     monkeypatch.setattr(wandb_log, "WANDB_FINISH", 0.1)
     monkeypatch.setattr(wandb, "init", lambda **kwargs: threading.Event().wait())
-    train_and_finish(new_run(log={"wandb": "offline"}))
+    run = new_run(log={"wandb": "offline"})
+    train_and_finish(run)
     assert re.fullmatch("warning: wandb does not finish.*\n", capfd.readouterr().err)
+    log = LogConfig(runs=str(run.path.parent), wandb="offline")
+    assert not log_to_wandb(log, "report", {}, [])  # another one is not worth trying
 
 
 @pytest.mark.parametrize("how", ["option", "environment"])
