@@ -81,6 +81,8 @@ def export_run(
     exported = open_run(source, to)
     limit = LARGEST.get(dtype or "", math.inf)
     for name, weight in exported.weights.items():
+        if limit == math.inf or (to == "gguf" and weight.ndim == 1):  # which stays float32
+            continue
         if (largest := weight.abs().max().item()) > limit:
             raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
                             f"to {limit:,.0f}: choose bf16 or f32")

@@ -219,7 +219,7 @@ def fsync(*paths: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file, or a folder and all that is in it, where there is one."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

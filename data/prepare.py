@@ -12,7 +12,6 @@ manifest counts of it is that of all passes.
 """
 
 import hashlib
-import json
 import platform
 import re
 import shutil
@@ -34,11 +33,21 @@ from data.dataset import DataConfig, TokenDataset
 from data.sources import documents, fingerprint
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import atomic_path, json_sha256, locked, read_json, remove, require_size, sha256
+from files import (
+    atomic_path,
+    json_sha256,
+    locked,
+    read_sealed,
+    remove,
+    require_size,
+    sha256,
+    stage_json,
+)
 
 FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 1 << 21  # characters of text that are encoded at a time, on all cores
+UNEVEN = 4  # times more or less text held out than asked for is said
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
 PASSES = 12  # how often training text is encoded with dropout, each time in another way
 
@@ -74,7 +83,7 @@ def prepare(config: DataConfig) -> Prepared:
     """
     settings = _settings(config)
     folder = Path(config.prepared) / f"{_readable(config)}-{json_sha256(settings)[:12]}"
-    with suppress(_Unusable):
+    with suppress(_Unusable, OSError, UserError):  # another process may be mending it
         return _open(folder, settings)
     try:
         with locked(folder, f"waiting for another process: {folder}"):
@@ -129,12 +138,11 @@ class _Unusable(Exception):
 def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
     """The folder, checked: the manifest by its own hash, each file by its size and hash in it."""
     try:
-        manifest = read_json(folder / "manifest.json")
-        claimed = manifest.pop("sha256")
-    except (OSError, UserError, KeyError) as error:
-        raise _Unusable("manifest.json cannot be read") from error
-    if claimed != json_sha256(manifest) or manifest["settings"] != settings:
-        raise _Unusable("manifest.json was changed")
+        manifest = read_sealed(folder / "manifest.json", "", dict[str, Any])
+    except (OSError, UserError) as error:
+        raise _Unusable("manifest.json cannot be read, or was changed") from error
+    if manifest["settings"] != settings:
+        raise _Unusable("manifest.json is of other settings")
     width = np.dtype(manifest["dtype"]).itemsize
     for name, file in manifest["files"].items():
         path = folder / name
@@ -170,6 +178,11 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     with TemporaryFile(dir=folder) as file:
         text = _copy(documents(config), file)
         train, val = _split(text, config.val_fraction)
+        held_out = val.bytes / text.bytes
+        if not 1 / UNEVEN < held_out / config.val_fraction < UNEVEN:
+            say(f"warning: {held_out:.1%} of the text is held out, and not "
+                f"{config.val_fraction:.1%} (data.val_fraction): {len(text.hashes)} documents are "
+                "too few, or too unequal, to be dealt out by their hashes")
         if config.tokenizer is None:
             with tqdm(desc="sampling text", total=train.bytes, unit="B", unit_scale=True,
                       delay=2) as bar:
@@ -206,9 +219,7 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
             for path in sorted(folder.iterdir())
         },
     }
-    manifest["sha256"] = json_sha256(manifest)
-    text_of_manifest = json.dumps(manifest, indent=2) + "\n"
-    (folder / "manifest.json").write_text(text_of_manifest, encoding="utf-8")
+    stage_json(folder / "manifest.json", manifest | {"sha256": json_sha256(manifest)})
 
 
 def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
@@ -301,6 +312,8 @@ def _byte_offset(text: _Text, characters: int) -> int:
     """How many bytes the first `characters` characters have."""
     offset = 0
     for _, block in _Side(text.file, text.ends, bytes([1])).blocks():
+        if not characters:
+            break
         taken = block[:characters]
         offset += len(taken.encode())
         characters -= len(taken)

@@ -1,14 +1,14 @@
 """Where text comes from: the standard library, files, a URL, a data set on the Hub.
 
-Every source is read through Hugging Face `datasets` and arrives byte for byte: no line end, form
-feed or final newline is touched. A text larger than memory streams. `datasets` takes a second to
-import and is needed only to prepare data, so it is imported where it is used.
+Every text arrives byte for byte: no line end, form feed or final newline is touched, and no value
+is taken for a date. A text larger than memory streams. Parquet and the Hub are read by Hugging Face
+`datasets`, which takes a second to import, and so is imported where it is used.
 """
 
 import atexit
 import glob
 import hashlib
-import itertools
+import json
 import logging
 import os
 import platform
@@ -19,7 +19,6 @@ import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile, mkdtemp
 from types import ModuleType
@@ -30,11 +29,12 @@ from tqdm import tqdm
 
 from data.dataset import DataConfig
 from errors import UserError, say
-from files import atomic_path, json_sha256, locked, sha256
+from files import atomic_path, first_line, json_sha256, locked, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
-TABLES = {".jsonl": "json", ".parquet": "parquet"}  # suffix -> loader; other files are plain text
+TABLES = {".jsonl": "json", ".parquet": "parquet"}  # other files are plain text
+ROWS = 1000  # of a Parquet file that are in memory at a time
 OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 
@@ -47,8 +47,7 @@ NOT_LIBRARY_PREFIX = ("_sysconfigdata", "config-")
 def documents(config: DataConfig) -> Iterator[Iterable[str]]:
     """The documents of a source in a fixed order, each an iterable of pieces of bounded size.
 
-    Finish one document before asking for the next: they share one stream. Raises UserError where
-    the source is missing, empty, not UTF-8, or does not answer.
+    Raises UserError where the source is missing, empty, not UTF-8, or does not answer.
     """
     # Of the three, the configuration has the one that its source needs.
     if config.files:
@@ -64,8 +63,8 @@ def documents(config: DataConfig) -> Iterator[Iterable[str]]:
 def fingerprint(config: DataConfig) -> str | None:
     """A hash that changes when the text does, without reading the text.
 
-    From names, sizes and times. None for what has to be fetched: it may change at any moment, and
-    is fetched once (`hub_revision` can pin it).
+    From names, sizes and, but for the standard library, times. None for what has to be fetched: it
+    may change at any moment, and is fetched once (`hub_revision` can pin it).
     """
     if config.source == "stdlib":
         files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
@@ -99,31 +98,27 @@ def _is_foreign(name: str) -> bool:
     return name in NOT_LIBRARY or name.startswith(NOT_LIBRARY_PREFIX)
 
 
-def _stdlib_documents() -> Iterator[Iterable[str]]:
-    for row in _datasets().IterableDataset.from_generator(_stdlib_rows):
-        yield [row["text"]]
-
-
-def _stdlib_rows() -> Iterator[dict[str, str]]:
-    """One row per module, then one per topic of `help()`: the language reference as plain text."""
+def _stdlib_documents() -> Iterator[list[str]]:
+    """One per module, then one per topic of `help()`: the language reference as plain text."""
     for name, path in _stdlib_files():
         if name == "pydoc_data/topics.py":  # the same topics as one escaped literal
             continue
         with suppress(UnicodeDecodeError):
-            yield {"text": path.read_bytes().decode()}
+            yield [path.read_bytes().decode()]
     with suppress(ImportError):  # some distributions leave them out
         from pydoc_data.topics import topics
 
         for _, text in sorted(topics.items()):
-            yield {"text": text}
+            yield [text]
 
 
 # Files
 
 
 def _matches(patterns: Iterable[str]) -> list[str]:
-    """The files that paths and globs stand for, once each, in the order given; globs sorted."""
-    paths: dict[str, None] = {}
+    """The files that paths and globs stand for, once each, whatever links lead to them, in the
+    order given; globs sorted."""
+    paths: dict[str, str] = {}
     for pattern in patterns:
         pattern = os.path.expanduser(pattern)
         _refuse_loops(pattern)
@@ -140,8 +135,9 @@ def _matches(patterns: Iterable[str]) -> list[str]:
             elif glob.has_magic(pattern):
                 wrong = "matches no file"
             raise UserError(f"--data.files {pattern} {wrong}")
-        paths.update(dict.fromkeys(files))
-    return list(paths)
+        for path in files:
+            paths.setdefault(os.path.realpath(path), path)
+    return list(paths.values())
 
 
 def _refuse_loops(pattern: str) -> None:
@@ -157,66 +153,75 @@ def _refuse_loops(pattern: str) -> None:
 def _file_documents(
     paths: list[str], column: str, url: str | None = None
 ) -> Iterator[Iterable[str]]:
-    """`url` is where a single file came from: its path in a cache says nothing."""
-
-    def loader_of(path: str) -> str:
-        name = urlsplit(url).path if url else path
-        return TABLES.get(PurePosixPath(name).suffix.lower(), "text")
-
-    for path in paths:
-        if os.path.getsize(path) == 0:
-            raise UserError(f"{url or path} is empty")
-    for loader, group in itertools.groupby(paths, key=loader_of):
-        if loader == "text":
-            # Not load_dataset("text"): it opens files in text mode, which turns "\r\n" into "\n".
-            arguments = {"paths": tuple(group), "url": url}
-            rows = _datasets().IterableDataset.from_generator(_text_rows, gen_kwargs=arguments)
-            for _, pieces in itertools.groupby(rows, key=itemgetter("document")):
-                yield (row["text"] for row in pieces)
+    """Files that are empty are no documents. `url` is where a single file came from: its path in a
+    cache says nothing."""
+    full = [path for path in paths if os.path.getsize(path)]
+    if not full:
+        raise UserError(f"{url or paths[0]} is empty")
+    for path in full:
+        suffix = PurePosixPath(urlsplit(url).path if url else path).suffix.lower()
+        if suffix in TABLES:
+            yield from _table_documents(TABLES[suffix], path, column, url or path)
         else:
-            for path in group:
-                yield from _table_documents(loader, path, column, url or path)
+            yield _pieces(path, url or path)
 
 
-def _text_rows(paths: tuple[str, ...], url: str | None) -> Iterator[dict[str, Any]]:
-    for document, path in enumerate(paths):
-        try:
-            with open(path, encoding="utf-8", newline="") as file:
-                while text := file.read(PIECE):
-                    yield {"document": document, "text": text}
-        except OSError as error:
-            raise UserError(f"{url or path} cannot be read ({error.strerror})") from error
-        except UnicodeDecodeError as error:
-            raise UserError(f"{url or path} is not UTF-8 text (byte "
-                            f"0x{error.object[error.start]:02x}): convert it, or leave it out of "
-                            "--data.files") from error
+def _pieces(path: str, name: str) -> Iterator[str]:
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            while text := file.read(PIECE):
+                yield text
+    except OSError as error:
+        raise UserError(f"{name} cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 text (byte 0x{error.object[error.start]:02x}): "
+                        "convert it, or leave it out") from error
 
 
-def _table_documents(loader: str, path: str, column: str, name: str) -> Iterator[list[str]]:
+def _table_documents(kind: str, path: str, column: str, name: str) -> Iterator[list[str]]:
     empty = True
     try:
-        if loader == "parquet":
-            _check_schema(path, column, name)
-        files = glob.escape(path)
-        rows = _datasets().load_dataset(loader, data_files=files, split="train", streaming=True)
+        rows = _json_rows(path) if kind == "json" else _parquet_rows(path, column, name)
         for text in _column(rows, column, name):
             empty = False
             yield [text]
     except UserError:
         raise
     except Exception as error:  # whatever Arrow makes of a damaged file
-        raise UserError(f"{name} cannot be read as {loader}: {_cause(error)}") from error
+        raise UserError(f"{name} cannot be read as {kind}: {_cause(error)}") from error
     if empty:
         raise UserError(f"{name} holds no text in column {column!r}")
 
 
+def _json_rows(path: str) -> Iterator[dict[str, Any]]:
+    """Not by `datasets`, which takes what looks like a date for one, and a file's first 10 MB for
+    what all of it is like."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                row = json.loads(line.decode())
+                if not isinstance(row, dict):
+                    raise ValueError(f"line {number} holds no table of columns")
+                yield row
+
+
+def _parquet_rows(path: str, column: str, name: str) -> Iterable[dict[str, Any]]:
+    _check_schema(path, column, name)
+    return _datasets().load_dataset(
+        "parquet", data_files=glob.escape(path), split="train", streaming=True, columns=[column],
+        batch_size=ROWS,
+    )
+
+
 def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
-    """The texts of one column. A row without text (null or "") is no document."""
-    for row in rows:
-        text = row.get(column, ...)
+    """The texts of one column, which the first row must have. A row without text (null or "") is no
+    document."""
+    for i, row in enumerate(rows):
+        text = row.get(column, None if i else ...)
         if not isinstance(text, str | None):
             raise _no_text(column, {key: type(value).__name__ for key, value in row.items()}, name)
         if text:
+            text.encode()  # ValueError for half a character, which JSON can spell
             yield text
 
 
@@ -277,6 +282,9 @@ def _fetch(url: str, path: Path, digest: str | None) -> None:
     except UserError:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # of the disk
+            raise UserError(f"cannot write {path}: {first_line(error)}; make room, or name another "
+                            "folder with HF_HOME") from error
         raise UserError(f"{url} cannot be fetched ({_cause(error)}). {OFFLINE}") from error
 
 
@@ -306,9 +314,9 @@ def _hub_documents(name: str, config: DataConfig) -> Iterator[list[str]]:
         raise UserError(f"the Hub gives no {name} ({cause}). {OFFLINE}") from error
     # Offline, `datasets` takes the newest copy in its cache, of whatever revision.
     copies = [file["filename"] for file in rows.cache_files]
-    if silence and revision and not all(revision in copy for copy in copies):
-        raise UserError(f"the Hub does not answer ({_cause(silence)}), and the cache holds another "
-                        f"revision of {name} than {revision}. {OFFLINE}")
+    if silence and revision and not all(revision in Path(copy).parts for copy in copies):
+        raise UserError(f"the Hub does not answer ({_cause(silence)}), and the cache, which knows "
+                        f"commits by their hashes only, has no {revision} of {name}. {OFFLINE}")
     if config.column in rows.column_names:
         rows = rows.select_columns(config.column)
     for text in _column(rows, config.column, name):

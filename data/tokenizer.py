@@ -56,7 +56,7 @@ SAMPLE = 20_000_000  # characters that training looks at: more costs time and ch
 SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow on longer ones
 
 # A text that every usable tokenizer gives back unchanged.
-PROBE = "  a\tb\n\n    c\r\n\u00e9\u4e2d\U0001f600 "
+PROBE = "  A\tb\n\n    e\u0301\ufb01\r\n\u00e9\u4e2d\U0001f600 "
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -186,9 +186,9 @@ class Tokenizer:
         return batch
 
     def encode_with_dropout(self, text: str, p: float, seed: int) -> list[int]:
-        """Like `encode`, but every merge is left out with probability `p`: every seed spells the
-        text in other pieces, which decode to it all the same. And so does every process, as
-        sentencepiece adds a number of its own to the seed.
+        """Like `encode`, but every merge is left out with probability `p`: every seed, and, as
+        sentencepiece adds a number of its own to it, every process, spells the text in other
+        pieces, which decode to it all the same.
 
         For tokenizers trained here. (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267)
         """
@@ -261,7 +261,8 @@ class JsonTokenizer(Tokenizer):
         except KeyError as error:
             raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
         self.prefix_ids = self._prefix(settings, path)
-        self._refuse_what_changes_text(path, PROBE.lstrip() if self.adds_space else PROBE)
+        for probe in [PROBE.lstrip()] + [PROBE] * (not self.adds_space):
+            self._refuse_what_changes_text(path, probe)
 
     def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
         token = _content(settings.get(name))

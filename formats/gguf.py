@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 from tqdm import tqdm
 
@@ -15,6 +14,7 @@ from files import require_size, require_space
 from formats.names import tensor_names, theta_and_scaling
 from formats.run import Exported
 from formats.tokenizers import CONTROL, to_gguf_fields
+from gyre.checkpoint import DTYPE_NAMES
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
@@ -31,7 +31,7 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, A
     import gguf  # here, as only this target needs it
 
     config, weights = exported.config.model, exported.weights
-    dtype = dtype or {torch.float16: "f16", torch.bfloat16: "bf16"}.get(exported.dtype, "f32")
+    dtype = dtype or DTYPE_NAMES[exported.dtype].lower()
     theirs = tensor_names(config, "gguf")
     factors = rope_factors(config)
     if factors is not None:

@@ -113,18 +113,18 @@ def write_folder(
 
     Raises UserError where the disk has no room, or no tokenizer.json gives the run's ids.
     """
-    if to_dtype is not None:
-        dtype = DTYPES[to_dtype.upper()]
-        exported.weights = {name: w.to(dtype) for name, w in exported.weights.items()}
     from huggingface_hub import split_torch_state_dict_into_shards  # here, as it is slow to import
 
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
-    require_space(folder, sum(weight.nbytes for weight in weights.values()))
+    kind = None if to_dtype is None else DTYPES[to_dtype.upper()]
+    ours = {name: ours for ours, name in names.tensor_names(model, "hf").items()}
+    like = {name: weights[ours[name]].to("meta", kind) for name in ours}
+    require_space(folder, sum(tensor.nbytes for tensor in like.values()))
     folder.mkdir(parents=True)
     ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends,
            "pad_token_id": tokenizer.pad_id}
-    dtype = str(exported.dtype).removeprefix("torch.")
+    dtype = str(kind or exported.dtype).removeprefix("torch.")
     # v4 reads torch_dtype, v5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype, "dtype": dtype}
     stage_json(folder / "config.json", config)
@@ -133,15 +133,14 @@ def write_folder(
         stage_json(folder / GENERATION, ids)
     (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
-    ours = {name: ours for ours, name in names.tensor_names(model, "hf").items()}
-    like = {name: weights[ours[name]].to("meta") for name in ours}
     split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
     if split.is_sharded:
         content = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         stage_json(folder / "model.safetensors.index.json", content)
     for file, part in split.filename_to_tensors.items():
         with tqdm(part, f"writing {file}", unit="tensor", delay=2) as bar:
-            tensors = (names.to_hf(ours[name], weights[ours[name]], model.head_dim) for name in bar)
+            tensors = (names.to_hf(ours[name], weights[ours[name]].to(like[name].dtype),
+                                   model.head_dim) for name in bar)
             write_safetensors(folder / file, {name: like[name] for name in part}, tensors)
 
 

@@ -43,6 +43,7 @@ def read_tokenizer(
     `vocab_size` ids.
     """
     tokenizer, stated = open_tokenizer(folder), stated_eos_ids(folder / "config.json")
+    chat_template(folder)  # raises UserError for one that could not be exported again
     if tokenizer.vocab_size > vocab_size:
         raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
                         f"the model {vocab_size} embeddings: a text could hold ids that have none")
@@ -257,7 +258,10 @@ def chat_template(folder: Path) -> str | None:
     """The Jinja template of a folder's chats: a file of its own, or a field of the settings, which
     may be a list of named ones."""
     if (folder / CHAT).is_file():
-        return (folder / CHAT).read_text(encoding="utf-8")
+        try:
+            return (folder / CHAT).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise UserError(f"{folder / CHAT} is not UTF-8 text") from None
     found = settings_of(folder).get("chat_template")
     if isinstance(found, list):
         found = {entry.get("name"): entry.get("template") for entry in found}.get("default")

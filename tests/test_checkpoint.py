@@ -8,18 +8,20 @@ import shutil
 import signal
 import tempfile
 import time
+import weakref
 from pathlib import Path
 
 import pytest
 import torch
 from conftest import start
 from failing import Failing, Touch, failures, file_size_limit, flip_a_bit
-from safetensors.torch import save_file
+from foreign import assert_equal
+from safetensors.torch import load_file, save_file
 
 import files
 from errors import UserError
 from gyre import checkpoint
-from gyre.checkpoint import Checkpoints
+from gyre.checkpoint import Checkpoints, write_safetensors
 
 SLOW = pytest.mark.slow
 WRITERS = [(torch, "save"), (checkpoint, "save_file")]
@@ -325,3 +327,19 @@ def test_kill_9_at_any_moment_leaves_a_whole_checkpoint(saved):
         steps.append(loaded(checkpoints.path))
         assert steps[-1] >= finished[-1] > steps[-2]
         assert loaded(checkpoints.path, "best") in (steps[-1] - 1, steps[-1])
+
+
+def test_tensors_pass_through_memory_one_by_one(tmp_path):
+    alive = []
+
+    def tensors():
+        for _ in range(4):
+            assert sum(reference() is not None for reference in alive) <= 1
+            tensor = torch.ones(3, 5)
+            alive.append(weakref.ref(tensor))
+            yield tensor
+            del tensor
+
+    like = {f"t{n}": torch.empty(3, 5) for n in range(4)}
+    write_safetensors(tmp_path / "a.safetensors", like, tensors())
+    assert_equal(load_file(tmp_path / "a.safetensors"), {name: torch.ones(3, 5) for name in like})

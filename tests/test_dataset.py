@@ -109,8 +109,8 @@ def test_batches_do_not_depend_on_what_was_asked_before(path):
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("batch_size", [1, 4, 1000])
 def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_size):
-    path = write_ids(tmp_path / "val.bin", range(n))
     """And every rank has equally many batches, of which a last one may be empty of targets."""
+    path = write_ids(tmp_path / "val.bin", range(n))
     batches = [list(dataset(path, rank=rank, size=size).windows(batch_size))
                for rank in range(size)]
     assert len({len(of_rank) for of_rank in batches}) == 1

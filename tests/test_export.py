@@ -53,9 +53,15 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
 def test_a_weight_that_a_type_cannot_hold_is_refused(to, tmp_path, capsys):
     run = make_run(tmp_path)
     weights = run.load_weights()
-    weights["norm.weight"][3] = -1e6
+    weights["norm.weight"][3] = -1e6  # a vector, which stays float32 in a GGUF
     run.save("best", weights)
-    words = "norm.weight", "holds 1e+06, and --dtype f16 reaches to 65,504"
+    if to == "gguf":
+        argv = [run.path, "--to", to, tmp_path / "b", "--dtype", "f16"]
+        assert exit_code(export.main, *argv) == 0
+        weights["output.weight"][3, 5] = -1e6
+        run.save("best", weights)
+    name = "norm.weight" if to == "hf" else "output.weight"
+    words = name, "holds 1e+06, and --dtype f16 reaches to 65,504"
     refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", "f16"])
     assert exit_code(export.main, run.path, "--to", to, tmp_path / "a", "--dtype", "bf16") == 0
 

@@ -22,6 +22,14 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def test_removing_a_link_leaves_the_folder_that_it_leads_to(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    for name in ("link", "nothing"):
+        files.remove(tmp_path / name)
+    assert names(tmp_path) == ["folder"]
+
+
 # --- atomic_path ----------------------------------------------------------------------------------
 
 

@@ -180,7 +180,7 @@ def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
 
 
 def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
-    """A run says where it came from; without that it could be evaluated and resumed."""
+    """And the run that is made of one says where it came from."""
     folder, theirs = foreign.their_folder(tmp_path)
     table = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
     foreign.rewrite(folder / "model.safetensors", **table)

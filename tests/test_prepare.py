@@ -164,6 +164,23 @@ def test_few_documents_leave_no_side_empty(tmp_path, count, val_fraction):
     assert prepared.manifest["text"]["documents"] == count
 
 
+@pytest.mark.parametrize("large, warned", [(9000, True), (400, False)])
+def test_a_document_that_leaves_little_to_train_on_is_said(tmp_path, capfd, large, warned):
+    """Of these two, the first is held out."""
+    texts = sorted((words(1, 400), words(2, 400)),
+                   key=lambda text: hashlib.sha256(text.encode()).digest())
+    while large > 400:
+        texts[0] = words(large, large)
+        if hashlib.sha256(texts[0].encode()).digest() < hashlib.sha256(texts[1].encode()).digest():
+            break
+        large += 1
+    for number, text in enumerate(texts):
+        text_file(tmp_path, text, f"{number}.txt")
+    prepare(config(tmp_path / "*.txt", val_fraction=0.2))
+    said = "% of the text is held out, and not 20.0% (data.val_fraction): 2 documents are too few"
+    assert (said in capfd.readouterr().err) == warned
+
+
 def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     """A character that only validation has gets no piece; one of the training text does."""
     path = text_file(tmp_path, words(1, 900) + "\u0416" * 500 + words(2, 900) + "\u0429" * 150)

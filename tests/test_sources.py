@@ -113,6 +113,20 @@ def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert texts(files=["d.jsonl", "*.md", "**/*.py", "a.md"]) == ["D1", "D2", "A", "B", "C"]
     assert texts(files="deep*/**") == ["C"]
+    write(tmp_path / "deep/__init__.py", "")  # an empty file among others is no document
+    (tmp_path / "deep/again").symlink_to("er")  # and a file is read once, whatever leads to it
+    assert texts(files=["./a.md", str(tmp_path / "a.md"), "deep/**/*.py"]) == ["A", "C"]
+
+
+@pytest.mark.parametrize("last, expected", [
+    ({"text": "2020-01-01"}, ["2020-01-01"]), ({"text": "true"}, ["true"]),
+    ({"text": "x", "url": "y"}, ["x"]), ({"n": 3}, []), ({"text": "x", "n": "unknown"}, ["x"]),
+])
+def test_rows_of_json_may_differ_from_the_first_10_mb(tmp_path, last, expected):
+    """Which `datasets` takes for what all of a file is like."""
+    rows = [{"text": "a" * 1000, "n": "2020-01-01"}] * 11_000 + [last]
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert texts(files=path)[11_000:] == expected
 
 
 def test_another_column(tmp_path):
@@ -132,6 +146,8 @@ def test_another_column(tmp_path):
     ("a.jsonl", b'{"text": ""}\n', "a.jsonl holds no text in column 'text'"),
     ("a.jsonl", b'{"story": "x", "n": 1}\n', "no column 'text', only story, n.*--data.column"),
     ("a.jsonl", b'{"text": 1, "n": "x"}\n', "holds int, not text"),
+    ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "holds bool, not text"),
+    ("a.jsonl", b'{"text": "a"}\n["b"]\n', "line 2 holds no table of columns"),
     ("a.parquet", b"PAR1 no more", "a.parquet cannot be read as parquet"),
     ("no.txt", None, "no.txt does not exist"),
     ("no*.txt", None, "matches no file"),
@@ -313,12 +329,13 @@ def test_what_a_url_must_be_is_checked_before_it_is_used(tmp_path):
 
 def test_a_cache_that_cannot_be_written_is_none(tmp_path):
     home = write(tmp_path / "home", "a file")
-    jsonl = write_jsonl(tmp_path / "a.jsonl", ["x"])
+    table, text = str(tmp_path / "a.parquet"), write(tmp_path / "b.txt", "y")
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"]}), table)
     script = f"""
 from data.dataset import DataConfig
 from data.sources import documents
 
-print([list(d) for d in documents(DataConfig(files={[jsonl, write(tmp_path / "b.txt", "y")]}))])
+print([list(d) for d in documents(DataConfig(files={[table, text]}))])
 """
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -338,6 +355,25 @@ def test_a_url_that_fails_is_named_and_leaves_nothing_behind(tmp_path, name, cau
                 texts(source="url", url=f"{server}/{name}")
     left = [path.stat().st_size for path in (tmp_path / "cache/downloads").iterdir()]
     assert sum(left) == 0
+
+
+def test_a_download_that_fills_the_disk_is_a_matter_of_room(tmp_path):
+    script = """
+import resource, signal, sys
+from data.dataset import DataConfig
+from data.sources import documents
+from errors import UserError
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (9, 9))
+try:
+    list(documents(DataConfig(source="url", url=sys.argv[1])))
+except UserError as error:
+    print(error)
+"""
+    with serving() as server:
+        said = output(script, f"{server}/text.txt", HF_HOME=str(tmp_path))
+    assert "File too large; make room, or name another folder with HF_HOME" in said
 
 
 def test_a_url_that_nobody_answers_names_the_alternatives():
@@ -383,6 +419,6 @@ def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
     for environment in ({}, {"HF_HUB_OFFLINE": "1"}):  # nobody answers; nobody is asked
         got, got_pinned, unknown, missing = ask_hub(server, tmp_path, *asked, **environment)
         assert got == got_pinned == STORIES
-        assert "another revision" in unknown
+        assert f"has no {'3' * 40} of some/stories" in unknown
         assert "some/poems" in missing
         assert "--data.files PATH" in missing and "--data.source stdlib" in missing
