@@ -81,6 +81,8 @@ def main(argv: list[str] | None = None) -> None:
         for option in ("repeats", "new_tokens"):
             if (value := getattr(options, option)) < 1:
                 raise UserError(f"--{option.replace('_', '-')} must be at least 1, not {value}")
+        if config.train.dtype == "float16":
+            raise UserError("train.dtype float16 is not measured: use bfloat16 or float32")
         if config.train.micro_batch_size is not None:
             raise UserError("train.micro_batch_size is not measured: set train.batch_size to it")
         target = Path(options.json or "")
@@ -360,8 +362,6 @@ class Bench:
         both, tokens = [torch.float32, torch.bfloat16], rows * self.config.data.seq_len
         rates = product_rates(self.device, model, tokens, training=True)
         self.dtype, why = resolve_dtype(asked, self.device, lambda: rates)
-        if self.dtype == torch.float16:
-            raise UserError("train.dtype float16 is not measured: use bfloat16 or float32")
         say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
         allowed = self.config.train.compile is not False
         compiles = allowed and resolve_compile(True, self.device, self.dtype, 0)[0]

@@ -66,6 +66,13 @@ def refuse_mixed(runs: list[RunDir]) -> None:
                 raise UserError(f"{first} and {run.path} {reason}; evaluate them one at a time")
 
 
+def refuse_short(runs: list[RunDir]) -> None:
+    """UserError where the validation text is too short for long contexts."""
+    for run in runs:
+        seq_len = load_file(run.path / "config.yaml").data.seq_len
+        measure.check_length(run.manifest["val"]["tokens"], seq_len)
+
+
 def refuse_scalings(runs: list[RunDir]) -> None:
     """UserError where rotations cannot be scaled, or have been."""
     models = [load_file(run.path / "config.yaml").model for run in runs]
@@ -200,6 +207,8 @@ def main(argv: list[str] | None = None) -> None:
             print(listing(runs))
             return
         refuse_mixed(runs)
+        if options.lengths:
+            refuse_short(runs)
         if options.rope_scaling:
             refuse_scalings(runs)
         results = measure.compare(runs, options.checkpoint, options.device, options.dtype)

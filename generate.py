@@ -278,7 +278,7 @@ def write(
         say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
     # The first forward draws a token for the rows whose prompt it has read to the end.
-    fed, decoded = min(lengths) * len(lengths), len(times) - 2 - lengths.count(min(lengths))
+    fed, decoded = min(lengths) * len(ids), len(times) - 2 - lengths.count(min(lengths))
     return Speed(fed, times[1] - times[0], max(0, decoded), times[-1] - times[1])
 
 

@@ -178,10 +178,11 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     with TemporaryFile(dir=folder) as file:
         text = _copy(documents(config), file)
         train, val = _split(text, config.val_fraction)
-        held_out = val.bytes / text.bytes
-        if not 1 / UNEVEN < held_out / config.val_fraction < UNEVEN:
+        held_out, asked = val.bytes / text.bytes, config.val_fraction
+        shares = held_out / asked, (1 - held_out) / (1 - asked)
+        if min(shares) * UNEVEN < 1 or max(shares) > UNEVEN:
             say(f"warning: {held_out:.1%} of the text is held out, and not "
-                f"{config.val_fraction:.1%} (data.val_fraction): {len(text.hashes)} documents are "
+                f"{asked:.1%} (data.val_fraction): {len(text.hashes)} documents are "
                 "too few, or too unequal, to be dealt out by their hashes")
         if config.tokenizer is None:
             with tqdm(desc="sampling text", total=train.bytes, unit="B", unit_scale=True,

@@ -1,11 +1,12 @@
 """Where text comes from: the standard library, files, a URL, a data set on the Hub.
 
-Every text arrives byte for byte: no line end, form feed or final newline is touched, and no value
-is taken for a date. A text larger than memory streams. Parquet and the Hub are read by Hugging Face
-`datasets`, which takes a second to import, and so is imported where it is used.
+Every text arrives byte for byte: no line end, form feed or final newline is touched. A text larger
+than memory streams. Parquet and the Hub are read by Hugging Face `datasets`, which takes a second
+to import, and so is imported where it is used.
 """
 
 import atexit
+import codecs
 import glob
 import hashlib
 import json
@@ -34,7 +35,7 @@ from files import atomic_path, first_line, json_sha256, locked, sha256
 PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
 TABLES = {".jsonl": "json", ".parquet": "parquet"}  # other files are plain text
-ROWS = 1000  # of a Parquet file that are in memory at a time
+ROWS = 1000  # of a Parquet file in memory at a time; and of any table, by which it has a column
 OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 
@@ -179,18 +180,14 @@ def _pieces(path: str, name: str) -> Iterator[str]:
 
 
 def _table_documents(kind: str, path: str, column: str, name: str) -> Iterator[list[str]]:
-    empty = True
     try:
         rows = _json_rows(path) if kind == "json" else _parquet_rows(path, column, name)
         for text in _column(rows, column, name):
-            empty = False
             yield [text]
     except UserError:
         raise
     except Exception as error:  # whatever Arrow makes of a damaged file
         raise UserError(f"{name} cannot be read as {kind}: {_cause(error)}") from error
-    if empty:
-        raise UserError(f"{name} holds no text in column {column!r}")
 
 
 def _json_rows(path: str) -> Iterator[dict[str, Any]]:
@@ -198,11 +195,20 @@ def _json_rows(path: str) -> Iterator[dict[str, Any]]:
     what all of it is like."""
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
-            if line.strip():
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
+            if not line.strip():
+                continue
+            try:
                 row = json.loads(line.decode())
                 if not isinstance(row, dict):
-                    raise ValueError(f"line {number} holds no table of columns")
-                yield row
+                    raise ValueError("one JSON object in each line is needed")
+                for value in row.values():
+                    if isinstance(value, str):
+                        value.encode()  # JSON can spell half a character
+            except ValueError as error:
+                raise ValueError(f"line {number}: {getattr(error, 'msg', error)}") from error
+            yield row
 
 
 def _parquet_rows(path: str, column: str, name: str) -> Iterable[dict[str, Any]]:
@@ -214,15 +220,19 @@ def _parquet_rows(path: str, column: str, name: str) -> Iterable[dict[str, Any]]
 
 
 def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
-    """The texts of one column, which the first row must have. A row without text (null or "") is no
-    document."""
+    """The texts of one column, which one of the first rows must have. A row without text (null, ""
+    or no such column) is no document."""
+    types: dict[str, str] = {}
     for i, row in enumerate(rows):
-        text = row.get(column, None if i else ...)
-        if not isinstance(text, str | None):
-            raise _no_text(column, {key: type(value).__name__ for key, value in row.items()}, name)
+        text = row.get(column)
+        if column not in types or not isinstance(text, str | None):
+            types |= {key: type(value).__name__ for key, value in row.items()}
+        if not isinstance(text, str | None) or (i == ROWS and column not in types):
+            raise _no_text(column, types, name)
         if text:
-            text.encode()  # ValueError for half a character, which JSON can spell
             yield text
+    if types and column not in types:
+        raise _no_text(column, types, name)
 
 
 def _check_schema(path: str, column: str, name: str) -> None:

@@ -254,13 +254,16 @@ def load_config(
                 raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")
         except UserError as error:
             raise UserError(f"{file}: {error}") from None
-        if {"-h", "--help"}.intersection(words):  # which shows the values of the files
-            values = full.parse_path(file, defaults=False)
-            full.set_defaults({action.dest: values[action.dest] for action in full._actions
-                               if action.help != argparse.SUPPRESS and action.dest in values})
     if base:
         layers.append(yaml.dump(base, Dumper=ConfigDumper, allow_unicode=True))
-    parsed = full.parse_args([*(f"--config={layer}" for layer in layers), *words])
+    argv = [*(f"--config={layer}" for layer in layers), *words]
+    if asked := {"-h", "--help"}.intersection(words):  # for help, which shows the values
+        values = full.parse_args([word for word in argv if word not in asked], defaults=False)
+        full.set_defaults({
+            action.dest: values[action.dest] for action in full._actions
+            if action.help != argparse.SUPPRESS and action.dest in values and action.dest != "config"
+        })
+    parsed = full.parse_args(argv)
     try:
         values = full.instantiate(parsed)
         return Config(**{f.name: values[f.name] for f in dataclasses.fields(Config)}), options

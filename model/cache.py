@@ -28,13 +28,6 @@ class KVCache:
         )
         self.length = 0
 
-    def fill(self, prompts: "KVCache", times: int) -> None:
-        """Hold what a cache of fewer rows holds, each of them `times` times."""
-        held = zip(self.keys + self.values, prompts.keys + prompts.values, strict=True)
-        for mine, theirs in held:
-            mine[:, :, : prompts.length] = theirs.repeat_interleave(times, 0)
-        self.length = prompts.length
-
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
         """Write xk, xv (B, H_kv, T, D) behind what is there; return all of it, (B, H_kv, S + T, D).
 

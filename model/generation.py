@@ -3,6 +3,7 @@
 Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 """
 
+import copy
 import functools
 from collections.abc import Callable, Collection
 
@@ -26,10 +27,13 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:
     """`next_logits` with an empty cache, of rows (B, T) of which so many neighbours are equal: each
     of these is computed once."""
-    shape = len(tokens) // samples, tokens.shape[1]
-    once = KVCache(model.config, *shape, tokens.device, cache.keys[0].dtype)
+    once = copy.copy(cache)  # a view of every `samples`-th row
+    once.keys, once.values = ([x[::samples] for x in xs] for xs in (cache.keys, cache.values))
     logits = next_logits(model, tokens[::samples], once)
-    cache.fill(once, samples)
+    for x in cache.keys + cache.values:
+        rows = x[:, :, : once.length].unflatten(0, (-1, samples))
+        rows[:, 1:] = rows[:, :1]
+    cache.length = once.length
     return logits.repeat_interleave(samples, 0)
 
 

@@ -38,7 +38,8 @@ class PositionEncoding(nn.Module):
     `module.to(dtype)`, which would drop the imaginary part of a complex buffer and round positions
     above 256 together in bfloat16. `_apply` moves it between devices and does nothing else to it.
 
-    Its parameters of one dimension keep their first values; matrices are drawn like all others.
+    Its parameters of fewer than two dimensions keep their first values; others are drawn like all
+    matrices.
     """
 
     options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads

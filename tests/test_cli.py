@@ -236,7 +236,8 @@ def test_help_explains_every_option_within_the_terminal(monkeypatch, capsys, col
 
 
 @pytest.mark.parametrize("command, argv, dim", [
-    (train, [], 256), (train, ["--config", "tiny.yaml"], 96), (bench, [], 288), (ablate, [], 128),
+    (train, [], 256), (train, ["--config", "tiny.yaml", "--model.n_heads", "2"], 96),
+    (bench, [], 288), (ablate, [], 128), (ablate, ["--tier", "smoke"], 48),
 ])
 def test_help_shows_the_values_of_the_files(capsys, command, argv, dim):
     assert run(command.main, *argv, "--help") == 0

@@ -176,9 +176,10 @@ def test_a_document_that_leaves_little_to_train_on_is_said(tmp_path, capfd, larg
         large += 1
     for number, text in enumerate(texts):
         text_file(tmp_path, text, f"{number}.txt")
-    prepare(config(tmp_path / "*.txt", val_fraction=0.2))
-    said = "% of the text is held out, and not 20.0% (data.val_fraction): 2 documents are too few"
-    assert (said in capfd.readouterr().err) == warned
+    for asked in (0.2, 0.5):
+        prepare(config(tmp_path / "*.txt", val_fraction=asked))
+        said = f"held out, and not {asked:.1%} (data.val_fraction): 2 documents are too few"
+        assert (said in capfd.readouterr().err) == warned
 
 
 def test_the_tokenizer_never_sees_the_validation_text(tmp_path):

@@ -129,6 +129,15 @@ def test_rows_of_json_may_differ_from_the_first_10_mb(tmp_path, last, expected):
     assert texts(files=path)[11_000:] == expected
 
 
+def test_rows_may_lack_the_text_and_files_may_begin_with_a_mark(tmp_path):
+    content = '\ufeff{"version": 1}\r\n\r\n{"text": "a"}\r\n{}\n{"text": null}\n{"text": "b"}'
+    path = write(tmp_path / "a.jsonl", content)
+    assert texts(files=[path, write_jsonl(tmp_path / "b.jsonl", ["", None])]) == ["a", "b"]
+    lines = [json.dumps({"n": n}) for n in range(sources.ROWS + 1)] + ["no JSON"]
+    with pytest.raises(UserError, match="no column 'text', only n"):  # before all of it is read
+        texts(files=write(tmp_path / "c.jsonl", "\n".join(lines)))
+
+
 def test_another_column(tmp_path):
     path = write_jsonl(tmp_path / "a.jsonl", ["x"], column="story")
     assert texts(files=path, column="story") == ["x"]
@@ -143,11 +152,12 @@ def test_another_column(tmp_path):
     ("a.jsonl", b'{"text": "a"}\n{"text": \n', "a.jsonl cannot be read as json"),
     ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl cannot be read as json"),
     ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl cannot be read as json"),
-    ("a.jsonl", b'{"text": ""}\n', "a.jsonl holds no text in column 'text'"),
+    ("a.jsonl", b'{"text": "a"}\n\n{"text": "b"}\n{"text": "c"\n', "json: .*: line 4: "),
+    ("a.jsonl", b'\n{"text": "\\ud800"}\n', "json: .*: line 2: "),
     ("a.jsonl", b'{"story": "x", "n": 1}\n', "no column 'text', only story, n.*--data.column"),
     ("a.jsonl", b'{"text": 1, "n": "x"}\n', "holds int, not text"),
     ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "holds bool, not text"),
-    ("a.jsonl", b'{"text": "a"}\n["b"]\n', "line 2 holds no table of columns"),
+    ("a.jsonl", b'{"text": "a"}\n["b"]\n', "line 2: one JSON object in each line is needed"),
     ("a.parquet", b"PAR1 no more", "a.parquet cannot be read as parquet"),
     ("no.txt", None, "no.txt does not exist"),
     ("no*.txt", None, "matches no file"),
