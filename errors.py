@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 
 def _excepthook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Ctrl-C needs no traceback, while packages are imported either."""
+    """No traceback for Ctrl-C, not even during imports."""
     if issubclass(kind, KeyboardInterrupt):
         say("")
     else:

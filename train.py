@@ -175,8 +175,8 @@ def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
 
 
 def what_differs(path: Path, asked: Config, kept: Config) -> str:
-    """A sentence where a file of --config, or the run of --init-from, is another than when the run
-    was started, as the run goes on without the change; otherwise nothing."""
+    """Which settings a file of --config, or the run of --init-from, asks for otherwise than the run
+    has, in a sentence; empty: none."""
     differs = [name for name in ("seed", "init_from")
                if getattr(asked, name) != getattr(kept, name)]
     differs += [
@@ -194,6 +194,9 @@ def branched(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
     """The configuration of a new run that starts from a checkpoint of `run`."""
     saved = trained_with(run)
     saved.name, saved.train.keep = None, []
+    said = {word.partition("=")[0] for word in argv}
+    if "--optim.schedule" in said and "--optim.cooldown" not in said:
+        saved.optim.cooldown = None  # that of the other schedule
     config, _ = load_config(parser, argv, dataclasses.asdict(saved))
     refuse_changes(run.path, saved, config, "--branch-from")
     if config.name is not None:

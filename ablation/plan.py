@@ -123,6 +123,8 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str]) -> dict[str
     Raises UserError for a name that does not exist or exists already, and for fewer than two arms.
     """
     own = {name: overlay for name, overlay in map(_parse_arm, added)}
+    if len(own) < len(added):
+        raise UserError(f"--arm: two arms have one name, of {', '.join(own)}")
     for name in own:
         if name in ARMS:
             raise UserError(f"--arm {name}: there is an arm of this name already; choose another")
@@ -247,10 +249,11 @@ class Speed(TypedDict):
 
 
 def shrink(
-    tier: Tier, arms: int, step_tokens: int, warmup: int, cooldown: float,
+    tier: Tier, arms: int, probes: int, step_tokens: int, warmup: int, cooldown: float,
     budget_minutes: float | None, speed: Speed,
 ) -> tuple[float, float]:
-    """(share of the tier's tokens, expected minutes of the study) within the budget.
+    """(share of the tier's tokens, expected minutes of the study) within the budget, with so many
+    runs of probes.
 
     Raises UserError where a run would not get past its warm-up.
     """
@@ -267,7 +270,6 @@ def shrink(
     each = tier.horizons[-1] + cooldown * sum(tier.horizons[:-1])
     trained = runs * each + tuned * tier.tuning_tokens + treated * tier.treatment_tokens
     training = trained / rate
-    probes = len(PROBES) * len(PROBED) * tier.probe_seeds if tier.probe_steps is None else 0
     fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / rate
     fixed += (tuned + treated + runs * len(tier.horizons)) * speed["overhead"] / speed["jobs"]
     if budget_minutes is None:
@@ -297,7 +299,7 @@ class Probed(TypedDict):
 
 
 class Plan(TypedDict):
-    """What is read of a plan.json."""
+    """What every plan.json has and is read; some have `lengths` and `diverged` too."""
 
     name: str
     command: str

@@ -16,15 +16,17 @@ from ablation.study import Study, at_horizon
 
 def times_the_tokens(study: Study, arm: str, other: str) -> float | None:
     """Median over seeds of the tokens until `arm` is used / those of `other`; None where no seed
-    has both, NaN where it is only known to be above some number. A seed in which neither ever is
-    says nothing; where only `other` is not, it is 0."""
+    has both, NaN where all that is known are bounds of it. A seed in which neither ever is says
+    nothing."""
     a, b = (study.tokens_until_used(name) for name in (arm, other))
-    ratios = [a[seed] / b[seed] for seed in a.keys() & b if min(a[seed], b[seed]) < math.inf]
-    if not ratios:
+    ends = [{seed: max(curve, default=1) for seed, curve in study.curves(name, "loss").items()}
+            for name in (arm, other)]
+    bounds = [(min(a[s], ends[0][s]) / b[s], a[s] / min(b[s], ends[1][s]))
+              for s in a.keys() & b if min(a[s], b[s]) < math.inf]
+    if not bounds:
         return None
-    known = math.isfinite(statistics.median_low(ratios))
-    return math.nan if known and max(ratios) == statistics.median(ratios) == math.inf else (
-        statistics.median(ratios))
+    low, high = map(statistics.median, zip(*bounds, strict=True))
+    return low if low == high else math.nan
 
 
 def gaps(study: Study, arm: str, baseline: str) -> list[float]:

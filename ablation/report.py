@@ -197,8 +197,10 @@ def tuning_table(study: Study) -> str:
         grid = sorted({lr for of in losses.values() for lr in of})
         best = {arm: best_rate(of) for arm, of in losses.items()
                 if not next_rates(plan["grid"], plan["tuning_seeds"], of)}
-        rows = [[arm, *(joined(of.get(lr, {}).values(), "{:.3f}") + " *" * (lr == best.get(arm))
-                        for lr in grid)] for arm, of in losses.items()]
+        rows = [[arm, *(", ".join("diverged" if loss is None else f"{loss:.3f}"
+                                  for loss in of.get(lr, {}).values())
+                        + " *" * (lr == best.get(arm)) for lr in grid)]
+                for arm, of in losses.items()]
         tokens = amount(stage_steps(plan, stage) * plan["step_tokens"])
         said += [table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)]
         if stage == "treatments" and best.keys() == losses.keys():
@@ -341,7 +343,7 @@ def measured(value: float | stats.Paired | None) -> str:
         return difference(value, None)
     if value is None or math.isnan(value):
         return UNDEFINED
-    return "never" if value == math.inf else number(value, ".3f")
+    return number(value, ".3f")
 
 
 def interval(ends: tuple[float, float]) -> str:

@@ -240,11 +240,14 @@ class Runner:
             self.tier = replace(self.tier, seeds=options.seeds)
         if options.tokens is not None:
             self.tier = replace(self.tier, horizons=planning.choose_horizons(options.tokens))
-        self.budget = options.budget_minutes or self.tier.budget_minutes
+        own = None if options.tokens else self.tier.budget_minutes
+        self.budget = options.budget_minutes or own
         self.arms = planning.choose_arms(self.tier, options.arms, options.arm)
         self.baseline = planning.choose_baseline(options.baseline, self.arms)
         # Of arms that are not those of the tier, none stands for another.
-        self.treatments = [] if options.arms or options.arm else list(self.tier.treatments)
+        if options.arms or options.arm:
+            self.tier = replace(self.tier, treatments=(), treatment_tokens=0)
+        self.treatments = list(self.tier.treatments)
         files = options.config or ["ablation.yaml"]
         config_files = [f"--config={file}" for file in files]
         # The options of every run: the tier's values stand before the user's, which win.
@@ -252,14 +255,19 @@ class Runner:
         self.config = load_config(parser, self.argv)[0]
         refuse_chosen(self.config)
         overlays = {**self.arms, **{arm: ARMS[arm] for arm in self.treatments}}
-        self.config_of = {
-            arm: load_config(parser, [*self.argv, *spelled(overlay)])[0]
-            for arm, overlay in overlays.items()
-        }
+        self.config_of = {}
+        for arm, overlay in overlays.items():
+            try:
+                self.config_of[arm] = load_config(parser, [*self.argv, *spelled(overlay)])[0]
+            except UserError as error:
+                raise UserError(f"arm {arm}: {error}") from None
         refuse_other_lengths(self.config, self.config_of)
         if self.tier.grid and self.config.optim.lr != OptimConfig.lr:
             raise UserError(f"optim.lr {self.config.optim.lr} has no effect: the study tunes the "
                             "rate of each arm; an --arm can have its own, with optim.lr=")
+        if self.tier.grid and self.config.optim.muon_lr is not None:
+            raise UserError(f"optim.muon_lr {self.config.optim.muon_lr} would not be tuned: leave "
+                            "it out, and it is optim.lr, which is")
         # One thread each: faster than fewer runs with several, and the sums have one order.
         on_gpu = resolve_device(self.config.train.device).type != "cpu"
         self.threads = None if on_gpu else 1
@@ -330,9 +338,11 @@ class Runner:
     def _new_plan(self) -> dict[str, Any]:
         dtype, tier = self._dtype(), self.tier
         speed, git = self._measure_speed(dtype)
+        probes = sum(len(probe["arms"]) * len(probe["seeds"])
+                     for probe in self._wanted()["probes"].values() if probe["steps"] is None)
         share, minutes = planning.shrink(
-            tier, len(self.arms), self.step_tokens, self.config.optim.warmup_steps, self.cooldown,
-            self.budget, speed,
+            tier, len(self.arms), probes, self.step_tokens, self.config.optim.warmup_steps,
+            self.cooldown, self.budget, speed,
         )
         steps = {
             "horizons": [int(share * tokens / self.step_tokens) for tokens in tier.horizons],
@@ -442,7 +452,7 @@ class Runner:
             rates = ", ".join(f"{lr:g}" for lr in plan["grid"])
             say(f"tuning  learning rates {rates} for each arm, {self._amount(steps['tuning'])} "
                 f"tokens, seeds {', '.join(map(str, plan['tuning_seeds']))}")
-        shrunk = f" ({plan['share']:.0%} of the tier's)" if plan["share"] < 1 else ""
+        shrunk = f" ({plan['share']:.0%} of what was asked for)" if plan["share"] < 1 else ""
         lengths = ", ".join(map(self._amount, steps["horizons"]))
         say(f"runs    seeds {', '.join(map(str, plan['seeds']))} of each arm, to {lengths} tokens"
             + shrunk)
@@ -455,7 +465,7 @@ class Runner:
         tokens = steps * self.step_tokens
         for size, unit in ((planning.MILLION, "M"), (1024, "k")):
             if tokens >= size:
-                return f"{tokens / size:.3g}{unit}"
+                return f"{tokens / size:.4g}{unit}"
         return str(tokens)
 
     # --- the runs ---
@@ -494,6 +504,9 @@ class Runner:
         for arm in arms:
             losses = self._losses(stage, arm)
             best = planning.best_rate(losses)
+            if math.isinf(planning.lowest(losses)):
+                raise UserError(f"{arm} diverged at every learning rate from {min(losses):g} to "
+                                f"{max(losses):g}: leave it out, or change its settings")
             edge = " (at the edge of what was tried)" if best in (min(losses), max(losses)) else ""
             say(f"tuned   {arm:<11} {best:g}{edge}")
         if stage == "treatments" and arms:
@@ -562,8 +575,11 @@ class Runner:
         diverged = self.plan.get("diverged", [])
         for seed, arm in itertools.product(self.plan["seeds"], arms):
             result = self.path / "results" / f"{arm}-s{seed}.json"
-            if not result.exists() and result.stem not in diverged:
-                runs = [self.path / f"{result.stem}-{self._amount(count)}" for count in steps]
+            runs = [self.path / f"{result.stem}-{self._amount(count)}" for count in steps]
+            if result.exists():
+                for run in runs:  # where a stop came between the record and this
+                    remove_checkpoints(run, "previous", "best", "kept")
+            elif result.stem not in diverged:
                 commands = self._train_and_measure(arm, seed, runs, result)
                 weight = trained + planning.MEASURE_TOKENS
                 jobs.append(Job(result.stem, weight, commands, runs[-1], fragile=runs))
@@ -673,10 +689,10 @@ def refuse_chosen(config: Config) -> None:
 
 
 def refuse_other_lengths(base: Config, arms: Mapping[str, Config]) -> None:
-    """UserError for an arm with steps, batches, schedule or dtype of its own: all runs of a study
-    branch off at the same steps, and are compared at the same tokens."""
-    names = ("train.steps", "train.batch_size", "train.dtype", "train.keep", "data.seq_len",
-             "optim.schedule", "optim.cooldown", "seed")
+    """UserError for an arm with a text, steps, batches, schedule or dtype of its own: all runs of a
+    study branch off at the same steps, and are compared at the same tokens."""
+    names = ["train.steps", "train.batch_size", "train.dtype", "train.keep", "optim.schedule",
+             "optim.cooldown", "seed", *(f"data.{name}" for name in vars(base.data))]
     for arm, config in arms.items():
         for name in names:
             if attrgetter(name)(config) != attrgetter(name)(base):

@@ -105,8 +105,7 @@ class Probed(TypedDict):
 
 USED = 0.3
 """Nats below the bigrams' loss from which on an encoding counts as used."""
-# Losses by the length of the context: what is said behind the arm, the table of a record, and which
-# of its rows.
+# Losses by the length of the context: (label behind the arm, table of the record, which rows).
 BY_CONTEXT = (("", "context", {"mode": "sliding"}), (", YaRN", "rope_scaling", {"scaling": "yarn"}))
 
 

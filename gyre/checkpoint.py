@@ -74,9 +74,9 @@ class Checkpoints:
         """Write a checkpoint: `last`, or that of a step to keep, with the training state, `best`
         without.
 
-        `weights` are those of the bare module; where it is divided, the other processes ask for
-        `whole` weights in their order meanwhile. `training` holds dicts, lists, numbers, text and
-        tensors: what `torch.load(weights_only=True)` accepts. UserError where the disk refuses.
+        `weights` are those of the bare module; of a divided one, the other processes must call
+        `whole` on the same weights in the same order. `training` holds dicts, lists, numbers, text
+        and tensors: what `torch.load(weights_only=True)` accepts. UserError where the disk refuses.
         """
         assert (training is None) == (name == "best"), "all but `best` have a training state"
         for key in weights:

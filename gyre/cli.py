@@ -259,7 +259,7 @@ def load_config(
     argv = [*(f"--config={layer}" for layer in layers), *words]
     if asked := {"-h", "--help"}.intersection(words):  # for help, which shows the values
         values = full.parse_args([word for word in argv if word not in asked], defaults=False)
-        shown = [a.dest for a in full._actions if a.help != argparse.SUPPRESS and a.dest != "config"]
+        shown = {a.dest for a in full._actions if a.help != argparse.SUPPRESS} - {"config"}
         full.set_defaults({name: values[name] for name in shown if name in values})
     parsed = full.parse_args(argv)
     try:

@@ -68,7 +68,7 @@ class World:
     timeout: float = 600.0
     """Seconds that a process waits for the others at most."""
     machines: int = 1
-    """As many as it takes where each has as many processes as this one."""
+    """All processes divided by those of this machine."""
 
     @classmethod
     def read(cls, device: str = "auto", shard: Shard = "none", timeout: float = 600.0) -> World:

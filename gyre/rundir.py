@@ -15,7 +15,8 @@ runs/
         kept/N/             as last/, of a step N that was asked for
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
 
-Only this module and checkpoint.py, which has the last four folders, touch `runs/`.
+Only this module and checkpoint.py, which has the last four folders, write there, and a study, which
+removes checkpoints that it has measured.
 """
 
 import hashlib

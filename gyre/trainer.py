@@ -309,7 +309,7 @@ class Trainer:
             if not all(isinstance(number, int | float) for number in numbers):
                 raise TypeError("what should be a number is none")
         except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            if self.world.is_disconnect(error):
+            if self.world.is_disconnect(error) or isinstance(error, torch.OutOfMemoryError):
                 raise
             words = " ".join(str(error).split())
             raise UserError(f"the checkpoint of {run.path} does not fit its configuration: "
@@ -419,7 +419,7 @@ class Trainer:
         the number of the signal."""
         steps, interval = self.config.train.steps, self.config.train.eval_interval
         code = 1  # of an error, for wandb
-        first, started, compiling = self.progress.step, 0.0, threading.Event()
+        first, before, compiling = self.progress.step, 0.0, threading.Event()
         try:
             with StopSignal(at_once=self.compiled) as stop, tqdm(
                 total=steps, initial=first, desc="train", unit="step", dynamic_ncols=True,
@@ -432,9 +432,9 @@ class Trainer:
                     stop.at_once = False
                     compiling.set()
                     if self.progress.step == first + 1:  # which may have been a compilation
-                        started = time.perf_counter()
+                        before = self.progress.seconds
                     elif self.progress.step == first + 1 + TIMED_STEPS:
-                        self._say_when_done((time.perf_counter() - started) / TIMED_STEPS)
+                        self._say_when_done((self.progress.seconds - before) / TIMED_STEPS)
                     if self.progress.step in self.config.train.keep:
                         self.save(self.progress.step)
                     at_end = self.progress.step == steps

@@ -21,7 +21,8 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 
     Prefill is this with a prompt, decoding is this with T = 1.
     """
-    return model.logits(model.hidden_states(tokens, cache, last_only=True)[:, -1])
+    last_only = tokens.shape[1] > 1  # one token is the last: nothing to leave out or to compile
+    return model.logits(model.hidden_states(tokens, cache, last_only=last_only)[:, -1])
 
 
 def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:

@@ -151,6 +151,15 @@ def test_an_arm_that_is_the_baseline_has_no_largest_difference(tmp_path):
     assert "+0.000 [+0.000, +0.000]" in seen.claim and "largest" not in seen.claim
 
 
+def test_a_rate_that_diverged_is_not_one_that_was_not_tried(tmp_path):
+    path = make_study(tmp_path / "rates")
+    plan = read_plan(path)
+    plan["tuned"]["arms"]["rope"] = {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": None}}
+    write_sealed(path / "plan.json", plan)
+    assert "| rope | 2.500, diverged" in report.tuning_table(Study.load(path))
+    assert "| diverged |" in report.tuning_table(Study.load(path))
+
+
 def test_a_diverged_seed_is_awaited_no_more(tmp_path):
     path = make_study(tmp_path / "diverged")
     (path / "results" / "nope-s3.json").unlink()

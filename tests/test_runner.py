@@ -193,6 +193,10 @@ def test_what_a_folder_refuses(world, finished, capsys):
     (["--arm", "b=model.theta=1"], "model.theta must be above 1"),
     (["--arm", "b=modle.theta=5"], "did you mean --model.theta?"),
     (["--arm", "b=train.batch_size=4"], "--arm b: train.batch_size is the same in all arms"),
+    (["--arm", "b=data.vocab_size=301"], "--arm b: data.vocab_size is the same in all arms"),
+    (["--arm", "b=model.dim=33"], "arm b: "),
+    (["--arm", "b=model.theta=5", "--arm", "b=model.theta=6"], "--arm: two arms have one name"),
+    (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "optim.muon_lr 0.01 would not be"),
     (["--optim.lr", "3e-3"], "optim.lr 0.003 has no effect"),
     (["--jobs", "0"], "--jobs must be at least 1"),
     (["--seeds", "0"], "--seeds must be at least 1"),
@@ -229,6 +233,35 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     assert runner.baseline == "sin" and runner.treatments == []
     runner = Runner([*argv, "--seeds", "3", "--tokens", "5k,1M"])
     assert runner.tier.seeds == 3 and runner.tier.horizons == (5120, 2**20)
+    assert (runner.tier.treatments, runner.tier.treatment_tokens) == ((), 0)  # not in its plan
+
+
+def test_lengths_that_are_asked_for_are_not_cut_to_a_budget_that_is_not(world):
+    quick = ["--tier", "quick", *arguments(world)[2:]]
+    assert Runner(quick).budget == 45
+    assert Runner([*quick, "--tokens", "8M"]).budget is None
+    assert Runner([*quick, "--tokens", "8M", "--budget-minutes", "30"]).budget == 30
+
+
+def test_an_arm_that_diverges_at_every_rate_is_not_trained(world):
+    runner = Runner(arguments(world, "--name", "lost"))
+    lost = {"2e-3": {"1000": None}, "4e-3": {"1000": None}, "1e-3": {"1000": None}}
+    runner.plan = {"grid": [2e-3], "tuning_seeds": [1000], "tuned": {"arms": {"rope": lost}}}
+    pool = Pool(1, runner.path / "logs", 1)
+    runner._tuning_jobs = lambda *a: []
+    with pytest.raises(UserError, match="rope diverged at every learning rate from 0.001 to 0.004"):
+        runner._tune(pool, "arms", ["rope"])
+
+
+def test_a_record_frees_the_disk_of_what_was_measured(world):
+    """Also where the process was killed between the two."""
+    runner = Runner(arguments(world, "--name", "freed"))
+    runner.plan = {"seeds": [0], "steps": {"horizons": [10, 100]}}
+    for name in ("results", "rope-s0-25k/kept/3", "rope-s0-2.5k/previous", "rope-s0-25k/last"):
+        (runner.path / name).mkdir(parents=True)
+    (runner.path / "results" / "rope-s0.json").touch()
+    assert runner._run_jobs(["rope"]) == []
+    assert {path.name for path in runner.path.glob("rope*/*")} == {"last"}
 
 
 # --- processes ------------------------------------------------------------------------------------

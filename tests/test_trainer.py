@@ -216,6 +216,8 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
     decayed = ["--name", "decayed", "--optim.weight_decay", "5"]  # of the branch and not the run
     assert run(train.main, *argv[:6], *decayed) == 0
     assert points(world / "runs" / "decayed")[10] != points(short)[10]
+    linear = ["--name", "linear", "--optim.schedule", "linear"]  # which has no cooldown
+    assert run(train.main, *argv[:6], *linear) == 0
     refused = refusal(capfd, train.main, "--branch-from", long, "--at", "4")[-1]
     assert f"{long} kept no checkpoint of step 4; it has: 3, 6" in refused
     refused = refusal(capfd, train.main, "--branch-from", long, "--at", "6", "--train.steps", "6")
