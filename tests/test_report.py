@@ -189,9 +189,10 @@ def test_the_documents_say_what_the_committed_records_hold():
     assert (f"RoPE leads by {-leads[first].mean:.2f} nats a token after {first / 1e6:.2f} M "
             f"training tokens, and by {-leads[last].mean:.2f} after {last / 1e6:.2f} M") in readme
     planned = len(study.plan["seeds"])
-    assert (f"so far {leads[last].n} pairs of seeds of {planned} and {len(study.arms)} encodings "
-            f"of {len(study.plan['arms'])}, each") in readme
-    seeds = f"so far {len(study.of('rope'))} and {len(study.of('sin'))} of {planned} seeds"
+    assert leads[last].n == len(study.of("rope")) == len(study.of("sin")) == planned
+    assert (f"{planned} pairs of seeds; so far {len(study.arms)} encodings of "
+            f"{len(study.plan['arms'])}, each") in readme
+    seeds = f"means of {planned} seeds"
     rises = [statistics.fmean(
         cell("context", "loss", context=2 * study.seq_len, mode="nonoverlapping")(record)
         - cell("context", "loss", context=study.seq_len, mode="nonoverlapping")(record)
