@@ -100,11 +100,13 @@ def generate(
             # Cloned: a slice's place in `tokens` would be a reason to compile again.
             fed = tokens[:, 0 if cache is None else cache.length : known].clone().to(device)
             # The token is needed on the CPU, so it is drawn there: alike for every device.
-            decode = compile and fed.shape[1] == 1
-            forward = compiled_next_logits(device.type) if decode else next_logits
             if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
-                forward = functools.partial(prefill_samples, samples=num_samples)
-            logits = forward(model, fed, cache).float().cpu()
+                logits = prefill_samples(model, fed, cache, num_samples)
+            else:
+                decode = compile and fed.shape[1] == 1
+                forward = compiled_next_logits(device.type) if decode else next_logits
+                logits = forward(model, fed, cache)
+            logits = logits.float().cpu()
             rows = slice(None) if len(due) == len(starts) else due  # all of them need no copy
             uniforms = None
             if sampling.temperature > 0:
