@@ -126,12 +126,13 @@ def test_lengths_are_measured_on_request(three, capsys, monkeypatch):
     monkeypatch.setattr(evaluate.measure, "compare", lambda *a: pytest.fail("measured first"))
     said = refusal(capsys, evaluate.main, "learned", *options)
     assert "--rope-scaling has no effect" in said[-1]
-    settings = three / "runs" / "rope" / "config.yaml"
-    text = settings.read_text(encoding="utf-8")
-    scaling = "rope_scaling: {type: yarn, factor: 2.0, original_positions: 20}"
-    settings.write_text(text.replace("rope_scaling: null", scaling), encoding="utf-8")
-    said = refusal(capsys, evaluate.main, "rope", *options)
-    settings.write_text(text, encoding="utf-8")
+
+
+def test_a_trained_scaling_is_not_taken_away(world, capsys):
+    scaling = "{type: yarn, factor: 2, original_positions: 12}"
+    stretched = trained(world, "stretched", "--data.val_fraction", "0.3",
+                        "--model.rope_scaling", scaling)
+    said = refusal(capsys, evaluate.main, str(stretched), "--lengths", "--rope-scaling", "all")
     assert "was trained with model.rope_scaling yarn: --rope-scaling would take it away" in said[-1]
 
 
