@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
-from ablation.plan import TIERS, best_rate, lowest, next_rates, stage_steps, tuning_losses
+from ablation.plan import PROBED, TIERS, best_rate, lowest, next_rates, stage_steps, tuning_losses
 from ablation.predictions import outcomes
 from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell
 from errors import UserError, exit_in_words
@@ -249,7 +249,8 @@ def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
 
 def probe_table(study: Study) -> str:
     rows = []
-    for arm in dict.fromkeys(arm for _, arm, _ in study.probes):
+    probed = {arm for _, arm, _ in study.probes}
+    for arm in (arm for arm in PROBED if arm in probed):
         copies, repeats = (study.probe(probe, arm).values() for probe in ("P1", "P2"))
         excess = [with_sd(record["excess"].get(at) for record in copies)
                   for at in ("T", "2T", "4T")]
@@ -380,7 +381,9 @@ def span(times: Collection[float], end: float) -> str:
                                            min(times), max(times))]
     words = [f"more than {amount(value)}" if more == math.inf else amount(value)
              for value, more in zip(known, (high, min(times), max(times)), strict=True)]
-    return words[0] if len(times) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
+    if len({*words}) == 1:
+        return words[0]
+    return f"{words[0]} ({words[1]} – {words[2]})"
 
 
 def joined(values: Iterable[Any], form: str = "{}") -> str:
