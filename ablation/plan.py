@@ -50,9 +50,11 @@ PROBED = ("rope", "sin", "alibi", "nope")
 TUNING_SEEDS = (1000, 1001)  # none of those that are reported
 
 MILLION = 2**20  # tokens: a whole number of steps
-# What measuring a run and one probe cost, as the training tokens that take as long.
-MEASURE_TOKENS = 600_000
-PROBE_TOKENS = 400_000
+# As training tokens that take as long: a probe, and a token in a forward that only measures.
+PROBE_TOKENS = 700_000
+FORWARD = 0.45
+# Tokens in forwards for each target that contexts and YaRN are measured on; see gyre/measure.py.
+CONTEXT_FORWARDS = 70
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Tier:
     treatment_tokens: int = 0
     windows: int = sys.maxsize
     """Of 8T tokens, on which a run is measured at most; see gyre/measure.py."""
+    followed: int = 4
+    """Checkpoints to an octave by which a run is followed."""
     probe_seeds: int = 3
     probe_steps: int | None = None
     """None: as many as the probe asks for."""
@@ -88,7 +92,8 @@ COMPILED = {"train.compile": True}
 TIERS = {
     "quick": Tier(
         arms=("rope", "sin", "nope"), horizons=(MILLION, 2 * MILLION), seeds=6,
-        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, budget_minutes=45.0, overrides=COMPILED,
+        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, windows=8, followed=2, probe_seeds=1,
+        budget_minutes=45.0, overrides=COMPILED,
     ),
     "full": Tier(
         arms=("rope", "sin", "nope", "learned", "alibi"),
@@ -229,15 +234,26 @@ def _or_inf(loss: float | None) -> float:
 # --- lengths --------------------------------------------------------------------------------------
 
 
-def kept_steps(horizons: Sequence[int], cooldown: float) -> list[int]:
+def kept_steps(horizons: Sequence[int], cooldown: float, followed: int) -> list[int]:
     """Steps of the longest run whose checkpoints are kept: those at which the shorter ones branch
-    off, and, to follow the run, four to an octave down from the last before its cooldown.
+    off, and, to follow the run, `followed` to an octave down from the last before its cooldown.
 
     `horizons` are in steps.
     """
     ends = [steps - round(cooldown * steps) for steps in horizons]
-    followed = [round(ends[-1] * 2 ** (-k / 4)) for k in range(40)]
-    return sorted({step for step in (*followed, *ends) if step >= min(16, ends[0])})
+    on_the_way = [round(ends[-1] * 2 ** (-k / followed)) for k in range(10 * followed)]
+    return sorted({step for step in (*on_the_way, *ends) if step >= min(16, ends[0])})
+
+
+def measuring_tokens(
+    tier: Tier, step_tokens: int, cooldown: float, validation_tokens: int, seq_len: int
+) -> float:
+    """What it takes to measure a run, as the training tokens that take as long: the validation
+    split at every checkpoint and length, and contexts on some of it."""
+    steps = [tokens // step_tokens for tokens in tier.horizons]
+    passes = len(kept_steps(steps, cooldown, tier.followed)) + len(steps)
+    targets = min(validation_tokens, tier.windows * 8 * seq_len)
+    return FORWARD * (passes * validation_tokens + CONTEXT_FORWARDS * targets)
 
 
 class Speed(TypedDict):
@@ -250,10 +266,10 @@ class Speed(TypedDict):
 
 def shrink(
     tier: Tier, arms: int, probes: int, step_tokens: int, warmup: int, cooldown: float,
-    budget_minutes: float | None, speed: Speed,
+    measuring: float, budget_minutes: float | None, speed: Speed,
 ) -> tuple[float, float]:
     """(share of the tier's tokens, expected minutes of the study) within the budget, with so many
-    runs of probes.
+    runs of probes, and `measuring_tokens` of each run.
 
     Raises UserError where a run would not get past its warm-up.
     """
@@ -270,7 +286,7 @@ def shrink(
     each = tier.horizons[-1] + cooldown * sum(tier.horizons[:-1])
     trained = runs * each + tuned * tier.tuning_tokens + treated * tier.treatment_tokens
     training = trained / rate
-    fixed = (runs * MEASURE_TOKENS + probes * PROBE_TOKENS) / rate
+    fixed = (runs * measuring + probes * PROBE_TOKENS) / rate
     fixed += (tuned + treated + runs * len(tier.horizons)) * speed["overhead"] / speed["jobs"]
     if budget_minutes is None:
         return 1.0, (fixed + training) / 60

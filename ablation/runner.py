@@ -342,7 +342,7 @@ class Runner:
                      for probe in self._wanted()["probes"].values() if probe["steps"] is None)
         share, minutes = planning.shrink(
             tier, len(self.arms), probes, self.step_tokens, self.config.optim.warmup_steps,
-            self.cooldown, self.budget, speed,
+            self.cooldown, self._measuring_tokens(), self.budget, speed,
         )
         steps = {
             "horizons": [int(share * tokens / self.step_tokens) for tokens in tier.horizons],
@@ -389,6 +389,12 @@ class Runner:
         """Share of a run's steps in which its learning rate falls."""
         assert self.config.optim.cooldown is not None, "refuse_chosen asks for wsd"
         return self.config.optim.cooldown
+
+    def _measuring_tokens(self) -> float:
+        return planning.measuring_tokens(
+            self.tier, self.step_tokens, self.cooldown, self.data.manifest["val"]["tokens"],
+            self.config.data.seq_len,
+        )
 
     def _ngrams(self) -> list[float]:
         """Losses of unigrams, bigrams and trigrams on the validation split."""
@@ -581,7 +587,7 @@ class Runner:
                     remove_checkpoints(run, "previous", "best", "kept")
             elif result.stem not in diverged:
                 commands = self._train_and_measure(arm, seed, runs, result)
-                weight = trained + planning.MEASURE_TOKENS
+                weight = trained + self._measuring_tokens()
                 jobs.append(Job(result.stem, weight, commands, runs[-1], fragile=runs))
         return jobs
 
@@ -599,7 +605,8 @@ class Runner:
                    "log.group": f"{self.path.name}/{self._amount(count)}/{arm}"}
             branch = None
             if run == runs[-1]:
-                own["train.keep"] = json.dumps(planning.kept_steps(steps, self.cooldown))
+                kept = planning.kept_steps(steps, self.cooldown, self.tier.followed)
+                own["train.keep"] = json.dumps(kept)
                 own["train.eval_interval"] = math.ceil(count / 16)
             else:
                 branch = ["--branch-from", str(runs[-1]), "--at",

@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from conftest import random_model, trained
 
+from ablation import plan
 from errors import UserError
 from gyre import measure
 from gyre.measure import Scorer, Windows, blocks, cut, slide
@@ -148,6 +150,26 @@ def test_sliding_by_a_window_is_cutting_and_only_raw_is_the_model_as_it_is():
         raw = s.loss(s.model(context), slide(shared, T, context, T // 2))
         assert rows["raw", context] == raw["loss"]
         assert len({rows[name, context] for name in measure.SCALINGS}) == 5
+
+
+def test_a_study_counts_the_forwards_that_measuring_takes(monkeypatch):
+    s, rows, tokens = scorer(length=1000), Scorer.rows, 0
+
+    def counted(self, starts, context):
+        nonlocal tokens
+        tokens += len(starts) * context
+        return rows(self, starts, context)
+
+    monkeypatch.setattr(Scorer, "rows", counted)
+    every = blocks(s.spans(3), T, all_blocks=True)
+    measure.loss_by_context(s, every)
+    measure.loss_by_scaling(s, every, ["yarn"])
+    assert tokens / (3 * 8 * T) == pytest.approx(plan.CONTEXT_FORWARDS, rel=0.01)
+    tokens = 0
+    measure.target_losses(s)
+    tier = replace(plan.TIERS["quick"], windows=0, horizons=(8 * 64, 16 * 64))
+    passes = len(plan.kept_steps([8, 16], 0.2, tier.followed)) + 2
+    assert plan.measuring_tokens(tier, 64, 0.2, 1000, T) == plan.FORWARD * passes * (tokens + 1)
 
 
 def test_all_blocks_are_every_target_of_the_spans_once():

@@ -122,27 +122,27 @@ def test_one_rate_is_no_grid_to_extend():
 
 
 def test_checkpoints_are_kept_where_shorter_runs_branch_off_and_on_the_way():
-    kept = plan.kept_steps([512, 1024, 2048, 4096], 0.2)
+    kept = plan.kept_steps([512, 1024, 2048, 4096], 0.2, 4)
     assert {410, 819, 1638, 3277} <= set(kept) and max(kept) == 3277 and min(kept) >= 16
     apart = [b / a for a, b in zip(kept, kept[1:], strict=False) if a > 30]
     assert all(1.0 < ratio < 1.25 for ratio in apart)
-    assert plan.kept_steps([10, 20], 0.2)[-1] == 16 and 8 in plan.kept_steps([10, 20], 0.2)
+    assert plan.kept_steps([10, 20], 0.2, 4)[-1] == 16 and 8 in plan.kept_steps([10, 20], 0.2, 4)
 
 
 @given(st.floats(5, 200), st.floats(2e3, 5e5), st.floats(0, 20), st.integers(1, 16))
 def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate, overhead, jobs):
     speed = plan.Speed(tokens_per_second=rate, overhead=overhead, jobs=jobs)
     try:
-        share, minutes = plan.shrink(QUICK, 3, 24, 2048, 50, 0.2, budget, speed)
+        share, minutes = plan.shrink(QUICK, 3, 24, 2048, 50, 0.2, 1e6, budget, speed)
     except UserError as error:
         needed = int(str(error).split("give ")[1].split()[0])
         assert needed >= budget - 1e-9
         budget = needed
-        share, minutes = plan.shrink(QUICK, 3, 24, 2048, 50, 0.2, budget, speed)
+        share, minutes = plan.shrink(QUICK, 3, 24, 2048, 50, 0.2, 1e6, budget, speed)
     assert minutes <= budget + 1e-6
     assert share == 1 or minutes == pytest.approx(budget)
     assert 0.8 * share * QUICK.tuning_tokens / 2048 > 50 and share <= 1  # its shortest runs
-    unlimited, longest = plan.shrink(QUICK, 3, 24, 2048, 50, 0.2, None, speed)
+    unlimited, longest = plan.shrink(QUICK, 3, 24, 2048, 50, 0.2, 1e6, None, speed)
     assert unlimited == 1 and longest >= minutes - 1e-9
 
 
@@ -150,7 +150,7 @@ def test_a_study_is_shrunk_to_its_budget_and_not_below_its_warm_up(budget, rate,
 def test_a_warm_up_into_the_cooldown_is_refused(warmup, cooldown):
     speed = plan.Speed(tokens_per_second=1e4, overhead=1.0, jobs=2)
     with pytest.raises(UserError, match=f"warmup_steps {warmup} is longer than the shortest run"):
-        plan.shrink(QUICK, 3, 24, 2048, warmup, cooldown, None, speed)
+        plan.shrink(QUICK, 3, 24, 2048, warmup, cooldown, 1e6, None, speed)
 
 
 # --- the same plan --------------------------------------------------------------------------------

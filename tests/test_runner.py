@@ -130,7 +130,7 @@ def test_records_are_of_the_same_start_and_of_every_length(finished):
             validated = points(finished / f"{arm}-s0-{name}", "val/loss")
             assert end["loss"] == pytest.approx(validated[max(validated)], rel=1e-5)
             assert 0 < end["se"] < 1
-        steps = plan.kept_steps([10, 100], 0.2)
+        steps = plan.kept_steps([10, 100], 0.2, 4)
         assert [point["tokens"] for point in record["trajectory"]] == [s * 256 for s in steps]
         assert record["trajectory"][0]["loss"] > record["trajectory"][-1]["loss"]
         assert len(record["trajectory"][0]["previous"]) == 2  # layers
