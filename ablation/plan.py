@@ -50,6 +50,7 @@ PROBED = ("rope", "sin", "alibi", "nope")
 TUNING_SEEDS = (1000, 1001)  # none of those that are reported
 
 MILLION = 2**20  # tokens: a whole number of steps
+VALIDATIONS = 4  # of the longest run of an arm and a seed, and of one that tunes
 # As training tokens that take as long: a probe, and a token in a forward that only measures.
 PROBE_TOKENS = 700_000
 FORWARD = 0.45
@@ -248,10 +249,11 @@ def kept_steps(horizons: Sequence[int], cooldown: float, followed: int) -> list[
 def measuring_tokens(
     tier: Tier, step_tokens: int, cooldown: float, validation_tokens: int, seq_len: int
 ) -> float:
-    """What it takes to measure a run, as the training tokens that take as long: the validation
-    split at every checkpoint and length, and contexts on some of it."""
+    """What it takes to validate and measure a run, as the training tokens that take as long: the
+    validation split in training, but for the once that `Speed.overhead` has, at every checkpoint
+    and length; and contexts on some of it."""
     steps = [tokens // step_tokens for tokens in tier.horizons]
-    passes = len(kept_steps(steps, cooldown, tier.followed)) + len(steps)
+    passes = VALIDATIONS - 1 + len(kept_steps(steps, cooldown, tier.followed)) + len(steps)
     targets = min(validation_tokens, tier.windows * 8 * seq_len)
     return FORWARD * (passes * validation_tokens + CONTEXT_FORWARDS * targets)
 
@@ -315,7 +317,7 @@ class Probed(TypedDict):
 
 
 class Plan(TypedDict):
-    """What every plan.json has and is read; some have `lengths` and `diverged` too."""
+    """What every plan.json has and is read; some have `lengths`, `diverged` and `in_wandb` too."""
 
     name: str
     command: str

@@ -406,15 +406,13 @@ def flat(value: Any) -> str:
 # --- wandb ----------------------------------------------------------------------------------------
 
 
-def mirror_in_wandb(path: Path, log: LogConfig) -> None:
+def mirror_in_wandb(path: Path, log: LogConfig) -> bool:
     """The study beside its training runs: job type eval for each arm and seed, probe for each
     probe, in the group of their arm; and one report, with the differences as curves.
 
-    To be called after `write_report`. Whatever wandb does, it costs one warning a run at most.
+    To be called after `write_report`. Returns whether wandb took all: a failure is one warning.
     """
-    for arguments in wandb_runs(Study.load(path), log):
-        if not log_to_wandb(*arguments):
-            break
+    return all(log_to_wandb(*arguments) for arguments in wandb_runs(Study.load(path), log))
 
 
 def wandb_runs(

@@ -314,7 +314,10 @@ class Runner:
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 
         write_report(self.path)
-        mirror_in_wandb(self.path, replace(self.config.log, runs=str(self.path)))
+        if not self.plan.get("in_wandb"):  # asked again, wandb would have every run twice
+            log = replace(self.config.log, runs=str(self.path))
+            self.plan["in_wandb"] = mirror_in_wandb(self.path, log)
+            write_sealed(self.plan_file, self.plan)
         print(self.path / "report.html")
         return 0
 
@@ -544,7 +547,8 @@ class Runner:
             name = f"tune-{amount}-{arm}-lr{lr:g}-s{seed}"
             values = {
                 **self._overlay(arm, stage), "optim.lr": lr, "seed": seed, "name": name,
-                "train.steps": steps, "train.eval_interval": math.ceil(steps / 4),
+                "train.steps": steps,
+                "train.eval_interval": math.ceil(steps / planning.VALIDATIONS),
                 "log.group": f"{self.path.name}/tuning-{amount}/{arm}", "log.job_type": "tune",
             }
             commands = self._train_and_note(values, stage, arm)
@@ -607,7 +611,7 @@ class Runner:
             if run == runs[-1]:
                 kept = planning.kept_steps(steps, self.cooldown, self.tier.followed)
                 own["train.keep"] = json.dumps(kept)
-                own["train.eval_interval"] = math.ceil(count / 16)
+                own["train.eval_interval"] = math.ceil(count / planning.VALIDATIONS)
             else:
                 branch = ["--branch-from", str(runs[-1]), "--at",
                           str(count - round(self.cooldown * count))]

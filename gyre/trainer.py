@@ -43,7 +43,7 @@ from gyre.device import (
 from gyre.flops import matrix_parameters
 from gyre.loss import evaluate, summed_loss
 from gyre.optim import Optimizers, lr_factor
-from gyre.parallel import World, whole
+from gyre.parallel import WHOLE, World, whole
 from gyre.rundir import RunDir
 from gyre.trained import continued, initial_model, initial_weights
 from model import kernels
@@ -399,6 +399,8 @@ class Trainer:
         processes = f" x {self.world.size}" if self.world.size > 1 else ""
         if self.world.shards > 1:
             processes += f", each with 1/{self.world.shards} of the model"
+        elif self.world.size == 1 and config.train.shard != WHOLE:
+            processes = f"; one process, so train.shard {config.train.shard} has no effect"
         self.say(
             f"run     {self.path}\n"
             f"data    {self.data.folder}: {train.n_tokens:,} training tokens{passes} and "

@@ -168,7 +168,7 @@ def test_a_study_counts_the_forwards_that_measuring_takes(monkeypatch):
     tokens = 0
     measure.target_losses(s)
     tier = replace(plan.TIERS["quick"], windows=0, horizons=(8 * 64, 16 * 64))
-    passes = len(plan.kept_steps([8, 16], 0.2, tier.followed)) + 2
+    passes = len(plan.kept_steps([8, 16], 0.2, tier.followed)) + 2 + plan.VALIDATIONS - 1
     assert plan.measuring_tokens(tier, 64, 0.2, 1000, T) == plan.FORWARD * passes * (tokens + 1)
 
 

@@ -272,7 +272,7 @@ def test_wandb_gets_the_differences_as_curves_a_table_and_figures(
     study = make_study(tmp_path / "made-up")
     loaded = Study.load(study)
     figures = plots.draw(loaded)
-    mirror_in_wandb(study, LogConfig(runs=str(tmp_path), tags=["x"]))
+    assert mirror_in_wandb(study, LogConfig(runs=str(tmp_path), tags=["x"]))
     assert capfd.readouterr() == ("", "")
     (folder,) = (tmp_path / "wandb").glob("offline-run-*made-up-report*")
     media = folder / "files" / "media"
@@ -303,7 +303,7 @@ def test_wandb_gets_every_measurement_and_probe_in_the_group_of_its_arm(study):
 
 def test_a_broken_wandb_costs_one_warning(study, tmp_path, capfd, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    mirror_in_wandb(study, LogConfig(runs=str(tmp_path)))
+    assert not mirror_in_wandb(study, LogConfig(runs=str(tmp_path)))
     err = capfd.readouterr().err
     assert re.fullmatch("warning: going on without wandb .*the files have everything\n", err)
     mirror_in_wandb(study, LogConfig(runs=str(tmp_path), wandb="disabled"))

@@ -14,7 +14,7 @@ from conftest import ROOT, load, points, refusal, run, start
 
 import ablate
 import train
-from ablation import plan
+from ablation import plan, report
 from ablation.plan import ARMS
 from ablation.report import left_out
 from ablation.runner import (
@@ -142,9 +142,13 @@ def test_a_finished_study_is_not_repeated_and_prints_its_report(
     world, finished, capsys, monkeypatch
 ):
     monkeypatch.setattr(Pool, "_start", lambda *a: pytest.fail("started a process"))
-    capsys.readouterr()
-    assert run(ablate.main, *arguments(world)) == 0
-    assert capsys.readouterr().out == f"{finished / 'report.html'}\n"
+    mirrored = []
+    monkeypatch.setattr(report, "mirror_in_wandb", lambda *a: mirrored.append(a) or True)
+    for _ in range(2):
+        capsys.readouterr()
+        assert run(ablate.main, *arguments(world)) == 0
+        assert capsys.readouterr().out == f"{finished / 'report.html'}\n"
+    assert len(mirrored) == 1
 
 
 @pytest.mark.slow

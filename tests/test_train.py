@@ -85,6 +85,12 @@ def test_without_an_option_it_says_what_to_do(capfd):
     assert "--config small.yaml" in refusal(capfd, train.main)[-1]
 
 
+@pytest.mark.slow
+def test_one_process_divides_nothing_and_says_so(world, capfd):
+    trained(world, "alone", "--train.shard", "full")
+    assert "one process, so train.shard full has no effect" in capfd.readouterr().err
+
+
 def test_ctrl_c_before_the_loop_ends_without_a_traceback(world, monkeypatch, capfd):
     def interrupted(*_):
         raise KeyboardInterrupt
