@@ -51,6 +51,7 @@ TUNING_SEEDS = (1000, 1001)  # none of those that are reported
 
 MILLION = 2**20  # tokens: a whole number of steps
 VALIDATIONS = 4  # of the longest run of an arm and a seed, and of one that tunes
+KEPT_FREE = 0.1  # of a budget, for a machine that is slower later than when it was measured
 # As training tokens that take as long: a probe, and a token in a forward that only measures.
 PROBE_TOKENS = 700_000
 FORWARD = 0.45
@@ -292,9 +293,9 @@ def shrink(
     fixed += (tuned + treated + runs * len(tier.horizons)) * speed["overhead"] / speed["jobs"]
     if budget_minutes is None:
         return 1.0, (fixed + training) / 60
-    share = min(1.0, (60 * budget_minutes - fixed) / training)
+    share = min(1.0, (60 * (1 - KEPT_FREE) * budget_minutes - fixed) / training)
     if share < least:
-        needed = math.ceil((fixed + least * training) / 60)
+        needed = math.ceil((fixed + least * training) / 60 / (1 - KEPT_FREE))
         raise UserError(
             f"--budget-minutes {budget_minutes:g} is too short for {runs} runs that get past their "
             f"warm-up of {warmup} steps: give {needed} or fewer --arms"
