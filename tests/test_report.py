@@ -14,7 +14,7 @@ from conftest import ROOT
 from made_up_study import EFFECT, HORIZONS, USED, change, make_pair, make_study
 
 from ablation import plots, report, stats
-from ablation.plan import PROBED, read_plan
+from ablation.plan import PROBED, TIERS, read_plan
 from ablation.report import compose, mirror_in_wandb, to_html, wandb_runs, write_report
 from ablation.study import Study, at_horizon, cell
 from errors import UserError
@@ -54,6 +54,21 @@ def seen(study):
 
 def text(value, form="+.3f"):
     return format(value, form).replace("-", "−")
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_every_tier_has_a_report(tmp_path, tier):
+    path, shape = make_study(tmp_path / tier), TIERS[tier]
+    treatments = list(shape.treatments)
+    tuned = {stage: of for stage, of in read_plan(path)["tuned"].items()
+             if (treatments if stage == "treatments" else shape.grid)}
+    write_sealed(path / "plan.json", read_plan(path) | {
+        "tier": tier, "treatments": treatments, "treatment": treatments[-1] if treatments else None,
+        "grid": list(shape.grid), "tuned": {"treatments": {}, "arms": {}} | tuned})
+    write_report(path)
+    page = (path / "RESULTS.md").read_text(encoding="utf-8")
+    assert ("treatments: for one length" in page) == bool(treatments)
+    assert ("No learning rate is tuned" in page) == (not shape.grid)
 
 
 def test_the_numbers_in_the_page_are_those_of_the_records(study, seen):
