@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
+from tqdm import tqdm
 
 from ablation import plots, stats
 from ablation.plan import PROBED, TIERS, best_rate, lowest, next_rates, stage_steps, tuning_losses
@@ -413,7 +414,9 @@ def mirror_in_wandb(path: Path, log: LogConfig) -> bool:
 
     To be called after `write_report`. Returns whether wandb took all: a failure is one warning.
     """
-    return all(log_to_wandb(*arguments) for arguments in wandb_runs(Study.load(path), log))
+    runs = list(wandb_runs(Study.load(path), log))
+    bar = tqdm(runs, "wandb", unit="run", dynamic_ncols=True, leave=False, disable=None)
+    return all(log_to_wandb(*arguments) for arguments in bar)
 
 
 def wandb_runs(
