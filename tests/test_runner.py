@@ -28,6 +28,7 @@ from ablation.runner import (
     tokens_trained,
 )
 from ablation.study import Study
+from data.prepare import prepare
 from errors import UserError
 from files import read_json, write_json
 from gyre.rundir import RunDir, locked_run
@@ -347,6 +348,7 @@ def test_the_first_three_arms_and_the_probes_are_finished_before_other_arms(worl
     for name in ("_tune", "_refuse_other_rates"):
         monkeypatch.setattr(Runner, name, lambda *a: True)
     runner = Runner(arguments(world, "--name", "order", "--arms", "nope,rope,sin,alibi"))
+    runner.data = prepare(runner.config.data)
     runner.plan = {"seeds": [0], "steps": {"horizons": [10, 100]},
                    "probes": {"P1": {"arms": ["sin"], "seeds": [0], "steps": 1}}}
     assert runner._run_all()
@@ -383,6 +385,7 @@ def test_a_run_that_diverges_is_told_from_one_that_fails(world, tmp_path, capfd)
 @pytest.mark.slow
 def test_a_seed_that_diverges_is_noted_and_does_not_hold_up_the_others(world, finished, tmp_path):
     runner = Runner(arguments(world))
+    runner.data = prepare(runner.config.data)
     runner.plan, runner.plan_file = read_json(finished / "plan.json"), tmp_path / "plan.json"
     runner.plan["seeds"] = [0, 1]
     assert [job.name for job in runner._run_jobs(["rope", "sin"])] == ["rope-s1", "sin-s1"]
