@@ -285,10 +285,10 @@ def threats(study: Study) -> list[str]:
                  f"{amount(last)} tokens has a standard error of {error:.3f}.")
     tuned = "No learning rate is tuned"
     if study.plan["grid"]:
-        best = [f", and {treatment} is the best of {len(treatments)} treatments"
-                for treatment in treatments[:1]]
-        tuned = (f"The learning rate is tuned{joined(best)}: for one length, with other seeds, but "
-                 "on the validation text that is reported")
+        best = (f", and {treatments[0]} is the best of {len(treatments)} treatments"
+                if treatments else "")
+        tuned = (f"The learning rate is tuned{best}: for one length, with other seeds, but on the "
+                 "validation text that is reported")
     own = joined(arm for arm, overlay in study.plan["arms"].items()
                  if any(key.startswith("optim.") for key in overlay))
     return [

@@ -218,12 +218,12 @@ def test_the_documents_say_what_the_committed_records_hold():
             ) in positions
     excess = {(arm, at): statistics.fmean(r["excess"][at] for r in study.probe("P1", arm).values())
               for arm in PROBED for at in ("T", "2T")}
-    assert ("ends {rope:.3f} nats above the optimum with RoPE, {sin:.3f} with sinusoids, and "
-            "{alibi:.3f} with ALiBi and {nope:.3f} without positions"
+    assert ("ends {rope:.3f} nats above the optimum with RoPE, {sin:.3f} with matched sinusoids, "
+            "and {alibi:.3f} with ALiBi and {nope:.3f} without positions"
             ).format(**{arm: excess[arm, "T"] for arm in PROBED}) in positions
     assert (f"in rows of twice the length, {excess['rope', '2T']:.3f} with RoPE and "
-            f"{excess['sin', '2T']:.3f} with sinusoids (means of {len(study.probe('P1', 'rope'))} "
-            "seeds)") in positions
+            f"{excess['sin', '2T']:.3f} with matched sinusoids "
+            f"(means of {len(study.probe('P1', 'rope'))} seeds)") in positions
 
 
 def test_the_guide_says_what_another_rate_would_have_changed():
