@@ -60,6 +60,9 @@ def study_parser(description: str) -> ConfigParser:
     add("--seeds", type=int, metavar="N", help="Seeds of each arm. Default: the tier's; quick: 6.")
     add("--tokens", metavar="A,B",
         help="Training tokens of the runs, such as 1M,4M (M: 2^20). Default: the tier's.")
+    add("--no-tuning", action="store_true",
+        help="Train all arms at optim.lr, but for those that say their own, instead of choosing "
+        "the best rate of each.")
     add("--budget-minutes", type=float, metavar="M",
         help="Train on fewer tokens where the study would take longer. Default: 45 for the quick "
         "tier.")
@@ -245,8 +248,12 @@ class Runner:
         self.arms = planning.choose_arms(self.tier, options.arms, options.arm)
         self.baseline = planning.choose_baseline(options.baseline, self.arms)
         # Of arms that are not those of the tier, none stands for another.
-        if options.arms or options.arm:
+        if options.arms or options.arm or options.no_tuning:
             self.tier = replace(self.tier, treatments=(), treatment_tokens=0)
+        if options.no_tuning:
+            if not self.tier.grid:
+                raise UserError(f"--no-tuning has no effect: the {options.tier} tier tunes nothing")
+            self.tier = replace(self.tier, grid=(), tuning_tokens=0)
         self.treatments = list(self.tier.treatments)
         files = options.config or ["ablation.yaml"]
         config_files = [f"--config={file}" for file in files]
@@ -264,10 +271,11 @@ class Runner:
         refuse_other_lengths(self.config, self.config_of)
         if self.tier.grid and self.config.optim.lr != OptimConfig.lr:
             raise UserError(f"optim.lr {self.config.optim.lr} has no effect: the study tunes the "
-                            "rate of each arm; an --arm can have its own, with optim.lr=")
+                            "rate of each arm; --no-tuning trains all at this one, and an --arm "
+                            "can have its own, with optim.lr=")
         if self.tier.grid and self.config.optim.muon_lr is not None:
             raise UserError(f"optim.muon_lr {self.config.optim.muon_lr} would not be tuned: leave "
-                            "it out, and it is optim.lr, which is")
+                            "it out, and it is optim.lr, which is; or say --no-tuning")
         # One thread each: faster than fewer runs with several, and the sums have one order.
         on_gpu = resolve_device(self.config.train.device).type != "cpu"
         self.threads = None if on_gpu else 1

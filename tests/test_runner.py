@@ -241,6 +241,18 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     assert (runner.tier.treatments, runner.tier.treatment_tokens) == ((), 0)  # not in its plan
 
 
+def test_a_study_without_tuning_runs_every_arm_at_one_rate(world, monkeypatch):
+    argv = arguments(world, "--no-tuning", "--optim.lr", "3e-3")
+    runner = Runner(argv)
+    assert (runner.tier.grid, runner.tier.treatments, runner.treatments) == ((), (), [])
+    assert {config.optim.lr for config in runner.config_of.values()} == {3e-3}
+    runner = Runner([*argv, "--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"])
+    assert {config.optim.muon_lr for config in runner.config_of.values()} == {1e-2}
+    monkeypatch.setitem(plan.TIERS, "smoke", replace(TINY, grid=()))
+    with pytest.raises(UserError, match="--no-tuning has no effect: the smoke tier tunes nothing"):
+        Runner(argv)
+
+
 def test_lengths_that_are_asked_for_are_not_cut_to_a_budget_that_is_not(world):
     quick = ["--tier", "quick", *arguments(world)[2:]]
     assert Runner(quick).budget == 45
