@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from typing import Any, TextIO, cast
 
 from tqdm import tqdm
@@ -72,6 +72,8 @@ def exit_in_words(results: bool = False) -> Iterator[None]:
                 raise UserError("the current folder is gone: change to another one") from None
             if results and sys.stdout is None:
                 raise UserError("there is no stdout to write to: redirect it to a file")
+            if isinstance(sys.stdout, TextIOWrapper):
+                sys.stdout.reconfigure(errors="replace")  # a ? for what a terminal has no sign for
             yield
             if sys.stdout is not None:
                 sys.stdout.flush()

@@ -13,7 +13,7 @@ meaning, such as that of a learned position past the end of its table.
 """
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -37,12 +37,12 @@ def listing(runs: list[RunDir]) -> str:
         except UserError as error:
             say(f"skipped: {error}")
             continue
-        losses = [p["val/loss"] for p in points if p.get("val/loss") is not None]
+        best = run.best_point() or {}
         created = datetime.fromisoformat(run.record["created"]).astimezone()
         rows.append([
             run.path.name, config["model"]["position"], f"{config['optim']['lr']:g}",
             f"{points[-1]['step']} of {config['train']['steps']}" if points else "-",
-            number(min(losses, default=None)), f"{created:%Y-%m-%d %H:%M}",
+            number(best.get("val/loss")), f"{created:%Y-%m-%d %H:%M}",
         ])
     return aligned(rows)
 
@@ -188,9 +188,15 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     for option in ("windows", "rope_scaling"):
         if getattr(options, option) is not None and not options.lengths:
             raise UserError(f"--{option.replace('_', '-')} has no effect without --lengths")
-    for option in ("lengths", "plot", "json"):
-        if getattr(options, option) and not options.runs:
-            raise UserError(f"--{option} needs a run: python evaluate.py lists them")
+    for field in (*fields(Options), *fields(RunOptions)):
+        if getattr(options, field.name) != field.default and not options.runs:
+            raise UserError(f"--{field.name.replace('_', '-')} needs a run: python "
+                            "evaluate.py lists them")
+    if options.plot is not None and Path(options.plot).suffix != ".png":
+        raise UserError(f"--plot {options.plot} must end in .png, the only format")
+    for file in filter(None, (options.plot, options.json)):
+        if Path(file).is_dir():
+            raise UserError(f"{file} is a folder: name a file")
     return options
 
 

@@ -42,8 +42,6 @@ def main(argv: list[str] | None = None) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Continue what the options name. UserError where something does not fit."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a character shows a ?
     prompts = list(options.prompt)
     if options.prompt_file:
         prompts.append(read_prompt(options.prompt_file))
@@ -96,7 +94,7 @@ class PromptOptions:
     """What is continued."""
 
     prompt: list[str]
-    """Text to continue. Given several times: one batch."""
+    """Text to continue; '' begins a document. Given several times: one batch."""
     prompt_file: str | None = None
     """Continue what is in this UTF-8 file, to its last newline; - is stdin."""
     interactive: bool = False
@@ -111,11 +109,11 @@ class TextOptions:
     """End where the model writes this, and leave it out. Can be given several times."""
     max_new_tokens: int | None = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
-    (model.max_positions) has room for."""
+    (model.max_positions) has room for behind the longest prompt."""
     num_samples: int = 1
     """Different continuations of every prompt."""
-    seed: int = 0
-    """Another number, another text."""
+    seed: int | None = None
+    """Another number, another text. Unset: 0."""
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -135,13 +133,18 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
          "--interactive reads its prompts from stdin: leave out --prompt and --prompt-file"),
         (not any(given),
          "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"),
-        ("" in options.prompt, "--prompt is empty: there is nothing to continue"),
         ("" in options.stop, "--stop is empty: every text would end before it begins"),
         (options.temperature == 0 and options.num_samples > 1,
          "--num-samples has no effect at --temperature 0: the samples would be the same"),
+        (options.temperature == 0 and options.seed is not None,
+         "--seed has no effect at --temperature 0, which draws nothing"),
+        *((getattr(options, name) is not None and getattr(options, name) < 1,
+           f"--{name.replace('_', '-')} must be at least 1, not {getattr(options, name)}")
+          for name in ("num_samples", "max_new_tokens")),
     ):
         if wrong:
             raise UserError(message)
+    options.seed = options.seed or 0
     with options_named():
         options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
     return options

@@ -125,7 +125,9 @@ def load(argv: list[str]) -> Start:
     base, gone = {}, None
     if options.start is not None:
         try:
-            base = from_run(RunDir.open(options.start), words)
+            start = RunDir.open(options.start)
+            base = from_run(start, words)
+            argv = [*argv, *trained_length(start, words)]
         except UserError as error:
             if not auto:
                 raise
@@ -221,7 +223,7 @@ def refuse_changes(path: Path, saved: Config, config: Config, option: str, *part
 PINNED = [f"--model.{name}" for name in (
     "dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim", "vocab_size",
     "tie_embeddings", "position",
-)] + ["--data.tokenizer", "--data.vocab_size"]
+)] + ["--data.tokenizer", "--data.vocab_size", "--model", "--data"]
 
 
 def from_run(run: RunDir, words: list[str]) -> dict[str, Any]:
@@ -236,6 +238,16 @@ def from_run(run: RunDir, words: list[str]) -> dict[str, Any]:
     model = dataclasses.asdict(load_file(run.path / "config.yaml").model)
     tokenizer = {"tokenizer": str(run.path), "vocab_size": open_tokenizer(run.path).vocab_size}
     return {"init_from": str(run.path), "model": model, "data": tokenizer}
+
+
+def trained_length(run: RunDir, words: list[str]) -> list[str]:
+    """Where `words` scale the rotations of a run that was trained without, the option that says how
+    long its rows were, unless they do."""
+    option, trained = "--model.rope_scaling", load_file(run.path / "config.yaml")
+    scaled = trained.model.rope_scaling is None and any(w.startswith(option) for w in words)
+    if not scaled or any("original_positions" in word for word in words):
+        return []
+    return [f"{option}.original_positions={trained.data.seq_len}"]
 
 
 if __name__ == "__main__":

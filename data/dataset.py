@@ -15,6 +15,9 @@ from torch import Tensor
 from errors import UserError, check_ranges
 
 SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
+# A list that YAML takes for a text, as a * or a # in it has another meaning there: [*.md, a.txt]
+LIST = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]")
+ENTRY = re.compile(r"(?:[^][,]|\[[^][]*\])+")  # a comma in a glob's own brackets is no end
 
 
 @dataclass
@@ -59,7 +62,11 @@ class DataConfig:
         """Let `files` replace any other source. Raises UserError for what cannot be."""
         if self.files is not None:
             # A local copy stands in for a download: --data.files needs no other change.
-            self.files = [self.files] if isinstance(self.files, str) else list(self.files)
+            if isinstance(self.files, str):
+                listed = LIST.fullmatch(self.files)
+                self.files = ENTRY.findall(listed[1]) if listed else [self.files]
+                self.files = [name.strip().strip("'\"") for name in self.files]
+            self.files = list(self.files)
             self.source = "files"
             for name in _SOURCES_OF.keys() - {"column"}:
                 setattr(self, name, getattr(DataConfig, name))
@@ -73,8 +80,8 @@ class DataConfig:
         if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
             raise UserError(f"data.sha256 {self.sha256} must be 64 hexadecimal digits, in small "
                             "letters")
-        check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, inf)", seq_len="[1, inf)",
-                     bpe_dropout="[0, 1)", val_fraction="(0, 1)")
+        check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, {2**31})",
+                     seq_len="[1, inf)", bpe_dropout="[0, 1)", val_fraction="(0, 1)")
         if self.bpe_dropout and self.tokenizer is not None:
             raise UserError("data.bpe_dropout is for a tokenizer that is trained on this text, and "
                             f"not for {self.tokenizer} (data.tokenizer, which --init-from sets): "

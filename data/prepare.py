@@ -74,13 +74,20 @@ class Prepared:
         return self.manifest["settings"].get("passes", 1)
 
 
-def prepare(config: DataConfig) -> Prepared:
+def prepare(config: DataConfig, known: dict[str, Any] | None = None) -> Prepared:
     """The prepared data of `config`: from its folder, or made now and put there by one rename.
+
+    `known` are the settings in the manifest of a run: where what it was trained on is still there,
+    that is taken, whatever has become of the text since.
 
     A folder that does not match its manifest is made again, and says so. Of two processes that want
     the same one, the second waits. `seq_len` is not among the settings: the files do not depend on
     it. Raises UserError where the text or the settings do not do.
     """
+    if known is not None:
+        for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
+            with suppress(_Unusable, OSError, UserError):
+                return _open(folder, known)
     settings = _settings(config)
     folder = Path(config.prepared) / f"{_readable(config)}-{json_sha256(settings)[:12]}"
     with suppress(_Unusable, OSError, UserError):  # another process may be mending it

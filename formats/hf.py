@@ -169,8 +169,7 @@ def model_card(exported: Exported, card: dict[str, str | None]) -> str:
     lines += ["| | |", "|---|---|", f"| data | {source} |"]
     if text := manifest.get("text"):
         lines.append(f"| text | {text['bytes']:,} bytes, sha256 {text['sha256']} |")
-    if validated := [point for point in run.metrics() if point.get("val/loss") is not None]:
-        best = min(validated, key=lambda point: point["val/loss"])
+    if best := run.best_point():
         lines += [
             f"| trained on | {best['tokens']:,} tokens, in rows of {data.seq_len} |",
             f"| validation loss | {best['val/loss']:.4f} nats per token, "

@@ -310,7 +310,8 @@ def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | Non
 def origin(run: RunDir) -> dict[str, str]:
     """Hashes of what a run was trained from and on: `initial`, and all batches."""
     config = load_file(run.path / "config.yaml")
-    return {**initial(config), "batches_sha256": batches_sha256(config, prepare(config.data))}
+    data = prepare(config.data, run.manifest.get("settings"))
+    return {**initial(config), "batches_sha256": batches_sha256(config, data)}
 
 
 def initial(config: Config) -> dict[str, str]:
@@ -366,7 +367,7 @@ def opened(
     """The configuration of a run, its prepared data, and its model on the validation split.
     UserError where the data is not what it was trained on."""
     trained = load(run, checkpoint, device)  # weights in float32: `dtype` is for autocast
-    config, data = trained.config, prepare(trained.config.data)
+    config, data = trained.config, prepare(trained.config.data, run.manifest.get("settings"))
     if data_of(data.manifest, data.folder) != data_of(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")
@@ -410,6 +411,9 @@ def compare(
         _, data, scorer = opened(run, checkpoint, device, dtype)
         losses.append(target_losses(scorer))
         loss = losses[-1].mean().item()
+        if not math.isfinite(loss):
+            raise UserError(f"the {checkpoint} weights of {run.path} have no loss: they hold "
+                            "numbers that are not finite")
         found.append({"run": str(run.path), "checkpoint": checkpoint, "loss": loss,
                       "se": standard_error(losses[-1]),
                       "bpb": bits_per_byte(loss, len(losses[-1]), data),
@@ -432,9 +436,8 @@ def trained_tokens(run: RunDir, checkpoint: Checkpoint) -> int:
     if not points:
         raise UserError(f"{run.path / METRICS} holds no point that says how far the run was "
                         "trained: restore it")
-    validated = [point for point in points if point.get("val/loss") is not None]
-    best = min(validated, key=lambda point: point["val/loss"], default=points[-1])
-    return (best if checkpoint == "best" else points[-1])["tokens"]
+    best = run.best_point() if checkpoint == "best" else None
+    return (best or points[-1])["tokens"]
 
 
 @torch.random.fork_rng(devices=[])  # as in `opened`: longer contexts have models of their own

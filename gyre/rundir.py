@@ -32,6 +32,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,7 +130,7 @@ class RunDir(Checkpoints):
                 for file in tokenizer:
                     shutil.copyfile(file, staging / file.name)
                 stage_json(staging / "manifest.json", manifest)
-                record = {
+                record: dict[str, Any] = {
                     "created": datetime.now(UTC).isoformat(timespec="microseconds"),
                     "command": shlex.join(sys.argv),
                     "git": _git_revision(),
@@ -138,6 +139,8 @@ class RunDir(Checkpoints):
                     "wandb_id": wandb_id(name, config.get("model", {}).get("position", "")),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
+                if points:
+                    record["inherited"] = len(points)
                 record["sha256"]["run.json"] = _record_sha256(record)
                 stage_json(staging / "run.json", record)
                 staged, run = cls(staging, record), cls(path, record)
@@ -162,7 +165,7 @@ class RunDir(Checkpoints):
         has left is not touched: the run may be training right now.
         """
         path = _newest(Path(runs)) if path is None else Path(path)
-        if not path.exists() and path.name == str(path):
+        if not path.is_dir() and path.name == str(path):
             path = Path(runs) / path
         if not path.is_dir():
             raise UserError(f"no run folder at {path} (python evaluate.py lists the runs)")
@@ -303,6 +306,13 @@ class RunDir(Checkpoints):
                 raise UserError(f"{self._metrics_file} is damaged in line {number} ({error}): "
                                 "remove that line") from None
         return points
+
+    def best_point(self) -> dict[str, Any] | None:
+        """The point of the lowest validation loss, whose weights are `best`; None before the first
+        validation. What a branch has of the run that it left does not count."""
+        own = self.metrics()[self.record.get("inherited", 0) :]
+        validated = (point for point in own if point.get("val/loss") is not None)
+        return min(validated, key=itemgetter("val/loss"), default=None)
 
     def points_until(self, step: int, logged: dict[str, Any] | None) -> list[dict[str, Any]]:
         """The points up to `step`, of which a checkpoint says what there were when it was saved:

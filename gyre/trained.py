@@ -68,8 +68,8 @@ class Trained:
         return row.text
 
     def encode(self, prompt: str) -> list[int]:
-        """Ids of a text that starts a document."""
-        return self.tokenizer.prefix_ids + self.tokenizer.encode(prompt)
+        """See `prompt_ids`."""
+        return prompt_ids(self.tokenizer, prompt)
 
     def new_tokens(self, prompt_tokens: int) -> int:
         """How many tokens follow a prompt by default: 200, or what the context has room for; 1
@@ -85,6 +85,13 @@ class Trained:
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.model.tok_embeddings.weight.device
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
+    """Ids of a text that starts a document. Of an empty one, the EOS that training has before every
+    document."""
+    ids = tokenizer.prefix_ids + tokenizer.encode(prompt)
+    return ids if prompt else [tokenizer.eos_id, *ids]
 
 
 def continued(

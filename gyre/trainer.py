@@ -45,7 +45,7 @@ from gyre.loss import evaluate, summed_loss
 from gyre.optim import Optimizers, lr_factor
 from gyre.parallel import WHOLE, World, whole
 from gyre.rundir import RunDir
-from gyre.trained import continued, initial_model, initial_weights
+from gyre.trained import continued, initial_model, initial_weights, prompt_ids
 from model import kernels
 from model.sampling import Sampling
 from model.seeds import derive_seed
@@ -145,7 +145,9 @@ class Trainer:
                             f"{world.size} processes")
         check_dtype(config.train.dtype, self.device)
         self._refuse_what_no_memory_holds()
-        self.data = prepare(config.data)  # of several processes one does it, and the others wait
+        source, step = branch or (resumed, None)
+        known = None if source is None else source.manifest.get("settings")
+        self.data = prepare(config.data, known)  # of several processes one does it, others wait
         world.join()
         assert config.name is not None, "train.py names every run"
         name = config.name
@@ -176,7 +178,6 @@ class Trainer:
         self.resume_options: list[str] = []
         self.validation = ""  # the latest, in words
         logged, points = None, []  # what a checkpoint says of the points, and those of a branch
-        source, step = branch or (resumed, None)
         if source is not None:
             self._refuse_other_text(source)
         last_steps = config.train.steps
@@ -268,10 +269,8 @@ class Trainer:
 
     def _sample_ids(self) -> list[int]:
         """The prompt of the samples during training. UserError where they would not fit."""
-        tokenizer, train = self.data.tokenizer, self.config.train
-        ids = [*tokenizer.prefix_ids, *tokenizer.encode(train.sample_prompt)]
-        if not train.sample_prompt:
-            ids.insert(0, tokenizer.eos_id)
+        train = self.config.train
+        ids = prompt_ids(self.data.tokenizer, train.sample_prompt)
         longest = self.config.model.max_positions
         if len(ids) + train.sample_tokens > longest:
             raise UserError(f"train.sample_prompt has {len(ids)} tokens, and with "

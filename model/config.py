@@ -143,8 +143,8 @@ class ModelConfig:
         for name, valid, limit in (
             ("dropout", 0 <= self.dropout < 1, "in [0, 1)"),
             ("partial", 0 <= self.partial <= 1, "in [0, 1]"),
-            ("theta", self.theta > 1, "above 1"),
-            ("norm_eps", self.norm_eps > 0, "above 0"),
+            ("theta", 1 < self.theta < math.inf, "above 1 and finite"),
+            ("norm_eps", 0 < self.norm_eps < math.inf, "above 0 and finite"),
             ("random_offset", self.random_offset >= 0, "at least 0"),
         ):
             if not valid:

@@ -89,6 +89,19 @@ def test_values_keep_their_types():
     assert load("--name", "3").name == "3"
 
 
+@pytest.mark.parametrize("words, files", [
+    ("[*.md, book.txt]", ["*.md", "book.txt"]),  # an alias in YAML
+    ("[notes/*.md, '*.txt']", ["notes/*.md", "*.txt"]),
+    ("[2024, a.txt]", ["2024", "a.txt"]),
+    ("[a b.txt, c#d.txt, e: f.txt]", ["a b.txt", "c#d.txt", "e: f.txt"]),
+    ("[chapter[0-9].txt, b[1,2].txt]", ["chapter[0-9].txt", "b[1,2].txt"]),
+    ("[a-c]*[0-9]", ["[a-c]*[0-9]"]),  # a glob
+    ("*.txt", ["*.txt"]),
+])
+def test_a_list_of_files_is_one_whatever_yaml_makes_of_its_entries(words, files):
+    assert load("--data.files", words).data.files == files
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("from_file", [True, False])
 def test_rope_scaling_is_one_option_with_options_of_its_own(write, from_file):

@@ -47,7 +47,7 @@ def test_a_configuration_that_was_written_is_read_back_equal(tmp_path, argv):
 
 @pytest.mark.parametrize("argv, words", [
     (["--model.n_heads", "3"], "model.dim 256 is not divisible by model.n_heads 3"),
-    (["--model.norm_eps", "0"], "model.norm_eps must be above 0, not 0"),
+    (["--model.norm_eps", "0"], "model.norm_eps must be above 0 and finite, not 0"),
     (["--model.vocab_size", "99"], "model.vocab_size 99 and data.vocab_size 4096 differ"),
     (["--data.seq_len", "99", "--model.max_positions", "98"], "seq_len 99 is longer .* 98"),
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),

@@ -1,6 +1,7 @@
 """The command: which runs it lists, which share a table, and what it prints."""
 
 import json
+import math
 import shutil
 import statistics
 from datetime import datetime
@@ -128,6 +129,19 @@ def test_lengths_are_measured_on_request(three, capsys, monkeypatch):
     assert "--rope-scaling has no effect" in said[-1]
 
 
+@pytest.mark.slow
+def test_weights_without_a_loss_are_refused_and_a_terminal_without_a_sign_is_not(
+    three, capsys, monkeypatch
+):
+    process = start(ROOT / "evaluate.py", "rope", "learned", cwd=three, PYTHONIOENCODING="ascii")
+    said, errors = process.communicate(timeout=120)
+    assert process.returncode == 0 and " ? " in said and "Traceback" not in errors
+    monkeypatch.chdir(three)
+    monkeypatch.setattr(evaluate.measure, "target_losses", lambda scorer: torch.tensor([math.nan]))
+    said = refusal(capsys, evaluate.main, "rope", "--json", "nan.json")
+    assert "the best weights of runs/rope have no loss" in said[-1]
+
+
 def test_a_trained_scaling_is_not_taken_away(world, capsys):
     scaling = "{type: yarn, factor: 2, original_positions: 12}"
     stretched = trained(world, "stretched", "--data.val_fraction", "0.3",
@@ -141,6 +155,9 @@ def test_a_trained_scaling_is_not_taken_away(world, capsys):
     ("nothing runs/x", "none of these is a run"),
     ("--lengths", "--lengths needs a run"),
     ("--plot a.png", "--plot needs a run"),
+    ("--checkpoint last", "--checkpoint needs a run"),
+    ("x --plot a.jpg", "--plot a.jpg must end in .png"),
+    ("x --json .", ". is a folder: name a file"),
     ("x --windows 3", "--windows has no effect without --lengths"),
     ("x --rope-scaling all", "--rope-scaling has no effect without --lengths"),
     ("x --lenghts", r"no option --lenghts (did you mean --lengths?)"),

@@ -251,7 +251,8 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
 
 @pytest.mark.parametrize("words, message", [
     ("", "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"),
-    ("--prompt ''", "--prompt is empty"),
+    ("--prompt x --temperature 0 --seed 7", "--seed has no effect at --temperature 0"),
+    ("--prompt x --dtype auto --num-samples -1", "--num-samples must be at least 1, not -1"),
     ("--prompt x --interactive", "leave out --prompt"),
     ("--prompt x --stop ''", "--stop is empty"),
     ("--prompt x --top-p 1.5", r"--top-p must be in \(0, 1\], not 1.5"),

@@ -48,6 +48,13 @@ def test_a_run_describes_itself(new_run, tmp_path):
     assert {path: path.read_bytes() for path in run.path.iterdir()} == contents
 
 
+def test_a_file_of_its_name_does_not_hide_a_run(new_run, tmp_path, monkeypatch):
+    run = new_run()
+    monkeypatch.chdir(tmp_path)
+    Path("a").touch()
+    assert RunDir.open("a").record == run.record
+
+
 def test_words_that_are_not_utf_8_are_recorded(new_run, monkeypatch):
     words = os.fsdecode(b"caf\xe9.txt")
     monkeypatch.setattr("sys.argv", ["train.py", words])

@@ -66,8 +66,24 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--model.dim", "--model.n_layers", "--model.position",
-                                    "--data.vocab_size", "--data.tokenizer"])
+def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
+    plain = trained(world, "plain", "--train.steps", "3")
+    seq_len = load_file(plain / "config.yaml").data.seq_len
+    scaling = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "4"]
+    argv = [*training(world), "--init-from", str(plain), "--data.seq_len", str(2 * seq_len)]
+    found = train.load([*argv, *scaling]).config.model.rope_scaling
+    assert (found.type, found.factor, found.original_positions) == ("yarn", 4, seq_len)
+    own = ["--model.rope_scaling.original_positions", "7"]
+    found = train.load([*argv, *scaling, *own]).config.model.rope_scaling
+    assert found.original_positions == 7
+    assert train.load(argv).config.model.rope_scaling is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", [
+    "--model", "--data", "--model.dim", "--model.n_layers", "--model.position", "--data.vocab_size",
+    "--data.tokenizer",
+])
 @pytest.mark.parametrize("form", ["{} 24", "{}=24"])
 def test_what_the_weights_pin_down_cannot_change(finished, option, form):
     with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):

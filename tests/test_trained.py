@@ -41,6 +41,15 @@ def test_three_lines_generate(run):
         model.generate(PROMPT, top_k=0)
 
 
+def test_an_empty_prompt_begins_a_document(run):
+    model = load(run.path)
+    assert model.encode("") == [model.tokenizer.eos_id]
+    text = model.generate("", max_new_tokens=20)
+    (new,) = generate(model.model, [[model.tokenizer.eos_id]], Sampling(), max_new_tokens=20,
+                      eos_ids=model.tokenizer.eos_ids, seed=0)
+    assert text == model.tokenizer.decode(new)
+
+
 def test_unset_it_is_the_newest_run_and_as_long_as_the_context_allows(run, monkeypatch):
     monkeypatch.chdir(run.path.parents[1])
     model = load()

@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -209,7 +210,11 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
             patch.setattr(Trainer, "run", die)
             with pytest.raises(Killed):
                 train.main(list(map(str, argv)))
+        # Losses before it left are those of weights that it has not.
+        assert (at == "6") == bool(points(path, "val/loss"))
+        assert RunDir.open(path).best_point() is None
         assert run(train.main, "--resume", path) == 0
+        assert RunDir.open(path).best_point()["step"] in range(int(at) + 1, 11)
         equal_runs(short, path)
         assert len(points(path, "train/loss")) == 10
     assert run(train.main, "--resume", path, "--train.steps", "11") == 0
@@ -404,16 +409,22 @@ def test_best_is_the_lowest_validation(world, straight):
 
 @pytest.mark.slow
 def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
-    """Also where the tokenizer is the same: one word of the validation part is enough."""
+    """Also where the tokenizer is the same: one word of the validation part is enough. But what
+    was prepared before is taken wherever it still is, also without the text."""
     text, path = tmp_path / "text.txt", tmp_path / "runs" / "changed"
+    prepared = tmp_path / "prepared"
     original = (world / "text.txt").read_text(encoding="utf-8")
     text.write_text(original, encoding="utf-8")
     stop_at(6, *arguments(world, "--data.files", str(text), "--log.runs", str(path.parent),
-                          "--name", path.name))
+                          "--name", path.name, "--data.prepared", str(prepared)))
     text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
+    before = prepared.rename(tmp_path / "before")
     assert "has changed since it was started" in not_resumed(capfd, path)
-    text.write_text(original, encoding="utf-8")
+    shutil.rmtree(prepared)
+    before.rename(prepared)
+    text.unlink()
     assert run(train.main, "--resume", path) == 0
+    assert len([*prepared.iterdir()]) == len([*prepared.glob("text-*")]) == 1
 
 
 def test_data_that_was_made_again_is_told_from_another_text(world):
