@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.cache import KVCache
@@ -77,7 +78,8 @@ class PositionEncoding(nn.Module):
 
     def at_each(self, offsets: Tensor, n_tokens: int) -> Rows:
         """The table's rows for tokens that stand at `offsets` (B,) and behind, in each row of a
-        batch at another. ValueError where positions are not added to the embeddings."""
+        batch at another. ValueError for an encoding whose rows share theirs, IndexError past the
+        table."""
         raise ValueError("this encoding has no positions that differ from row to row")
 
     def rotate(self, xq: Tensor, xk: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
@@ -239,7 +241,8 @@ class Sinusoidal(PositionEncoding):
             self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
 
     def at_each(self, offsets: Tensor, n_tokens: int) -> Tensor:
-        return self.table[offsets[:, None] + torch.arange(n_tokens, device=offsets.device)]
+        positions = offsets[:, None] + torch.arange(n_tokens, device=offsets.device)
+        return F.embedding(positions, self.table)  # an index below 0 would count from the end
 
     def embed(self, h: Tensor, rows: Rows) -> Tensor:
         return (self.embedding_scale * h.float() + self.alpha * rows).type_as(h)

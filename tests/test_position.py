@@ -162,6 +162,12 @@ def test_an_offset_reaches_to_the_end_of_the_context_and_no_further():
     assert torch.equal(model(TOKENS, offset=np.int64(57)), before)
     with pytest.raises(ValueError, match="offsets of rows beside a cache"):
         model(TOKENS, KVCache(model.config, len(TOKENS), 64), offset=torch.tensor([1, 2]))
+    each = random_model(position="sinusoidal")
+    same = torch.full((len(TOKENS),), 57)
+    assert torch.equal(each(TOKENS, offset=same), each(TOKENS, offset=57))
+    for wrong in (-1, 58):
+        with pytest.raises(IndexError):
+            each(TOKENS, offset=torch.tensor([0] * (len(TOKENS) - 1) + [wrong]))
 
 
 @pytest.mark.parametrize("position", POSITIONS)
