@@ -93,6 +93,8 @@ class Parser(jsonargparse.ArgumentParser):
             option, value = subject.removeprefix("argument "), reason.rpartition(": ")[2]
             if found := re.match(" invalid (int|float) value", reason):
                 return f"{option} must be {TYPES[found[1]]}, not {value[1:-1]}"
+            if reason == " expected one argument":
+                reason += f" (one that begins with - is written {option}=-...)"
             return _one_line(f"{option}:{reason}")
         typed = {a.dest: (*a.option_strings, a.metavar or a.dest)[0] for a in self._actions}
         if subject.endswith("required"):

@@ -255,6 +255,7 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
     ("--prompt x --dtype auto --num-samples -1", "--num-samples must be at least 1, not -1"),
     ("--prompt x --interactive", "leave out --prompt"),
     ("--prompt x --stop ''", "--stop is empty"),
+    ("--prompt -x", r"expected one argument \(one that begins with - is written --prompt=-"),
     ("--prompt x --top-p 1.5", r"--top-p must be in \(0, 1\], not 1.5"),
     ("--prompt x --top-k 0", "--top-k must be at least 1, not 0"),
     ("--prompt x --temperature -1", "--temperature must be .* not -1"),
