@@ -143,10 +143,10 @@ def test_our_configs_are_found_from_any_directory(write, tmp_path, monkeypatch):
     (["--dry", "3"], r"did you mean --dry-run\?"),
     (["-repeats", "3"], r"^there is no option -repeats \(did you mean --repeats\?\)$"),
     (["--repeats", "x"], "^--repeats must be a whole number, not x$"),
-    (["--config"], "^--config: expected one argument$"),
+    (["--config"], "^--config: expected one argument \\("),
     (["--optim.lr", "fast"], "^--optim.lr must be a number, not fast$"),
     (["--model.dim", "1.5"], "^--model.dim must be a whole number, not 1.5$"),
-    (["--model.dim"], "^--model.dim: expected one argument$"),
+    (["--model.dim"], "^--model.dim: expected one argument \\("),
     (["--optim.muon_lr", "x"], "^--optim.muon_lr must be a number, not x$"),  # may be unset
     (["--model.position", "rop"], "model.position.*rope.*sinusoidal"),
     (["--train.dtype", "half"], "^--train.dtype must be 'auto', .* or 'float16', not half$"),
