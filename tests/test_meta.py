@@ -117,7 +117,8 @@ def from_params(**changes):
 
 
 def test_parameters():
-    llama2, notes = from_params(vocab_size=-1, multiple_of=256)
+    unread = {"vocab_size": -1, "multiple_of": 256, "max_seq_len": 2048, "use_biases": False}
+    llama2, notes = from_params(**unread, sliding_window=None)
     assert llama2 == untied(max_positions=4096)
     assert notes == ["rope_theta: 10000, as in Llama 1 and 2", "max_positions: 4096"]
     llama3, notes = from_params(rope_theta=5e5)
@@ -131,8 +132,11 @@ def test_parameters():
 
 @pytest.mark.parametrize("change, words", [
     ({"use_scaled_rope": True}, "without rope_scaling_factor"),
-    ({"moe_args": {"num_experts": 16}}, "moe_args"),
-    ({"quantization_args": {"scheme": "int8"}}, "quantization_args"),
+    *(({name: value}, f"{name} .*: we have no counterpart") for name, value in {
+        "moe_args": {"num_experts": 16}, "quantization_args": {"scheme": "int8"},
+        "sliding_window": 4096, "use_qk_norm": True, "nope_layer_interval": 4,
+        "attention_chunk_size": 8192, "vision_args": {}, "use_biases": True, "not_yet_known": 0.5,
+    }.items()),
     ({"n_heads": None}, "n_heads is None"),
     ({"norm_eps": None}, "norm_eps is None"),
 ])
