@@ -79,6 +79,22 @@ def test_what_is_no_table_of_vectors_and_matrices_is_refused(name, value, tmp_pa
     refused(capsys, "run", folder, tmp_path / "new", f"{file} holds {name!r}, which is no vector")
 
 
+@pytest.mark.parametrize("content, words", [
+    ({"a": torch.ones(3)}, "is it no LLaMA?"),
+    ({"a": torch.ones(3).to(torch.int8)}, "is of type torch.int8, which we do not read"),
+    ([torch.ones(3)], "is not a table of tensors"),
+    (None, "was saved in torch's old format"),
+])
+def test_other_pickles_are_refused(content, words, tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
+    file = folder / "consolidated.00.pth"
+    if content is None:
+        torch.save(torch.load(file), file, _use_new_zipfile_serialization=False)
+    else:
+        torch.save(content, file)
+    refused(capsys, "run", folder, tmp_path / "new", str(folder), words)
+
+
 def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 2, False)
     first, second = (folder / f"consolidated.{n:02}.pth" for n in range(2))
