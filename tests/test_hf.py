@@ -299,7 +299,7 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path, shards="50KB")
     index = folder / "model.safetensors.index.json"
     weight_map = foreign.read(index)["weight_map"]
-    second = sorted(folder.glob("model-*.safetensors"))[1]
+    first, second = sorted(folder.glob("model-*.safetensors"))[:2]
     shutil.copy(second, tmp_path / "outside.safetensors")
 
     def says(*words):
@@ -311,6 +311,10 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     foreign.edit(index, weight_map={})
     says(index.name, "damaged")
     foreign.edit(index, weight_map=weight_map)
+    whole, (name, value) = second.read_bytes(), next(iter(load_file(first).items()))
+    foreign.rewrite(second, **{name: value})
+    says(f"{name} is both in {first} and in {second}")
+    second.write_bytes(whole)
     held = next(iter(load_file(second)))
     foreign.rewrite(second, **{held: None})
     says(second.name, held, "a part is missing")
@@ -341,10 +345,12 @@ LLAMA3 = RAMP | L
     {"rope_parameters": YARN | THETA, **L},
     {"rope_scaling": YARN | {"original_max_position_embeddings": 131072, "beta_slow": 1e-4},
      "rope_theta": 1e4},
+    {"rope_scaling": YARN | {"original_max_position_embeddings": 4}, **THETA},
 ], ids=str)
 def test_rotations_are_read_where_transformers_reads_them(rope):
     """At a length and a width where each of the other readings turns otherwise. YaRN's ramp
-    with the small beta_slow would end beyond pair head_dim - 1, where it is cut."""
+    with the small beta_slow would end beyond pair head_dim - 1, where it is cut, and
+    over 4 positions it would end before its beginning."""
     config = BASE | {"head_dim": 64, "max_position_embeddings": 4096} | rope
     model, _ = hf.from_config(config)
     theirs = LlamaRotaryEmbedding(LlamaConfig.from_dict(copy.deepcopy(config)))
