@@ -288,8 +288,11 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
         settings = settings_of(Path(spare))
         read = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
         stage_json(Path(spare) / SETTINGS, read)  # the rest is about the tokenizer.json
-        ours = Tokenizer(Path(spare) / MODEL)
-    if not agree(ours, tokenizer):
+        try:
+            ours = Tokenizer(Path(spare) / MODEL)
+        except UserError:  # it lacks, say, a token that the tokenizer.json has
+            ours = None
+    if ours is None or not agree(ours, tokenizer):
         raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
                         "and its converter read the first: remove the one that is not the model's")
     found = pieces(ours)

@@ -258,6 +258,17 @@ def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(
     assert not fields["tokenizer.ggml.add_bos_token"].contents()
 
 
+def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 1)
+    save_llama2_json(folder)
+    added = read(folder / "tokenizer.json")["added_tokens"]
+    end = added[-1] | {"id": VOCAB, "content": "<end>"}
+    edit(folder / "tokenizer.json", added_tokens=[*added, end])
+    edit(folder / "tokenizer_config.json", eos_token="<end>")
+    run = export_to("run", folder, tmp_path / "ours")
+    refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
+
+
 def test_the_settings_say_what_ends_a_text(tmp_path):
     """Where it is another piece than the sentencepiece file's own end; what older versions of
     transformers wrote beside it does not matter as long as it is the same."""
