@@ -79,11 +79,14 @@ def export_run(
     """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF and its
     Modelfile, completely or not at all."""
     exported = open_run(source, to)
-    limit = LARGEST.get(dtype or "", math.inf)
     for name, weight in exported.weights.items():
-        if limit == math.inf or (to == "gguf" and weight.ndim == 1):  # which stays float32
-            continue
-        if (largest := weight.abs().max().item()) > limit:
+        largest = max(abs(end.item()) for end in weight.aminmax())  # both are NaN where one is
+        if not math.isfinite(largest):
+            raise UserError(f"{name} of {source} holds {largest}, which no model can compute with: "
+                            "did its training diverge?")
+        stays = to == "gguf" and weight.ndim == 1  # float32
+        limit = math.inf if stays else LARGEST.get(dtype or "", math.inf)
+        if largest > limit:
             raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
                             f"to {limit:,.0f}: choose bf16 or f32")
     with writing(target, "choose another place"):

@@ -25,6 +25,8 @@ from files import check_shape, read_json
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
 FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # the last one is read by others alone
+# What older versions of transformers wrote beside a sentencepiece file.
+ADDED, SPECIAL = "added_tokens.json", "special_tokens_map.json"
 
 
 class Added(TypedDict):
@@ -40,7 +42,10 @@ class Settings(TypedDict, total=False):
     eos_token: str | Added | None
     pad_token: str | Added | None
     added_tokens_decoder: dict[str, Added] | None
+    tokenizer_class: str | None
     add_bos_token: bool | None
+    add_eos_token: bool | None
+    add_prefix_space: bool | None
     split_special_tokens: bool | None
     chat_template: str | list[dict[str, str]] | None
 
@@ -67,8 +72,14 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def settings_of(folder: Path) -> dict[str, Any]:
-    """The tokenizer_config.json of a folder; empty where it has none."""
-    return read_json(folder / SETTINGS, shape=Settings) if (folder / SETTINGS).is_file() else {}
+    """The tokenizer_config.json of a folder; empty where it has none.
+
+    Numbers that JSON has not become None, as Python writes an endless model_max_length.
+    """
+    if not (folder / SETTINGS).is_file():
+        return {}
+    settings = read_json(folder / SETTINGS, shape=Settings)
+    return json.loads(json.dumps(settings), parse_constant=lambda word: None)
 
 
 def open_tokenizer(folder: str | Path) -> "Tokenizer":
@@ -107,29 +118,68 @@ class Tokenizer:
                             "folder in its place)") from error
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.unk_id: int = self.processor.unk_id()
-        self.eos_id: int = self.processor.eos_id()
+        settings = settings_of(path.parent)
+        self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
+        self._refuse_what_is_not_read(settings, path)
+        eos_id = self._id_of("eos_token", settings, path)
+        self.eos_id: int = self.processor.eos_id() if eos_id is None else eos_id
         if self.eos_id < 0:
             raise UserError(f"{path} has no piece that ends a text (eos)")
         self.eos_ids = _eos_ids(path, self.eos_id)
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
-        self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
         self.bos_id: int | None = self.eos_id  # of ours, which begin documents with EOS
         self.prefix_ids: list[int] = []
         if path.with_name(SETTINGS).is_file():
-            settings, bos_id = settings_of(path.parent), self.processor.bos_id()
-            self.bos_id = None if bos_id < 0 else bos_id
+            self.bos_id = self._id_of("bos_token", settings, path)
+            if self.bos_id is None and self.processor.bos_id() >= 0:
+                self.bos_id = self.processor.bos_id()
             if settings.get("add_bos_token", True) and self.bos_id is not None:
                 self.prefix_ids = [self.bos_id]
-            added = settings.get("added_tokens_decoder") or {}
-            known = set(map(str, range(self.vocab_size)))
-            _refuse_added([token for i, token in added.items() if i not in known], path)
         self._refuse_what_changes_text(path, PROBE)
+
+    def _refuse_what_is_not_read(self, settings: dict[str, Any], path: Path) -> None:
+        """UserError where transformers makes another tokenizer of this file: by `settings`, or by
+        the files that its older versions wrote."""
+        piece_of = {str(i): self.processor.id_to_piece(i) for i in range(self.vocab_size)}
+        pairs = [(i, token["content"])
+                 for i, token in (settings.get("added_tokens_decoder") or {}).items()]
+        if (file := path.with_name(ADDED)).is_file():
+            pairs += [(str(i), text) for text, i in read_json(file, shape=dict[str, int]).items()]
+        _refuse_added([text for i, text in pairs if piece_of.get(i) != text], path)
+        if settings.get("add_eos_token"):
+            raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token: with EOS behind it, a "
+                            "prompt could not go on; set it to false")
+        if settings.get("add_prefix_space") not in (None, self.adds_space):
+            raise UserError(f"{path.with_name(SETTINGS)} says add_prefix_space "
+                            f"{settings['add_prefix_space']}, and {path} does otherwise: which is "
+                            "the model's?")
+        if (file := path.with_name(SPECIAL)).is_file():
+            beside, ids = read_json(file, shape=Settings), self.processor
+            for name, i in {"bos_token": ids.bos_id(), "eos_token": ids.eos_id()}.items():
+                ours = _content(settings.get(name)) or piece_of.get(str(i))
+                if _content(beside.get(name)) not in (None, ours):
+                    raise UserError(f"{file} has {name} {_content(beside[name])!r}, and elsewhere "
+                                    f"in the folder it is {ours!r}: correct the one that is wrong")
 
     def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
         if self.decode(self.encode(probe)) != probe:
             raise UserError(f"{path} is a tokenizer that does not give text back unchanged: it "
                             "lacks byte fallback, or normalises, or its end is missing")
+
+    def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
+        """The id of a special token of the settings; None where they name none."""
+        token = _content(settings.get(name))
+        if token is None:
+            return None
+        i = self._id(token)
+        if i is None:
+            raise UserError(f"{name} {token!r} of {path.with_name(SETTINGS)} is not in {path}")
+        return i
+
+    def _id(self, piece: str) -> int | None:
+        i = self.processor.piece_to_id(piece)  # that of unk where there is no such piece
+        return i if self.processor.id_to_piece(i) == piece else None
 
     def _bytes_of(self, i: int) -> bytes:
         """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
@@ -243,7 +293,7 @@ class JsonTokenizer(Tokenizer):
         added = (settings.get("added_tokens_decoder") or {}).values()
         id_of = self._tokenizer.token_to_id
         self.pad_id = id_of(_content(settings.get("pad_token")) or "")
-        _refuse_added([token for token in added if id_of(token["content"]) is None], path)
+        _refuse_added([t["content"] for t in added if id_of(t["content"]) is None], path)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > len(content):  # a list of so many would fill the memory
@@ -265,24 +315,20 @@ class JsonTokenizer(Tokenizer):
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
             self._refuse_what_changes_text(path, probe)
 
-    def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
-        token = _content(settings.get(name))
-        if token is None:
-            return None
-        i = self._tokenizer.token_to_id(token)
-        if i is None:
-            raise UserError(f"{name} {token!r} of {path.with_name(SETTINGS)} is not in {path}")
-        return i
+    def _id(self, piece: str) -> int | None:
+        return self._tokenizer.token_to_id(piece)
 
     def _prefix(self, settings: dict[str, Any], path: Path) -> list[int]:
-        """What transformers puts in front of a text."""
+        """What transformers puts in front of a text: what the file says, and with the classes of
+        Llama, of which one is the default, what add_bos_token says."""
         plain = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a").ids
         front = whole[: len(whole) - len(plain)]
         if front + plain != whole:
             raise UserError(f"{path} puts tokens behind a text, which then could not go on")
         adds_bos = settings.get("add_bos_token")
-        if adds_bos is None or adds_bos == bool(front):
+        reads_it = "Llama" in (settings.get("tokenizer_class") or "LlamaTokenizer")
+        if not reads_it or adds_bos is None or adds_bos == bool(front):
             return front
         return [self.bos_id] if adds_bos and self.bos_id is not None else []
 
@@ -311,12 +357,12 @@ def _content(token: str | Added | None) -> str | None:
     return token["content"] if isinstance(token, dict) else token
 
 
-def _refuse_added(tokens: list[Added], path: Path) -> None:
-    """UserError for tokens that tokenizer_config.json adds to the file `path`, which lacks them."""
+def _refuse_added(tokens: list[str], path: Path) -> None:
+    """UserError for tokens that the files beside `path` add to it, which lacks them."""
     if tokens:
-        raise UserError(f"{path.with_name(SETTINGS)} adds a token {tokens[0]['content']!r} that "
-                        f"{path} has not: save the tokenizer again with transformers, as a "
-                        "tokenizer.json")
+        raise UserError(f"{path.with_name(SETTINGS)} or {ADDED} adds a token {tokens[0]!r} that "
+                        f"{path} has not, or has with another id: save the tokenizer again with "
+                        "transformers, as a tokenizer.json")
 
 
 def _decoding_steps(decoder: dict[str, Any], path: Path) -> list[str]:

@@ -91,13 +91,16 @@ def modelfile(fields: dict[str, Any], file: str) -> str:
     """What Ollama makes a model of, for a GGUF of these fields called `file` in the same folder.
 
     Ollama finds the chat template in that file, and has its own form of those that it knows. What
-    ends texts is in that file too; where it is a special token, it is a stop as well.
+    ends texts is in that file too; where it is a special token, it is a stop as well, but for one
+    with a quotation mark or a line end, which a line of a Modelfile cannot hold.
     """
     lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
     for name in ("eot", "eom"):
         i = fields.get(f"tokenizer.ggml.{name}_token_id")
         if i is not None and fields["tokenizer.ggml.token_type"][i] == CONTROL:
-            lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][i]}"')
+            stop = fields["tokenizer.ggml.tokens"][i]
+            if '"' not in stop and "\n" not in stop:
+                lines.append(f'PARAMETER stop "{stop}"')
     if "tokenizer.chat_template" not in fields:
         lines.append('TEMPLATE "{{ .Prompt }}"')
     return "\n".join(lines) + "\n"

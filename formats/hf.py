@@ -338,10 +338,11 @@ def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScal
 
 def _rope_fields(name: str, table: dict[str, Any]) -> dict[str, Any]:
     """One spelling of RoPE, checked, without theta and with its type called rope_type."""
-    without = {"partial_rotary_factor": 1, "truncate": True}  # which rounds to whole pairs
-    names.refuse_fields(table, without)
-    fields = {field: value for field, value in table.items()
-              if value is not None and field not in ("rope_theta", *without)}
+    names.refuse_fields(table, {"partial_rotary_factor": 1})
+    if table.get("truncate", True) is not True:  # null, too: nothing is rounded to whole pairs then
+        raise ValueError(f"truncate {table['truncate']!r}: we have true, which is the default")
+    fields = {field: value for field, value in table.items() if value is not None
+              and field not in ("rope_theta", "partial_rotary_factor", "truncate")}
     old_name = fields.pop("type", "default")
     kind = fields.pop("rope_type", old_name)
     if kind not in ROPES:

@@ -7,16 +7,12 @@ import torch
 
 from errors import UserError
 from files import check_shape, read_json
-from formats.names import refuse_fields, tensor_shapes
+from formats.names import tensor_shapes
 from formats.run import Imported
 from formats.tensors import check_count, check_tensors, stored_pickles
 from model.config import ModelConfig, RopeScaling
 from model.position import check_position
 from model.rope import rope_frequencies
-
-WITHOUT_COUNTERPART = dict.fromkeys(
-    ("moe_args", "quantization_args", "lora_args", "vision_chunk_size"), -1
-)
 
 
 class Sizes(TypedDict):
@@ -34,6 +30,11 @@ class Params(Sizes, total=False):
     use_scaled_rope: bool | None
     rope_scaling_factor: float | None
     rope_high_freq_factor: float | None
+
+
+# Sizes that the tensors say, and what only running the model asks for.
+UNREAD = {"vocab_size", "hidden_dim", "head_dim", "multiple_of", "ffn_dim_multiplier",
+          "max_batch_size", "max_seq_len"}
 
 
 def read_folder(folder: Path) -> Imported:
@@ -79,7 +80,10 @@ def from_params(
     roundabout way, and often not the vocabulary.
     """
     notes: list[str] = []
-    refuse_fields(params, WITHOUT_COUNTERPART)
+    for name, value in params.items():
+        if name not in UNREAD | Params.__annotations__.keys() and value not in (None, False, -1):
+            raise ValueError(f"{name} {value!r}: we have no counterpart for it; take it out if it "
+                             "does not change what the model computes")
     check_shape(params, Params)
     theta, scaling = params.get("rope_theta"), None
     if theta is None:

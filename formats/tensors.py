@@ -125,6 +125,10 @@ def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
 
 def _load_pickle(file: Path) -> dict[str, Tensor]:
     """The tensors of a .pth, mapped and not read. `weights_only` runs nothing that is in it."""
+    with file.open("rb") as stream:
+        if torch.serialization.MAGIC_NUMBER.to_bytes(10, "little") in stream.read(20):
+            raise UserError(f"{file} was saved in torch's old format: load it and save it again "
+                            "with torch.save")
     try:
         content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # torch.load has no exception of its own for a damaged file

@@ -224,14 +224,14 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     if (folder / JSON).exists():
         theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
         if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
-            # add_bos_token says otherwise, which that class does not read.
+            # Llama's class reads add_bos_token, which says otherwise, and that class does not.
             stage_json(folder / JSON, _beginning_with(tokenizer.prefix_ids, theirs))
         described = json.loads(theirs.to_str())  # in one form, whichever version has written it
         if not (folder / MODEL).exists() and (model := to_sentencepiece(described, tokenizer)):
             (folder / MODEL).write_bytes(model)
+        if (folder / MODEL).exists():  # llama.cpp's converter asks here, and not in the files
             settings["add_bos_token"] = bool(tokenizer.prefix_ids)
-            if not tokenizer.adds_space:  # which the converter asks here, and not in the file
-                settings["add_prefix_space"] = False
+            settings["add_prefix_space"] = tokenizer.adds_space
         stage_json(folder / SETTINGS, settings)
         return
     stage_json(folder / JSON, to_json(tokenizer))
@@ -285,8 +285,14 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
                 "tokenizer does is code in llama.cpp: "
                 + (advice if byte_level else "it has none for this one")
             )
-        ours = Tokenizer(Path(spare) / MODEL)
-    if not agree(ours, tokenizer):
+        settings = settings_of(Path(spare))
+        read = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
+        stage_json(Path(spare) / SETTINGS, read)  # the rest is about the tokenizer.json
+        try:
+            ours = Tokenizer(Path(spare) / MODEL)
+        except UserError:  # it lacks, say, a token that the tokenizer.json has
+            ours = None
+    if ours is None or not agree(ours, tokenizer):
         raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
                         "and its converter read the first: remove the one that is not the model's")
     found = pieces(ours)

@@ -131,7 +131,8 @@ def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
     low = max(math.floor(pair_that_turns(scaling.beta_fast)), 0)
     high = min(math.ceil(pair_that_turns(scaling.beta_slow)), head_dim - 1)
     pairs = torch.arange(head_dim // 2, dtype=torch.float64, device="cpu")
-    return ((pairs - low) / max(high - low, 0.001)).clamp(0, 1)
+    width = (high - low) or 0.001  # below 0 for L under a few tokens, as in the reference code
+    return ((pairs - low) / width).clamp(0, 1)
 
 
 def llama3_ramp(scaling: RopeScaling, frequencies: Tensor) -> Tensor:

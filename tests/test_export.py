@@ -1,5 +1,6 @@
 """The command: what it refuses, what it leaves behind, and what an imported run is good for."""
 
+import math
 import os
 import shutil
 import signal
@@ -64,6 +65,17 @@ def test_a_weight_that_a_type_cannot_hold_is_refused(to, tmp_path, capsys):
     words = name, "holds 1e+06, and --dtype f16 reaches to 65,504"
     refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", "f16"])
     assert exit_code(export.main, run.path, "--to", to, tmp_path / "a", "--dtype", "bf16") == 0
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_a_weight_that_is_no_number_is_refused(value, tmp_path, capsys):
+    run = make_run(tmp_path)
+    weights = run.load_weights()
+    weights["norm.weight"][3] = value
+    run.save("best", weights)
+    for to, options in (("hf", []), ("gguf", []), ("hf", ["--dtype", "f16"])):
+        refused(capsys, to, run.path, tmp_path / "out", f"norm.weight of {run.path} holds",
+                str(abs(value)), options=options)
 
 
 @pytest.mark.slow

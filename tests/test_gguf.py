@@ -17,7 +17,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from formats import hf
-from formats.gguf import rope_factors
+from formats.gguf import modelfile, rope_factors
 from formats.names import tensor_names
 from gyre.cli import load_file as load_config
 from model.config import RopeScaling
@@ -114,6 +114,9 @@ def test_what_ends_texts_and_asks_for_them_is_in_the_file_and_the_modelfile(tmp_
     assert found == [2, 1, 301] and fields["tokenizer.chat_template"] == "{{ a }}"
     lines = ["FROM ./b.gguf", f"PARAMETER num_ctx {POSITIONS}", 'PARAMETER stop "<s>"']
     assert text.splitlines() == lines
+    for odd in ('<"s>', "<\ns>"):  # would end the stop, or the line
+        tokens = [odd] * VOCAB
+        assert "stop" not in modelfile(fields | {"tokenizer.ggml.tokens": tokens}, "b.gguf")
 
     (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
     fields, _ = imported_again("c")

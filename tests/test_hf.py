@@ -299,7 +299,7 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path, shards="50KB")
     index = folder / "model.safetensors.index.json"
     weight_map = foreign.read(index)["weight_map"]
-    second = sorted(folder.glob("model-*.safetensors"))[1]
+    first, second = sorted(folder.glob("model-*.safetensors"))[:2]
     shutil.copy(second, tmp_path / "outside.safetensors")
 
     def says(*words):
@@ -311,6 +311,10 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     foreign.edit(index, weight_map={})
     says(index.name, "damaged")
     foreign.edit(index, weight_map=weight_map)
+    whole, (name, value) = second.read_bytes(), next(iter(load_file(first).items()))
+    foreign.rewrite(second, **{name: value})
+    says(f"{name} is both in {first} and in {second}")
+    second.write_bytes(whole)
     held = next(iter(load_file(second)))
     foreign.rewrite(second, **{held: None})
     says(second.name, held, "a part is missing")
@@ -339,13 +343,19 @@ LLAMA3 = RAMP | L
     {"rope_scaling": YARN | L, **L, **THETA},
     {"rope_scaling": YARN, "original_max_position_embeddings": 4096, **THETA},
     {"rope_parameters": YARN | THETA, **L},
+    {"rope_scaling": YARN | {"original_max_position_embeddings": 131072, "beta_slow": 1e-4},
+     "rope_theta": 1e4},
+    {"rope_scaling": YARN | {"original_max_position_embeddings": 4}, **THETA},
 ], ids=str)
 def test_rotations_are_read_where_transformers_reads_them(rope):
-    """At a length and a width where each of the other readings turns otherwise."""
+    """At a length and a width where each of the other readings turns otherwise. YaRN's ramp
+    with the small beta_slow would end beyond pair head_dim - 1, where it is cut, and
+    over 4 positions it would end before its beginning."""
     config = BASE | {"head_dim": 64, "max_position_embeddings": 4096} | rope
     model, _ = hf.from_config(config)
     theirs = LlamaRotaryEmbedding(LlamaConfig.from_dict(copy.deepcopy(config)))
     assert model.rope_scaling is None or theirs.rope_type == model.rope_scaling.type
+    assert model.max_positions == 4096 * (4 if theirs.rope_type == "linear" else 1)
     table = precompute_freqs_cis(64, 3, model.theta, scaling=model.rope_scaling)
     torch.testing.assert_close(table[1].angle(), theirs.inv_freq, rtol=1e-5, atol=0)
     torch.testing.assert_close(table[1].abs(), torch.tensor(theirs.attention_scaling).expand(32))
@@ -360,8 +370,12 @@ def test_rotations_are_read_where_transformers_reads_them(rope):
     RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
 ], ids=str)
 def test_a_configuration_comes_back_from_either_spelling(scaling):
-    ours = untied(rope_scaling=scaling, theta=5e5, norm_eps=3e-6, head_dim=12)
+    kind = scaling and scaling.type
+    ends = 50 if kind == "llama3" else 60 if kind == "yarn" else 64  # which is what `reach` gives
+    ours = untied(rope_scaling=scaling, theta=5e5, norm_eps=3e-6, head_dim=12, max_positions=ends)
     both = hf.to_config(ours)
+    if kind == "yarn":  # others write any length
+        both["max_position_embeddings"] = ends
     v4 = {k: v for k, v in both.items() if k != "rope_parameters"}
     v5 = {k: v for k, v in both.items() if k not in ("rope_theta", "rope_scaling")}
     for spelling in (both, v4, v5):
@@ -417,6 +431,7 @@ def test_what_is_missing_is_said_and_what_nobody_reads_does_not_matter():
     ({"rope_scaling": {"type": "linear", "factor": "2"}}, "factor is '2', not a number"),
     ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "'alpha'"),
     ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": False}}, "truncate False"),
+    ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": None}}, "truncate None: we have true"),
     ({"rope_scaling": {"type": "yarn", **BEFORE, "mscale": 0.7}}, "yarn with 'mscale'"),
     ({"rope_scaling": {"rope_type": "llama3", **BEFORE}}, "rope_scaling has no low_freq"),
     ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),

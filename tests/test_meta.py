@@ -79,6 +79,22 @@ def test_what_is_no_table_of_vectors_and_matrices_is_refused(name, value, tmp_pa
     refused(capsys, "run", folder, tmp_path / "new", f"{file} holds {name!r}, which is no vector")
 
 
+@pytest.mark.parametrize("content, words", [
+    ({"a": torch.ones(3)}, "is it no LLaMA?"),
+    ({"a": torch.ones(3).to(torch.int8)}, "is of type torch.int8, which we do not read"),
+    ([torch.ones(3)], "is not a table of tensors"),
+    (None, "was saved in torch's old format"),
+])
+def test_other_pickles_are_refused(content, words, tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
+    file = folder / "consolidated.00.pth"
+    if content is None:
+        torch.save(torch.load(file), file, _use_new_zipfile_serialization=False)
+    else:
+        torch.save(content, file)
+    refused(capsys, "run", folder, tmp_path / "new", str(folder), words)
+
+
 def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 2, False)
     first, second = (folder / f"consolidated.{n:02}.pth" for n in range(2))
@@ -117,7 +133,8 @@ def from_params(**changes):
 
 
 def test_parameters():
-    llama2, notes = from_params(vocab_size=-1, multiple_of=256)
+    unread = {"vocab_size": -1, "multiple_of": 256, "max_seq_len": 2048, "use_biases": False}
+    llama2, notes = from_params(**unread, sliding_window=None)
     assert llama2 == untied(max_positions=4096)
     assert notes == ["rope_theta: 10000, as in Llama 1 and 2", "max_positions: 4096"]
     llama3, notes = from_params(rope_theta=5e5)
@@ -131,8 +148,11 @@ def test_parameters():
 
 @pytest.mark.parametrize("change, words", [
     ({"use_scaled_rope": True}, "without rope_scaling_factor"),
-    ({"moe_args": {"num_experts": 16}}, "moe_args"),
-    ({"quantization_args": {"scheme": "int8"}}, "quantization_args"),
+    *(({name: value}, f"{name} .*: we have no counterpart") for name, value in {
+        "moe_args": {"num_experts": 16}, "quantization_args": {"scheme": "int8"},
+        "sliding_window": 4096, "use_qk_norm": True, "nope_layer_interval": 4,
+        "attention_chunk_size": 8192, "vision_args": {}, "use_biases": True, "not_yet_known": 0.5,
+    }.items()),
     ({"n_heads": None}, "n_heads is None"),
     ({"norm_eps": None}, "norm_eps is None"),
 ])

@@ -155,15 +155,20 @@ def test_a_truncated_file_is_refused_wherever_it_is_cut(file, tmp_path):
     assert loaded == 1
 
 
-@pytest.mark.parametrize("options", [
-    {}, {"normalization_rule_name": "nfkc", "remove_extra_whitespaces": False},
-    {"normalization_rule_name": "nfkc_cf", "remove_extra_whitespaces": False},
+CHANGES = "does not give text back unchanged"
+
+
+@pytest.mark.parametrize("options, words", [
+    ({}, CHANGES),
+    ({"normalization_rule_name": "nfkc", "remove_extra_whitespaces": False}, CHANGES),
+    ({"normalization_rule_name": "nfkc_cf", "remove_extra_whitespaces": False}, CHANGES),
+    ({"eos_id": -1}, "has no piece that ends a text"),
 ])
-def test_a_sentencepiece_file_that_changes_text_is_refused(tmp_path, options):
+def test_a_sentencepiece_file_of_no_use_is_refused(tmp_path, options, words):
     prefix = tmp_path / "other"
     SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT.splitlines()), model_prefix=str(prefix), model_type="bpe",
         vocab_size=320, byte_fallback=True, minloglevel=3, **options,
     )
-    with pytest.raises(UserError, match="does not give text back unchanged"):
+    with pytest.raises(UserError, match=words):
         Tokenizer(prefix.with_suffix(".model"))

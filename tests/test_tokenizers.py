@@ -1,6 +1,7 @@
 """Tokenizers in other people's files, out and in. Judges: transformers and sentencepiece."""
 
 import json
+import math
 import random
 import shutil
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from foreign_tokenizers import (
     add_runs_of_spaces,
     imported,
     save_llama2,
+    save_llama2_json,
     save_llama3,
     train_sentencepiece,
 )
@@ -220,14 +222,18 @@ def test_mixed_merges_of_another_order_are_refused(tmp_path, capsys):
     refused(capsys, "gguf", run, tmp_path / "out.gguf", "has none for this one")
 
 
+@pytest.mark.parametrize("kind", ["LlamaTokenizer", "PreTrainedTokenizerFast"])
 @pytest.mark.parametrize("begins", [False, True])
-def test_texts_begin_as_add_bos_token_says_in_every_version(begins, tmp_path):
-    """transformers 4 reads it for this class, 5 what the file says."""
+def test_texts_begin_as_add_bos_token_says_in_every_version(begins, kind, tmp_path):
+    """transformers 4 reads it for Llama's class, and 5 what the file says. For another class both
+    read what the file says."""
     _, folder = imported(tmp_path, "llama2-of-4")
+    edit(folder / "tokenizer_config.json", tokenizer_class=kind, add_bos_token=begins)
     if begins:
         edit(folder / "tokenizer.json", post_processor=None)
-    else:
-        edit(folder / "tokenizer_config.json", add_bos_token=False)
+    if kind != "LlamaTokenizer":
+        begins = not begins
+        assert (AutoTokenizer.from_pretrained(folder)("a")["input_ids"][0] == 1) == begins
     run = export_to("run", folder, tmp_path / "again")
     auto = AutoTokenizer.from_pretrained(export_to("hf", run, tmp_path / "hf"))
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "hf" / "tokenizer.json"))
@@ -235,7 +241,81 @@ def test_texts_begin_as_add_bos_token_says_in_every_version(begins, tmp_path):
     assert auto("a")["input_ids"] == theirs.encode("a").ids == begins * [1] + ids
 
 
+def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(tmp_path):
+    """Also where nothing says add_bos_token, which for such a file alone is true by default. And a
+    number that JSON has not is none."""
+    folder, _ = their_folder(tmp_path)
+    save_llama2_json(folder)
+    edit(folder / "tokenizer.json", post_processor=None)
+    edit(folder / "tokenizer_config.json", model_max_length=math.inf, add_bos_token=None)
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    out = export_to("hf", run.path, tmp_path / "hf")
+    settings = read(out / "tokenizer_config.json")
+    assert settings["add_bos_token"] is False and settings["model_max_length"] is None
+    theirs = AutoTokenizer.from_pretrained(out)
+    assert theirs("a")["input_ids"] == open_tokenizer(folder).encode("a")
+    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
+    assert not fields["tokenizer.ggml.add_bos_token"].contents()
+
+
+def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 1)
+    save_llama2_json(folder)
+    added = read(folder / "tokenizer.json")["added_tokens"]
+    end = added[-1] | {"id": VOCAB, "content": "<end>"}
+    edit(folder / "tokenizer.json", added_tokens=[*added, end])
+    edit(folder / "tokenizer_config.json", eos_token="<end>")
+    run = export_to("run", folder, tmp_path / "ours")
+    refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
+
+
+def test_the_settings_say_what_ends_a_text(tmp_path):
+    """Where it is another piece than the sentencepiece file's own end; what older versions of
+    transformers wrote beside it does not matter as long as it is the same."""
+    folder, _ = their_folder(tmp_path)
+    train_sentencepiece(folder, control_symbols=["<end>"])
+    same = {"tokenizer_config": {"eos_token": "<end>", "model_max_length": math.inf},
+            "special_tokens_map": {"eos_token": {"content": "<end>"}, "bos_token": "<s>"},
+            "added_tokens": {"</s>": 2, "<end>": 3}}
+    for name, content in same.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    run = export_to("run", folder, tmp_path / "ours")
+    out = export_to("hf", run, tmp_path / "hf")
+    theirs, again = (AutoTokenizer.from_pretrained(path) for path in (folder, out))
+    assert open_tokenizer(run).eos_id == theirs.eos_token_id == again.eos_token_id == 3
+    fields = gguf.GGUFReader(export_to("gguf", run, tmp_path / "out.gguf")).fields
+    assert fields["tokenizer.ggml.eos_token_id"].contents() == 3
+
+
+@pytest.mark.parametrize("file, content, words", [
+    ("added_tokens", {"<pad>": VOCAB}, "'<pad>'"),
+    ("added_tokens", {"<s>": 7}, "'<s>'"),
+    ("special_tokens_map", {"eos_token": "<s>"}, "eos_token '<s>', and elsewhere in the folder it"),
+    ("tokenizer_config", {"added_tokens_decoder": {"7": {"content": "<s>"}}}, "'<s>'"),
+    ("tokenizer_config", {"eos_token": "<end>"}, "eos_token '<end>' of"),
+    ("tokenizer_config", {"add_prefix_space": True}, "add_prefix_space True"),
+    ("tokenizer_config", {"add_eos_token": True}, "has add_eos_token"),
+])
+def test_a_sentencepiece_file_that_others_read_otherwise_is_refused(
+    file, content, words, tmp_path, capsys
+):
+    folder, _ = their_folder(tmp_path)
+    (folder / f"{file}.json").write_text(json.dumps(content), encoding="utf-8")
+    refused(capsys, "run", folder, tmp_path / "ours", f"{file}.json", words)
+
+
+BEHIND = {
+    "type": "TemplateProcessing",
+    "single": [{"Sequence": {"id": "A", "type_id": 0}},
+               {"SpecialToken": {"id": "<|end_of_text|>", "type_id": 0}}],
+    "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
+    "special_tokens": {"<|end_of_text|>": {"id": "<|end_of_text|>", "ids": [7], "tokens": ["x"]}},
+}
+
+
 @pytest.mark.parametrize("file, change, words", [
+    ("tokenizer_config.json", {"eos_token": None}, "is missing, or has no eos_token"),
+    ("tokenizer.json", {"post_processor": BEHIND}, "puts tokens behind a text"),
     ("tokenizer_config.json", {"eos_token": ["</s>"]}, "eos_token is ['</s>'], not a text"),
     ("tokenizer_config.json", {"eos_token": {"id": 7}}, "eos_token has no content"),
     ("tokenizer_config.json", {"bos_token": 7}, "bos_token is 7, not a text"),
