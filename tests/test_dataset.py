@@ -207,7 +207,7 @@ def test_files_replace_any_source(source):
     ({"source": "url", "url": "http://a/b", "hub_revision": "c"}, "hub_revision has no effect"),
     ({"hub_split": "test"}, "hub_split has no effect"),
     ({"column": "story"}, "column has no effect"),
-    ({"vocab_size": 259}, "vocab_size must be at least 260, not 259$"),
+    ({"vocab_size": 259}, "vocab_size must be in \\[260, 2147483648\\), not 259$"),
     ({"bpe_dropout": 1.0}, r"bpe_dropout must be in \[0, 1\), not 1\.0"),
     ({"bpe_dropout": 0.1, "tokenizer": "a"}, "not for a .*bpe_dropout 0$"),
     ({"seq_len": 0}, "seq_len must be at least 1, not 0"),
