@@ -206,16 +206,17 @@ def test_the_documents_say_what_the_committed_records_hold():
             f"training tokens, and by {-leads[last].mean:.2f} after {last / 1e6:.2f} M") in readme
     planned = len(study.plan["seeds"])
     assert leads[last].n == len(study.of("rope")) == len(study.of("sin")) == planned
-    assert (f"{planned} pairs of seeds; so far {len(study.arms)} encodings of "
-            f"{len(study.plan['arms'])}, each") in readme
+    assert all(len(study.of(arm)) == planned for arm in study.plan["arms"])
+    assert f"{planned} seeds of each of {len(study.arms)} encodings" in readme
+    assert f"ALiBi ends {-study.paired('alibi', last, 'rope').mean:.2f} ahead of RoPE" in readme
     seeds = f"means of {planned} seeds"
     rises = [statistics.fmean(
         cell("context", "loss", context=2 * study.seq_len, mode="nonoverlapping")(record)
         - cell("context", "loss", context=study.seq_len, mode="nonoverlapping")(record)
-        for record in study.of(arm).values()) for arm in ("rope", "sin")]
+        for record in study.of(arm).values()) for arm in ("rope", "sin", "alibi")]
     assert (f"on {last / 1e6:.2f} M tokens, the loss of whole windows of twice that length rises "
-            f"by {rises[0]:+.2f} for RoPE and by {rises[1]:+.2f} for sinusoids ({seeds};"
-            ) in positions
+            f"by {rises[0]:+.2f} for RoPE and by {rises[1]:+.2f} for sinusoids, and changes by "
+            f"{rises[2]:+.2f} for ALiBi ({seeds};") in positions
     excess = {(arm, at): statistics.fmean(r["excess"][at] for r in study.probe("P1", arm).values())
               for arm in PROBED for at in ("T", "2T")}
     assert ("ends {rope:.3f} nats above the optimum with RoPE, {sin:.3f} with matched sinusoids, "
