@@ -299,7 +299,7 @@ def shrink(
         needed = math.ceil((fixed + least * training) / 60 / (1 - KEPT_FREE))
         raise UserError(
             f"--budget-minutes {budget_minutes:g} is too short for {runs} runs that get past their "
-            f"warm-up of {warmup} steps: give {needed} or fewer --arms"
+            f"warm-up of {warmup} steps: give {needed} minutes or fewer --arms"
         )
     return share, (fixed + share * training) / 60
 
