@@ -271,8 +271,9 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
 # --- the committed study --------------------------------------------------------------------------
 
 
-def test_the_committed_report_is_what_the_records_give():
-    folder, file = ROOT / "docs" / "results", ROOT / "docs" / "results.md"
+@pytest.mark.parametrize("name", ["results", "bases"])
+def test_the_committed_report_is_what_the_records_give(name):
+    folder, file = ROOT / "docs" / name, ROOT / "docs" / f"{name}.md"
     study = Study.load(folder)
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]
     assert compose(study, figures, file.parent) == file.read_text(encoding="utf-8")
