@@ -1,4 +1,4 @@
-"""What was predicted of the full study, written down before its runs and not changed after them.
+"""What was predicted, written down before the runs of the studies and not changed after them.
 
 Each prediction is one number against one range. Differences of losses are in nats per token,
 negative where the arm named first is the better one.
@@ -8,8 +8,10 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from ablation import stats
+from ablation.plan import TIERS
 from ablation.stats import Paired
 from ablation.study import Study, at_horizon
 
@@ -71,8 +73,9 @@ class Prediction:
     arms: tuple[str, ...]
 
 
-# Written on 2026-11-22, before the first run of the full study's stage C.
-PREDICTIONS = [
+# Written on 2026-11-22, before the first of the runs that decide them; each about the studies that
+# have these arms.
+PREDICTIONS = {TIERS["full"].arms: [
     Prediction("tokens until sin is used / until rope is, median over seeds: at least 2",
                2, math.inf, times_the_tokens, ("sin", "rope")),
     Prediction("|rope − sin| at the last length / the largest at any: at most 0.5",
@@ -85,17 +88,19 @@ PREDICTIONS = [
                -0.05, 0.05, at_the_end, ("rope", "alibi")),
     Prediction("learned − sin at the last length: at least 0",
                0, math.inf, at_the_end, ("learned", "sin")),
+], ("rope_b1k", "rope_b500k"): [
     Prediction("base 1,000 − base 500,000 at the last length: within ±0.02",
                -0.02, 0.02, at_the_end, ("rope_b1k", "rope_b500k")),
-]
+]}
 
 
 def outcomes(study: Study) -> list[tuple[Prediction, float | Paired | None, str]]:
-    """Every prediction, what was measured, and whether its number is in the range: "held", "not
-    held" or "not measured", with the seeds that it rests on until these are all that are planned.
-    """
+    """The predictions about `study`, what was measured, and whether its number is in the range:
+    "held", "not held" or "not measured", with the seeds that it rests on until these are all that
+    are planned."""
     found: list[tuple[Prediction, float | Paired | None, str]] = []
-    for prediction in PREDICTIONS:
+    about = (those for arms, those in PREDICTIONS.items() if {*arms} <= study.plan["arms"].keys())
+    for prediction in chain.from_iterable(about):
         measured = prediction.measure(study, *prediction.arms)
         value = measured.mean if isinstance(measured, Paired) else measured
         if value is None:

@@ -26,7 +26,7 @@ from markdown_it import MarkdownIt
 from tqdm import tqdm
 
 from ablation import plots, stats
-from ablation.plan import PROBED, TIERS, best_rate, lowest, next_rates, stage_steps, tuning_losses
+from ablation.plan import PROBED, best_rate, lowest, next_rates, stage_steps, tuning_losses
 from ablation.predictions import outcomes
 from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell
 from errors import UserError, exit_in_words
@@ -261,11 +261,9 @@ def probe_table(study: Study) -> str:
 
 
 def predictions_table(study: Study) -> str:
-    if not set(TIERS["full"].arms) <= study.plan["arms"].keys():
-        return NOT_MEASURED  # they are about the full study
-    return table(["predicted", "measured", "outcome"],
-                 [[prediction.what, measured(value), verdict]
-                  for prediction, value, verdict in outcomes(study)])
+    rows = [[prediction.what, measured(value), verdict]
+            for prediction, value, verdict in outcomes(study)]
+    return table(["predicted", "measured", "outcome"], rows) if rows else NOT_MEASURED
 
 
 def threats(study: Study) -> list[str]:

@@ -16,7 +16,8 @@ HORIZONS = [steps * STEP_TOKENS for steps in STEPS]
 NGRAMS = [5.0, 3.5, 2.9]
 # Δ from sin after the last length, and tokens at which the loss is 0.3 below the bigrams'.
 EFFECT = {"rope": -0.06, "sin": 0.0, "nope": 0.1, "learned": 0.03, "alibi": -0.03}
-USED = {"rope": 60_000, "sin": 150_000, "nope": 200_000, "learned": 170_000, "alibi": 70_000}
+USED = {"rope": 60_000, "sin": 150_000, "nope": 200_000, "learned": 170_000, "alibi": 70_000,
+        "rope_b1k": 60_000, "rope_b500k": 60_000}
 PROBED = ("rope", "sin", "alibi", "nope")
 
 

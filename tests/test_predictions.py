@@ -5,7 +5,7 @@ import math
 import pytest
 from made_up_study import EFFECT, USED, change, make_pair, make_study
 
-from ablation.predictions import PREDICTIONS, outcomes
+from ablation.predictions import outcomes
 from ablation.stats import Paired
 from ablation.study import Study
 
@@ -22,7 +22,14 @@ def test_each_is_marked_with_its_number(tmp_path):
     assert found[2][0] == pytest.approx(EFFECT["nope"], abs=0.01) and found[2][1] == "held"
     # sin's shift costs more with every length, and the gap shrinks
     assert found[3] == (pytest.approx(-1), "held")
-    assert found[4][1] == found[5][1] == "held" and found[6] == (None, "not measured")
+    assert found[4][1] == found[5][1] == "held" and len(found) == 6
+
+
+@pytest.mark.parametrize(("lead", "verdict"), [(0.0, "held"), (-0.05, "not held")])
+def test_a_study_of_bases_decides_the_one_about_them(tmp_path, lead, verdict):
+    path = make_study(tmp_path / "b", 3, {"rope_b1k": lead, "rope_b500k": 0.0, "sin": 0.1}, ())
+    assert of(path) == [(pytest.approx(lead, abs=0.01), verdict)]
+    assert of(make_pair(tmp_path / "pair", 2)) == []  # two of the five arms of the full study
 
 
 @pytest.mark.filterwarnings("error")
@@ -33,15 +40,17 @@ def test_they_fail_where_rope_has_no_lead(tmp_path):
 
 
 def test_a_seed_that_never_gets_there_decides_nothing_by_itself(tmp_path):
-    path = make_pair(tmp_path / "pair", 2)
+    path = make_study(tmp_path / "two", 2)
     record = Study.load(path).of("sin")[1]
     for points in ([], record["trajectory"][:1]):  # and where it was not looked for long
         change(path, "sin-s1", trajectory=points)
         assert of(path)[0] == (pytest.approx(math.nan, nan_ok=True), "not decided")
 
 
-def test_without_an_arm_nothing_is_measured_of_it(tmp_path):
-    found = of(make_pair(tmp_path / "pair", 2))
-    assert [verdict == "not measured" for _, verdict in found] == [False, False, True, False, True,
-                                                                  True, True]
-    assert len(found) == len(PREDICTIONS)
+def test_without_an_arms_runs_nothing_is_measured_of_it(tmp_path):
+    path = make_study(tmp_path / "pair", 2)
+    for file in (path / "results").iterdir():
+        if file.stem.split("-")[0] not in ("rope", "sin"):
+            file.unlink()
+    assert [verdict == "not measured" for _, verdict in of(path)] == [False, False, True, False,
+                                                                     True, True]
