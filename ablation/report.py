@@ -26,7 +26,15 @@ from markdown_it import MarkdownIt
 from tqdm import tqdm
 
 from ablation import plots, stats
-from ablation.plan import PROBED, best_rate, lowest, next_rates, stage_steps, tuning_losses
+from ablation.plan import (
+    BASELINE,
+    PROBED,
+    best_rate,
+    lowest,
+    next_rates,
+    stage_steps,
+    tuning_losses,
+)
 from ablation.predictions import outcomes
 from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell
 from errors import UserError, exit_in_words
@@ -64,11 +72,13 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
     warm_up = max((record["config"]["optim"]["warmup_steps"]
                    for record in study.records.values()), default=0) * study.plan["step_tokens"]
     secondary = joined(study.planned_others[1:])
+    treated = (study.plan["treatment"] or BASELINE) != BASELINE  # the probes' sin is the plain one
     said = {
         "name": study.plan["name"],
         "claim": claim(study),
         "base": study.baseline,
         "corrected": secondary and f"; p Holm-corrected over {secondary}, within one length",
+        "of_sin": "sin is the matched one here. " * treated,
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
         "bigram": number(study.bigram, ".2f"),

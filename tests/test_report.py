@@ -123,6 +123,13 @@ def test_each_table_says_what_was_put_in(seen):
         assert fact in seen, fact
 
 
+def test_the_probes_sin_is_named_where_the_studys_is_another(tmp_path):
+    path = make_study(tmp_path / "s", 2)
+    for treatment in ("sin_offset", "sin", None):
+        write_sealed(path / "plan.json", read_plan(path) | {"treatment": treatment})
+        assert ("sin is the matched one here" in composed(path)) == (treatment == "sin_offset")
+
+
 def test_one_seed_has_no_interval_and_no_study_no_claim(tmp_path):
     path = make_pair(tmp_path / "one")
     seen = composed(path)
@@ -271,7 +278,7 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
 # --- the committed study --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["results", "bases"])
+@pytest.mark.parametrize("name", ["results", "bases", "english"])
 def test_the_committed_report_is_what_the_records_give(name):
     folder, file = ROOT / "docs" / name, ROOT / "docs" / f"{name}.md"
     study = Study.load(folder)
