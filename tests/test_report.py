@@ -250,6 +250,26 @@ def test_the_guide_says_what_another_rate_would_have_changed():
     assert f"won over 0.002 by {rates['0.002'] - rates['0.001']:.3f} nats" in guide
 
 
+def test_the_guide_says_what_the_smaller_studies_hold():
+    full, bases, english, wide = (Study.load(ROOT / "docs" / name)
+                                  for name in ("results", "bases", "english", "wide"))
+    guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())
+    tokens = full.horizons[2]
+    assert all(study.horizons == [tokens] for study in (bases, english, wide))
+    base = bases.paired("rope_b1k", tokens, "rope_b500k")
+    low, high = base.interval
+    assert f"is {base.mean:+.3f} [{low:+.3f}, {high:+.3f}] nats ([bases.md](bases.md))" in guide
+    python, other, wider = (study.paired("rope", tokens) for study in (full, english, wide))
+    low, high = other.interval
+    assert (f"leads sinusoids by {-other.mean:.3f} [{-high:.3f}, {-low:.3f}] nats, as predicted, "
+            f"where it is {-python.mean:.3f} in the full study") in guide
+    low, high = wider.interval
+    assert f"it is {-wider.mean:.3f} [{-high:.3f}, {-low:.3f}] ([wide.md]" in guide
+    assert {base.n, other.n, wider.n} == {3}
+    (size,) = {record["parameters"] for record in wide.records.values()}
+    assert f"{size / 1e6:.1f} M parameters" in guide
+
+
 def test_names_are_text_and_no_markup(tmp_path):
     path = make_pair(tmp_path / "odd")
     write_sealed(path / "plan.json", read_plan(path) | {"name": "<b>*a*|`b`"})
@@ -278,7 +298,7 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
 # --- the committed study --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["results", "bases", "english"])
+@pytest.mark.parametrize("name", ["results", "bases", "english", "wide"])
 def test_the_committed_report_is_what_the_records_give(name):
     folder, file = ROOT / "docs" / name, ROOT / "docs" / f"{name}.md"
     study = Study.load(folder)
