@@ -260,12 +260,15 @@ def test_the_guide_says_what_the_smaller_studies_hold():
     low, high = base.interval
     assert f"is {base.mean:+.3f} [{low:+.3f}, {high:+.3f}] nats ([bases.md](bases.md))" in guide
     python, other, wider = (study.paired("rope", tokens) for study in (full, english, wide))
+    part = bases.paired("p_rope_50", tokens)
+    low, high = part.interval
+    assert f"{part.mean:+.3f} [{low:+.3f}, {high:+.3f}] against base 10,000" in guide
     low, high = other.interval
     assert (f"leads sinusoids by {-other.mean:.3f} [{-high:.3f}, {-low:.3f}] nats, as predicted, "
             f"where it is {-python.mean:.3f} in the full study") in guide
     low, high = wider.interval
     assert f"it is {-wider.mean:.3f} [{-high:.3f}, {-low:.3f}] ([wide.md]" in guide
-    assert {base.n, other.n, wider.n} == {3}
+    assert {base.n, part.n, other.n, wider.n} == {3}
     (size,) = {record["parameters"] for record in wide.records.values()}
     assert f"{size / 1e6:.1f} M parameters" in guide
 
