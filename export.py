@@ -20,7 +20,7 @@ from files import atomic_path, writing
 from formats import gguf, hf, meta
 from formats.names import Target
 from formats.run import create_run, open_run
-from gyre.cli import Parser
+from gyre.options import Parser
 from gyre.rundir import RunDir
 
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16

@@ -20,16 +20,16 @@ import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile, mkdtemp
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from data.dataset import DataConfig
-from errors import UserError, say
+from errors import UserError, check_ranges, say
 from files import atomic_path, first_line, json_sha256, locked, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
@@ -39,10 +39,74 @@ ROWS = 1000  # of a Parquet file in memory at a time; and of any table, by which
 OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 
+SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
+
 # Not text that anybody would read: test suites, what others installed, a megabyte of generated
 # code-page tables, and the settings with which this Python was compiled.
 NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings"}
 NOT_LIBRARY_PREFIX = ("_sysconfigdata", "config-")
+
+
+@dataclass
+class DataConfig:
+    """Which text, how it becomes tokens, and how many of them make a row."""
+
+    source: Literal["stdlib", "files", "url", "hub"] = "stdlib"
+    """Where text comes from. stdlib: this Python's own standard library, which needs no network."""
+    files: list[str] | None = None
+    """Paths and globs of .jsonl, .parquet or plain text. They replace whatever the source was."""
+    url: str | None = None
+    """Address of one such file, for source url. It is fetched once."""
+    sha256: str | None = None
+    """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
+    hub: str | None = None
+    """Id of a data set on the Hugging Face Hub, for source hub."""
+    hub_config: str | None = None
+    """Configuration of the Hub data set, where it has several."""
+    hub_split: str = "train"
+    """Split of the Hub data set that is read; ours is made by val_fraction."""
+    hub_revision: str | None = None
+    """Branch, tag or commit of the Hub data set; a commit is the only one that cannot change."""
+    column: str = "text"
+    """Column of a .jsonl, .parquet or Hub row that holds the text. Each row is one document."""
+    tokenizer: str | None = None
+    """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
+    training split."""
+    vocab_size: int = 4096
+    """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them."""
+    seq_len: int = 256
+    """Tokens of a training row."""
+    val_fraction: float = 0.1
+    """Share held out for validation: of the documents, or of the end of a single one."""
+    prepared: str = "data/prepared"
+    """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
+
+    def check(self) -> None:
+        """Let `files` replace any other source. Raises UserError for what cannot be."""
+        if self.files is not None:
+            # A local copy stands in for a download: --data.files needs no other change.
+            self.source = "files"
+            for name in _SOURCES_OF.keys() - {"column"}:
+                setattr(self, name, getattr(DataConfig, name))
+        if self.source != "stdlib" and not getattr(self, self.source):
+            raise UserError(f"data.source {self.source} needs --data.{self.source}")
+        for name, sources in _SOURCES_OF.items():
+            if getattr(self, name) != getattr(DataConfig, name) and self.source not in sources:
+                raise UserError(f"data.{name} has no effect with data.source {self.source}")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise UserError(f"data.url {self.url} must start with http:// or https://")
+        if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise UserError(f"data.sha256 {self.sha256} must be 64 hexadecimal digits, in small "
+                            "letters")
+        check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, {2**31})",
+                     seq_len="[1, inf)", val_fraction="(0, 1)")
+        if not self.prepared:
+            raise UserError("data.prepared is empty: name a folder")
+
+
+# The options that are for some sources only, and for which.
+_SOURCES_OF = {"url": ["url"], "sha256": ["url"], "hub": ["hub"], "hub_config": ["hub"],
+               "hub_split": ["hub"], "hub_revision": ["hub"], "column": ["files", "url", "hub"]}
 
 
 def documents(config: DataConfig) -> Iterator[Iterable[str]]:

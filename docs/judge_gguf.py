@@ -21,8 +21,8 @@ from llama_cpp import Llama, llama_model_get_vocab, llama_vocab_is_eog  # pyrefl
 
 from data.tokenizer import MODEL, tokenizer_files
 from files import remove
+from gyre.load import Trained, load, read_run
 from gyre.rundir import RunDir
-from gyre.trained import Trained, load, read_run
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig, RopeScaling
 from model.generation import generate

@@ -17,11 +17,11 @@ from formats.names import Target, refuse_without_counterpart, tensor_names, tens
 from formats.tensors import Stored, check_tensors
 from formats.tokenizers import read_tokenizer
 from gyre.checkpoint import METADATA, write_safetensors
-from gyre.config import Config, TrainConfig
-from gyre.device import require_memory
+from gyre.device import check_memory
+from gyre.load import read_run
 from gyre.optim import OptimConfig
+from gyre.options import Config, TrainConfig
 from gyre.rundir import RunDir
-from gyre.trained import read_run
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 
@@ -81,7 +81,7 @@ def create_run(imported: Imported, target: Path) -> int:
     does not fit the model, or the run cannot be written.
     """
     folder, model = imported.folder, imported.model
-    require_memory(torch.device("cpu"), 4 * model.max_positions * model.head_dim,
+    check_memory(torch.device("cpu"), 4 * model.max_positions * model.head_dim,
                    f"a table of rotations for the {model.max_positions} positions of {folder}",
                    "is their number, or the factor of its RoPE, right?")
     scaling = model.rope_scaling

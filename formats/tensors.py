@@ -16,7 +16,6 @@ from torch import Tensor
 from errors import UserError
 from files import first_line, read_json
 from gyre.checkpoint import DTYPE_NAMES
-from gyre.flops import matrix_parameters
 from model.config import ModelConfig
 
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
@@ -41,7 +40,7 @@ def check_count(found: dict[str, Stored], config: ModelConfig, file: Path) -> No
     """UserError, before anything is built, where the model that `file` describes has more than
     twice the numbers that were found: sizes that no memory holds may stand there."""
     held = sum(math.prod(tensor.shape) for tensor in found.values())
-    if (described := matrix_parameters(config)) > 2 * held:
+    if (described := config.matrix_parameters) > 2 * held:
         raise UserError(f"{file} describes a model of {described:.3g} parameters, and beside it "
                         f"are {held:.3g}: they do not belong together, or a part is missing")
 

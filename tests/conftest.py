@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 import train
-from gyre.cli import config_parser, load_config
-from gyre.config import Config
+from gyre.options import Config, config_parser, load_config
 from gyre.rundir import RunDir
 from gyre.trainer import Trainer
 from gyre.wandb_log import LogConfig

@@ -18,9 +18,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 import export
 from data.dataset import DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer
-from gyre.cli import load_file as load_config
-from gyre.config import Config, TrainConfig
 from gyre.optim import OptimConfig
+from gyre.options import Config, TrainConfig
+from gyre.options import read_config as load_config
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig

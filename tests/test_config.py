@@ -6,7 +6,7 @@ import pytest
 from conftest import load
 
 from errors import UserError
-from gyre.cli import CONFIGS, load_file
+from gyre.options import CONFIGS, load_file
 from model.position import POSITIONS
 
 

@@ -23,8 +23,8 @@ import train
 from data.prepare import prepare
 from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
+from gyre.load import read_run
 from gyre.rundir import RunDir
-from gyre.trained import read_run
 
 
 @pytest.mark.slow

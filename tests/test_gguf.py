@@ -19,7 +19,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from formats import hf
 from formats.gguf import modelfile, rope_factors
 from formats.names import tensor_names
-from gyre.cli import load_file as load_config
+from gyre.options import read_config as load_config
 from model.config import RopeScaling
 
 

@@ -25,7 +25,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
 from formats import hf
-from gyre import trained
+from gyre import load
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 from model.generation import generate

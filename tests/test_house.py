@@ -11,7 +11,7 @@ from typing import get_type_hints
 
 from conftest import ROOT
 
-from gyre.config import Config
+from gyre.options import Config
 from model.position import POSITIONS
 
 ROOMS = ("ablation", "data", "docs", "formats", "gyre", "model")

@@ -7,8 +7,8 @@ from conftest import CPU, arguments
 
 import train
 from data.prepare import prepare
-from gyre.loss import evaluate, summed_loss
-from gyre.trained import initial_model
+from gyre.load import initial_model
+from gyre.step import evaluate, summed_loss
 
 
 def test_the_loss_is_summed_in_float32_over_what_is_not_masked():

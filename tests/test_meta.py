@@ -12,7 +12,7 @@ from foreign import assert_equal, edit, export_to, load, logits, make_run, refus
 
 from data.tokenizer import open_tokenizer
 from formats import meta, names
-from gyre.cli import load_file as load_config
+from gyre.options import read_config as load_config
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 

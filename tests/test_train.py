@@ -9,7 +9,7 @@ from conftest import ROOT, arguments, load, points, refusal, run, start, trained
 import train
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from gyre.cli import load_file
+from gyre.options import read_config
 from gyre.rundir import RunDir
 
 SCALING = "{type: yarn, factor: 2.5}"
@@ -44,7 +44,7 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished, monke
     for option in ("--branch-from", "--init-from", "--config"):
         with pytest.raises(UserError, match="say --resume auto"):
             train.load([option, str(finished)])
-    saved = load_file(finished / "config.yaml")
+    saved = read_config(finished / "config.yaml")
     config, _, origin, *_ = train.load(["--train.steps", "4", "--resume", str(finished)])
     assert origin["resumed"].path == finished
     assert config.train.steps == 4 and saved.train.steps == 3
@@ -57,7 +57,7 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
     """Over those of the file, and under the command line."""
     argv = ["--config", "small.yaml", *training(world)]
     config, *_ = train.load([*argv, "--init-from", str(finished), "--model.dropout", "0.25"])
-    saved = load_file(finished / "config.yaml").model
+    saved = read_config(finished / "config.yaml").model
     assert config.model.dropout == 0.25 and config.model.rope_scaling == saved.rope_scaling
     config.model.dropout = 0.0
     assert config.model == saved
@@ -68,7 +68,7 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
 @pytest.mark.slow
 def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
     plain = trained(world, "plain", "--train.steps", "3")
-    seq_len = load_file(plain / "config.yaml").data.seq_len
+    seq_len = read_config(plain / "config.yaml").data.seq_len
     scaling = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "4"]
     argv = [*training(world), "--init-from", str(plain), "--data.seq_len", str(2 * seq_len)]
     found = train.load([*argv, *scaling]).config.model.rope_scaling

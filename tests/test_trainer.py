@@ -24,11 +24,11 @@ from errors import UserError
 from gyre import device
 from gyre import trainer as trainer_module
 from gyre.checkpoint import Checkpoints
-from gyre.cli import load_file
 from gyre.device import resolve_device
-from gyre.loss import evaluate
+from gyre.options import read_config
 from gyre.parallel import World
 from gyre.rundir import RunDir
+from gyre.step import evaluate
 from gyre.trainer import Stopped, StopSignal, Trainer
 from model import kernels
 from model.position import POSITIONS
@@ -493,7 +493,7 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     """Also where the machine that resumes it would choose otherwise."""
     monkeypatch.setattr(trainer_module, "product_rates", lambda *_, **__: [1e9, 9e9])
     path = trained(world, "auto", "--train.device", "auto", "--train.dtype", "auto")
-    chosen = load_file(path / "config.yaml").train
+    chosen = read_config(path / "config.yaml").train
     device = resolve_device("auto").type
     assert (chosen.device, chosen.dtype, chosen.compile) == (device, "bfloat16", False)
     monkeypatch.setattr(trainer_module, "product_rates", lambda *_, **__: [9e9, 1e9])
