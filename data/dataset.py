@@ -101,6 +101,8 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
     """Return a folder, checked against its manifest. Raises Unusable, which says why."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        if manifest.pop("key") != settings_key(manifest):  # a wrong count would go unnoticed
+            raise Unusable("manifest.json was changed")
         if manifest["settings"] != settings:
             raise Unusable("manifest.json is of other settings")
         width = np.dtype(manifest["dtype"]).itemsize

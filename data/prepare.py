@@ -25,7 +25,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data.dataset import Prepared, Unusable, open_prepared, prepared_folder, prepared_settings
+from data.dataset import (
+    Prepared,
+    Unusable,
+    open_prepared,
+    prepared_folder,
+    prepared_settings,
+    settings_key,
+)
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
@@ -127,7 +134,7 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
             for path in sorted(folder.iterdir())
         },
     }
-    stage_json(folder / "manifest.json", manifest)
+    stage_json(folder / "manifest.json", manifest | {"key": settings_key(manifest)})
 
 
 def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
