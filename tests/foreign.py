@@ -48,9 +48,9 @@ def refused(capsys, to, source, target, *words, options=()) -> None:
         return {p: p.stat().st_mtime_ns for p in target.parent.rglob("*")}
 
     before = files()
-    (said,) = refusal(capsys, export.main, source, "--to", to, target, *options)
+    (message,) = refusal(capsys, export.main, source, "--to", to, target, *options)
     for word in words:
-        assert word in said, said
+        assert word in message, message
     assert files() == before
 
 
@@ -118,14 +118,13 @@ def logits(model, length: int = POSITIONS) -> Tensor:
     return out if isinstance(out, Tensor) else out.logits
 
 
-def assert_same_logits(one, other, length: int = POSITIONS) -> None:
-    found, expected = logits(one, length), logits(other, length)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+def assert_same_logits(first, second, length: int = POSITIONS) -> None:
+    torch.testing.assert_close(logits(first, length), logits(second, length), rtol=0, atol=1e-4)
 
 
-def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+def assert_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     """Bit by bit."""
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def read(file: Path) -> dict:

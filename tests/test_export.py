@@ -38,13 +38,12 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     refused(capsys, "hf", run, run, "is there already")
     refused(capsys, "hf", tmp_path, out, "run.json is missing")
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
-    refused(capsys, "run", run / "config.yaml", tmp_path / "new", "is no folder")
 
     run, (folder, _) = make_run(tmp_path).path, their_folder(tmp_path)
     edit(folder / "config.json", mlp_bias=True)
     new = tmp_path / "new"
     refused(capsys, "run", folder, new / "ours", "mlp_bias")
-    words = "--dtype q8_0", "tok_embeddings.weight", "rows of 48"
+    words = "--dtype q8_0", "token_embd.weight", "rows of 48"
     refused(capsys, "gguf", run, new / "out.gguf", *words, options=["--dtype", "q8_0"])
     refused(capsys, "hf", run, new / "out", "q8_0 is a type of gguf", options=words[0].split())
     assert not new.exists()
@@ -80,7 +79,7 @@ def test_a_weight_that_is_no_number_is_refused(value, tmp_path, capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
-def test_a_disk_that_is_full_or_fills_up_is_said_and_nothing_is_left(
+def test_a_disk_that_is_full_or_fills_up_is_reported_and_nothing_is_left(
     to, tmp_path, capsys, monkeypatch
 ):
     source = their_folder(tmp_path)[0] if to == "run" else make_run(tmp_path).path
