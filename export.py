@@ -36,10 +36,8 @@ def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
         options = parse(argv)
         source, target = Path(options.source), Path(options.target)
-        targets = [target, modelfile_of(target)] if options.to == "gguf" else [target]
-        for path in targets:
-            if path.exists():
-                raise UserError(f"{path} is there already: choose another place, or remove it")
+        if target.exists():
+            raise UserError(f"{target} is there already: choose another place, or remove it")
         if options.to == "run":
             import_folder(source, target)
         else:
@@ -69,16 +67,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def modelfile_of(target: Path) -> Path:
-    """The path of the Modelfile of a GGUF."""
-    return target.with_name(f"{target.name}.Modelfile")
-
-
 def export_run(
     source: Path, target: Path, to: Target, dtype: str | None, card: dict[str, str | None]
 ) -> None:
-    """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF and its
-    Modelfile, completely or not at all. `dtype` None: that of the run."""
+    """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF,
+    completely or not at all. `dtype` None: that of the run."""
     run = open_run(source, to)
     chosen = dtype or DTYPE_NAMES[run.dtype].lower()
     for name, weight in run.weights.items():
@@ -93,9 +86,7 @@ def export_run(
         if to == "hf":
             hf.write_folder(run, staging, DTYPES[dtype.upper()] if dtype else None, card)
         else:
-            fields = gguf.write_file(run, staging, chosen)
-            with atomic_path(modelfile_of(target)) as beside:
-                beside.write_text(gguf.modelfile(fields, target.name), encoding="utf-8")
+            gguf.write_file(run, staging, chosen)
     say(f"{target}: {run.parameters:,} parameters from {source}")
 
 
@@ -103,14 +94,14 @@ def import_folder(folder: Path, target: Path) -> None:
     """Make a new run of a folder of Hugging Face's or Meta's."""
     RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
     if (folder / "config.json").is_file():
-        imported = hf.read_folder(folder)
+        kind, (model, tensors) = "Hugging Face", hf.read_folder(folder)
     elif (folder / "params.json").is_file():
-        imported = meta.read_folder(folder)
+        kind, (model, tensors) = "Meta", meta.read_folder(folder)
     else:
         raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json "
                         "(Meta)")
-    parameters = create_run(imported, target)
-    say(f"{target}: {parameters:,} parameters from {folder} ({imported.kind})")
+    parameters = create_run(target, model, tensors, folder, kind)
+    say(f"{target}: {parameters:,} parameters from {folder} ({kind})")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ from tqdm import tqdm
 from errors import UserError
 from formats.names import theta_and_scaling
 from formats.run import Exported
-from formats.tokenizers import CONTROL, to_gguf_fields
+from formats.tokenizers import to_gguf_fields
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
 
-def write_file(exported: Exported, file: Path, dtype: str) -> dict[str, Any]:
-    """Write a GGUF and return its fields. Matrices are of type `dtype`, vectors float32.
+def write_file(exported: Exported, file: Path, dtype: str) -> None:
+    """Write a GGUF. Matrices are of type `dtype`, vectors float32.
 
     Raises UserError where rows cannot be packed in that type, or the tokenizer cannot be expressed.
     """
@@ -31,11 +31,6 @@ def write_file(exported: Exported, file: Path, dtype: str) -> dict[str, Any]:
         weights = {"rope_freqs.weight": factors} | weights
     types = {name: gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
              for name, weight in weights.items()}
-    for name, weight in weights.items():
-        block, _ = gguf.GGML_QUANT_SIZES[types[name]]
-        if weight.shape[-1] % block:
-            raise UserError(f"--dtype {dtype} packs rows in blocks of {block}, and {name} has rows "
-                            f"of {weight.shape[-1]}: choose f16, bf16 or f32")
     file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
     fields = {
         "general.name": exported.run.path.name,
@@ -44,7 +39,6 @@ def write_file(exported: Exported, file: Path, dtype: str) -> dict[str, Any]:
         **model_fields(config),
         **to_gguf_fields(exported.run.path, exported.tokenizer, config.vocab_size),
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
     with closing(gguf.GGUFWriter(file, "llama")) as writer:
         add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
                str: writer.add_string, list: writer.add_array}
@@ -52,8 +46,12 @@ def write_file(exported: Exported, file: Path, dtype: str) -> dict[str, Any]:
             add[type(value)](key, value)
         for name, weight in weights.items():
             block, size = gguf.GGML_QUANT_SIZES[types[name]]
+            if weight.shape[-1] % block:
+                raise UserError(f"--dtype {dtype} packs rows in blocks of {block}, and {name} has "
+                                f"rows of {weight.shape[-1]}: choose f16, bf16 or f32")
             writer.add_tensor_info(name, weight.shape, np.dtype("float32"),
                                    weight.numel() // block * size, types[name])
+        file.parent.mkdir(parents=True, exist_ok=True)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
@@ -65,23 +63,6 @@ def write_file(exported: Exported, file: Path, dtype: str) -> dict[str, Any]:
             writer.write_padding(stream, stream.tell())
             stream.write(data.data)
         writer.write_padding(stream, stream.tell())
-    return fields
-
-
-def modelfile(fields: dict[str, Any], file: str) -> str:
-    """The Modelfile of Ollama for a GGUF of these fields called `file` in the same folder.
-
-    Ollama finds the chat template and EOS in the GGUF. Further special tokens that end a text are
-    stops here.
-    """
-    lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
-    for name in ("eot", "eom"):
-        i = fields.get(f"tokenizer.ggml.{name}_token_id")
-        if i is not None and fields["tokenizer.ggml.token_type"][i] == CONTROL:
-            lines.append(f'PARAMETER stop "{fields["tokenizer.ggml.tokens"][i]}"')
-    if "tokenizer.chat_template" not in fields:
-        lines.append('TEMPLATE "{{ .Prompt }}"')
-    return "\n".join(lines) + "\n"
 
 
 def model_fields(config: ModelConfig) -> dict[str, Any]:

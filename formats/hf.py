@@ -12,12 +12,11 @@ from data.tokenizer import GENERATION
 from errors import UserError
 from files import read_json, stage_json
 from formats import names
-from formats.run import Exported, Imported
-from formats.tensors import check_tensors, stored_safetensors
+from formats.run import Exported
+from formats.tensors import Stored, check_tensors, stored_safetensors
 from formats.tokenizers import write_hf_tokenizer
 from gyre.checkpoint import write_safetensors
 from model.config import ModelConfig, RopeScaling
-from model.position import check_position
 
 SHARD = 5 * 10**9  # bytes; where Hugging Face splits
 
@@ -49,7 +48,7 @@ class Linear(Rope, tag="linear"):
 
 
 class Dynamic(Linear, tag="dynamic"):
-    pass
+    """The same fields."""
 
 
 class Yarn(Linear, tag="yarn"):
@@ -151,8 +150,7 @@ def model_card(exported: Exported, card: dict[str, str | None]) -> str:
     lines = [
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]",
         *(f"{name}: {json.dumps(value)}" for name, value in card.items() if value is not None),
-        "---",
-        f"\n# {run.path.name}\n",
+        f"---\n\n# {run.path.name}\n",
         f"A LLaMA of {exported.parameters:,} parameters: dim {model.dim}, {model.n_layers} layers, "
         f"{model.n_heads} heads over {model.n_kv_heads} of keys and values, "
         f"{model.vocab_size} ids, {model.max_positions} positions.\n",
@@ -225,8 +223,8 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
 # --- in -------------------------------------------------------------------------------------------
 
 
-def read_folder(folder: Path) -> Imported:
-    """The model of a Hugging Face folder.
+def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
+    """The model of a Hugging Face folder, with tensors by our names and in our layout.
 
     Raises UserError, which names file and field or tensor, for what we have no counterpart for, for
     damaged files, and for files of different models.
@@ -235,11 +233,10 @@ def read_folder(folder: Path) -> Imported:
     config = read_json(file)
     try:
         model = from_config(config)
-        check_position(model)
         theirs = names.tensor_names(model, "hf")
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
-    stored, shapes = stored_safetensors(folder), names.tensor_shapes(model)
+    stored = stored_safetensors(folder)
     # Old folders hold this table too, which follows from the configuration.
     stored = {name: t for name, t in stored.items() if not name.endswith("rotary_emb.inv_freq")}
     head, embeddings = stored.get("lm_head.weight"), stored.get("model.embed_tokens.weight")
@@ -248,12 +245,13 @@ def read_folder(folder: Path) -> Imported:
             raise UserError(f"{head.file} holds another lm_head.weight than embed_tokens.weight, "
                             f"and {file} says tie_word_embeddings: one of them is wrong")
         del stored["lm_head.weight"]
+    shapes = names.tensor_shapes(model)
     check_tensors(stored, {theirs[name]: shape for name, shape in shapes.items()})
     tensors = {ours: stored[name] for ours, name in theirs.items()}
     for name in filter(names.is_rotated, tensors):
         read = tensors[name].read
         tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
-    return Imported(folder, "Hugging Face", model, tensors)
+    return model, tensors
 
 
 def from_config(config: dict[str, Any]) -> ModelConfig:
@@ -267,7 +265,9 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
         raise ValueError(f"model_type {kind!r} is neither llama nor mistral")
     if kind == "mistral" and "sliding_window" not in config:
         raise ValueError("mistral without sliding_window has a window of 4096, which we have not")
-    names.refuse_fields(config, WITHOUT_COUNTERPART)
+    for name, value in WITHOUT_COUNTERPART.items():
+        if config.get(name) not in (None, value):
+            raise ValueError(f"{name} {config[name]!r}: we have no counterpart for it")
     tables = {name: _clean(config.get(name)) for name in ("rope_scaling", "rope_parameters")}
     llama = msgspec.convert(config | tables, Llama)
     if others := set(llama.layer_types or []) - {"full_attention"}:

@@ -9,10 +9,8 @@ import torch
 from errors import UserError
 from files import read_json
 from formats.names import tensor_shapes
-from formats.run import Imported
-from formats.tensors import check_tensors, stored_pickles
+from formats.tensors import Stored, check_tensors, stored_pickles
 from model.config import ModelConfig, RopeScaling
-from model.position import check_position
 from model.rope import rope_frequencies
 
 
@@ -35,8 +33,8 @@ UNREAD = {"vocab_size", "hidden_dim", "head_dim", "multiple_of", "ffn_dim_multip
           "max_batch_size", "max_seq_len"}
 
 
-def read_folder(folder: Path) -> Imported:
-    """The model of a folder of Meta's.
+def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
+    """The model of a folder of Meta's, with tensors by name.
 
     Raises UserError, which names file and field or tensor, for other models than LLaMA, for damaged
     files, and for files of different models.
@@ -53,7 +51,7 @@ def read_folder(folder: Path) -> Imported:
         if head is not None and torch.equal(head.read(), embeddings.read()):
             del tensors["output.weight"]  # Meta writes the one matrix of a tied model twice
         model = to_model(params, {name: tensor.shape for name, tensor in tensors.items()})
-        check_position(model)
+        shapes = tensor_shapes(model)
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
     if frequencies is not None:
@@ -61,8 +59,8 @@ def read_folder(folder: Path) -> Imported:
         if theirs.shape != ours.shape or not torch.allclose(theirs, ours.float(), rtol=0.01):
             raise UserError(f"rope.freqs in {frequencies.file} are not those of rope_theta "
                             f"{model.theta:g}: is {file} that of another model?")
-    check_tensors(tensors, tensor_shapes(model))
-    return Imported(folder, "Meta", model, tensors)
+    check_tensors(tensors, shapes)
+    return model, tensors
 
 
 def read_params(fields: dict[str, Any]) -> Params:
@@ -89,11 +87,10 @@ def to_model(params: Params, shapes: dict[str, tuple[int, ...]]) -> ModelConfig:
         high = 4.0 if params.rope_high_freq_factor is None else params.rope_high_freq_factor
         scaling = RopeScaling("llama3", params.rope_scaling_factor, original_positions=8192,
                               high_freq_factor=high)
+    sizes: dict[str, Any] = {name: getattr(params, name)
+                             for name in ("dim", "n_layers", "n_heads", "n_kv_heads")}
     return ModelConfig(
-        dim=params.dim,
-        n_layers=params.n_layers,
-        n_heads=params.n_heads,
-        n_kv_heads=params.n_heads if params.n_kv_heads is None else params.n_kv_heads,
+        **sizes,
         hidden_dim=shapes["layers.0.feed_forward.w1.weight"][0],
         vocab_size=shapes["tok_embeddings.weight"][0],
         tie_embeddings="output.weight" not in shapes,

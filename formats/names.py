@@ -5,7 +5,7 @@ Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `lla
 """
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -110,11 +110,3 @@ def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
     ):
         if refused:
             raise ValueError(f"model.{what}: {TARGETS[to]} {why}")
-
-
-def refuse_fields(fields: dict[str, Any], without: dict[str, Any]) -> None:
-    """Raise ValueError for a field of `without` with another value than the one given there, which
-    is a LLaMA's. A field that is absent or None passes."""
-    for name, value in without.items():
-        if fields.get(name) not in (None, value):
-            raise ValueError(f"{name} {fields[name]!r}: we have no counterpart for it")

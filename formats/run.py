@@ -58,27 +58,19 @@ def open_run(path: Path, to: Target) -> Exported:
                     dtype=dtypes.pop() if len(dtypes) == 1 else torch.float32)
 
 
-@dataclass
-class Imported:
-    """The model in another format's folder, by our names and in our layout."""
+def create_run(
+    target: Path, model: ModelConfig, tensors: dict[str, Stored], folder: Path, kind: str
+) -> int:
+    """Make a new run at `target` of an imported model and return its number of parameters.
 
-    folder: Path
-    kind: str
-    """The name of the format."""
-    model: ModelConfig
-    tensors: dict[str, Stored]
-
-
-def create_run(imported: Imported, target: Path) -> int:
-    """Make a new run at `target` and return its number of parameters.
-
-    Tensors pass through memory one at a time. Raises UserError where the tokenizer does not fit the
-    model, a weight is not finite, or the disk is too small.
+    tensors: by our names and in our layout; they pass through memory one at a time.
+    folder: where they, the tokenizer and the configuration come from, in the format `kind`.
+    Raises UserError where the tokenizer does not fit the model, a weight is not finite, or the disk
+    is too small.
     """
-    folder, model = imported.folder, imported.model
     scaling = model.rope_scaling
     length = model.max_positions if scaling is None else scaling.original_positions
-    tensors = {name: imported.tensors[name] for name in tensor_names(model, "hf")}
+    tensors = {name: tensors[name] for name in tensor_names(model, "hf")}
     require_space(target, sum(tensor.nbytes for tensor in tensors.values()))
 
     def write_best(file: Path) -> None:
@@ -98,7 +90,7 @@ def create_run(imported: Imported, target: Path) -> int:
                         name=target.name)
         RunDir.create(
             log, target.name, config_yaml=config.to_yaml(), config={},
-            manifest={"imported": {"from": str(folder), "format": imported.kind}},
+            manifest={"imported": {"from": str(folder), "format": kind}},
             tokenizer=files, write_best=write_best,
         )
     return sum(math.prod(tensor.shape) for tensor in tensors.values())

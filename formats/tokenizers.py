@@ -33,9 +33,7 @@ from files import stage_json
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
-def read_tokenizer(
-    folder: Path, vocab_size: int, spare: Path
-) -> tuple[Tokenizer, list[Path]]:
+def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenizer, list[Path]]:
     """The tokenizer of an imported folder, and the files of it that a run has.
 
     Files that only say what transformers reads elsewhere, or has as a default, are written into the
@@ -94,6 +92,15 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
         and first.eos_id == second.eos_id
         and first.encode_batch(probes) == second.encode_batch(probes)
     )
+
+
+def open_equal(file: Path, tokenizer: Tokenizer) -> Tokenizer | None:
+    """The tokenizer in a sentencepiece file, or None if it is not the same as `tokenizer`."""
+    try:
+        opened = Tokenizer(file)
+    except UserError:  # it may lack a special token that the tokenizer.json has
+        return None
+    return opened if agree(opened, tokenizer) else None
 
 
 def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -195,10 +202,7 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
         file = Path(spare) / MODEL
         file.write_bytes(proto.SerializeToString())
         stage_json(file.with_name(SETTINGS), {"add_bos_token": bool(tokenizer.prefix_ids)})
-        try:
-            return file.read_bytes() if agree(Tokenizer(file), tokenizer) else None
-        except UserError:
-            return None
+        return file.read_bytes() if open_equal(file, tokenizer) else None
 
 
 def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
@@ -279,11 +283,8 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
         settings = settings_of(Path(spare))
         kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
         stage_json(Path(spare) / SETTINGS, kept)  # the rest is about the tokenizer.json
-        try:
-            ours = Tokenizer(Path(spare) / MODEL)
-        except UserError:  # it lacks, say, a token that the tokenizer.json has
-            ours = None
-    if ours is None or not agree(ours, tokenizer):
+        ours = open_equal(Path(spare) / MODEL, tokenizer)
+    if ours is None:
         raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
                         "and its converter read the first: remove the one that is not the model's")
     pieces = read_pieces(ours)

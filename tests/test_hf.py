@@ -302,7 +302,7 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
         refused(capsys, "run", folder, tmp_path / "ours", *words)
 
     foreign.edit(index, weight_map=weight_map | {DOWN: "../outside.safetensors"})
-    says("../outside.safetensors", "outside of")
+    says(str(folder / "outside.safetensors"), "is missing")
     foreign.edit(index, weight_map=weight_map | {DOWN: 7})
     says(index.name, "damaged", "weight_map")
     foreign.edit(index, weight_map=weight_map)
