@@ -40,8 +40,10 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
         **to_gguf_fields(exported.run.path, exported.tokenizer, config.vocab_size),
     }
     with closing(gguf.GGUFWriter(file, "llama")) as writer:
-        add = {bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
-               str: writer.add_string, list: writer.add_array}
+        add: dict[type, Any] = {
+            bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
+            str: writer.add_string, list: writer.add_array,
+        }
         for key, value in fields.items():
             add[type(value)](key, value)
         for name, weight in weights.items():

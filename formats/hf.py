@@ -310,6 +310,7 @@ def from_rope(llama: Llama) -> dict[str, Any]:
     if ropes and ropes[0] != ropes[-1]:
         raise ValueError("rope_scaling and rope_parameters say different things")
     rope = ropes[0] if ropes else Rope()
+    kind: Any = rope.__struct_config__.tag
     positions, scaling, partial = llama.max_position_embeddings, None, 1.0
     if isinstance(rope, Proportional):
         partial = rope.partial_rotary_factor
@@ -327,10 +328,9 @@ def from_rope(llama: Llama) -> dict[str, Any]:
                                  f"{original or default}: versions of transformers take either")
             original = top
         del fields["rope_theta"]
-        scaling = RopeScaling(rope.__struct_config__.tag, original_positions=original or positions,
-                              **fields)
+        scaling = RopeScaling(kind, original_positions=original or positions, **fields)
     elif isinstance(rope, Linear):
-        scaling = RopeScaling(rope.__struct_config__.tag, rope.factor, positions)
+        scaling = RopeScaling(kind, rope.factor, positions)
         positions = scaling.reach
     theta = next(iter(thetas.values()), 10000.0)
     return {"theta": theta, "partial": partial, "rope_scaling": scaling, "max_positions": positions}
