@@ -56,7 +56,6 @@ class Yarn(Linear, tag="yarn"):
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     attention_factor: float | None = None
-    truncate: bool = True
 
 
 class Llama3(Linear, tag="llama3", kw_only=True):
@@ -283,9 +282,9 @@ def _clean(table: Any) -> Any:
     """A table of RoPE with its type called rope_type, without fields that have no effect."""
     if not table or not isinstance(table, dict):
         return table or None
+    # A truncate of null is not the default, true: nothing is rounded to whole pairs then.
     fields = {name: value for name, value in table.items()
-              if (name, value) != ("partial_rotary_factor", 1)
-              # With null, transformers rounds nothing to whole pairs.
+              if (name, value) not in (("partial_rotary_factor", 1), ("truncate", True))
               and (value is not None or name == "truncate")}
     old_name = fields.pop("type", "default")
     return {"rope_type": old_name, **fields}
@@ -317,8 +316,6 @@ def from_rope(llama: Llama) -> dict[str, Any]:
     elif isinstance(rope, Yarn | Llama3):
         fields = msgspec.structs.asdict(rope)
         original = fields.pop("original_max_position_embeddings")
-        if not fields.pop("truncate", True):
-            raise ValueError("truncate False: we have true, which is the default")
         if (top := llama.original_max_position_embeddings) is not None:
             # transformers 5 takes this field. 4 does not know it, takes the other, or for llama3
             # fails.

@@ -86,12 +86,8 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
     """
     probes = [PROBE.lstrip(), *(text.decode(errors="ignore").lstrip() for text in first.bytes)]
     probes += [f"a{n * ' '}b" for n in range(2, 99)]
-    return (
-        first.bytes == second.bytes
-        and first.prefix_ids == second.prefix_ids
-        and first.eos_id == second.eos_id
-        and first.encode_batch(probes) == second.encode_batch(probes)
-    )
+    facts = [(t.bytes, t.prefix_ids, t.eos_id, t.encode_batch(probes)) for t in (first, second)]
+    return facts[0] == facts[1]
 
 
 def open_equal(file: Path, tokenizer: Tokenizer) -> Tokenizer | None:
