@@ -13,7 +13,7 @@ from errors import UserError
 from files import read_json, stage_json
 from formats import names
 from formats.run import Exported
-from formats.tensors import Stored, check_tensors, stored_safetensors
+from formats.tensors import Stored, check_size, check_tensors, stored_safetensors
 from formats.tokenizers import write_hf_tokenizer
 from gyre.checkpoint import write_safetensors
 from model.config import ModelConfig, RopeScaling
@@ -232,10 +232,11 @@ def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
     config = read_json(file)
     try:
         model = from_config(config)
+        stored = stored_safetensors(folder)
+        check_size(stored, model, file)
         theirs = names.tensor_names(model, "hf")
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
-    stored = stored_safetensors(folder)
     # Old folders hold this table too, which follows from the configuration.
     stored = {name: t for name, t in stored.items() if not name.endswith("rotary_emb.inv_freq")}
     head, embeddings = stored.get("lm_head.weight"), stored.get("model.embed_tokens.weight")
@@ -319,13 +320,14 @@ def from_rope(llama: Llama) -> dict[str, Any]:
         if (top := llama.original_max_position_embeddings) is not None:
             # transformers 5 takes this field. 4 does not know it, takes the other, or for llama3
             # fails.
-            default = positions if llama.rope_scaling and isinstance(rope, Yarn) else top
-            if top != (original or default):
+            if original is None:
+                original = positions if llama.rope_scaling and isinstance(rope, Yarn) else top
+            if top != original:
                 raise ValueError(f"original_max_position_embeddings is {top}, beside a RoPE of "
-                                 f"{original or default}: versions of transformers take either")
-            original = top
+                                 f"{original}: versions of transformers take either")
         del fields["rope_theta"]
-        scaling = RopeScaling(kind, original_positions=original or positions, **fields)
+        original = positions if original is None else original
+        scaling = RopeScaling(kind, original_positions=original, **fields)
     elif isinstance(rope, Linear):
         scaling = RopeScaling(kind, rope.factor, positions)
         positions = scaling.reach

@@ -9,7 +9,7 @@ import torch
 from errors import UserError
 from files import read_json
 from formats.names import tensor_shapes
-from formats.tensors import Stored, check_tensors, stored_pickles
+from formats.tensors import Stored, check_size, check_tensors, stored_pickles
 from model.config import ModelConfig, RopeScaling
 from model.rope import rope_frequencies
 
@@ -51,6 +51,7 @@ def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
         if head is not None and torch.equal(head.read(), embeddings.read()):
             del tensors["output.weight"]  # Meta writes the one matrix of a tied model twice
         model = to_model(params, {name: tensor.shape for name, tensor in tensors.items()})
+        check_size(tensors, model, file)
         shapes = tensor_shapes(model)
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None

@@ -15,6 +15,8 @@ from torch import Tensor
 from errors import UserError
 from files import first_line, read_json
 from gyre.checkpoint import DTYPE_NAMES
+from gyre.flops import matrix_parameters
+from model.config import ModelConfig
 
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
@@ -41,6 +43,14 @@ def largest_value(name: str, weight: Tensor, source: Path) -> float:
         raise UserError(f"{name} of {source} holds {largest}, which no model can compute with: did "
                         "its training diverge?")
     return largest
+
+
+def check_size(stored: dict[str, Stored], config: ModelConfig, file: Path) -> None:
+    """Raise UserError where the model that `file` describes is far larger than the tensors, before
+    anything of that size is built."""
+    if matrix_parameters(config) > 2 * sum(math.prod(t.shape) for t in stored.values()):
+        raise UserError(f"{file} describes a larger model than the tensors beside it: they belong "
+                        "to different models, or a part is missing")
 
 
 def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]) -> None:
@@ -115,7 +125,8 @@ def _load_pickle(file: Path) -> dict[str, Tensor]:
         raise UserError(f"{file} is missing, damaged, or holds other things than tensors, which "
                         f"could run code: {first_line(error)}") from error
     if not (isinstance(tensors, dict) and all(
-            isinstance(t, Tensor) and 1 <= t.ndim <= 2 for t in tensors.values())):
+            isinstance(name, str) and isinstance(t, Tensor) and t.is_cpu
+            and t.layout == torch.strided and 1 <= t.ndim <= 2 for name, t in tensors.items())):
         raise UserError(f"{file} is not a table of vectors and matrices")
     return {name: tensor.detach() for name, tensor in tensors.items()}
 
