@@ -40,8 +40,6 @@ from tqdm import tqdm
 from files import write_file
 from formats import hf
 from formats.names import refuse_without_counterpart, tensor_names, to_hf
-from gyre.cli import config_parser, load_config
-from gyre.config import Config
 from gyre.device import (
     DTYPE_NAMES,
     autocast,
@@ -52,9 +50,9 @@ from gyre.device import (
     resolve_dtype,
     synchronize,
 )
-from gyre.flops import flops_per_token
-from gyre.loss import summed_loss
 from gyre.optim import OptimConfig, Optimizers
+from gyre.options import Config, config_parser, load_config
+from gyre.step import summed_loss
 from model.cache import KVCache
 from model.config import ModelConfig
 from model.generation import generate, next_logits
@@ -407,7 +405,7 @@ class Bench:
     def training(self) -> None:
         """One optimizer step on a batch of the configuration's size."""
         rows, length = self.config.train.batch_size, self.config.data.seq_len
-        limit = self.flops_per_second / flops_per_token(self.model, length)
+        limit = self.flops_per_second / self.model.flops_per_token(length)
         figures = self._measure(f"training, {rows} x {length}", self.settings, rows * length, limit,
                                 self.repeats, training_step, self.model, rows, length)
         figures["peak_bytes"] = {str(of): call(peak_bytes) for of, call in self.subjects.items()}
@@ -422,7 +420,7 @@ class Bench:
         # A forward pass is a third of a training step. Only the last token needs logits, and of the
         # last block wo, feed-forward and what its query finds.
         model, heads = self.model, self.model.n_heads * self.model.head_dim
-        flops = flops_per_token(model, length) / 3 * length
+        flops = model.flops_per_token(length) / 3 * length
         last = (heads + 3 * model.hidden_dim + model.vocab_size) * model.dim + 2 * length * heads
         flops -= (length - 1) * 2 * last
         limit = length * self.flops_per_second / flops

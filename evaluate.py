@@ -23,7 +23,7 @@ from tqdm import tqdm
 from errors import UserError, exit_in_words, say
 from files import write_file, write_json
 from gyre import measure
-from gyre.cli import Parser, RunOptions, load_file
+from gyre.options import Parser, RunOptions, read_config
 from gyre.rundir import RunDir
 from model.position import POSITIONS
 
@@ -69,13 +69,13 @@ def refuse_mixed(runs: list[RunDir]) -> None:
 def refuse_short(runs: list[RunDir]) -> None:
     """UserError where the validation text is too short for long contexts."""
     for run in runs:
-        seq_len = load_file(run.path / "config.yaml").data.seq_len
+        seq_len = read_config(run.path / "config.yaml").data.seq_len
         measure.check_length(run.manifest["val"]["tokens"], seq_len)
 
 
 def refuse_scalings(runs: list[RunDir]) -> None:
     """UserError where rotations cannot be scaled, or have been."""
-    models = [load_file(run.path / "config.yaml").model for run in runs]
+    models = [read_config(run.path / "config.yaml").model for run in runs]
     if not any("rope_scaling" in POSITIONS[model.position].options for model in models):
         raise UserError("--rope-scaling has no effect: none of these runs has rotations")
     for run, model in zip(runs, models, strict=True):

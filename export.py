@@ -22,7 +22,7 @@ from formats.names import Target
 from formats.run import create_run, open_run
 from formats.tensors import DTYPES, largest_value
 from gyre.checkpoint import DTYPE_NAMES
-from gyre.cli import Parser
+from gyre.options import Parser
 from gyre.rundir import RunDir
 
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight

@@ -19,10 +19,9 @@ from operator import add
 from pathlib import Path
 
 from errors import UserError, exit_in_words, say
-from gyre.cli import Parser, RunOptions
-from gyre.device import DTYPE_NAMES, InferenceDtype, require_memory, resolve_compile
-from gyre.streaming import Row
-from gyre.trained import Trained, continued, load
+from gyre.device import DTYPE_NAMES, InferenceDtype, check_memory, resolve_compile
+from gyre.load import Row, Trained, continued, load
+from gyre.options import Parser, RunOptions
 from model.config import RopeScaling, ScalingType
 from model.sampling import Sampling
 
@@ -246,7 +245,7 @@ def write(
     model = trained.model.config  # for keys and values of all tokens
     size = 2 * model.n_layers * model.n_kv_heads * model.head_dim * (longest + new_tokens)
     size *= len(prompts) * options.num_samples * trained.dtype.itemsize
-    require_memory(trained.device, size, "the cache of so many samples",
+    check_memory(trained.device, size, "the cache of so many samples",
                    "lower --num-samples or --max-new-tokens")
     repeated = [prompt for prompt in prompts for _ in range(options.num_samples)]
     rows = [Row(prompt, trained.tokenizer, options.stop) for prompt in repeated]

@@ -10,244 +10,212 @@
         --name big --resume auto
 
 Values come from the defaults, then from the YAML file, then from the run of --init-from,
---branch-from or --resume, then from the command line. What the run leaves behind is in runs/NAME.
+--branch-from or --resume, then from the command line. The run is in runs/NAME.
 """
 
 from errors import UserError, exit_in_words, say  # first: Ctrl-C has no traceback
 
 # isort: split
-import dataclasses
-import os
-import re
+import math
+import shlex
+import signal
 import sys
+import time
 from contextlib import ExitStack
+from dataclasses import asdict, replace
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal
 
-from data.tokenizer import open_tokenizer
-from gyre.cli import ConfigParser, config_parser, load_config, load_file
-from gyre.config import Config
-from gyre.parallel import World, times_restarted
+from tqdm import tqdm
+
+from gyre.build import Finished, build
+from gyre.load import continued, prompt_ids
+from gyre.parallel import World
 from gyre.rundir import RunDir, locked_run
-from gyre.trainer import Finished, Stopped, Trainer
+from gyre.signals import StopSignal
+from gyre.start import Start, resolve
+from gyre.step import Setup, evaluate, train_step
+from model import kernels
+from model.sampling import Sampling
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Exit with 0, with 2 for bad input, or with 128 and the number of a signal."""
+    argv = sys.argv[1:] if argv is None else argv
     with exit_in_words():
-        config, stem, origin, resumes_itself, note = load(
-            sys.argv[1:] if argv is None else argv
-        )
+        start = resolve(argv, __doc__)
+        world = World.read(start.config.train.device, start.config.train.timeout)
         try:
-            world = World.read(config.train.device, config.train.shard, config.train.timeout)
-            if note and world.is_main:
-                say(note)
-            with ExitStack() as held, world.in_contact():
-                held.callback(world.leave)
-                if not world.is_main:
-                    config.name = config.name or stem
-                elif "resumed" in origin:
-                    held.enter_context(locked_run(origin["resumed"].path))
-                else:
-                    config.name = held.enter_context(RunDir.claim(
-                        config.log.runs, config.name or stem, numbered=config.name is None
-                    ))
-                code = Trainer(config, world, **origin).run()
+            with world.in_contact():
+                number = train(start, world)
         except Finished as finished:
-            if not resumes_itself:
+            if not start.repeatable:
                 raise
             say(f"nothing to do: {finished}")
-            code = 0
-        except (KeyboardInterrupt, Stopped) as stop:
+            number = 0
+        except KeyboardInterrupt:
             say("\ninterrupted; what was saved before is kept")
-            code = 130
-            if isinstance(stop, Stopped):
-                os._exit(stop.args[0])  # Python would wait for the threads that compile
-    sys.exit(code)
+            number = signal.SIGINT
+        finally:
+            world.leave()
+    sys.exit(128 + number if number else 0)
 
 
-class Start(NamedTuple):
-    """What a command line asks for."""
+def train(start: Start, world: World) -> int:
+    """Train to the last step, or until a signal. Returns the number of the signal, or 0."""
+    with ExitStack() as held:
+        if start.resumed and world.is_main:
+            held.enter_context(locked_run(start.resumed.path))
+        setup = build(start, world)
+        config, progress = setup.config, setup.progress
+        tokens = config.train.batch_size * config.data.seq_len
+        bar = held.enter_context(tqdm(
+            total=config.train.steps, initial=progress.step, desc="train", unit="step",
+            dynamic_ncols=True, disable=not world.is_main,
+            mininterval=0.1 if sys.stderr.isatty() else 10,
+        ))
+        run = None  # until the first step: a training that cannot take it leaves no run behind
+        unsaved_branch = start.parent is not None and start.resumed is None
+        while progress.step < config.train.steps:
+            started = time.perf_counter()
+            result = train_step(setup, progress.step)
+            seconds = time.perf_counter() - started
+            if run is None:
+                run = open_run(start, setup, held)
+                stop = held.enter_context(StopSignal())
+            progress.step += 1
+            progress.tokens += tokens
+            progress.seconds += seconds
+            if not progress.count(result, setup.scaler):
+                kept = run.checkpoints.has_training or run.checkpoints.kept_steps()
+                raise UserError(f"the loss or its gradient was not finite several steps in a row, "
+                                f"up to step {progress.step}, in {config.train.dtype}: try a "
+                                f"smaller optim.lr (now {config.optim.lr}). "
+                                f"{'The last' if kept else 'No'} checkpoint is kept in {run.path}")
+            run.log(progress, {
+                "train/loss": result.loss, "train/lr": result.lr,
+                "train/grad_norm": result.grad_norm, "train/tokens_per_second": tokens / seconds,
+                "train/skipped": progress.skipped,
+            })
+            bar.update()
+            bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
+                                refresh=False)
 
-    config: Config
-    stem: str
-    """What the run is called where the configuration has no name."""
-    origin: dict[str, Any] = {}
-    """The Trainer's arguments about the run to go on with, if there is one."""
-    resumes_itself: bool = False
-    """Whether the same command line starts the run and goes on with it."""
-    note: str = ""
-    """What to say before training."""
+            at_end = progress.step == config.train.steps
+            due = at_end or progress.step % config.train.eval_interval == 0
+            if progress.step in config.train.keep:
+                save(setup, run, progress.step)
+            if due:
+                validate(setup, run)
+                sample(setup, run)  # before saving: what comes after is not taken again
+            stopping = world.sum(float(stop.number))[0] > 0  # on any rank
+            if due or stopping or unsaved_branch:
+                save(setup, run, "last")
+                unsaved_branch = False
+            if stopping and not at_end:
+                bar.close()
+                if world.is_main:
+                    again = start.argv if start.resumed else ["--resume", str(run.path)]
+                    say(f"stopped after step {progress.step}, saved. To go on:\n    "
+                        f"{shlex.join([*world.launcher, 'train.py', *again])}")
+                return stop.number or signal.SIGTERM  # 0: another rank was told
+        bar.close()
+        if world.is_main:
+            run.draw_losses()
+            name = run.path.name if run.path.parent == Path("runs") else str(run.path)
+            prompt = config.train.sample_prompt or "Once"
+            command = ["python", "generate.py", "--run", name, "--prompt", prompt]
+            minutes, rest = divmod(round(progress.seconds), 60)
+            say(f"done    {minutes} min {rest} s of training steps; {run.path}\n"
+                f"next    {shlex.join(command)}")
+    return 0
 
 
-def load(argv: list[str]) -> Start:
-    """What `argv` asks for.
+def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
+    """Make the folder of a new run, or cut the points of a resumed one at its checkpoint.
 
-    Raises UserError for a configuration that cannot be, or that is not the one of that run.
+    The run is locked, and its mirror in wandb open, until `held` is closed. All ranks call this.
     """
-    if not argv:
-        raise UserError("say what to train, such as --config small.yaml, or what to --resume "
-                        "(--help lists all options)")
-    parser = config_parser(__doc__)
-    parser.add_argument("--resume", metavar="RUN",
-                        help="Go on with this run, exactly where it was; auto: with the run of "
-                        "--name where there is one, so that the same command can be started again "
-                        "and again.")
-    parser.add_argument("--init-from", dest="start", metavar="RUN",
-                        help="Start from the weights of this run, with its model and tokenizer.")
-    parser.add_argument("--branch-from", dest="branch", metavar="RUN",
-                        help="Go on from a checkpoint of this run as a new run, with other "
-                        "--train.steps, --optim.schedule or learning rates.")
-    parser.add_argument("--at", type=int, metavar="STEP",
-                        help="The step at which to branch off, one of --train.keep; default: the "
-                        "last.")
-    options, words = parser.split(argv)
-    if options.at is not None and options.branch is None:
-        raise UserError(f"--at {options.at} has no effect without --branch-from")
-    if options.resume is not None and options.branch is not None:
-        raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
-                        "one of them out")
-    auto = options.resume == "auto"
-    if times_restarted() and options.resume is None:
-        raise UserError("torchrun has started this command again, which would be another run: say "
-                        "--resume auto")
-    named = None if auto else options.resume
-    for option, name in (("--resume", named), ("--branch-from", options.branch)):
-        if name is not None:
-            if options.start is not None or options.config:
-                raise UserError(f"{option} {name} goes on with its own weights and its own "
-                                "configuration: leave out --init-from and --config")
-            run = RunDir.open(name)
-            if option == "--resume":
-                return Start(resumed(parser, argv, run), run.path.name, {"resumed": run})
-            config = branched(parser, argv, run)
-            return Start(config, f"{run.path.name}-branch", {"branch": (run, options.at)})
-
-    base, gone = {}, None
-    if options.start is not None:
-        try:
-            start = RunDir.open(options.start)
-            base = from_run(start, words)
-            argv = [*argv, *trained_length(start, words)]
-        except UserError as error:
-            if not auto:
-                raise
-            gone = error  # which does not matter where there is something to go on with
-    config, _ = load_config(parser, argv, base)
-    if gone is not None and config.name is None:
-        raise gone  # whose encoding is part of the name
-    if config.init_from != base.get("init_from"):
-        raise UserError(f"init_from {config.init_from} stands in a configuration: say --init-from "
-                        f"{config.init_from}, which takes the model and the tokenizer too")
-    file = Path(options.config[0]).stem if options.config else "gyre"
-    file = re.sub(r"[^\w.=+-]+", "-", file).lstrip("-.=+") or "gyre"  # what a name may have
-    stem = f"{file}-{config.model.position}-s{config.seed}"
-    if auto:
-        config.name = config.name or stem
-        path = Path(config.log.runs) / config.name
-        if path.exists():
-            run = RunDir.open(path)
-            kept = resumed(parser, argv, run)
-            note = "" if gone else what_differs(run.path, config, kept)
-            return Start(kept, stem, {"resumed": run}, resumes_itself=True, note=note)
-    if gone is not None:
-        raise gone
-    if config.name is not None:
-        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
-    return Start(config, stem, resumes_itself=auto)
+    config, world, step = setup.config, setup.world, setup.progress.step
+    if start.resumed:
+        run = replace(start.resumed, is_main=world.is_main)
+        if world.is_main:
+            run.resume(step, config.log, asdict(config))
+    else:
+        if world.is_main:
+            config.name = held.enter_context(RunDir.claim(
+                config.log.runs, config.name or start.stem, numbered=config.name is None
+            ))
+        config.name = world.collect(config.name)[0]
+        run = RunDir(Path(config.log.runs, config.name), {}, is_main=False)
+        if world.is_main:
+            saved = config
+            if config.data.tokenizer is not None:  # from now on the run's copy of it
+                saved = replace(config, data=replace(config.data, tokenizer=str(run.path)))
+            run = RunDir.create(
+                config.log, config.name, config_yaml=saved.to_yaml(), config=asdict(config),
+                tokenizer=setup.data.tokenizer_files, manifest=setup.data.manifest,
+                points=start.parent.points_until(step) if start.parent else (),
+            )
+    held.push(lambda kind, *_: run.finish(int(kind is not None)))
+    if world.is_main:
+        say(f"run     {run.path}")
+    return run
 
 
-def trained_with(run: RunDir) -> Config:
-    """The configuration that a run was started with. UserError where it was imported."""
-    if "imported" in run.manifest:
-        raise UserError(f"{run.path} was imported, not trained: start from it with --init-from")
-    return load_file(run.path / "config.yaml")
+def validate(setup: Setup, run: RunDir) -> None:
+    """Log the mean loss and the bits per byte of the whole validation split.
 
-
-def resumed(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
-    """The configuration of a run that goes on."""
-    saved = trained_with(run)
-    config, options = load_config(parser, argv, dataclasses.asdict(saved))
-    if options.resume == "auto":  # as when it was started, which has been decided since
-        config.data.tokenizer = saved.data.tokenizer
-        for name in ("device", "dtype", "compile"):
-            if getattr(config.train, name) == "auto":
-                setattr(config.train, name, getattr(saved.train, name))
-    refuse_changes(run.path, saved, config, "--resume", "name", "optim")
-    return config
-
-
-def what_differs(path: Path, asked: Config, kept: Config) -> str:
-    """Which settings a file of --config, or the run of --init-from, asks for otherwise than the run
-    has, in a sentence; empty: none."""
-    differs = [name for name in ("seed", "init_from")
-               if getattr(asked, name) != getattr(kept, name)]
-    differs += [
-        f"{part}.{name}"
-        for part in ("model", "data", "optim", "train")
-        for name, value in vars(getattr(asked, part)).items()
-        if name != "tokenizer" and value not in ("auto", getattr(getattr(kept, part), name))
-    ]
-    if not differs:
-        return ""
-    return f"{path} goes on with its own {', '.join(differs)}, not what is asked for now"
-
-
-def branched(parser: ConfigParser, argv: list[str], run: RunDir) -> Config:
-    """The configuration of a new run that starts from a checkpoint of `run`."""
-    saved = trained_with(run)
-    saved.name, saved.train.keep = None, []
-    said = {word.partition("=")[0] for word in argv}
-    if "--optim.schedule" in said and "--optim.cooldown" not in said:
-        saved.optim.cooldown = None  # that of the other schedule
-    config, _ = load_config(parser, argv, dataclasses.asdict(saved))
-    refuse_changes(run.path, saved, config, "--branch-from")
-    if config.name is not None:
-        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
-    return config
-
-
-def refuse_changes(path: Path, saved: Config, config: Config, option: str, *parts: str) -> None:
-    """UserError where a run could not go on from the checkpoints of `path`, or where one of these
-    `parts` of the configuration, too, is another."""
-    for part in ("seed", "init_from", "model", "data", *parts):
-        if getattr(config, part) != getattr(saved, part):
-            raise UserError(f"{part} of {path} cannot change on {option}: start a new run for "
-                            "that")
-    if config.optim.optimizer != saved.optim.optimizer:
-        raise UserError(f"optim.optimizer of {path} cannot change on {option}")
-    if config.train.batch_size != saved.train.batch_size:
-        raise UserError(f"train.batch_size of {path} cannot change on {option}")
-
-
-# What the weights and the tokenizer of a run pin down.
-PINNED = [f"--model.{name}" for name in (
-    "dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim", "vocab_size",
-    "tie_embeddings", "position",
-)] + ["--data.tokenizer", "--data.vocab_size", "--model", "--data"]
-
-
-def from_run(run: RunDir, words: list[str]) -> dict[str, Any]:
-    """The values of a configuration that starts from a run: its model, tokenizer and weights.
-
-    Raises UserError where `words`, of the command line, say another model or tokenizer.
+    The weights become `best` where no loss of this run was lower.
     """
-    said = {word.partition("=")[0] for word in words}
-    for option in PINNED:
-        if option in said:
-            raise UserError(f"{option} cannot be given with --init-from: it is that of {run.path}")
-    model = dataclasses.asdict(load_file(run.path / "config.yaml").model)
-    tokenizer = {"tokenizer": str(run.path), "vocab_size": open_tokenizer(run.path).vocab_size}
-    return {"init_from": str(run.path), "model": model, "data": tokenizer}
+    nats, tokens = setup.world.sum(*evaluate(
+        setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype
+    ))
+    loss, bpb = nats / tokens, nats / math.log(2) / setup.data.manifest["val"]["bytes"]
+    run.log(setup.progress, {"val/loss": loss, "val/bpb": bpb})
+    if setup.world.is_main:
+        say(f"step {setup.progress.step}: validation loss {loss:.4f} nats per token, "
+            f"{bpb:.4f} bits per byte")
+    if loss < setup.progress.best:
+        setup.progress.best = loss
+        save(setup, run, "best")
 
 
-def trained_length(run: RunDir, words: list[str]) -> list[str]:
-    """Where `words` scale the rotations of a run that was trained without, the option that says how
-    long its rows were, unless they do."""
-    option, trained = "--model.rope_scaling", load_file(run.path / "config.yaml")
-    scaled = trained.model.rope_scaling is None and any(w.startswith(option) for w in words)
-    if not scaled or any("original_positions" in word for word in words):
-        return []
-    return [f"{option}.original_positions={trained.data.seq_len}"]
+def sample(setup: Setup, run: RunDir) -> None:
+    """Log a continuation of the sample prompt, drawn with the same random numbers every time."""
+    train, tokenizer = setup.config.train, setup.data.tokenizer
+    if train.sample_tokens == 0:
+        return
+    # The end of a prompt that the context has no room for.
+    room = setup.config.model.max_positions - train.sample_tokens
+    prompt = prompt_ids(tokenizer, train.sample_prompt)[-room:]
+    with setup.parallelism.gather(setup.model):
+        # Past the end of the text: ranks gather weights together, so all need equally many steps.
+        (new,) = continued(
+            setup.model, tokenizer, [prompt], Sampling(), max_new_tokens=train.sample_tokens,
+            seed=setup.config.seed, eos_ids=(),
+        )
+    new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
+    text = tokenizer.decode(prompt + new)
+    run.log(setup.progress, {"sample": text})
+    if setup.world.is_main:
+        say(f"--- sample at step {setup.progress.step}\n{text}\n---")
+
+
+def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
+    """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
+    training = None
+    if name != "best":
+        training = {
+            "progress": asdict(setup.progress), "steps": setup.config.train.steps,
+            "scaler": setup.scaler.state_dict(), "onednn": kernels.onednn_is_faster,
+        }
+    optimizers = None if name == "best" else setup.optimizers
+    run.save(
+        name, lambda folder: setup.parallelism.save(folder, setup.model, optimizers), training,
+        setup.world,
+    )
 
 
 if __name__ == "__main__":

@@ -25,8 +25,8 @@ import torch
 
 from errors import UserError
 from files import read_sealed
-from gyre.cli import config_parser, load_config
 from gyre.device import processor
+from gyre.options import config_parser, load_config
 
 Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {

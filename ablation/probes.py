@@ -24,9 +24,8 @@ from torch import Tensor
 from ablation.plan import ARMS
 from gyre.device import resolve_device
 from gyre.optim import OptimConfig, Optimizers, lr_factor
-from model.config import ModelConfig
+from model.config import ModelConfig, derive_seed
 from model.position import POSITIONS
-from model.seeds import derive_seed
 from model.transformer import Transformer
 
 LENGTHS = (1, 2, 4)  # P1 is tested at T, 2T and 4T

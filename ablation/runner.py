@@ -31,10 +31,9 @@ from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError, exit_in_words, say
 from files import locked, write_sealed
-from gyre.cli import ConfigParser, config_parser, load_config
-from gyre.config import Config
 from gyre.device import DTYPE_NAMES, Dtype, product_rates, resolve_device, resolve_dtype
 from gyre.optim import OptimConfig
+from gyre.options import Config, ConfigParser, config_parser, load_config
 from gyre.rundir import METRICS, RunDir, locked_run
 from gyre.trainer import MAX_SKIPPED_IN_A_ROW, StopSignal
 

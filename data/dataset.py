@@ -1,98 +1,123 @@
-"""What a run is trained on: its configuration, and prepared token ids as rows of a batch."""
+"""Prepared token ids: finding them, and cutting them into the rows of a batch."""
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from errors import UserError, check_ranges
+from data.sources import SOURCES, DataConfig
+from errors import UserError
 
-SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
-# A list that YAML takes for a text, as a * or a # in it has another meaning there: [*.md, a.txt]
-LIST = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]")
-ENTRY = re.compile(r"(?:[^][,]|\[[^][]*\])+")  # a comma in a glob's own brackets is no end
+if TYPE_CHECKING:
+    from data.tokenizer import Tokenizer
+
+FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
+HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
+
+
+class Unusable(Exception):
+    """Why a folder cannot be used: it is not there, or not what its manifest says."""
 
 
 @dataclass
-class DataConfig:
-    """Which text, how it becomes tokens, and how many of them make a row."""
+class Prepared:
+    """A folder of prepared data that has been checked against its manifest."""
 
-    source: Literal["stdlib", "files", "url", "hub"] = "stdlib"
-    """Where text comes from. stdlib: this Python's own standard library, which needs no network."""
-    files: list[str] | str | None = None
-    """Paths and globs of .jsonl, .parquet or plain text. They replace whatever the source was."""
-    url: str | None = None
-    """Address of one such file, for source url. It is fetched once."""
-    sha256: str | None = None
-    """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
-    hub: str | None = None
-    """Id of a data set on the Hugging Face Hub, for source hub."""
-    hub_config: str | None = None
-    """Configuration of the Hub data set, where it has several."""
-    hub_split: str = "train"
-    """Split of the Hub data set that is read; ours is made by val_fraction."""
-    hub_revision: str | None = None
-    """Branch, tag or commit of the Hub data set; a commit is the only one that cannot change."""
-    column: str = "text"
-    """Column of a .jsonl, .parquet or Hub row that holds the text. Each row is one document."""
-    tokenizer: str | None = None
-    """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
-    training split."""
-    vocab_size: int = 4096
-    """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them."""
-    bpe_dropout: float = 0.0
-    """Probability of leaving out a merge of the tokenizer's: training text is then encoded a dozen
-    times, each time in other pieces, against overfitting where a small text is read over and over.
-    Validation is without, so its loss can be below that of training."""
-    seq_len: int = 256
-    """Tokens of a training row."""
-    val_fraction: float = 0.1
-    """Share held out for validation: of the documents, or of the end of a single one."""
-    prepared: str = "data/prepared"
-    """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
+    folder: Path
+    manifest: dict[str, Any]
 
-    def __post_init__(self) -> None:
-        """Let `files` replace any other source. Raises UserError for what cannot be."""
-        if self.files is not None:
-            # A local copy stands in for a download: --data.files needs no other change.
-            if isinstance(self.files, str):
-                listed = LIST.fullmatch(self.files)
-                self.files = ENTRY.findall(listed[1]) if listed else [self.files]
-                self.files = [name.strip().strip("'\"") for name in self.files]
-            self.files = list(self.files)
-            self.source = "files"
-            for name in _SOURCES_OF.keys() - {"column"}:
-                setattr(self, name, getattr(DataConfig, name))
-        if self.source != "stdlib" and not getattr(self, self.source):
-            raise UserError(f"data.source {self.source} needs --data.{self.source}")
-        for name, sources in _SOURCES_OF.items():
-            if getattr(self, name) != getattr(DataConfig, name) and self.source not in sources:
-                raise UserError(f"data.{name} has no effect with data.source {self.source}")
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise UserError(f"data.url {self.url} must start with http:// or https://")
-        if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise UserError(f"data.sha256 {self.sha256} must be 64 hexadecimal digits, in small "
-                            "letters")
-        check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, {2**31})",
-                     seq_len="[1, inf)", bpe_dropout="[0, 1)", val_fraction="(0, 1)")
-        if self.bpe_dropout and self.tokenizer is not None:
-            raise UserError("data.bpe_dropout is for a tokenizer that is trained on this text, and "
-                            f"not for {self.tokenizer} (data.tokenizer, which --init-from sets): "
-                            "leave it out or say --data.bpe_dropout 0")
-        if not self.prepared:
-            raise UserError("data.prepared is empty: name a folder")
+    @cached_property
+    def tokenizer(self) -> "Tokenizer":
+        """Opened when it is first needed."""
+        from data.tokenizer import open_tokenizer
+
+        return open_tokenizer(self.folder)
+
+    @property
+    def tokenizer_files(self) -> list[Path]:
+        """The files that make up the tokenizer, for a run to copy."""
+        return [self.folder / name for name in self.manifest["files"] if not name.endswith(".bin")]
+
+    def dataset(self, split: str, **options: int) -> "TokenDataset":
+        """Return the token ids of "train" or "val"; the options are those of TokenDataset."""
+        return TokenDataset(self.folder / f"{split}.bin", dtype=self.manifest["dtype"], **options)
 
 
-# The options that are for some sources only, and for which.
-_SOURCES_OF = {"url": ["url"], "sha256": ["url"], "hub": ["hub"], "hub_config": ["hub"],
-               "hub_split": ["hub"], "hub_revision": ["hub"], "column": ["files", "url", "hub"]}
+def find_prepared(config: DataConfig, known: dict[str, Any] | None = None) -> Prepared | None:
+    """Return the prepared data of a configuration, or None where it has to be made.
+
+    `known` are the settings in the manifest of a run: where what it was trained on is still there,
+    that is taken, whatever has become of the text since.
+    """
+    if known is not None:
+        for folder in Path(config.prepared).glob(f"*-{settings_key(known)}"):
+            with suppress(Unusable):
+                return open_prepared(folder, known)
+    settings = prepared_settings(config)
+    with suppress(Unusable):  # prepare says why
+        return open_prepared(prepared_folder(config, settings), settings)
+    return None
+
+
+def prepared_settings(config: DataConfig) -> dict[str, Any]:
+    """Return all that decides what the files hold. `seq_len` is not among it."""
+    ignored = {"files", "seq_len", "prepared", "tokenizer"}
+    fields = {name: value for name, value in asdict(config).items() if name not in ignored}
+    text = SOURCES[config.source](config).fingerprint()
+    settings = {"format": FORMAT, **fields, "text": text and settings_key(text)}
+    if config.tokenizer is not None:
+        from data.tokenizer import tokenizer_files
+
+        files = tokenizer_files(Path(config.tokenizer))
+        settings["tokenizer"] = {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+        }
+    return settings
+
+
+def settings_key(settings: Any) -> str:
+    """Return a short hash of what decides the content of a folder; the end of the folder's name."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def prepared_folder(config: DataConfig, settings: dict[str, Any]) -> Path:
+    """Return where the data is, or will be. The name begins with a part for people."""
+    label = SOURCES[config.source](config).label
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-.")[:40] or config.source
+    return Path(config.prepared) / f"{readable}-{settings_key(settings)}"
+
+
+def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
+    """Return a folder, checked against its manifest. Raises Unusable, which says why."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        if manifest["settings"] != settings:
+            raise Unusable("manifest.json is of other settings")
+        width = np.dtype(manifest["dtype"]).itemsize
+        for name, file in manifest["files"].items():
+            path = folder / name
+            if path.suffix == ".bin" and file["size"] != manifest[path.stem]["tokens"] * width:
+                raise Unusable(f"{name} was cut short by a full disk when it was made")
+            if not path.is_file() or path.stat().st_size != file["size"]:
+                raise Unusable(f"{name} is missing or not {file['size']} bytes long")
+            if file["size"] <= HASHED:
+                with path.open("rb") as stream:
+                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+                if digest != file["sha256"]:
+                    raise Unusable(f"{name} was changed")
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        raise Unusable(f"manifest.json cannot be read: {error}") from None
+    return Prepared(folder, manifest)
 
 
 class TokenDataset:
@@ -103,30 +128,27 @@ class TokenDataset:
     followed by its first EOS), and epoch e cuts it into N // seq_len windows that start at a phase
     in [0, seq_len) drawn for (seed, e), visited in an order drawn likewise. So every epoch has the
     same number of windows, each window comes once, and no cut stays forever between the same two
-    tokens; the price is that up to seq_len - 1 tokens, others in each epoch, are left out. Of a
-    stream that goes through its text several times (`passes`), epoch e takes the windows of pass
-    e % passes; passes are taken for equally long.
+    tokens; the price is that up to seq_len - 1 tokens, others in each epoch, are left out.
 
     Evaluation rows (`windows`) cover the file once, in order, from its first token.
     """
 
     def __init__(
         self, path: Path, *, dtype: str, seq_len: int, batch_size: int = 1, seed: int = 0,
-        rank: int = 0, size: int = 1, passes: int = 1,
+        rank: int = 0, size: int = 1,
     ):
         """`batch_size` counts the rows of all `size` processes, of which this one is `rank`.
 
         Raises UserError where no row fits.
         """
-        self.seq_len, self.batch_size, self.passes = seq_len, batch_size, passes
+        self.seq_len, self.batch_size = seq_len, batch_size
         self.seed, self.rank, self.size, self.dtype = seed, rank, size, np.dtype(dtype)
         # Held open, so that a file replaced under the same name does not change a running training.
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
-        tokens = self.n_tokens // passes
-        self.n_windows = tokens // seq_len
-        if tokens < seq_len + 1:
-            raise UserError(f"the {path.stem} split has {tokens} tokens, and one row needs "
+        self.n_windows = self.n_tokens // seq_len
+        if self.n_tokens < seq_len + 1:
+            raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and one row needs "
                             f"{seq_len + 1}: lower --data.seq_len or give more text (for val, "
                             "raise --data.val_fraction)")
 
@@ -167,8 +189,7 @@ class TokenDataset:
         """The index in the stream of ids at which a row of the whole training begins."""
         epoch, index = divmod(row, self.n_windows)
         phase, order = _epoch(self.seed, epoch, self.n_windows, self.seq_len)
-        start = self.n_tokens * (epoch % self.passes) // self.passes
-        return start + phase + int(order[index]) * self.seq_len
+        return phase + int(order[index]) * self.seq_len
 
     def _ids(self) -> np.ndarray:
         """The file, mapped anew each time: a lasting map would grow by every page ever touched."""

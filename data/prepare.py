@@ -7,21 +7,17 @@ never in memory as a whole.
 The ids of a split are one flat stream with EOS *before* every document, the first included: each
 document's first token then has a predecessor, and a pass over the validation split scores every
 byte of its text. What an imported tokenizer begins texts with (Llama's BOS) comes after the EOS.
-With dropout in the encoding the training stream goes through its text several times, and what the
-manifest counts of it is that of all passes.
 """
 
 import hashlib
 import platform
-import re
 import shutil
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from itertools import chain, compress, count, pairwise
+from itertools import chain, compress, pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -29,74 +25,30 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data.dataset import DataConfig, TokenDataset
-from data.sources import documents, fingerprint
+from data.dataset import Prepared, Unusable, open_prepared, prepared_folder, prepared_settings
+from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import (
-    atomic_path,
-    json_sha256,
-    locked,
-    read_sealed,
-    remove,
-    require_size,
-    sha256,
-    stage_json,
-)
+from files import atomic_path, locked, remove, require_size, sha256, stage_json
 
-FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 1 << 21  # characters of text that are encoded at a time, on all cores
 UNEVEN = 4  # times more or less text held out than asked for is said
-HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
-PASSES = 12  # how often training text is encoded with dropout, each time in another way
-
-Encode = Callable[[list[str]], list[list[int]]]
 
 
-@dataclass
-class Prepared:
-    """A folder of prepared data that has been checked against its manifest."""
-
-    folder: Path
-    manifest: dict[str, Any]
-    tokenizer: Tokenizer
-
-    def dataset(self, split: str, **options: int) -> TokenDataset:
-        """The token ids of "train" or "val"; the options are those of TokenDataset."""
-        passes = self.passes if split == "train" else 1
-        path, dtype = self.folder / f"{split}.bin", self.manifest["dtype"]
-        return TokenDataset(path, dtype=dtype, passes=passes, **options)
-
-    @property
-    def passes(self) -> int:
-        """How often the training stream goes through its text."""
-        return self.manifest["settings"].get("passes", 1)
-
-
-def prepare(config: DataConfig, known: dict[str, Any] | None = None) -> Prepared:
-    """The prepared data of `config`: from its folder, or made now and put there by one rename.
-
-    `known` are the settings in the manifest of a run: where what it was trained on is still there,
-    that is taken, whatever has become of the text since.
+def prepare(config: DataConfig) -> Prepared:
+    """Make the prepared data of `config`, and put it into its folder by one rename.
 
     A folder that does not match its manifest is made again, and says so. Of two processes that want
-    the same one, the second waits. `seq_len` is not among the settings: the files do not depend on
-    it. Raises UserError where the text or the settings do not do.
+    the same one, the second waits. Raises UserError where the text or the settings do not do.
     """
-    if known is not None:
-        for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
-            with suppress(_Unusable, OSError, UserError):
-                return _open(folder, known)
-    settings = _settings(config)
-    folder = Path(config.prepared) / f"{_readable(config)}-{json_sha256(settings)[:12]}"
-    with suppress(_Unusable, OSError, UserError):  # another process may be mending it
-        return _open(folder, settings)
+    settings = prepared_settings(config)
+    folder = prepared_folder(config, settings)
     try:
         with locked(folder, f"waiting for another process: {folder}"):
             try:
-                return _open(folder, settings)  # the other process has made it
-            except _Unusable as reason:
+                return open_prepared(folder, settings)  # the other process has made it
+            except Unusable as reason:
                 damaged = f"{folder} is damaged ({reason}): preparing it again"
                 first = f"preparing {folder}: once for this text and these settings"
                 say(damaged if folder.exists() else first)
@@ -104,62 +56,10 @@ def prepare(config: DataConfig, known: dict[str, Any] | None = None) -> Prepared
                 staging.mkdir()
                 _build(config, settings, staging)
                 remove(folder)
-            return _open(folder, settings)
+            return open_prepared(folder, settings)
     except OSError as error:
         raise UserError(f"cannot prepare {folder}: {error}; make room or choose another folder "
                         "with --data.prepared") from error
-
-
-def _settings(config: DataConfig) -> dict[str, Any]:
-    """All that decides what the files hold; its hash is part of the folder's name."""
-    ignored = {"files", "seq_len", "prepared", "tokenizer"}
-    # Unset, some are left out, so that what was prepared before there were any is found.
-    ignored |= {name for name in ("bpe_dropout", "sha256") if not getattr(config, name)}
-    fields = {name: value for name, value in asdict(config).items() if name not in ignored}
-    passes = {"passes": PASSES} if config.bpe_dropout else {}
-    settings: dict[str, Any] = {"format": FORMAT, **fields, **passes, "text": fingerprint(config)}
-    if config.tokenizer is not None:
-        given = open_tokenizer(config.tokenizer)
-        if given.vocab_size != config.vocab_size:
-            raise UserError(f"data.vocab_size {config.vocab_size} is not the {given.vocab_size} of "
-                            f"the tokenizer in {config.tokenizer} (data.tokenizer)")
-        files = tokenizer_files(Path(config.tokenizer))
-        settings["tokenizer"] = {file.name: sha256(file) for file in files}
-    return settings
-
-
-def _readable(config: DataConfig) -> str:
-    """The part of the folder's name that is for people."""
-    address = [*(config.files or []), config.url or ""][0]
-    name = Path(address).stem or config.hub or f"stdlib-{platform.python_version()}"
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:40] or config.source
-
-
-# Checking
-
-
-class _Unusable(Exception):
-    """Why a folder cannot be used: it is not there, or not what its manifest says."""
-
-
-def _open(folder: Path, settings: dict[str, Any]) -> Prepared:
-    """The folder, checked: the manifest by its own hash, each file by its size and hash in it."""
-    try:
-        manifest = read_sealed(folder / "manifest.json", "", dict[str, Any])
-    except (OSError, UserError) as error:
-        raise _Unusable("manifest.json cannot be read, or was changed") from error
-    if manifest["settings"] != settings:
-        raise _Unusable("manifest.json is of other settings")
-    width = np.dtype(manifest["dtype"]).itemsize
-    for name, file in manifest["files"].items():
-        path = folder / name
-        if path.suffix == ".bin" and file["size"] != manifest[path.stem]["tokens"] * width:
-            raise _Unusable(f"{name} was cut short by a full disk when it was made")
-        if not path.is_file() or path.stat().st_size != file["size"]:
-            raise _Unusable(f"{name} is missing or not {file['size']} bytes long")
-        if file["size"] <= HASHED and sha256(path) != file["sha256"]:
-            raise _Unusable(f"{name} was changed")
-    return Prepared(folder, manifest, open_tokenizer(folder))
 
 
 # Making
@@ -183,7 +83,7 @@ class _Text:
 def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     """Fill an empty folder; the manifest comes last."""
     with TemporaryFile(dir=folder) as file:
-        text = _copy(documents(config), file)
+        text = _copy(SOURCES[config.source](config).documents(), file)
         train, val = _split(text, config.val_fraction)
         held_out, asked = val.bytes / text.bytes, config.val_fraction
         shares = held_out / asked, (1 - held_out) / (1 - asked)
@@ -201,17 +101,17 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
             for given in tokenizer_files(Path(config.tokenizer)):
                 shutil.copyfile(given, folder / given.name)
             tokenizer = open_tokenizer(folder)
+            if tokenizer.vocab_size != config.vocab_size:
+                raise UserError(f"data.vocab_size {config.vocab_size} is not the "
+                                f"{tokenizer.vocab_size} of the tokenizer in {config.tokenizer} "
+                                "(data.tokenizer)")
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        passes, encode = 1, tokenizer.encode_batch
-        if config.bpe_dropout:
-            passes, encode = PASSES, _with_dropout(tokenizer, config.bpe_dropout)
-        total = passes * train.bytes + val.bytes
+        total = train.bytes + val.bytes
         with tqdm(desc="encoding", total=total, unit="B", unit_scale=True, delay=2) as bar:
             write = partial(_write, tokenizer=tokenizer, dtype=dtype, bar=bar)
-            again = chain.from_iterable(train.blocks() for _ in range(passes))
             splits = {
-                "train": write(again, encode, folder / "train.bin"),
-                "val": write(val.blocks(), tokenizer.encode_batch, folder / "val.bin"),
+                "train": write(train.blocks(), folder / "train.bin"),
+                "val": write(val.blocks(), folder / "val.bin"),
             }
     versions = {name: version(name) for name in ("sentencepiece", "datasets")}
     manifest = {
@@ -227,7 +127,7 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
             for path in sorted(folder.iterdir())
         },
     }
-    stage_json(folder / "manifest.json", manifest | {"sha256": json_sha256(manifest)})
+    stage_json(folder / "manifest.json", manifest)
 
 
 def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
@@ -328,23 +228,17 @@ def _byte_offset(text: _Text, characters: int) -> int:
     return offset
 
 
-def _with_dropout(tokenizer: Tokenizer, p: float) -> Encode:
-    """Encodes the blocks of the training stream in order, block n with the seed n. Another process
-    spells them in other pieces, see `encode_with_dropout`."""
-    seeds = count()
-    return lambda texts: [tokenizer.encode_with_dropout(text, p, next(seeds)) for text in texts]
-
-
 def _write(
-    blocks: Iterable[tuple[bool, str]], encode: Encode, path: Path, *, tokenizer: Tokenizer,
-    dtype: str, bar: tqdm,
+    blocks: Iterable[tuple[bool, str]], path: Path, *, tokenizer: Tokenizer, dtype: str, bar: tqdm
 ) -> dict[str, int]:
     """Write the ids of a split; returns what is in them."""
     found = dict.fromkeys(("documents", "bytes", "characters", "tokens", "eos"), 0)
     with path.open("wb") as file:
         for batch in _batches(blocks):
             ids: list[int] = []
-            for (first, text), row in zip(batch, encode([text for _, text in batch]), strict=True):
+            for (first, text), row in zip(
+                batch, tokenizer.encode_batch([text for _, text in batch]), strict=True
+            ):
                 if first:
                     ids += [tokenizer.eos_id, *tokenizer.prefix_ids]
                     found["documents"] += 1

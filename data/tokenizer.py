@@ -236,20 +236,6 @@ class Tokenizer:
             batch.append(ids)
         return batch
 
-    def encode_with_dropout(self, text: str, p: float, seed: int) -> list[int]:
-        """Like `encode`, but every merge is left out with probability `p`: every seed, and, as
-        sentencepiece adds a number of its own to it, every process, spells the text in other
-        pieces, which decode to it all the same.
-
-        For tokenizers trained here. (BPE-dropout: Provilkov et al. 2020, arXiv:1910.13267)
-        """
-        sentencepiece.set_random_generator_seed(seed)
-        ids: list[int] = []
-        for number, part in enumerate(text.split(SPACE)):
-            ids += self._space_ids if number else []
-            ids += self.processor.encode(part, enable_sampling=True, alpha=p, nbest_size=-1)
-        return ids
-
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, without the space that encoding put in front. Control ids have no
         text; bytes that are not UTF-8 become U+FFFD."""

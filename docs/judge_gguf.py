@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from llama_cpp import Llama, llama_model_get_vocab, llama_vocab_is_eog  # pyrefly: ignore
 
-from gyre.trained import Trained, load
+from gyre.load import Trained, load
 from model.generation import generate
 from model.sampling import Sampling
 

@@ -25,10 +25,10 @@ from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 from gyre.device import autocast
-from gyre.loss import summed_loss
 from gyre.optim import OptimConfig, Optimizers
 from gyre.parallel import World, whole
 from gyre.sharding import divide, mesh_of
+from gyre.step import summed_loss
 from gyre.trainer import checkpoint_activations
 from model.config import ModelConfig
 from model.transformer import Transformer

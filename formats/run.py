@@ -16,11 +16,11 @@ from files import require_space
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, largest_value
 from formats.tokenizers import read_tokenizer
-from gyre.checkpoint import METADATA, write_safetensors
-from gyre.config import Config, TrainConfig
+from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
+from gyre.load import read_run
 from gyre.optim import OptimConfig
+from gyre.options import Config, TrainConfig
 from gyre.rundir import RunDir
-from gyre.trained import read_run
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 
@@ -49,7 +49,7 @@ def open_run(path: Path, to: Target) -> Exported:
         names = tensor_names(config.model, to)
     except ValueError as error:
         raise UserError(f"{path} cannot be exported to {to}: {error}") from None
-    weights = run.load_weights()
+    weights = run.checkpoints.load_weights()
     stored = {name: Stored(path, w.dtype, tuple(w.shape), w.clone) for name, w in weights.items()}
     check_tensors(stored, tensor_shapes(config.model))
     dtypes = {weight.dtype for weight in weights.values()}
@@ -73,14 +73,15 @@ def create_run(
     tensors = {name: tensors[name] for name in tensor_names(model, "hf")}
     require_space(target, sum(tensor.nbytes for tensor in tensors.values()))
 
-    def write_best(file: Path) -> None:
+    def write_weights(folder: Path) -> list[Path]:
         def read(name: str) -> Tensor:
             weight = tensors[name].read()
             largest_value(name, weight, tensors[name].file)
             return weight
 
         with tqdm(tensors, "importing", unit="tensor", delay=2) as bar:
-            write_safetensors(file, tensors, map(read, bar), METADATA)
+            write_safetensors(folder / WEIGHTS, tensors, map(read, bar))
+        return [folder / WEIGHTS]
 
     with TemporaryDirectory() as spare:
         tokenizer, files = read_tokenizer(folder, model.vocab_size, Path(spare))
@@ -91,6 +92,7 @@ def create_run(
         RunDir.create(
             log, target.name, config_yaml=config.to_yaml(), config={},
             manifest={"imported": {"from": str(folder), "format": kind}},
-            tokenizer=files, write_best=write_best,
+            tokenizer=files,
+            write=lambda run: Checkpoints(run).save("best", write_weights, training=None),
         )
     return sum(math.prod(tensor.shape) for tensor in tensors.values())

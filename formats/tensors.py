@@ -15,7 +15,6 @@ from torch import Tensor
 from errors import UserError
 from files import first_line, read_json
 from gyre.checkpoint import DTYPE_NAMES
-from gyre.flops import matrix_parameters
 from model.config import ModelConfig
 
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
@@ -48,7 +47,7 @@ def largest_value(name: str, weight: Tensor, source: Path) -> float:
 def check_size(stored: dict[str, Stored], config: ModelConfig, file: Path) -> None:
     """Raise UserError where the model that `file` describes is far larger than the tensors, before
     anything of that size is built."""
-    if matrix_parameters(config) > 2 * sum(math.prod(t.shape) for t in stored.values()):
+    if config.matrix_parameters > 2 * sum(math.prod(t.shape) for t in stored.values()):
         raise UserError(f"{file} describes a larger model than the tensors beside it: they belong "
                         "to different models, or a part is missing")
 

@@ -15,7 +15,6 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
 from errors import UserError
 from files import first_line
@@ -31,23 +30,24 @@ DTYPE_NAMES: dict[torch.dtype, Dtype] = {
 
 
 def resolve_device(device: str, local_rank: int = 0) -> torch.device:
-    """What `device` names: auto is CUDA, else Apple's MPS, else the CPU.
+    """Return the device that `device` names: auto is CUDA, else Apple's MPS, else the CPU.
 
-    cuda is the card of number `local_rank`, so that every process of a machine has its own. Where
-    it is the CPU, this process keeps freed memory from now on (`keep_freed_memory`), and computes
-    float32 products by oneDNN where that is faster (`onednn_gain`). Raises UserError for a device
-    that this machine does not have.
+    cuda is the card of number `local_rank`, so that every process of a machine has its own. On the
+    CPU, this process from now on keeps freed memory for its next tensors and computes float32
+    products by oneDNN where that is faster (`onednn_gain`). Raises UserError for a device that
+    this machine does not have.
     """
     if device == "auto":
         if torch.cuda.is_available():
             device = "cuda"
         else:
             device = "mps" if torch.backends.mps.is_available() else "cpu"
-    known = "use auto, cpu, cuda, cuda:N or mps"
     try:
         resolved = torch.device(device)
     except RuntimeError:
-        raise UserError(f"device {device!r} is not known: {known}") from None
+        resolved = torch.device("meta")
+    if resolved.type not in ("cpu", "cuda", "mps"):
+        raise UserError(f"device {device!r} is not supported: use auto, cpu, cuda, cuda:N or mps")
     if resolved.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         index = local_rank if resolved.index is None else resolved.index
@@ -57,42 +57,31 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
         return torch.device("cuda", index)
     if resolved.type == "mps" and not torch.backends.mps.is_available():
         raise UserError("device mps was asked for, but this machine has no MPS")
-    if resolved.type not in ("cpu", "mps"):
-        raise UserError(f"device {device!r} is not supported: {known}")
     if resolved.type == "cpu":
-        keep_freed_memory()
+        if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+            # glibc returns every large block to the system when it is freed and maps it anew for
+            # the next step. The page faults are a good part of a step (docs/benchmarks.md).
+            M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
+            mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
+            mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
         prefer_onednn(onednn_gain() >= ONEDNN_GAIN)
     return resolved
 
 
-def require_memory(device: torch.device, size: int, what: str, advice: str) -> None:
+def check_memory(device: torch.device, size: int, what: str, advice: str) -> None:
     """Raise UserError where `size` bytes are more than the whole memory of the device."""
     if device.type == "cuda":
-        there = torch.cuda.get_device_properties(device).total_memory
+        available = torch.cuda.get_device_properties(device).total_memory
+    elif hasattr(os, "sysconf"):  # not on Windows, where the allocation itself fails
+        available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     else:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if size > there:
-        raise UserError(f"{what} takes {size:.3g} bytes or more, and {device} has {there:.3g}: "
+        return
+    if size > available:
+        raise UserError(f"{what} takes {size:.3g} bytes or more, and {device} has {available:.3g}: "
                         f"{advice}")
 
 
-def keep_freed_memory() -> None:
-    """Make the C library keep freed memory for the next tensors instead of returning it at once.
-
-    By default glibc maps every large block from the system anew and unmaps it when it is freed. A
-    training step frees and allocates all its activations, and the page faults are a good part of
-    its time (docs/benchmarks.md). The allocators of GPUs keep what is freed in the same way. No
-    effect where the C library is not glibc.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
-        mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
-        mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
-
-
-# It is 1 or above 2, depending on the processor, and seldom anything else on a busy machine.
-ONEDNN_GAIN = 1.5
+ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the processor
 
 
 @functools.cache
@@ -127,40 +116,35 @@ HOPELESS = 4  # times as slow, as where a processor has no bfloat16 and emulates
 def product_rates(
     device: torch.device, model: ModelConfig, tokens: int, *, training: bool
 ) -> list[float]:
-    """FLOP/s in float32 and in bfloat16 of the product of the model's widest matrix with so many
-    tokens, and in training of the two for the gradients too.
+    """Measure FLOP/s in float32 and in bfloat16 of the product of the model's widest matrix.
 
-    Each is the best of several calls in turn, of fewer tokens where there are many or the matrix is
-    large, so that all take a fraction of a second; where one is hopelessly slower, of two calls.
+    In training the two products for the gradients are measured too. Each rate is the best of
+    several calls in turn, of fewer tokens where there are many or the matrix is large, so that all
+    take a fraction of a second; a dtype that is hopelessly slower has two calls only.
     """
     inputs, outputs = model.dim, model.hidden_dim
     tokens = min(tokens, 2048, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
-    x, weight = torch.ones(tokens, inputs), torch.ones(outputs, inputs)
-    gradient = torch.ones(tokens, outputs)
-
-    def operands(dtype: torch.dtype) -> list[Tensor]:
-        leaves = [t.to(device, dtype).requires_grad_(training) for t in (x, weight)]
-        return [*leaves, gradient.to(device, dtype)]
-
-    def seconds(x: Tensor, weight: Tensor, gradient: Tensor) -> float:
-        synchronize(device)
-        started = time.perf_counter()
-        out = linear(x, weight)
-        if training:
-            out.backward(gradient)
-        synchronize(device)
-        return time.perf_counter() - started
-
-    tried = [operands(torch.float32), operands(torch.bfloat16)]
-    best = [math.inf, math.inf]
+    shapes = ((tokens, inputs), (outputs, inputs), (tokens, outputs))
+    operands = {
+        dtype: [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
+        for dtype in (torch.float32, torch.bfloat16)
+    }
+    best = dict.fromkeys(operands, math.inf)
     stop, rounds = time.perf_counter() + 0.25, 0
     while rounds < 3 or time.perf_counter() < stop:
-        for i, operand in enumerate(tried):
-            if rounds < 2 or best[i] < HOPELESS * min(best):
-                best[i] = min(best[i], seconds(*operand))
+        for dtype, (x, weight, gradient) in operands.items():
+            if rounds >= 2 and best[dtype] >= HOPELESS * min(best.values()):
+                continue
+            synchronize(device)
+            started = time.perf_counter()
+            out = linear(x.requires_grad_(training), weight.requires_grad_(training))
+            if training:
+                out.backward(gradient)
+            synchronize(device)
+            best[dtype] = min(best[dtype], time.perf_counter() - started)
         rounds += 1
     flops = (6 if training else 2) * tokens * inputs * outputs
-    return [flops / least for least in best]
+    return [flops / seconds for seconds in best.values()]
 
 
 def processor() -> str:
@@ -178,23 +162,19 @@ def synchronize(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
-def check_dtype(dtype: Dtype, device: torch.device) -> None:
-    """UserError for float16 off CUDA: it needs loss scaling and has no fast kernels there."""
-    if dtype == "float16" and device.type != "cuda":
-        raise UserError(f"dtype float16 needs a CUDA device, not {device.type}: use bfloat16 or "
-                        "float32")
-
-
 def resolve_dtype(
     dtype: Dtype, device: torch.device, rates: Callable[[], list[float]]
 ) -> tuple[torch.dtype, str]:
-    """The dtype of matrix products under autocast, and the reason in words.
+    """Return the dtype of matrix products under autocast, and the reason in words.
 
-    auto is bfloat16 where `rates`, such as `product_rates`, tell that it is faster than float32 by
-    BFLOAT16_GAIN at least. A processor's flags do not tell: some compute bfloat16 slower than
-    float32. Raises UserError as `check_dtype` does.
+    auto is bfloat16 where `rates()`, such as `product_rates`, shows that it is faster than float32
+    by BFLOAT16_GAIN at least. A processor's flags do not tell: some compute bfloat16 slower than
+    float32. Raises UserError for float16 off CUDA: it needs loss scaling and has no fast kernels
+    there.
     """
-    check_dtype(dtype, device)
+    if dtype == "float16" and device.type != "cuda":
+        raise UserError(f"dtype float16 needs a CUDA device, not {device.type}: use bfloat16 or "
+                        "float32")
     if dtype != "auto":
         return getattr(torch, dtype), f"{dtype}, as configured"
     if device.type == "mps":
@@ -227,9 +207,9 @@ COMPILE_PAYS_FLOPS = {
 def resolve_compile(
     choice: bool | Literal["auto"], device: torch.device, dtype: torch.dtype, training_flops: float
 ) -> tuple[bool, str]:
-    """Whether to compile, and the reason in words; no where there is no working compiler.
+    """Return whether to compile, and the reason in words; eager where no compiler works.
 
-    auto depends on the work ahead and the dtype, never on timing.
+    auto depends on the work ahead and on the dtype, never on timing.
     """
     if choice is False:
         return False, "eager, as configured"
@@ -239,28 +219,19 @@ def resolve_compile(
             return False, f"eager: compilation is not tried on {device.type}"
         if training_flops < threshold:
             return False, f"eager: {training_flops:.1e} FLOPs are too few to repay a compilation"
-    trouble = _compiler_trouble(device)
-    if trouble is not None:
-        return False, f"eager: torch.compile does not work here ({trouble})"
-    if choice is True:
-        return True, "compiled, as configured"
-    return True, "compiled: enough work to repay it"
+    compilers = [os.environ.get("CXX"), "g++", "clang++", "cl"]
+    try:
+        if device.type == "cpu" and not any(shutil.which(name) for name in compilers if name):
+            raise RuntimeError("no C++ compiler found")
+        torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
+    except Exception as error:  # whatever the compiler raises, training goes on without it
+        return False, f"eager: torch.compile does not work here ({first_line(error)})"
+    reason = "as configured" if choice is True else "which this much work repays"
+    return True, f"compiled, {reason}"
 
 
 def uncompiled() -> AbstractContextManager:
-    """Within it, what is compiled runs as it was written."""
+    """Return a context in which compiled functions run as they were written."""
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         return nullcontext()
     return torch.compiler.set_stance("force_eager")
-
-
-def _compiler_trouble(device: torch.device) -> str | None:
-    """Why torch.compile does not work on this machine; None where it does."""
-    compilers = [os.environ.get("CXX"), "g++", "clang++", "cl"]
-    if device.type == "cpu" and not any(shutil.which(name) for name in compilers if name):
-        return "no C++ compiler found"
-    try:
-        torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
-    except Exception as error:  # whatever the compiler raises, training goes on without it
-        return first_line(error)
-    return None

@@ -22,11 +22,10 @@ from tqdm import tqdm
 from data.prepare import Prepared, prepare
 from errors import UserError
 from gyre.checkpoint import as_whole
-from gyre.cli import load_file
-from gyre.config import Config
 from gyre.device import autocast
+from gyre.load import initial_model, load, load_model
+from gyre.options import Config, read_config
 from gyre.rundir import METRICS, RunDir
-from gyre.trained import initial_model, load, load_model
 from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -107,14 +106,14 @@ class Scorer:
 
     @torch.inference_mode()
     def nats(
-        self, model: Transformer, starts: Tensor, context: int, scored: int, offset: int = 0
+        self, model: Transformer, starts: Tensor, context: int, scored: int, start: int = 0
     ) -> Tensor:
         """Losses (windows, scored), in float64 on the CPU, of the last targets of the windows of
         `context` tokens at `starts`."""
         found = []
         for rows in self.rows(starts, context):
             with autocast(self.device, self.dtype):
-                hidden_states = model.hidden_states(rows[:, :-1], offset=offset)[:, -scored:]
+                hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, -scored:]
                 logits, targets = model.logits(hidden_states).float(), rows[:, -scored:]
             nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
             found.append(nats.view(targets.shape).cpu().double())
@@ -252,7 +251,7 @@ def shift(
     for delta in (int(multiple * seq_len) for multiple in shifts):
         model, change = scorer.model(seq_len + delta), None
         if model is not None:
-            moved = scorer.nats(model, spans, seq_len, seq_len, offset=delta)
+            moved = scorer.nats(model, spans, seq_len, seq_len, start=delta)
             change = (moved - still).mean().item()
         found.append({"delta": delta, "dloss": change})
     return found
@@ -309,7 +308,7 @@ def scaling(name: ScalingName, factor: float, seq_len: int) -> RopeScaling | Non
 
 def origin(run: RunDir) -> dict[str, str]:
     """Hashes of what a run was trained from and on: `initial`, and all batches."""
-    config = load_file(run.path / "config.yaml")
+    config = read_config(run.path / "config.yaml")
     data = prepare(config.data, run.manifest.get("settings"))
     return {**initial(config), "batches_sha256": batches_sha256(config, data)}
 

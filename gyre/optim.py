@@ -8,15 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from errors import UserError, check_ranges
-from gyre.parallel import is_divided, whole
 
 
 @dataclass
 class OptimConfig:
-    """The optimizer and its learning rates.
-
-    Raises UserError for values without a meaning.
-    """
+    """The optimizer and its learning rates."""
 
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""
@@ -42,7 +38,8 @@ class OptimConfig:
     final_lr: float = 0.1
     """Learning rate at the last step, as a fraction of the peak."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Fill in `cooldown`. Raises UserError for values without a meaning or an effect."""
         if self.muon_lr is not None and self.optimizer != "muon":
             raise UserError(f"optim.muon_lr has no effect with optim.optimizer {self.optimizer}")
         if self.cooldown is not None and self.schedule != "wsd":
@@ -112,9 +109,9 @@ class Muon(torch.optim.Optimizer):
             stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    # (R, C) and (C, R) go into one stack: one of them is transposed. Of a divided
-                    # model, a process has one whole matrix at a time.
-                    alone = parameter if is_divided(parameter) else None
+                    # (R, C) and (C, R) go into one stack: one of them is transposed. Of a sharded
+                    # model, a rank gathers one matrix at a time.
+                    alone = parameter if is_sharded(parameter) else None
                     key = (*sorted(parameter.shape), parameter.device, alone)
                     stacks.setdefault(key, []).append(parameter)
             for parameters in stacks.values():
@@ -131,17 +128,15 @@ class Muon(torch.optim.Optimizer):
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(gradient)
             mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-            update = whole(gradient.lerp(mean, momentum).to(self.dtype))  # Nesterov's look ahead
+            ahead = gradient.lerp(mean, momentum)  # Nesterov's
+            update = gather_tensor(ahead.to(self.dtype))
             wide.append(update if update.size(0) <= update.size(1) else update.T)
         stacked = torch.stack(wide)
         del wide, update  # their memory is free before the products need as much again
         for parameter, update in zip(parameters, orthogonalize(stacked), strict=True):
             parameter.mul_(1 - lr * weight_decay)
             update = update if update.shape == parameter.shape else update.T
-            if is_divided(parameter):
-                from gyre.sharding import part  # slow to import
-
-                update = part(update, parameter)
+            update = shard_like(update, parameter)
             parameter.add_(update, alpha=-0.2 * lr * math.sqrt(max(parameter.shape)))
 
 
@@ -160,9 +155,11 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 
 class Optimizers:
-    """All parameters of a model in one or two torch optimizers: AdamW, and before it Muon if the
-    configuration says so. The learning rate of each is set as a fraction of its peak. `dtype` is
-    that of Muon's products."""
+    """All parameters of a model in one or two torch optimizers, in `optimizers`: AdamW, and before
+    it Muon if the configuration says so. Each learning rate is set as a fraction of its peak.
+
+    `dtype` is that of Muon's products.
+    """
 
     def __init__(
         self, model: nn.Module, config: OptimConfig, dtype: torch.dtype = torch.bfloat16
@@ -178,14 +175,12 @@ class Optimizers:
         fused = rest[0].device.type in ("cpu", "cuda")
         betas = (config.beta1, config.beta2)
         self.optimizers.append(torch.optim.AdamW(adamw, betas=betas, fused=fused))
-        self._peaks = [group["lr"] for group in self._groups()]
-
-    def _groups(self) -> list[dict[str, Any]]:
-        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+        self.peaks = [g["lr"] for optimizer in self.optimizers for g in optimizer.param_groups]
 
     def set_lr(self, factor: float) -> None:
-        """Learning rates of the next step, as a fraction of their peaks."""
-        for group, peak in zip(self._groups(), self._peaks, strict=True):
+        """Set the learning rates of the next step, as a fraction of their peaks."""
+        groups = (g for optimizer in self.optimizers for g in optimizer.param_groups)
+        for group, peak in zip(groups, self.peaks, strict=True):
             group["lr"] = peak * factor
 
     def zero_grad(self) -> None:
@@ -193,27 +188,57 @@ class Optimizers:
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of each optimizer, by its number."""
-        return {str(i): o.state_dict() for i, o in enumerate(self.optimizers)}
+    def tensors(self, model: nn.Module) -> dict[str, Tensor]:
+        """Return what the optimizers keep, by name, such as state.norm.weight.exp_avg."""
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        return {
+            f"state.{names[parameter]}.{key}": value
+            for optimizer in self.optimizers
+            for parameter, state in optimizer.state.items()
+            for key, value in state.items()
+        }
 
-    def named(self, model: nn.Module, state: dict[str, Any]) -> dict[str, Tensor]:
-        """The tensors in what `state_dict` returned, by the names of gyre/sharding.py, such as
-        state.norm.weight.exp_avg."""
-        names, found = {id(p): name for name, p in model.named_parameters()}, {}
-        for i, optimizer in enumerate(self.optimizers):
+    def load_tensors(self, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+        """Go on from what `tensors` returned, with the rates of this configuration: a branch may
+        have others than the run that it comes from."""
+        names = {parameter: name for name, parameter in model.named_parameters()}
+        for optimizer in self.optimizers:
+            loaded = optimizer.state_dict()
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             for number, parameter in enumerate(parameters):
-                for key, value in state[str(i)]["state"][number].items():
-                    found[f"state.{names[id(parameter)]}.{key}"] = value
-        return found
+                prefix = f"state.{names[parameter]}."
+                # A sharded model has (1,) for the shape () of a scalar, such as a step count.
+                loaded["state"][number] = {
+                    name.removeprefix(prefix): tensor.reshape(
+                        parameter.shape if tensor.numel() == parameter.numel() else ()
+                    )
+                    for name, tensor in tensors.items() if name.startswith(prefix)
+                }
+                if not loaded["state"][number]:
+                    raise KeyError(f"it has no state of {names[parameter]}")
+            optimizer.load_state_dict(loaded)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` returned, with the decay and the moments' rates of this
-        configuration: a branch may have others than the run it comes from."""
-        for i, optimizer in enumerate(self.optimizers):
-            own = [{k: v for k, v in group.items() if k != "params"}
-                   for group in optimizer.param_groups]
-            optimizer.load_state_dict(state[str(i)])
-            for group, settings in zip(optimizer.param_groups, own, strict=True):
-                group.update(settings)
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this rank has a part of the tensor only: a DTensor, whose import is slow."""
+    return hasattr(tensor, "full_tensor")
+
+
+def gather_tensor(tensor: Tensor) -> Tensor:
+    """Return a tensor, of which this rank may have a part only, whole. All ranks call it."""
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
+
+
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return this rank's part of a whole tensor that every rank has, as `like` is sharded.
+
+    No rank waits for another.
+    """
+    if not is_sharded(like):
+        return tensor
+    from torch.distributed.tensor import DTensor, Replicate  # slow to import
+
+    assert isinstance(like, DTensor)
+    replicated = DTensor.from_local(tensor.to(like.device), like.device_mesh,
+                                    [Replicate()] * like.device_mesh.ndim, run_check=False)
+    return replicated.redistribute(placements=like.placements)

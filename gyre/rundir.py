@@ -6,17 +6,13 @@ runs/
         tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
         manifest.json       of the prepared data, or of the import
         run.json            when, by which command, from which revision; hashes of all the above
-                            and of itself
         metrics.jsonl       one point per line: the truth, which wandb mirrors
         loss.png            a picture of its losses, once it is finished
-        last/               model.safetensors + training.pt: what --resume continues from
-        previous/           the `last` before it, should that one turn out damaged
-        best/               model.safetensors
-        kept/N/             as last/, of a step N that was asked for
+        last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
 
-Only this module and checkpoint.py, which has the last four folders, write there, and a study, which
-removes checkpoints that it has measured.
+Only this module and checkpoint.py write there, and a study, which removes checkpoints that it has
+measured.
 """
 
 import hashlib
@@ -31,32 +27,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import yaml
-from torch import Tensor
 
-from data.tokenizer import tokenizer_files
+from data.tokenizer import FILES
 from errors import UserError, say
-from files import (
-    atomic_path,
-    first_line,
-    fsync,
-    json_sha256,
-    locked,
-    read_json,
-    remove,
-    require_space,
-    sha256,
-    stage_json,
-    write_file,
-    writing,
-)
-from gyre.checkpoint import WEIGHTS, Checkpoints, seal
+from files import atomic_path, first_line, fsync, locked, sha256, stage_json, write_file, writing
+from gyre.checkpoint import Checkpoints
+from gyre.parallel import World
 from gyre.wandb_log import LogConfig, WandbThread, wandb_id
 
 METRICS = "metrics.jsonl"
@@ -79,15 +62,19 @@ def locked_run(path: Path) -> Iterator[None]:
         yield
 
 
-class RunDir(Checkpoints):
-    """One run: its checkpoints, and all else. Of several processes only the first holds one."""
+@dataclass
+class RunDir:
+    """One run on disk: its points, its checkpoints, and how it was made."""
 
-    def __init__(self, path: Path, record: dict[str, Any]):
-        super().__init__(path)
-        self.record = record  # run.json
-        self._metrics_file = path / METRICS
-        self._logged, self._hash = 0, hashlib.sha256()  # points, and their lines
-        self._wandb: WandbThread | None = None
+    path: Path
+    record: dict[str, Any]
+    """run.json."""
+    is_main: bool = True
+    """Whether this process is the one that writes points: rank 0."""
+    wandb: WandbThread | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.checkpoints = Checkpoints(self.path)
 
     @property
     def tokenizer_sha256(self) -> str:
@@ -98,30 +85,26 @@ class RunDir(Checkpoints):
     @property
     def manifest(self) -> dict[str, Any]:
         """Of the data that the run was started with."""
-        return read_json(self.path / "manifest.json")
+        return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
 
     # --- creating and opening ---
 
     @classmethod
     def create(
         cls, log: LogConfig, name: str, *, config_yaml: str, config: dict[str, Any],
-        tokenizer: list[Path], manifest: dict[str, Any], need_bytes: int = 0,
-        write_best: Callable[[Path], None] | None = None, points: Sequence[dict[str, Any]] = (),
-        last: tuple[dict[str, Tensor], dict[str, Any]] | None = None,
+        tokenizer: Sequence[Path], manifest: dict[str, Any],
+        write: Callable[[Path], None] | None = None, points: Sequence[dict[str, Any]] = (),
     ) -> "RunDir":
-        """A new folder `runs/NAME`, there completely or not at all, and a new wandb run.
+        """Make a new folder `runs/NAME`, completely or not at all, and a new wandb run.
 
         `config_yaml` is the configuration for config.yaml and `config` the one for wandb;
-        `tokenizer` are the files that make it up. `write_best` writes the weights of a run that has
-        some from the start into the file it is given, with METADATA; `points` and `last`, weights
-        and training state, are what it already has, as a branch has those of its run. `need_bytes`
-        is what the run is going to write: a disk without that much room is an error now and not at
-        the first checkpoint.
+        `tokenizer` are the files that make it up. `points` are those that a branch has of the run
+        that it leaves; until it has saved a checkpoint of its own it cannot be resumed. `write`
+        puts what an import has, besides, into the folder.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
         path = cls.new_path(log.runs, name)
-        require_space(path, need_bytes, "make room or choose another disk with --log.runs")
         with writing(path, "choose another folder with --log.runs"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(path) as staging:
@@ -133,81 +116,75 @@ class RunDir(Checkpoints):
                 record: dict[str, Any] = {
                     "created": datetime.now(UTC).isoformat(timespec="microseconds"),
                     "command": shlex.join(sys.argv),
-                    "git": _git_revision(),
+                    "git": git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
                     "wandb_id": wandb_id(name, config.get("model", {}).get("position", "")),
+                    "inherited": len(points),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
-                if points:
-                    record["inherited"] = len(points)
-                record["sha256"]["run.json"] = _record_sha256(record)
                 stage_json(staging / "run.json", record)
-                staged, run = cls(staging, record), cls(path, record)
                 if points:
-                    staged._write_points(points)
-                if write_best is not None:
-                    staged.best.mkdir()
-                    write_best(staged.best / WEIGHTS)
-                    seal(staged.best / WEIGHTS)
-                if last is not None:
-                    staged.save("last", *last)
-        run._logged, run._hash = staged._logged, staged._hash
-        run._start_wandb(log, config, points)
+                    cls(staging, record).write_points(points)
+                if write is not None:
+                    write(staging)
+        run = cls(path, record)
+        run.start_wandb(log, config, points)
         return run
 
     @classmethod
     def open(cls, path: str | Path | None = None, runs: str | Path = "runs") -> "RunDir":
-        """An existing run, by its path or its name under `runs`, to read or to `resume`; by default
-        the newest that has weights.
+        """Return an existing run, by its path or its name under `runs`; by default the newest that
+        has weights.
 
-        Raises UserError where its files are not those it was made with. What a save that crashed
-        has left is not touched: the run may be training right now.
+        Raises UserError where its files are not those it was made with. The run may be training
+        right now: nothing is changed.
         """
-        path = _newest(Path(runs)) if path is None else Path(path)
+        path = newest(Path(runs)) if path is None else Path(path)
         if not path.is_dir() and path.name == str(path):
             path = Path(runs) / path
         if not path.is_dir():
             raise UserError(f"no run folder at {path} (python evaluate.py lists the runs)")
-        if not (path / "run.json").exists():
-            raise UserError(f"{path / 'run.json'} is missing: {path} is no run")
         try:
-            record = read_json(path / "run.json", "restore it, or choose another run")
+            record = json.loads((path / "run.json").read_text(encoding="utf-8"))
             hashes = dict(record["sha256"])
-            if not {"config.yaml", "manifest.json"} < hashes.keys() or "created" not in record:
+            if not {"config.yaml", "manifest.json"} <= hashes.keys() or "created" not in record:
                 raise KeyError("sha256")
-            if hashes.pop("run.json", None) not in (None, _record_sha256(record)):
-                raise ValueError("its own hash differs")  # None: from before there was one
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except FileNotFoundError:
+            raise UserError(f"{path / 'run.json'} is missing: {path} is no run") from None
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise UserError(f"{path / 'run.json'} is damaged: {path} is no longer a whole run; "
                             "choose another one") from error
+        hashes.pop("run.json", None)  # runs of 90d2667 and before had a hash of the record itself
         for name, digest in hashes.items():
-            if not (path / name).is_file():
-                raise UserError(f"{path / name} is missing: restore it, or choose another run")
-            if sha256(path / name) != digest:
-                raise UserError(f"{path / name} is not the file this run was made with (its sha256 "
+            file = path / name
+            if not file.is_file():
+                raise UserError(f"{file} is missing: restore it, or choose another run")
+            if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+                raise UserError(f"{file} is not the file this run was made with (its sha256 "
                                 "differs from the one in run.json): restore it, or choose another "
                                 "run")
-        for file in tokenizer_files(path):
-            if file.name not in hashes:  # it would be read in place of the run's own
-                raise UserError(f"{file} is no part of this run (run.json has no hash of it): "
-                                "remove it")
+        for name in FILES:
+            if (path / name).is_file() and name not in hashes:  # it would be read in place of ours
+                raise UserError(f"{path / name} is no part of this run (run.json has no hash of "
+                                "it): remove it")
         return cls(path, record)
 
     @classmethod
     def open_all(cls, paths: Sequence[str | Path], runs: str | Path = "runs") -> list["RunDir"]:
-        """These runs, or all under `runs`, the oldest first. Says what it skips, and why."""
-        found = []
+        """Return these runs, or all under `runs`, the oldest first. Folders that are not runs are
+        skipped and listed."""
+        opened = []
         for path in paths or sorted(p for p in Path(runs).glob("[!.]*") if p.name != "wandb"):
             try:
-                found.append(cls.open(path, runs))
+                opened.append(cls.open(path, runs))
             except UserError as error:
                 say(f"skipped: {error}")
-        return found if paths else sorted(found, key=lambda run: run.record["created"])
+        return opened if paths else sorted(opened, key=lambda run: run.record["created"])
 
     @staticmethod
     def new_path(runs: str | Path, name: str) -> Path:
-        """Where a run of this name will be. UserError if it cannot be, or is there already."""
+        """Return where a run of this name will be. UserError if it cannot be, or is there."""
         if not re.fullmatch(r"\w[\w.=+-]*", name) or name == "wandb":
             raise UserError(f"run name {name!r} must be letters, digits and _ . = + - (and not "
                             "'wandb', which holds wandb's files): choose another name")
@@ -238,112 +215,85 @@ class RunDir(Checkpoints):
                         raise
             yield name
 
-    def resume(
-        self, step: int, log: LogConfig, config: dict[str, Any],
-        logged: dict[str, Any] | None = None,
-    ) -> None:
+    def resume(self, step: int, log: LogConfig, config: dict[str, Any]) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
-        `logged` is what the checkpoint says of the points, see `points_until`. Points of later
-        steps, which a crash left behind, go: those steps are taken again. wandb gets all points
-        once more, because of what it had not written yet when a process was killed.
+        Points of later steps, which a crash left behind, go: those steps are taken again. wandb
+        gets all points once more, because of what it had not written yet when a process was killed.
         """
-        points = self.points_until(step, logged)
-        self._write_points(points)
-        self._start_wandb(log, config, points)
+        points = self.points_until(step)
+        self.write_points(points)
+        self.start_wandb(log, config, points)
 
     # --- points ---
 
-    def save(
-        self, name: Literal["last", "best"] | int, weights: dict[str, Tensor],
-        training: dict[str, Any] | None = None,
-    ) -> None:
-        """As that of Checkpoints. The points so far are on the disk first, and the checkpoint says
-        how many there are and which (`metrics` of the training state)."""
-        super().save(name, weights, None if training is None else self.noting_points(training))
+    def write_points(self, points: Sequence[dict[str, Any]]) -> None:
+        """Replace all points."""
+        lines = "".join(json.dumps(point) + "\n" for point in points)
+        write_file(self.path / METRICS, lines.encode())
 
-    def noting_points(self, training: dict[str, Any]) -> dict[str, Any]:
-        """A training state that says which points there are; they are on the disk first."""
-        if self._logged:
-            with writing(self._metrics_file):
-                fsync(self._metrics_file)
-        logged = {"points": self._logged, "sha256": self._hash.hexdigest()}
-        return {**training, "metrics": logged}
+    def log(self, progress: Any, values: dict[str, float | int | str]) -> None:
+        """Add one line to metrics.jsonl, and one point to wandb.
 
-    def _write_points(self, points: Sequence[dict[str, Any]]) -> None:
-        lines = "".join(json.dumps(point) + "\n" for point in points).encode()
-        write_file(self._metrics_file, lines)
-        self._logged, self._hash = len(points), hashlib.sha256(lines)
-
-    def log(self, point: dict[str, float | int | str]) -> None:
-        """One line in metrics.jsonl and one wandb point; `step` must be in it.
-
-        What is not finite becomes null, because NaN is not JSON.
+        `progress` has what they can be drawn against: step, tokens, seconds. Numbers that are not
+        finite become null, because NaN is not JSON.
         """
+        if not self.is_main:
+            return
+        point = {name: getattr(progress, name) for name in ("step", "tokens", "seconds")} | values
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in point.items()
         }
-        file = self._metrics_file
-        line = (json.dumps(finite, allow_nan=False) + "\n").encode()
-        with writing(file), file.open("ab") as lines:
-            lines.write(line)
-        self._logged += 1
-        self._hash.update(line)
-        if self._wandb:
-            self._wandb.log(point)
+        file = self.path / METRICS
+        with writing(file), file.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(finite, allow_nan=False) + "\n")
+        if self.wandb:
+            self.wandb.log(point)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The points of metrics.jsonl, without a last line that a crash cut short.
+        """Return the points of metrics.jsonl, without a last line that a crash cut short.
 
         Values are numbers, text or None. UserError where any other line is damaged.
         """
         points = []
-        for number, line in enumerate(self._lines(), 1):
+        for number, line in enumerate(self.lines(), 1):
             try:
-                points.append(_point(line))
+                points.append(parse_point(line))
             except ValueError as error:
-                raise UserError(f"{self._metrics_file} is damaged in line {number} ({error}): "
+                raise UserError(f"{self.path / METRICS} is damaged in line {number} ({error}): "
                                 "remove that line") from None
         return points
 
     def best_point(self) -> dict[str, Any] | None:
-        """The point of the lowest validation loss, whose weights are `best`; None before the first
-        validation. What a branch has of the run that it left does not count."""
-        own = self.metrics()[self.record.get("inherited", 0) :]
-        validated = (point for point in own if point.get("val/loss") is not None)
+        """Return the point of the lowest validation loss, whose weights are `best`; None before the
+        first validation. Points that a branch has of the run that it left do not count."""
+        points = self.metrics()[self.record.get("inherited", 0) :]
+        validated = (point for point in points if point.get("val/loss") is not None)
         return min(validated, key=itemgetter("val/loss"), default=None)
 
-    def points_until(self, step: int, logged: dict[str, Any] | None) -> list[dict[str, Any]]:
-        """The points up to `step`, of which a checkpoint says what there were when it was saved:
-        how many `points`, and the `sha256` of their lines.
-
-        Says what is missing or damaged of them, and leaves out what is no point.
-        """
-        lines = self._lines()
-        if logged is not None:
-            count = logged["points"]
-            before = b"".join(line + b"\n" for line in lines[:count])
-            if hashlib.sha256(before).hexdigest() != logged["sha256"]:
-                what = "points were changed"
-                if len(lines) < count:
-                    what = f"{count - len(lines)} of its {count} points are missing"
-                say(f"warning: {self._metrics_file} is not what it was at step {step}: {what}; "
-                    "going on with what it holds")
+    def points_until(self, step: int) -> list[dict[str, Any]]:
+        """Return the points up to `step`. Lines that are no points are left out, and listed."""
         points = []
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(self.lines(), 1):
             try:
-                points.append(_point(line))
+                points.append(parse_point(line))
             except ValueError as error:
-                say(f"warning: leaving out line {number} of {self._metrics_file}: {error}")
+                say(f"warning: leaving out line {number} of {self.path / METRICS}: {error}")
         return [point for point in points if point["step"] <= step]
 
-    def settings(self) -> dict[str, Any]:
-        """config.yaml, unchecked: a hundred times as fast to read as a Config."""
-        return yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
+    def save(
+        self, name: Literal["last", "best"] | int, write: Callable[[Path], list[Path]],
+        training: dict[str, Any] | None, world: World,
+    ) -> None:
+        """Write a checkpoint; see `Checkpoints.save`. The points so far are on the disk first."""
+        if self.is_main and (self.path / METRICS).exists():
+            with writing(self.path / METRICS):
+                fsync(self.path / METRICS)
+        self.checkpoints.save(name, write, training, world)
 
     def draw_losses(self) -> None:
-        """loss.png. It says where it cannot: no picture is worth a training."""
+        """Draw loss.png. No picture is worth a training: a failure is only a warning."""
         try:
             from gyre.plot import draw_losses
 
@@ -351,39 +301,32 @@ class RunDir(Checkpoints):
         except Exception as error:
             say(f"warning: no loss.png ({first_line(error)})")
 
-    def _lines(self) -> list[bytes]:
-        """The whole lines of metrics.jsonl."""
+    def lines(self) -> list[bytes]:
+        """Return the whole lines of metrics.jsonl."""
         with suppress(FileNotFoundError):
-            return self._metrics_file.read_bytes().split(b"\n")[:-1]
+            return (self.path / METRICS).read_bytes().split(b"\n")[:-1]
         return []
 
     # --- wandb ---
 
-    def _start_wandb(
+    def start_wandb(
         self, log: LogConfig, config: dict[str, Any], points: Sequence[dict[str, Any]] = ()
     ) -> None:
+        """Start the mirror in wandb, and hand it the points that there are."""
         if log.wandb != "disabled":
-            id = self.record.get("wandb_id") or wandb_id(self.path.name)
-            self._wandb = WandbThread(log, self.path.name, id, config)
-            self._wandb.start()
+            self.wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
+            self.wandb.start()
             for point in points:
-                self._wandb.log(point)
-
-    def discard(self) -> None:
-        """Remove the run, and what wandb has of it offline."""
-        self.finish(1)
-        for folder in (self.path.parent / "wandb").glob(f"*-{self.record['wandb_id']}"):
-            remove(folder)
-        remove(self.path)
+                self.wandb.log(point)
 
     def finish(self, exit_code: int = 0) -> None:
         """Wait for wandb to write or upload the rest, within limits."""
-        if self._wandb:
-            self._wandb.finish(exit_code)
-            self._wandb = None
+        if self.wandb:
+            self.wandb.finish(exit_code)
+            self.wandb = None
 
 
-def _point(line: bytes) -> dict[str, Any]:
+def parse_point(line: bytes) -> dict[str, Any]:
     """A line of metrics.jsonl. ValueError where it is not what `RunDir.log` writes."""
     try:
         point = json.loads(line)
@@ -404,13 +347,13 @@ def _point(line: bytes) -> dict[str, Any]:
     return point
 
 
-def _newest(runs: Path) -> Path:
+def newest(runs: Path) -> Path:
     """That has weights: one that is compiling has none yet."""
     created = {}
     for file in runs.glob("[!.]*/run.json"):
-        with suppress(UserError, KeyError, OSError):  # a folder that is not ours
-            when = str(read_json(file)["created"])
-            if Checkpoints(file.parent).has_weights:
+        with suppress(KeyError, OSError, TypeError, ValueError):  # a folder that is not ours
+            when = str(json.loads(file.read_text(encoding="utf-8"))["created"])
+            if any((file.parent / name).exists() for name in ("best", "last", "previous")):
                 created[when, file.parent.name] = file.parent
     if not created:
         raise UserError(f"no run with weights in {runs}/ yet: make one with `python train.py "
@@ -418,13 +361,7 @@ def _newest(runs: Path) -> Path:
     return created[max(created)]
 
 
-def _record_sha256(record: dict[str, Any]) -> str:
-    """Of all that run.json holds but this hash."""
-    others = {name: digest for name, digest in record["sha256"].items() if name != "run.json"}
-    return json_sha256({**record, "sha256": others})
-
-
-def _git_revision() -> dict[str, Any] | None:
+def git_revision() -> dict[str, Any] | None:
     """The revision of this code, and whether tracked files differ from it; None outside git."""
 
     def git(*arguments: str) -> str:

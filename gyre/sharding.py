@@ -1,186 +1,158 @@
-"""A model of which every process has a part: dividing it (FSDP2), and its checkpoints (DCP).
+"""A sharded model: every rank has a part of every weight, gradient and moment (FSDP2, DCP).
 
-Every weight, gradient and moment is divided, along its first dimension, over all processes (FSDP),
-or over those of a group, so that each group has a whole copy (HSDP). A block's weights are gathered
-for as long as they are needed. What is imported here takes as long as all else until the first
-step, so only who divides a model, or reads the checkpoint of one, imports this module.
+Tensors are divided along their first dimension over all ranks (FSDP), or over those of a group, so
+that each group has a whole copy (HSDP). A block's weights are gathered for as long as they are
+needed. These imports take as long as all else until the first step, so this module is imported only
+to shard a model, or to read the checkpoint of one.
 """
 
-import warnings
 from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from functools import cache
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
-from torch.distributed.checkpoint import HuggingFaceStorageReader, HuggingFaceStorageWriter
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+from torch.distributed.checkpoint import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor, Replicate
 
-from errors import UserError
-from files import first_line
-from gyre.parallel import World
+from gyre.checkpoint import WEIGHTS, explained, read_shards, read_whole, write_safetensors
+from gyre.device import uncompiled
+from gyre.optim import Optimizers, gather_tensor, shard_like
+from gyre.parallel import Initial, World, recompute_activations
+from model.config import ModelConfig
 from model.transformer import Transformer
 
 
-@cache
-def mesh_of(world: World) -> DeviceMesh:
-    """The processes as a table: a row, or all of them, has the parts of one copy; a column has the
-    same part of every copy."""
-    shape, names = (world.size // world.shards, world.shards), ("replicate", "shard")
-    if world.shards == world.size:
-        shape, names = shape[1:], names[1:]
-    mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=names)
-    for name in names:  # their groups would wait as long as torch has it
-        dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
-                                              mesh.get_group(name))
-    return mesh
+class Sharded:
+    """Every rank has a part of the model, of which FSDP2 gathers a block at a time.
 
-
-def divide(model: Transformer, world: World) -> None:
-    """Divide a model on the device "meta" into parts on this one: each block, and what is in none
-    of them, is gathered on its own. Matrices are undefined afterwards; see `copy_part`.
-
-    There is no precision policy, which would hand blocks ALiBi's bias and RoPE's table in bfloat16;
-    autocast does the same everywhere.
+    The methods are those of `gyre.parallel.Parallelism`; see there.
     """
-    mesh = mesh_of(world)
-    vectors = {}  # which are not drawn: they have their values already
-    for prefix, module in model.named_modules():
-        for name, parameter in module.named_parameters(prefix, recurse=False):
-            if parameter.ndim < 2:
-                vectors[name] = parameter.detach()
-            if parameter.ndim == 0:  # which cannot be divided
-                setattr(module, name.rpartition(".")[2], nn.Parameter(parameter.reshape(1)))
-    model.to("meta")
-    for layer in model.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-    model.to_empty(device=world.device)
-    parameters = dict(model.named_parameters())
-    for name, value in vectors.items():
-        copy_part(parameters[name], value)
 
+    pads_micro_batches = True  # ranks gather weights together, so all need equally many passes
 
-@contextmanager
-def gathered(model: nn.Module) -> Iterator[None]:
-    """Within, methods of a divided model can be called that are not its `forward`."""
-    assert isinstance(model, FSDPModule)
-    model.unshard()
-    yield
-    model.reshard()
+    def __init__(self, world: World, shards: int):
+        self.world, self.shards = world, shards
+        shape, names = (world.size // shards, shards), ("replicate", "shard")
+        if shards == world.size:
+            shape, names = shape[1:], names[1:]
+        self.mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=names)
+        for name in names:  # or their groups would wait as long as torch's default
+            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
+                                                  self.mesh.get_group(name))
 
+    def __str__(self) -> str:
+        return f" x {self.world.size}, each with 1/{self.shards} of the model"
 
-def part(tensor: Tensor, like: Tensor) -> Tensor:
-    """Of a whole tensor, which every process has, what this one has of `like`. No process waits for
-    another."""
-    if not isinstance(like, DTensor):
-        return tensor
-    everywhere = [Replicate()] * like.device_mesh.ndim
-    replicated = DTensor.from_local(tensor.to(like.device), like.device_mesh, everywhere,
-                                    run_check=False)
-    return replicated.redistribute(placements=like.placements)
+    def wrap(
+        self, config: ModelConfig, initial: Initial | None, compiled: bool,
+        checkpoint_activations: bool,
+    ) -> tuple[Transformer, nn.Module]:
+        """Shard each block, and what is in none of them, before any weight takes memory.
+
+        There is no precision policy, which would hand blocks ALiBi's bias and RoPE's table in
+        bfloat16; autocast does the same everywhere.
+        """
+        with torch.device("meta"):
+            model = Transformer(config)
+        vectors = {}  # are not drawn: they have their values already
+        for prefix, module in model.named_modules():
+            for name, parameter in module.named_parameters(prefix, recurse=False):
+                if parameter.ndim < 2:
+                    vectors[name] = parameter.detach()
+                if parameter.ndim == 0:  # cannot be divided
+                    setattr(module, name.rpartition(".")[2], nn.Parameter(parameter.reshape(1)))
+        model.to("meta")
+        for layer in model.layers:
+            fully_shard(layer, mesh=self.mesh)
+        fully_shard(model, mesh=self.mesh)
+        model.to_empty(device=self.world.device)
+        parameters = dict(model.named_parameters())
+        for name, value in (*vectors.items(), *(initial(model) if initial else ())):
+            copy_shard(parameters[name], value)
+        if checkpoint_activations:
+            recompute_activations(model)
+        if compiled:
+            for layer in model.layers:  # between the blocks, weights come and go
+                layer.compile()
+        return model, model
+
+    def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
+        """Average gradients over the groups with the last micro-batch only. Within a group it is
+        each time: a rank has no room for whole gradients."""
+        cast(FSDPModule, module).set_requires_all_reduce(last)
+        return nullcontext()
+
+    def norm(self, model: nn.Module, limit: float) -> float:
+        """Return the norm of the whole gradient, and scale the gradient down to `limit`."""
+        return gather_tensor(nn.utils.clip_grad_norm_(model.parameters(), limit)).item()
+
+    @contextmanager
+    def gather(self, model: nn.Module) -> Iterator[None]:
+        """Within it, methods other than `forward` can be called."""
+        cast(FSDPModule, model).unshard()
+        with uncompiled():
+            yield
+        cast(FSDPModule, model).reshard()
+
+    def save(
+        self, folder: Path, model: Transformer, optimizers: Optimizers | None
+    ) -> list[Path]:
+        """Write this rank's part of everything; without optimizers, rank 0 writes whole weights."""
+        if optimizers is None:
+            weights = model.state_dict()
+            whole = (gather_tensor(weight.detach()).cpu() for weight in weights.values())
+            if not self.world.is_main:
+                for _ in whole:  # one at a time, together with rank 0
+                    pass
+                return []
+            write_safetensors(folder / WEIGHTS, weights, whole)
+            return [folder / WEIGHTS]
+        # Safetensors, because DCP's own format has a pickle, which whoever reads it executes.
+        writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
+        with explained(f"cannot write {folder}"):
+            dcp.save(state_tensors(model, optimizers), storage_writer=writer)
+        return [*folder.glob(f"shard-{self.world.rank + 1:05d}-*")]
+
+    def load(self, folder: Path, model: Transformer, optimizers: Optimizers) -> None:
+        """Read this rank's part, whatever number of ranks wrote the checkpoint."""
+        tensors = state_tensors(model, optimizers)
+        if not (folder / WEIGHTS).exists():
+            read_shards(folder, tensors, self.world)
+            return
+        stored = {f"model.{name}": t for name, t in read_whole(folder, "model.").items()}
+        stored |= read_whole(folder, "state.")
+        if stored.keys() != tensors.keys():
+            raise KeyError(", ".join(sorted(stored.keys() ^ tensors.keys())))
+        for name, tensor in tensors.items():
+            copy_shard(tensor, stored[name])
 
 
 @torch.no_grad()
-def copy_part(target: Tensor, source: Tensor) -> None:
-    """Copy a whole tensor into one of which this process may have a part only."""
-    target.copy_(part(source.view(1) if source.ndim == 0 else source, target))
+def copy_shard(target: Tensor, source: Tensor) -> None:
+    """Copy a whole tensor into one of which this rank may have a part only."""
+    target.copy_(shard_like(source.view(1) if source.ndim == 0 else source, target))
 
 
-# --- checkpoints ----------------------------------------------------------------------------------
+def state_tensors(model: Transformer, optimizers: Optimizers) -> dict[str, Tensor]:
+    """Return every weight, `model.NAME`, and optimizer state, such as `state.NAME.exp_avg`.
 
-
-def state_tensors(
-    model: nn.Module, optimizers: list[torch.optim.Optimizer]
-) -> dict[str, Tensor]:
-    """Every weight, `model.NAME`, and everything that the optimizers keep of it, such as
-    `state.NAME.exp_avg`: the tensors themselves, to write or to read into. A scalar has the shape
-    (1,), as in a divided model.
+    They are the tensors themselves, to write or to read into. A scalar has the shape (1,), as in a
+    sharded model.
     """
-    if isinstance(model, FSDPModule):
-        model.reshard()  # after a forward pass without gradients, what is in no block is gathered
-    fresh = [optimizer for optimizer in optimizers if not optimizer.state]
+    cast(FSDPModule, model).reshard()  # an evaluation leaves the weights outside blocks gathered
+    fresh = [optimizer for optimizer in optimizers.optimizers if not optimizer.state]
     options = StateDictOptions(flatten_optimizer_state_dict=True)  # makes what is not there yet
-    kept = get_optimizer_state_dict(model, optimizers, options=options)
-    for kept_of in (of for optimizer in fresh for of in optimizer.state.values()):
-        if "step" in kept_of:  # made by a step with a gradient of zero
-            kept_of["step"].zero_()
+    states = get_optimizer_state_dict(model, optimizers.optimizers, options=options)
+    for state in (state for optimizer in fresh for state in optimizer.state.values()):
+        if "step" in state:  # counted the step with a gradient of zero that made it
+            state["step"].zero_()
     tensors = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
-    tensors |= {name: value for name, value in kept.items() if isinstance(value, Tensor)}
+    tensors |= {name: value for name, value in states.items() if isinstance(value, Tensor)}
     return {name: t.view(1) if t.ndim == 0 else t for name, t in tensors.items()}
-
-
-def write_parts(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Write what each process has of these into one file of its own, in the format of safetensors:
-    DCP's own has a pickle, which whoever reads it executes. UserError where a disk refuses."""
-    with _in_words(f"cannot write {folder}"):
-        dcp.save(tensors, storage_writer=_writer(folder))
-
-
-def start_writing(folder: Path, tensors: dict[str, Tensor], world: World) -> Future[None]:
-    """`write_parts` in the background, of a copy that is made before this returns; `written` waits
-    for it."""
-    with _in_words(f"cannot write {folder}"):
-        future = dcp.async_save(tensors, storage_writer=_writer(folder),
-                                process_group=_group(world.timeout))
-    assert isinstance(future, Future)
-    return future
-
-
-def written(future: Future[None]) -> None:
-    """Wait for the end of `start_writing`. UserError where a disk has refused."""
-    with _in_words("cannot write a checkpoint"):
-        future.result()
-
-
-@cache
-def _group(timeout: float) -> dist.ProcessGroup:
-    """The processes, as they talk to each other beside the training."""
-    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=timeout))
-    assert isinstance(group, dist.ProcessGroup)
-    return group
-
-
-@contextmanager
-def _in_words(what: str) -> Iterator[None]:
-    """Turn what went wrong in any process into a UserError, in all of them."""
-    try:
-        yield
-    except CheckpointException as error:
-        rank, (cause, _) = next(iter(error.failures.items()))
-        raise UserError(f"{what}: {first_line(cause)} (in process {rank})") from error
-
-
-def _writer(folder: Path) -> HuggingFaceStorageWriter:
-    return HuggingFaceStorageWriter(str(folder), save_distributed=True)
-
-
-def read_parts(folder: Path, tensors: dict[str, Tensor], world: World) -> None:
-    """Read what this process has of `tensors`, whatever number of processes wrote the parts.
-
-    Raises UserError where a name is missing or a shape is another.
-    """
-    with warnings.catch_warnings(), _in_words(f"cannot read {folder}"):
-        warnings.simplefilter("ignore")  # it takes one process for a mistake
-        reader = HuggingFaceStorageReader(str(folder))
-        dcp.load(tensors, storage_reader=reader, no_dist=world.size == 1)
-
-
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All weights that the parts hold, whole, on the CPU."""
-    stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
-    weights = {name: torch.empty(of.size, dtype=of.properties.dtype)
-               for name, of in stored.items()
-               if name.startswith("model.") and isinstance(of, TensorStorageMetadata)}
-    read_parts(folder, weights, World(0, 1, torch.device("cpu")))
-    return {name.removeprefix("model."): weight for name, weight in weights.items()}

@@ -1,11 +1,26 @@
 """What a model is made of: the shape of its layers, and what its positions do."""
 
+import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 # The standard deviation of every embedding at the start; sinusoids are scaled to it.
 INIT_STD = 0.02
+
+
+# What may change when a model is trained on from its weights: none of it is in their shapes.
+CHANGEABLE = ("norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid")
+
+
+def derive_seed(*address: object) -> int:
+    """Return the seed of the random stream that belongs to an address, such as (seed, name).
+
+    63 bits of the sha256 of its parts as text, joined by slashes. So what is drawn never depends on
+    what was drawn before.
+    """
+    digest = hashlib.sha256("/".join(map(str, address)).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
 
 
 def unset() -> Any:
@@ -117,9 +132,8 @@ class ModelConfig:
     dropout: float = 0.0
     """Probability of dropping a channel of the embeddings and of what each half block adds."""
     max_positions: int = unset()
-    """How far positions reach (prompt + new tokens). Unset: the most of 4 data.seq_len, what
-    rope_scaling is meant for, and data.seq_len + random_offset; data.seq_len for an encoding that
-    ends where training rows do."""
+    """How far positions reach (prompt + new tokens). Unset: the larger of 4 data.seq_len and what
+    rope_scaling is meant for; data.seq_len for an encoding that ends where training rows do."""
     position: str = "rope"
     """Position encoding: rope, sinusoidal, learned, alibi, none, or one of your own."""
     theta: float = 10000.0
@@ -131,9 +145,6 @@ class ModelConfig:
     Unset: none."""
     sinusoid: Literal["matched", "vaswani", "naive"] = "matched"
     """How sinusoids meet the embeddings (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
-    random_offset: int = 0
-    """Largest position at which a row may start in training; each row's own is drawn, so that
-    absolute positions say less and distances more (sinusoidal)."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
@@ -145,7 +156,6 @@ class ModelConfig:
             ("partial", 0 <= self.partial <= 1, "in [0, 1]"),
             ("theta", 1 < self.theta < math.inf, "above 1 and finite"),
             ("norm_eps", 0 < self.norm_eps < math.inf, "above 0 and finite"),
-            ("random_offset", self.random_offset >= 0, "at least 0"),
         ):
             if not valid:
                 raise ValueError(f"model.{name} must be {limit}, not {getattr(self, name)}")
@@ -171,3 +181,21 @@ class ModelConfig:
         for name in names:
             if getattr(self, name) is None:
                 raise ValueError(f"model.{name} must be set to build a Transformer")
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Weights that take part in a matrix product for every token: those of the blocks and the
+        output matrix. Looking up an embedding is no product, so tied or not makes no difference."""
+        attention = 2 * (self.n_heads + self.n_kv_heads) * self.head_dim  # wq, wo; wk, wv
+        rows = self.n_layers * (attention + 3 * self.hidden_dim) + self.vocab_size
+        return rows * self.dim
+
+    def flops_per_token(self, seq_len: int) -> int:
+        """FLOPs of a training step, forward and backward, per token of a row of T = seq_len.
+
+        6 for every weight in a matrix product, and 12 T n_layers n_heads head_dim for the scores
+        and the values (Chowdhery et al. 2022, arXiv:2204.02311, appendix B, which does not halve
+        them for the causal mask).
+        """
+        attention = 12 * seq_len * self.n_layers * self.n_heads * self.head_dim
+        return 6 * self.matrix_parameters + attention

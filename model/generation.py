@@ -13,16 +13,29 @@ from torch import Tensor
 from model.cache import KVCache
 from model.kernels import compile_for_decoding
 from model.sampling import Sampling, sample, uniform
-from model.transformer import Transformer
+from model.transformer import Transformer, attend
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
     """Tokens (B, T) -> logits (B, V) of what follows the last one.
 
-    Prefill is this with a prompt, decoding is this with T = 1.
+    Prefill is this with a prompt, decoding is this with T = 1. In prefill the last block is
+    computed for the last token alone, but for queries, keys and values.
     """
-    last_only = tokens.shape[1] > 1  # one token is the last: nothing to leave out or to compile
-    return model.logits(model.hidden_states(tokens, cache, last_only=last_only)[:, -1])
+    if tokens.shape[1] == 1 or hasattr(model, "unshard"):  # a sharded block gathers in forward only
+        return model.logits(model.hidden_states(tokens, cache)[:, -1])
+    h, freqs_cis, mask, stop = model.inputs(tokens, cache)
+    *blocks, last = model.layers
+    for block in blocks:
+        h = block(h, freqs_cis, mask, cache)
+    xq, xk, xv = last.attention.project(last.attention_norm(h), freqs_cis, cache)
+    mask = None if mask is None else mask[..., -1:, :]
+    attended = attend(xq[:, :, -1:], xk, xv, mask).transpose(1, 2).flatten(-2)
+    h = h[:, -1:] + last.attention.wo(attended)
+    h = h + last.feed_forward(last.ffn_norm(h))
+    if cache is not None:
+        cache.length = stop
+    return model.logits(model.norm(h)[:, -1])
 
 
 def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:

@@ -10,10 +10,10 @@ attend                  attend_by_sums           one query, no mask, compiled de
                         attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
-rotate_pairs            rotate_in_reals          compiled
+rotate                  rotate_in_reals          compiled
 any function to decode  compile_for_decoding     asked for by `generate(compile=True)`
 
-The plain forms are in model/transformer.py and model/position.py. `or_faster` decides, from FORMS
+The plain forms are in model/transformer.py. `or_faster` decides, from FORMS
 at the end of this file. tests/test_kernels.py holds each form to its plain one, values and
 gradients; docs/benchmarks.md says what each of them gains.
 
@@ -249,7 +249,7 @@ def compiling(xq: Tensor, xk: Tensor, pairs: Tensor) -> bool:
 
 
 def rotate_in_reals(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """`rotate_pairs` in real arithmetic: queries (B, T, H, D), keys (B, T, H_kv, D), pairs
+    """`rotate` in real arithmetic: queries (B, T, H, D), keys (B, T, H_kv, D), pairs
     (T, D/2, 2) of cosine and sine."""
     cos, sin = pairs.unbind(-1)
 
@@ -297,5 +297,5 @@ FORMS: dict[str, list[tuple[Callable[..., Any], Callable[..., bool]]]] = {
         (attend_one_query, one_query),
         (attend_by_products, products_pay),
     ],
-    "rotate_pairs": [(rotate_in_reals, compiling)],
+    "rotate": [(rotate_in_reals, compiling)],
 }

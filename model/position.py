@@ -2,12 +2,11 @@
 
 Attention by itself sees a set. An encoding is one small class with up to three hooks:
 
-    embed    add something to the embeddings          (absolute: Sinusoidal, Learned)
-    rotate   rotate the queries and the keys          (relative: RoPE)
-    bias     add something to the attention scores    (relative: ALiBi)
+    embed        add something to the embeddings          (absolute: Sinusoidal, Learned)
+    freqs_cis    rotate the queries and the keys          (relative: RoPE)
+    bias         add something to the attention scores    (relative: ALiBi)
 
-The base class uses none of them, which makes it the encoding "none". `Transformer.hidden_states`
-takes the rows of the encoding's table once (`at`) and hands them to every hook.
+The base class uses none of them, which makes it the encoding "none".
 
 Shapes: B batch, T tokens, S keys (cached + new), H query heads, H_kv key/value heads, D head width,
 C model width.
@@ -18,16 +17,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.cache import KVCache
 from model.config import INIT_STD, ModelConfig
-from model.kernels import or_faster
-from model.rope import apply_rotary_emb, ntk_theta, precompute_freqs_cis
+from model.rope import ntk_theta, precompute_freqs_cis
 
-Rows = Any  # an encoding's table or rows of it, a tensor; or None where it has none
-Rotate = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; None: causal
 
 
@@ -55,7 +50,7 @@ class PositionEncoding(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.max_positions = config.max_positions
-        self.table: Rows = None
+        self.table: Any = None  # a tensor, where the encoding has one
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionEncoding":
         super()._apply(fn, recurse)
@@ -68,23 +63,14 @@ class PositionEncoding(nn.Module):
 
     # --- the hooks ---
 
-    def at(self, start: int, stop: int) -> Rows:
-        """The table's rows for positions start .. stop-1, or None where there is no table."""
-        return None if self.table is None else self.table[start:stop]
-
-    def embed(self, h: Tensor, rows: Rows) -> Tensor:
-        """Add positions to the embeddings h (B, T, C)."""
+    def embed(self, h: Tensor, start: int) -> Tensor:
+        """Add positions to the embeddings h (B, T, C) of the tokens from `start` on."""
         return h
 
-    def at_each(self, offsets: Tensor, n_tokens: int) -> Rows:
-        """The table's rows for tokens that stand at `offsets` (B,) and behind, in each row of a
-        batch at another. ValueError for an encoding whose rows share theirs, IndexError past the
-        table."""
-        raise ValueError("this encoding has no positions that differ from row to row")
-
-    def rotate(self, xq: Tensor, xk: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D)."""
-        return xq, xk
+    def freqs_cis(self, start: int, stop: int) -> Tensor | None:
+        """Return how queries and keys at positions start .. stop-1 are rotated, (T, D/2, 2): complex
+        numbers as pairs of real ones. None: they are not."""
+        return None
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         """What is added to the scores, after their scaling by 1/sqrt(D): (H, T, S), or None."""
@@ -92,17 +78,17 @@ class PositionEncoding(nn.Module):
 
     # --- what `Transformer` asks ---
 
-    def span(self, n_tokens: int, cache: KVCache | None, offset: int) -> tuple[int, int]:
-        """Positions start .. stop-1 of new tokens: behind the cache, or from `offset` on.
+    def span(self, n_tokens: int, cache: KVCache | None, start: int) -> tuple[int, int]:
+        """Return where new tokens begin, at `start` or behind the cache, and where they stop.
 
-        Raises ValueError for positions past `max_positions`, for an offset that is negative or
+        Raises ValueError for positions past `max_positions`, for a start that is negative or
         beside a cache, and for a length at which keys in the cache would be wrong.
         """
-        if offset < 0 or (offset and cache is not None):
+        if start < 0 or (start and cache is not None):
             raise ValueError(
-                f"offset {offset}: positions start at 0 or later, and a cache says itself where"
+                f"start {start}: positions start at 0 or later, and a cache says itself where"
             )
-        start = offset if cache is None else cache.length
+        start = start if cache is None else cache.length
         stop = start + n_tokens
         if stop > self.max_positions:
             raise ValueError(
@@ -135,12 +121,6 @@ class PositionEncoding(nn.Module):
         bias = self.bias(positions, positions)
         bias = torch.zeros((), device=device) if bias is None else bias
         return bias.masked_fill(positions[:, None] < positions[None, :], -torch.inf)
-
-
-@or_faster
-def rotate_pairs(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """`apply_rotary_emb` with freqs_cis (T, D/2) as pairs of real numbers, (T, D/2, 2)."""
-    return apply_rotary_emb(xq, xk, torch.view_as_complex(pairs))
 
 
 class RoPE(PositionEncoding):
@@ -180,18 +160,10 @@ class RoPE(PositionEncoding):
         freqs_cis = precompute_freqs_cis(c.head_dim, end, c.theta, c.partial, c.rope_scaling)
         return torch.view_as_real(freqs_cis)  # (end, D/2, 2): compiled code has no complex numbers
 
-    @property
-    def freqs_cis(self) -> Tensor:
-        """The table as complex numbers, (positions, D/2)."""
-        return torch.view_as_complex(self.table)
-
-    def at(self, start: int, stop: int) -> Tensor:
+    def freqs_cis(self, start: int, stop: int) -> Tensor:
         if stop <= self.cache_limit:
             return self.table[start:stop]
         return self._rows(stop)[start:].to(self.table.device)
-
-    def rotate(self, xq: Tensor, xk: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        return rotate_pairs(xq, xk, rows)
 
 
 def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
@@ -216,18 +188,9 @@ class Sinusoidal(PositionEncoding):
     vaswani   sqrt(C)*E + p  the paper's: E starts with standard deviation 1/sqrt(C), so that
                              what is added to the sinusoids has variance 1
     naive     E + p          what a careless swap does; kept to show what it costs
-
-    With `random_offset` every training row starts at a position of its own (Kiyono et al. 2021,
-    arXiv:2109.05644).
     """
 
-    options = ("theta", "sinusoid", "random_offset")
-
-    @classmethod
-    def check(cls, config: ModelConfig) -> None:
-        if config.max_positions is not None and config.random_offset >= config.max_positions:
-            raise ValueError(f"model.random_offset {config.random_offset} leaves no position below "
-                             f"model.max_positions {config.max_positions}")
+    options = ("theta", "sinusoid")
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
@@ -240,11 +203,8 @@ class Sinusoidal(PositionEncoding):
         if config.sinusoid == "matched":
             self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
 
-    def at_each(self, offsets: Tensor, n_tokens: int) -> Tensor:
-        positions = offsets[:, None] + torch.arange(n_tokens, device=offsets.device)
-        return F.embedding(positions, self.table)  # an index below 0 would count from the end
-
-    def embed(self, h: Tensor, rows: Rows) -> Tensor:
+    def embed(self, h: Tensor, start: int) -> Tensor:
+        rows = self.table[start : start + h.shape[1]]
         return (self.embedding_scale * h.float() + self.alpha * rows).type_as(h)
 
 
@@ -261,11 +221,8 @@ class Learned(PositionEncoding):
         super().__init__(config)
         self.weight = nn.Parameter(torch.empty(config.max_positions, config.dim))
 
-    def at(self, start: int, stop: int) -> Tensor:
-        return self.weight[start:stop]
-
-    def embed(self, h: Tensor, rows: Rows) -> Tensor:
-        return h + rows.type_as(h)
+    def embed(self, h: Tensor, start: int) -> Tensor:
+        return h + self.weight[start : start + h.shape[1]].type_as(h)
 
 
 def alibi_slopes(n_heads: int) -> Tensor:
@@ -288,9 +245,6 @@ class ALiBi(PositionEncoding):
     def __init__(self, config: ModelConfig):
         super().__init__(config)
         self.table = alibi_slopes(config.n_heads)
-
-    def at(self, start: int, stop: int) -> None:
-        return None  # the table is (H,), by head and not by position
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         distance = q_positions[:, None] - k_positions[None, :]  # (T, S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from model.seeds import derive_seed
+from model.config import derive_seed
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C 
 
 import math
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,11 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.cache import KVCache
-from model.config import INIT_STD, ModelConfig
+from model.config import INIT_STD, ModelConfig, derive_seed
 from model.dropout import Drop, dropping, no_dropout
 from model.kernels import or_faster
-from model.position import POSITIONS, Mask, Rotate, check_position
-from model.seeds import derive_seed
+from model.position import POSITIONS, Mask, check_position
+from model.rope import apply_rotary_emb
 
 
 @or_faster
@@ -41,6 +40,13 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     with torch.autocast(xq.device.type, enabled=False):  # a bfloat16 bias rounds 257 to 256
         q, k, v = (x.to(mask.dtype) for x in (xq, xk, xv))
         return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).type_as(xq)
+
+
+@or_faster
+def rotate(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+    """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D) by freqs_cis (T, D/2, 2), complex
+    numbers as pairs of real ones."""
+    return apply_rotary_emb(xq, xk, torch.view_as_complex(freqs_cis))
 
 
 class Linear(nn.Linear):
@@ -68,8 +74,7 @@ class RMSNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Grouped-query attention, (B, T, C) -> (B, T, C), or with `last_only` (B, 1, C), what the last
-    token's query finds. (Ainslie et al. 2023, arXiv:2305.13245)"""
+    """Grouped-query attention, (B, T, C) -> (B, T, C). (Ainslie et al. 2023, arXiv:2305.13245)"""
 
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
@@ -80,24 +85,30 @@ class Attention(nn.Module):
         self.wv = Linear(config.dim, config.n_kv_heads * config.head_dim)
         self.wo = Linear(config.n_heads * config.head_dim, config.dim)
 
-    def forward(
-        self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None, last_only: bool = False
-    ) -> Tensor:
+    def project(
+        self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries (B, H, T, D), and keys and values (B, H_kv, S, D), those of the cache and
+        the new ones."""
         xq, xk, xv = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk, self.wv))
-        xq, xk = rotate(xq, xk)  # (B, T, H, D), (B, T, H_kv, D)
-        xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)  # (B, H, T, D)
-        if cache is not None:
-            xk, xv = cache.update(self.layer, xk, xv)  # (B, H_kv, S, D)
-        if last_only:
-            xq, mask = xq[:, :, -1:], None if mask is None else mask[..., -1:, :]
+        if freqs_cis is not None:  # RoPE
+            xq, xk = rotate(xq, xk, freqs_cis)
+        xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)
+        if cache is not None:  # keys are kept as rotated: their positions do not change
+            xk, xv = cache.update(self.layer, xk, xv)
+        return xq, xk, xv
+
+    def forward(
+        self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None
+    ) -> Tensor:
+        xq, xk, xv = self.project(x, freqs_cis, cache)
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
-    def weights(self, x: Tensor, rotate: Rotate, mask: Tensor) -> Tensor:
-        """The softmax of the scores plus a float mask: (B, T, C) -> (B, H, T, T)."""
-        xq, xk = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk))
-        xq, xk = rotate(xq, xk)
-        xk = xk.repeat_interleave(xq.shape[2] // xk.shape[2], dim=2)  # (B, T, H, D), as xq
-        scores = torch.einsum("bthd,bshd->bhts", xq, xk) * self.head_dim**-0.5
+    def weights(self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor) -> Tensor:
+        """Return the softmax of the scores plus a float mask: (B, T, C) -> (B, H, T, T)."""
+        xq, xk, _ = self.project(x, freqs_cis)
+        xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
+        scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * self.head_dim**-0.5
         return (scores + mask).softmax(-1)
 
 
@@ -125,12 +136,11 @@ class TransformerBlock(nn.Module):
         self.ffn_norm = RMSNorm(config.dim, config.norm_eps)
 
     def forward(
-        self, x: Tensor, rotate: Rotate, mask: Mask, cache: KVCache | None,
-        drop: Drop = no_dropout, last_only: bool = False,
+        self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
+        drop: Drop = no_dropout,
     ) -> Tensor:
         place = 2 * self.attention.layer + 1
-        attended = self.attention(self.attention_norm(x), rotate, mask, cache, last_only)
-        h = (x[:, -1:] if last_only else x) + drop(attended, place)
+        h = x + drop(self.attention(self.attention_norm(x), freqs_cis, mask, cache), place)
         return h + drop(self.feed_forward(self.ffn_norm(h)), place + 1)
 
 
@@ -174,31 +184,36 @@ class Transformer(nn.Module):
                 matrix = torch.empty(parameter.shape, device="cpu")
                 yield name, matrix.normal_(0, std, generator=generator)
 
+    def inputs(
+        self, tokens: Tensor, cache: KVCache | None = None, start: int = 0
+    ) -> tuple[Tensor, Tensor | None, Mask, int]:
+        """Return what the blocks take: embeddings (B, T, C), the rotations of RoPE, and the mask;
+        and the position behind the last token.
+
+        Tokens (B, T) continue the cache, or begin at position `start`. Raises ValueError as
+        `PositionEncoding.span` does.
+        """
+        begin, stop = self.position.span(tokens.shape[1], cache, start)
+        freqs_cis = self.position.freqs_cis(begin, stop)  # sliced once, for every layer
+        mask = self.position.mask(begin, stop, tokens.device, first=start)
+        return self.position.embed(self.tok_embeddings(tokens), begin), freqs_cis, mask, stop
+
     def hidden_states(
-        self, tokens: Tensor, cache: KVCache | None = None, offset: int | Tensor = 0,
-        keys: Tensor | None = None, last_only: bool = False,
+        self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
+        keys: Tensor | None = None,
     ) -> Tensor:
-        """Tokens (B, T) -> normalised hidden states (B, T, C). With a cache, the tokens continue it
-        and it is longer by T afterwards; without, the first token stands at position `offset`,
-        which may differ from row to row, (B,), where positions are added to the embeddings. `keys`
-        (B,) address dropout. With `last_only` they are those of the last token, (B, 1, C), nothing
-        is dropped, and the last block is computed for it alone, but for queries, keys and values.
-        Raises ValueError as `PositionEncoding.span` does, and for offsets beside a cache."""
-        common = 0 if isinstance(offset, Tensor) else offset
-        start, stop = self.position.span(tokens.shape[1], cache, common)
-        rows = self.position.at(start, stop)  # sliced once, for every layer
-        if isinstance(offset, Tensor):
-            if cache is not None:
-                raise ValueError("offsets of rows beside a cache, which says itself where they are")
-            rows = self.position.at_each(offset, tokens.shape[1])
-        rotate = partial(self.position.rotate, rows=rows)
-        mask = self.position.mask(start, stop, tokens.device, first=common)
-        h = self.position.embed(self.tok_embeddings(tokens), rows)
-        dropped = self.training and not last_only
-        drop = dropping(self.config.dropout if dropped else 0.0, tokens, keys)
+        """Tokens (B, T) -> normalised hidden states (B, T, C).
+
+        With a cache, the tokens continue it and it is longer by T afterwards; without, the first
+        token stands at position `start`. `keys` (B,) address dropout.
+        """
+        h, freqs_cis, mask, stop = self.inputs(tokens, cache, start)
+        drop = no_dropout
+        if self.training and self.config.dropout:
+            drop = dropping(self.config.dropout, tokens, keys)
         h = drop(h, 0)
         for layer in self.layers:
-            h = layer(h, rotate, mask, cache, drop, last_only and layer is self.layers[-1])
+            h = layer(h, freqs_cis, mask, cache, drop)
         if cache is not None:
             cache.length = stop
         return self.norm(h)
@@ -214,11 +229,9 @@ class Transformer(nn.Module):
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
         """Tokens (B, T) -> for each layer in turn what attention weighs values by, (B, H, T, T)."""
-        rows = self.position.at(0, tokens.shape[1])
-        rotate = partial(self.position.rotate, rows=rows)
+        h, freqs_cis, _, _ = self.inputs(tokens)
         mask = self.position.causal_bias(tokens.shape[1], tokens.device)
-        h = self.position.embed(self.tok_embeddings(tokens), rows)
         for layer in self.layers:
             assert isinstance(layer, TransformerBlock)
-            yield layer.attention.weights(layer.attention_norm(h), rotate, mask)
-            h = layer(h, rotate, mask, None)
+            yield layer.attention.weights(layer.attention_norm(h), freqs_cis, mask)
+            h = layer(h, freqs_cis, mask, None)

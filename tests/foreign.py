@@ -18,9 +18,10 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 import export
 from data.dataset import DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer
-from gyre.cli import load_file as load_config
-from gyre.config import Config, TrainConfig
+from gyre.checkpoint import WEIGHTS
 from gyre.optim import OptimConfig
+from gyre.options import Config, TrainConfig
+from gyre.options import read_config as load_config
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
@@ -88,13 +89,22 @@ def make_run(
         name: 8 * w if w.ndim > 1 else w + 0.3 * torch.randn(w.shape, generator=generator)
         for name, w in made.state_dict().items()
     }
-    run.save("best", {name: w.to(dtype) for name, w in weights.items()})
+    save_best(run, {name: w.to(dtype) for name, w in weights.items()})
     return run
+
+
+def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
+    """Make these the best weights of a run."""
+    def write(folder: Path) -> list[Path]:
+        save_file(weights, folder / WEIGHTS)
+        return [folder / WEIGHTS]
+
+    run.checkpoints.save("best", write, training=None)
 
 
 def load(run: RunDir) -> Transformer:
     model = Transformer(load_config(run.path / "config.yaml").model)
-    model.load_state_dict(run.load_weights())
+    model.load_state_dict(run.checkpoints.load_weights())
     return model.eval()
 
 

@@ -10,7 +10,15 @@ import ablate
 import bench
 import train
 from errors import UserError
-from gyre.cli import CONFIGS, Parser, RunOptions, config_parser, find_config, load_config, load_file
+from gyre.options import (
+    CONFIGS,
+    Parser,
+    RunOptions,
+    config_parser,
+    find_config,
+    load_config,
+    load_file,
+)
 from model.sampling import Sampling
 
 

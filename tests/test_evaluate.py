@@ -14,8 +14,8 @@ from matplotlib.image import imread
 
 import evaluate
 from errors import UserError
+from gyre.load import load as load_run
 from gyre.rundir import RunDir
-from gyre.trained import load as load_run
 
 
 @pytest.mark.parametrize("part, words", [

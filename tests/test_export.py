@@ -11,7 +11,16 @@ import torch
 from conftest import points, stop_at, training
 from conftest import run as exit_code
 from failing import file_size_limit
-from foreign import assert_same_logits, edit, export_to, load, make_run, refused, their_folder
+from foreign import (
+    assert_same_logits,
+    edit,
+    export_to,
+    load,
+    make_run,
+    refused,
+    save_best,
+    their_folder,
+)
 from foreign_tokenizers import TOKENIZERS, imported
 from noise import TEXT
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -23,8 +32,8 @@ import train
 from data.prepare import prepare
 from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
+from gyre.load import read_run
 from gyre.rundir import RunDir
-from gyre.trained import read_run
 
 
 @pytest.mark.slow
@@ -52,14 +61,14 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
 @pytest.mark.parametrize("to", ["hf", "gguf"])
 def test_a_weight_that_a_type_cannot_hold_is_refused(to, tmp_path, capsys):
     run = make_run(tmp_path)
-    weights = run.load_weights()
+    weights = run.checkpoints.load_weights()
     weights["norm.weight"][3] = -1e6  # a vector, which stays float32 in a GGUF
-    run.save("best", weights)
+    save_best(run, weights)
     if to == "gguf":
         argv = [run.path, "--to", to, tmp_path / "b", "--dtype", "f16"]
         assert exit_code(export.main, *argv) == 0
         weights["output.weight"][3, 5] = -1e6
-        run.save("best", weights)
+        save_best(run, weights)
     name = "norm.weight" if to == "hf" else "output.weight"
     words = name, "holds 1e+06, and --dtype f16 reaches to 65,504"
     refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", "f16"])
@@ -69,9 +78,9 @@ def test_a_weight_that_a_type_cannot_hold_is_refused(to, tmp_path, capsys):
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 def test_a_weight_that_is_no_number_is_refused(value, tmp_path, capsys):
     run = make_run(tmp_path)
-    weights = run.load_weights()
+    weights = run.checkpoints.load_weights()
     weights["norm.weight"][3] = value
-    run.save("best", weights)
+    save_best(run, weights)
     for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", f"norm.weight of {run.path} holds",
                 str(abs(value)))

@@ -20,7 +20,7 @@ from noise import PROMPT, noise_run
 
 import generate as script
 from data.tokenizer import open_tokenizer
-from gyre.cli import load_file
+from gyre.options import read_config
 from gyre.rundir import RunDir
 from model.config import RopeScaling, ScalingType
 from model.generation import generate
@@ -63,7 +63,7 @@ def expected(runs, tokenizer):
 
     @functools.cache
     def load(name, checkpoint, *scaling):
-        config = load_file(runs / name / "config.yaml").model
+        config = read_config(runs / name / "config.yaml").model
         scaled = RopeScaling(*scaling) if scaling else None
         model = Transformer(dataclasses.replace(config, rope_scaling=scaled))
         model.load_state_dict(RunDir.open(runs / name).load_weights(checkpoint))

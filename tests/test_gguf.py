@@ -16,7 +16,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from formats import hf
 from formats.names import tensor_names
-from gyre.cli import load_file as load_config
+from gyre.options import read_config as load_config
 from model.config import RopeScaling
 
 
@@ -34,7 +34,7 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
     run = make_run(tmp_path, tie_embeddings=tied, theta=5e3, **shape)
     out = export_to("gguf", run.path, tmp_path / "out.gguf", "--dtype", dtype)
     fields, tensors = read_gguf(out)
-    weights = run.load_weights()
+    weights = run.checkpoints.load_weights()
     names = tensor_names(load_config(run.path / "config.yaml").model, "gguf")
     assert tensors.keys() == set(names.values())
     for name, w in weights.items():

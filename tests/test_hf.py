@@ -5,6 +5,7 @@ import math
 import os
 import re
 import shutil
+from types import SimpleNamespace
 
 import foreign
 import pytest
@@ -25,7 +26,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
 from formats import hf
-from gyre import trained
+from gyre.load import load as load_trained
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 from model.generation import generate
@@ -72,14 +73,15 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
         assert again[0].tolist() == ids + greedy[0]
 
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
-    assert_equal(back.load_weights(), run.load_weights())
+    assert_equal(back.checkpoints.load_weights(), run.checkpoints.load_weights())
     torch.testing.assert_close(foreign.logits(load(back)), foreign.logits(ours), rtol=0, atol=1e-6)
 
 
 def test_the_folder_says_what_it_is(tmp_path):
     run = make_run(tmp_path)
-    run.log({"step": 1, "tokens": 640, "val/loss": 4.25, "val/bpb": 1.5})
-    run.log({"step": 2, "tokens": 1280, "val/loss": 4.5, "val/bpb": 1.75})
+    for step, loss, bpb in ((1, 4.25, 1.5), (2, 4.5, 1.75)):
+        progress = SimpleNamespace(step=step, tokens=640 * step, seconds=1.0)
+        run.log(progress, {"val/loss": loss, "val/bpb": bpb})
     about = "--license", "mit", "--base-model", "owner/name"
     out = export_to("hf", run.path, tmp_path / "hf", *about)
     assert {p.name for p in out.iterdir()} == {
@@ -134,8 +136,8 @@ def test_weights_are_of_the_type_that_was_asked_for(dtype, tmp_path):
     run = make_run(tmp_path)
     out = export_to("hf", run.path, tmp_path / "hf", "--dtype", dtype)
     assert AutoModelForCausalLM.from_pretrained(out).dtype == exact
-    weights = RunDir.open(export_to("run", out, tmp_path / "back")).load_weights()
-    assert_equal(weights, {name: w.to(exact) for name, w in run.load_weights().items()})
+    weights = RunDir.open(export_to("run", out, tmp_path / "back")).checkpoints.load_weights()
+    assert_equal(weights, {name: w.to(exact) for name, w in run.checkpoints.load_weights().items()})
 
 
 @pytest.mark.slow
@@ -147,11 +149,12 @@ def test_shards(tmp_path, monkeypatch):
     assert len(files) >= 4 and not (out / "model.safetensors").exists()
     assert all(f.stat().st_size < 100_000 + 4096 for f in files)
     index = foreign.read(out / "model.safetensors.index.json")
-    assert index["metadata"]["total_size"] == sum(w.nbytes for w in run.load_weights().values())
+    weights = run.checkpoints.load_weights()
+    assert index["metadata"]["total_size"] == sum(w.nbytes for w in weights.values())
     assert index["weight_map"] == {k: f.name for f in files for k in load_file(f)}
     assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load(run))
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
-    assert_equal(back.load_weights(), run.load_weights())
+    assert_equal(back.checkpoints.load_weights(), run.checkpoints.load_weights())
 
 
 # --- folders, in ----------------------------------------------------------------------------------
@@ -220,7 +223,7 @@ def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
         (folder / "generation_config.json").unlink()
         foreign.edit(folder / where, eos_token_id=ends)
     run = export_to("run", folder, tmp_path / "ours")
-    text = trained.load(run, device="cpu").generate("def f(x", max_new_tokens=20, temperature=0)
+    text = load_trained(run, device="cpu").generate("def f(x", max_new_tokens=20, temperature=0)
     assert text == open_tokenizer(run).decode(free[:n])
     out = export_to("hf", run, tmp_path / "hf")
     (first, before), (again, after) = greedy(folder), greedy(out)

@@ -12,7 +12,7 @@ from foreign import assert_equal, edit, export_to, load, logits, make_run, refus
 
 from data.tokenizer import open_tokenizer
 from formats import meta, names
-from gyre.cli import load_file as load_config
+from gyre.options import read_config as load_config
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 
@@ -23,7 +23,7 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
     """As model parallelism over `parts` processes leaves it behind."""
     folder.mkdir()
     config = load_config(run.path / "config.yaml").model
-    weights = run.load_weights()
+    weights = run.checkpoints.load_weights()
     for n in range(parts):
         cut = {"rope.freqs": config.theta ** -(torch.arange(0, 8, 2) / 8)}
         for name, w in weights.items():
@@ -43,7 +43,7 @@ def test_folders_are_read_however_they_were_cut(parts, columns, tmp_path):
     run = make_run(tmp_path, dtype=torch.bfloat16)
     folder = meta_folder(tmp_path / "meta", run, parts, columns)
     new = RunDir.open(export_to("run", folder, tmp_path / "new"))
-    assert_equal(new.load_weights(), run.load_weights())
+    assert_equal(new.checkpoints.load_weights(), run.checkpoints.load_weights())
     assert torch.equal(logits(load(new)), logits(load(run)))
     assert open_tokenizer(new.path).prefix_ids == [1]  # Llama begins every text with BOS
 
@@ -55,7 +55,7 @@ def test_a_tied_model_whose_matrix_is_written_twice_stays_tied(tmp_path):
         cut = torch.load(file)
         torch.save(cut | {"output.weight": cut["tok_embeddings.weight"]}, file)
     new = RunDir.open(export_to("run", folder, tmp_path / "new"))
-    assert_equal(new.load_weights(), run.load_weights())
+    assert_equal(new.checkpoints.load_weights(), run.checkpoints.load_weights())
     assert torch.equal(logits(load(new)), logits(load(run)))
 
 

@@ -60,7 +60,7 @@ def test_a_weight_without_a_name_elsewhere_is_refused(tmp_path, capsys, monkeypa
 
     monkeypatch.setattr(Attention, "__init__", build_with_norm)
     run = make_run(tmp_path)
-    assert "layers.0.attention.q_norm.weight" in run.load_weights()
+    assert "layers.0.attention.q_norm.weight" in run.checkpoints.load_weights()
     words = "layers.0.attention.q_norm.weight", "has no name"
     for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", *words)

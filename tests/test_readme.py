@@ -13,7 +13,7 @@ from ablation.runner import study_parser
 from evaluate import parse as parse_evaluate
 from export import parse as parse_export
 from generate import parse as parse_generate
-from gyre.cli import config_parser, load_config
+from gyre.options import config_parser, load_config
 from model import position
 from model.cache import KVCache
 

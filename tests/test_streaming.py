@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from noise import FIRST_BYTE, VOCAB, train_tokenizer
 
 from data.tokenizer import Tokenizer
-from gyre.streaming import Row
+from gyre.load import Row
 
 
 @pytest.fixture(scope="module")

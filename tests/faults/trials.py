@@ -32,8 +32,8 @@ import train
 from ablation.study import Study
 from data.prepare import prepare
 from errors import UserError
-from gyre.cli import load_file
 from gyre.device import resolve_device
+from gyre.options import read_config
 from gyre.rundir import RunDir
 
 RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
@@ -165,7 +165,7 @@ def errors(world: World) -> Iterator[tuple[str, Finding]]:
 
 def damage(world: World) -> Iterator[tuple[str, Finding]]:
     source = world.folder / "runs" / "straight"
-    config = load_file(source / "config.yaml").data
+    config = read_config(source / "config.yaml").data
 
     def read_study() -> Any:
         found = Study.load(study)

@@ -1,12 +1,12 @@
 """A finished run in Python: its configuration, its tokenizer and its model.
 
-    from gyre.trained import load
+    from gyre.load import load
     model = load("runs/small-rope-s1")
     print(model.generate("def read_file(", max_new_tokens=50))
 """
 
-import warnings
-from collections.abc import Collection, Iterator, Sequence
+import codecs
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +17,9 @@ from torch import Tensor
 
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
-from gyre.cli import load_file
-from gyre.config import Config
 from gyre.device import InferenceDtype, product_rates, resolve_device, resolve_dtype
+from gyre.options import Config, read_config
 from gyre.rundir import RunDir
-from gyre.streaming import Row
 from model.config import ModelConfig, RopeScaling
 from model.generation import generate
 from model.int8 import to_int8
@@ -131,7 +129,7 @@ def load(
         run = RunDir.open(run)
     config, tokenizer = read_run(run)
     model_config = config.model if rope_scaling is None else scaled(config, rope_scaling)
-    model = load_model(model_config, run.load_weights(checkpoint))
+    model = load_model(model_config, run.checkpoints.load_weights(checkpoint))
     model.eval()
     if dtype == "int8":
         to_int8(model)
@@ -143,7 +141,7 @@ def load(
 
 def read_run(run: RunDir) -> tuple[Config, Tokenizer]:
     """The configuration and the tokenizer of a run. Raises UserError where they do not fit."""
-    config, tokenizer = load_file(run.path / "config.yaml"), open_tokenizer(run.path)
+    config, tokenizer = read_config(run.path / "config.yaml"), open_tokenizer(run.path)
     if tokenizer.vocab_size != config.data.vocab_size:
         raise UserError(f"the tokenizer in {run.path} has {tokenizer.vocab_size} pieces, and its "
                         f"config.yaml says {config.data.vocab_size} (data.vocab_size): they do not "
@@ -165,29 +163,6 @@ def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     return model
 
 
-def initial_model(config: Config) -> Transformer:
-    """The model that training starts from: that of config.init_from, else drawn from the seed."""
-    if config.init_from is not None:
-        return load_model(config.model, RunDir.open(config.init_from).load_weights())
-    model = Transformer(config.model)
-    model.init_weights(config.seed)
-    return model
-
-
-def initial_weights(config: Config, model: Transformer) -> Iterator[tuple[str, Tensor]]:
-    """Name and value of what `initial_model` does not leave as it is built, one at a time.
-
-    Raises UserError as `load_model` does.
-    """
-    if config.init_from is None:
-        return model.drawn(config.seed)
-    weights = RunDir.open(config.init_from).load_weights()
-    with torch.device("meta"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that nothing is copied: it is a check
-        load_model(config.model, weights)
-    return iter(weights.items())
-
-
 def scaled(config: Config, scaling: RopeScaling) -> ModelConfig:
     """The model of a run with its rotations slowed, and its context as long as that is meant for.
 
@@ -203,3 +178,54 @@ def scaled(config: Config, scaling: RopeScaling) -> ModelConfig:
     model = replace(config.model, rope_scaling=scaling, max_positions=reach)
     check_position(model)
     return model
+
+
+class Row:
+    """A prompt and its continuation: tokens in, text out, up to the first stop string.
+
+    The prompt comes with the first text. The bytes of an unfinished character, and what may be the
+    start of a stop string, are held back. `text` is all that was given out.
+    """
+
+    def __init__(self, prompt: str, tokenizer: Tokenizer, stops: Sequence[str] = ()):
+        self.text = ""
+        self.stopped = False
+        self._prompt = prompt
+        if "" in stops:
+            raise ValueError("an empty stop would end every text before it begins")
+        self._piece = tokenizer.piece
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._stops = stops
+        self._held = ""
+
+    def push(self, token: int) -> str:
+        """More text; `stopped` is set when a stop string was complete, and cut off."""
+        return self._release(self._decoder.decode(self._piece(token)))
+
+    def finish(self) -> str:
+        """The rest, once no token follows."""
+        return self._release(self._decoder.decode(b"", final=True), last=True)
+
+    def _release(self, text: str, last: bool = False) -> str:
+        if self.stopped:
+            return ""
+        text = self._held + text
+        # Of the stop strings that are complete first, the longest: where the text ends must not
+        # depend on how it was cut into tokens.
+        ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self._stops if stop in text]
+        if ends:
+            self.stopped = True
+            safe = sum(min(ends))
+        else:
+            held = 0 if last else max((overlap(text, stop) for stop in self._stops), default=0)
+            safe = len(text) - held
+        shown, self._held = self._prompt + text[:safe], text[safe:]
+        self._prompt = ""
+        self.text += shown
+        return shown
+
+
+def overlap(text: str, stop: str) -> int:
+    """How many characters at the end of `text` are the beginning of `stop`, and not all of it."""
+    lengths = range(min(len(text), len(stop) - 1), 0, -1)
+    return next((length for length in lengths if text.endswith(stop[:length])), 0)

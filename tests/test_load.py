@@ -10,9 +10,9 @@ from noise import PROMPT, VOCAB, noise_run
 from data.prepare import prepare
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from gyre import trained as trained_module
-from gyre.loss import evaluate
-from gyre.trained import initial_model, load
+from gyre import load as trained_module
+from gyre.load import initial_model, load
+from gyre.step import evaluate
 from model.config import RopeScaling
 from model.generation import generate
 from model.sampling import Sampling

@@ -1,0 +1,272 @@
+"""Build what a training needs in one process: data, model, optimizers, arithmetic, state."""
+
+import math
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from data.dataset import find_prepared
+from errors import UserError, say
+from gyre.checkpoint import STATES, WEIGHTS, read_whole
+from gyre.device import (
+    DTYPE_NAMES,
+    check_memory,
+    product_rates,
+    resolve_compile,
+    resolve_dtype,
+    uncompiled,
+)
+from gyre.optim import Optimizers
+from gyre.options import Config
+from gyre.parallel import Initial, Parallelism, Shard, World, recompute_activations
+from gyre.rundir import RunDir
+from gyre.start import Start
+from gyre.step import Progress, Setup, summed_loss
+from model import kernels
+from model.config import ModelConfig
+from model.transformer import Transformer
+
+
+class Finished(UserError):
+    """The run has no step left to take."""
+
+
+def build(start: Start, world: World) -> Setup:
+    """Return what `train_step` needs, with the checkpoint that `start` names restored.
+
+    Raises UserError for whatever stands in the way, before any training.
+    """
+    config, parent = start.config, start.parent
+    share = math.ceil(config.train.batch_size / world.size)  # rows of any process, at most
+    rows = min(config.train.micro_batch_size or share, share)
+    if config.train.batch_size < world.size:
+        raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
+                        f"{world.size} processes")
+    # 12 bytes a parameter, for itself, its gradient and one moment at least, and the logits.
+    size = 12 * config.model.matrix_parameters // world.size
+    size += 4 * rows * config.data.seq_len * config.model.vocab_size
+    check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
+                 "choose a smaller model, data.seq_len or train.micro_batch_size")
+    manifest = parent.manifest if parent else None
+    data = find_prepared(config.data, manifest and manifest["settings"])
+    if data is None:
+        from data.prepare import prepare  # slow to import
+
+        data = prepare(config.data)  # one of several processes does it, and the others wait
+    if manifest and manifest["files"] != data.manifest["files"]:
+        raise UserError(f"the text of {parent.path} has changed since it was started: restore it, "
+                        "or start a new run")
+    world.join()
+    config, dtype, compiled, reason = decide_arithmetic(config, world, rows)
+
+    place = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
+    train_data = data.dataset(
+        "train", batch_size=config.train.batch_size, seed=config.seed, **place
+    )
+    parallelism = make_parallelism(world, config.train.shard)
+    new = parent is None or (start.resumed and not parent.checkpoints.has_training)
+    if start.resumed and new and parent.record.get("inherited"):
+        raise UserError(f"{parent.path} is a branch that was killed before its first checkpoint: "
+                        "remove it, and branch again")
+    initial = None
+    if new and config.init_from is None:
+        initial = lambda model: model.drawn(config.seed)  # noqa: E731
+    elif new:
+        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+        initial = lambda model: weights.items()  # noqa: E731
+    model, module = parallelism.wrap(
+        config.model, initial, compiled, config.train.checkpoint_activations
+    )
+    muon_dtype = torch.float32 if dtype == torch.float32 else torch.bfloat16
+    setup = Setup(
+        config=config, world=world, parallelism=parallelism, data=data, train_data=train_data,
+        val_data=data.dataset("val", **place), model=model, module=module,
+        optimizers=Optimizers(model, config.optim, muon_dtype),
+        # Loss scaling is for float16. Disabled, every call hands its argument through.
+        scaler=torch.amp.GradScaler(world.device.type, enabled=dtype == torch.float16),
+        loss=torch.compile(summed_loss) if compiled else summed_loss,
+        dtype=dtype, rows=rows, progress=Progress(),
+    )
+    if not new:
+        restore(start, setup)
+    if world.is_main:
+        if start.note:
+            say(start.note)
+        if start.resumed and new:
+            say(f"{parent.path} has no checkpoint yet: starting at step 0")
+        tokens = config.train.batch_size * config.data.seq_len * config.train.steps
+        say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
+            f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}\n"
+            f"model   {sum(p.numel() for p in model.parameters()):,} parameters, positions: "
+            f"{config.model.position}; {config.train.steps} steps of {config.train.batch_size}x"
+            f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)\n"
+            f"device  {world.device}{parallelism}; {reason}")
+        if compiled:
+            say("        the first step compiles, which takes up to a minute")
+    return setup
+
+
+def decide_arithmetic(
+    config: Config, world: World, rows: int
+) -> tuple[Config, torch.dtype, bool, str]:
+    """Decide what `auto` stands for here: the device, the dtype and whether to compile.
+
+    Returns the configuration with the choices in it, so that a resumed run keeps them on another
+    machine too; the dtype; whether the training is compiled; and the reasons in words.
+    """
+    train, tokens = config.train, rows * config.data.seq_len
+    if world.size > 1:  # all as rank 0
+        onednn = world.sum(float(world.is_main and kernels.onednn_is_faster))[0]
+        kernels.prefer_onednn(onednn > 0)
+    dtype, why = resolve_dtype(  # by the sums over the ranks, which must not decide differently
+        train.dtype, world.device,
+        lambda: world.sum(*product_rates(world.device, config.model, tokens, training=True)),
+    )
+    # 6 for every weight in a matrix product, per token. All encodings have that in common, so that
+    # none of an ablation's arms is compiled alone.
+    tokens_in_all = train.steps * train.batch_size * config.data.seq_len
+    flops = 6.0 * config.model.matrix_parameters * tokens_in_all
+    compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
+    train = replace(
+        train, dtype=DTYPE_NAMES[dtype],
+        device=world.device.type if train.device == "auto" else train.device,
+        compile=compiled if train.compile == "auto" else train.compile,
+    )
+    return replace(config, train=train), dtype, compiled, f"{why}; {why_compiled}"
+
+
+def restore(start: Start, setup: Setup) -> None:
+    """Load weights, optimizers and progress of the checkpoint that `start` names.
+
+    Raises UserError where it does not fit the configuration or leaves no step to take.
+    """
+    run, steps = start.parent, setup.config.train.steps
+    folder = run.checkpoints.open("last" if start.step is None else start.step, setup.world)
+    training = run.checkpoints.load_training(folder)
+    try:
+        setup.parallelism.load(folder, setup.model, setup.optimizers)
+        if training["scaler"]:
+            setup.scaler.load_state_dict(training["scaler"])
+        for name, value in training["progress"].items():
+            setattr(setup.progress, name, value)
+        # Measured at every start, on a busy machine not always with the same result.
+        kernels.prefer_onednn(training["onednn"])
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        if setup.world.is_disconnect(error) or isinstance(error, torch.OutOfMemoryError):
+            raise
+        words = " ".join(str(error).split())
+        raise UserError(f"the checkpoint of {run.path} does not fit its configuration: {words}"
+                        ) from error
+    step = setup.progress.step
+    if start.resumed is None:
+        if step >= steps:
+            raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
+                            f"is {steps}: give a larger number, or an earlier step with --at")
+        setup.progress.best = math.inf  # `best` has to be weights that this run has saved
+    elif step >= steps:
+        raise Finished(f"{run.path} has finished its {step} steps: give --train.steps a larger "
+                       "number to go on")
+    elif training["steps"] != steps and "steps" not in start.given.get("train", {}):
+        raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
+                        "which decides its learning rates: say so again, or choose another number")
+
+
+def make_parallelism(world: World, shard: Shard) -> Parallelism:
+    """Return how these processes share a model. UserError where they cannot be divided so."""
+    shards = {"none": 1, "full": world.size}[shard] if isinstance(shard, str) else shard
+    if world.size % shards and world.size > 1:
+        raise UserError(f"train.shard {shard} does not divide the {world.size} processes: choose a "
+                        "number that does, or full")
+    if min(shards, world.size) == 1:
+        return Replicated(world)
+    from gyre.sharding import Sharded  # takes as long to import as all else until the first step
+
+    return Sharded(world, shards)
+
+
+class Replicated:
+    """Every rank has the whole model; DDP averages the gradients."""
+
+    pads_micro_batches = False
+
+    def __init__(self, world: World):
+        self.world = world
+
+    def __str__(self) -> str:
+        return f" x {self.world.size}" if self.world.size > 1 else ""
+
+    def wrap(
+        self, config: ModelConfig, initial: Initial | None, compiled: bool,
+        checkpoint_activations: bool,
+    ) -> tuple[Transformer, nn.Module]:
+        """Return the model on its device, and the module that training calls: the same, compiled
+        and averaging its gradients.
+
+        `initial(model)` yields the first values of weights by name, None: they are loaded later.
+        """
+        model = Transformer(config)
+        with torch.no_grad():
+            weights = dict(model.named_parameters())
+            for name, value in initial(model) if initial else ():
+                weights[name].copy_(value)
+        model.to(self.world.device)
+        if checkpoint_activations:
+            recompute_activations(model)
+        if compiled:
+            model.compile()  # in place, so that the state dict keeps its names
+        if self.world.size == 1:
+            return model, model
+        # Buffers need no exchange, as every rank computes the same ones. The option was renamed in
+        # torch 2.13.
+        known = signature(DistributedDataParallel).parameters
+        sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+        options: dict[str, Any] = {sync: False}
+        ids = [self.world.device.index] if self.world.device.type == "cuda" else None
+        return model, DistributedDataParallel(
+            model, device_ids=ids, gradient_as_bucket_view=True, **options
+        )
+
+    def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
+        """Return the context for one of several micro-batches: gradients are added up, and averaged
+        over the ranks with the `last` one only."""
+        if last or not isinstance(module, DistributedDataParallel):
+            return nullcontext()
+        return module.no_sync()
+
+    def norm(self, model: nn.Module, limit: float) -> float:
+        """Return the norm of the whole gradient, and scale the gradient down to `limit`."""
+        return nn.utils.clip_grad_norm_(model.parameters(), limit).item()
+
+    def gather(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Return the context in which methods other than `forward` can be called."""
+        return uncompiled()
+
+    def save(
+        self, folder: Path, model: Transformer, optimizers: Optimizers | None
+    ) -> list[Path]:
+        """Write the weights, and the state of the optimizers, into a folder.
+
+        Returns the files that this rank has written.
+        """
+        if not self.world.is_main:
+            return []
+        files = {WEIGHTS: model.state_dict()}
+        if optimizers is not None:
+            files[STATES] = optimizers.tensors(model)
+        for name, tensors in files.items():
+            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()},
+                      folder / name, {"format": "pt"})
+        return [folder / name for name in files]
+
+    def load(self, folder: Path, model: Transformer, optimizers: Optimizers) -> None:
+        """Read what `save` has written here or with a sharded model. KeyError or RuntimeError where
+        it does not fit."""
+        model.load_state_dict(read_whole(folder, "model."))
+        optimizers.load_tensors(model, read_whole(folder, "state."))

@@ -1,0 +1,171 @@
+"""One optimizer step, and the loss of a split.
+
+Shapes: B rows, T tokens, V vocabulary.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from data.dataset import Prepared, TokenDataset
+from gyre.device import autocast, uncompiled
+from gyre.optim import Optimizers, lr_factor
+from gyre.options import Config
+from gyre.parallel import Parallelism, World
+from model.config import derive_seed
+from model.transformer import Transformer
+
+
+class StepResult(NamedTuple):
+    """What a step has measured, over all processes."""
+
+    loss: float
+    """Mean cross entropy, nats per token."""
+    grad_norm: float
+    lr: float
+    finite: bool
+    """Whether loss and gradient were finite. If not, no weight has changed."""
+
+
+@dataclass
+class Progress:
+    """What a run has done so far; saved with every checkpoint."""
+
+    step: int = 0
+    """Optimizer steps taken, skipped ones included."""
+    tokens: int = 0
+    """Tokens trained on, over all processes."""
+    seconds: float = 0.0
+    """Time of training steps, without validation, samples and saving."""
+    skipped: int = 0
+    """Steps whose loss or gradient was not finite."""
+    skipped_in_a_row: int = 0
+    """Such steps since the last good one."""
+    best: float = math.inf
+    """Lowest validation loss, nats per token."""
+
+    def count(self, result: StepResult, scaler: torch.amp.GradScaler) -> bool:
+        """Count a step that was skipped. Returns whether training can go on: not after three in a
+        row.
+
+        Where the loss is finite and the gradient overflows float16, the scaler is only looking for
+        its scale.
+        """
+        searching = scaler.is_enabled() and scaler.get_scale() > 1
+        diverged = not result.finite and not (searching and math.isfinite(result.loss))
+        self.skipped += not result.finite
+        self.skipped_in_a_row = self.skipped_in_a_row + 1 if diverged else 0
+        return self.skipped_in_a_row < 3
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a training needs in one process. Made by `gyre.build.build`."""
+
+    config: Config
+    """With everything that `auto` stood for decided."""
+    world: World
+    parallelism: Parallelism
+    data: Prepared
+    train_data: TokenDataset
+    val_data: TokenDataset
+    model: Transformer
+    """The bare model, for evaluation and for checkpoints."""
+    module: nn.Module
+    """What training calls: the model, compiled and wrapped for several processes."""
+    optimizers: Optimizers
+    scaler: torch.amp.GradScaler
+    loss: Callable[[Tensor, Tensor], Tensor]
+    """`summed_loss`, compiled or not."""
+    dtype: torch.dtype
+    rows: int
+    """Rows of a forward pass."""
+    progress: Progress
+    """Where the training stands: at the restored checkpoint, or at the start."""
+
+
+def train_step(setup: Setup, step: int) -> StepResult:
+    """Take optimizer step number `step` on its global batch."""
+    config, world, scaler = setup.config, setup.world, setup.scaler
+    factor = lr_factor(config.optim, step, config.train.steps)
+    setup.optimizers.set_lr(factor)
+    tokens = config.train.batch_size * config.data.seq_len
+    loss_sum = torch.zeros((), device=world.device)
+    batches = micro_batches(setup, step)
+    for number, (x, y, keys) in enumerate(batches, 1):
+        with setup.parallelism.averaging(setup.module, last=number == len(batches)):
+            with autocast(world.device, setup.dtype):
+                logits = setup.module(x.to(world.device), keys=keys)
+            loss = setup.loss(logits, y.to(world.device))
+            # Divided by the tokens of the whole batch, so that unequal parts weigh every token
+            # alike; times the processes, because DDP and FSDP divide by them again.
+            scaler.scale(loss * (world.size / tokens)).backward()
+        loss_sum += loss.detach()
+    for optimizer in setup.optimizers.optimizers:
+        scaler.unscale_(optimizer)
+    grad_norm = setup.parallelism.norm(setup.model, config.optim.grad_clip or math.inf)
+    mean_loss = world.sum(loss_sum.item())[0] / tokens
+    finite = math.isfinite(mean_loss) and math.isfinite(grad_norm)
+    if finite:
+        for optimizer in setup.optimizers.optimizers:
+            scaler.step(optimizer)
+    scaler.update()
+    setup.optimizers.zero_grad()
+    return StepResult(mean_loss, grad_norm, factor * config.optim.lr, finite)
+
+
+def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor | None]]:
+    """Return this rank's part of a batch, cut into forward passes: x and y (B, T), and the keys of
+    dropout (B,), addressed by (seed, step, row), or None without dropout."""
+    config, data = setup.config, setup.train_data
+    x, y = data.batch(step)
+    keys: Tensor | None = None
+    if config.model.dropout:
+        rows = data.share(config.train.batch_size)
+        seeds = [derive_seed(config.seed, "dropout", step, row) for row in rows]
+        keys = torch.tensor(seeds, device=setup.world.device)
+    cuts = [slice(first, first + setup.rows) for first in range(0, len(x), setup.rows)]
+    batches = [(x[cut], y[cut], None if keys is None else keys[cut]) for cut in cuts]
+    most = math.ceil(config.train.batch_size / setup.world.size / setup.rows)
+    if setup.parallelism.pads_micro_batches and len(batches) < most:
+        # Ranks gather weights together, so all need equally many passes. This one has no targets.
+        batches.append((x[:1], torch.full_like(y[:1], -100), None if keys is None else keys[:1]))
+    return batches
+
+
+def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """Return the cross entropy of logits (B, T, V) and targets (B, T) in nats, a scalar in float32,
+    summed over all targets but those that are -100."""
+    return F.cross_entropy(logits.float().flatten(0, 1), y.flatten(), reduction="sum")
+
+
+@torch.no_grad()
+def evaluate(
+    model: Transformer, data: TokenDataset, batch_size: int, device: torch.device,
+    dtype: torch.dtype,
+) -> tuple[float, int]:
+    """Return the nats and the number of the tokens in this rank's share of a split.
+
+    The mode of the model is restored, and no random number is drawn. A compiled model runs eagerly
+    here: other shapes, and no gradients, would cost a second compilation. Every rank calls it
+    equally often.
+    """
+    was_training = model.training
+    model.eval()
+    nats, tokens = 0.0, 0
+    batches = math.ceil(data.n_tokens / data.seq_len / data.size / batch_size)
+    for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
+                     disable=data.rank > 0):
+        x, y = x.to(device), y.to(device)
+        with autocast(device, dtype), uncompiled():
+            logits = model(x)
+        nats += summed_loss(logits, y).item()
+        tokens += int((y != -100).sum())
+    model.train(was_training)
+    return nats, tokens
