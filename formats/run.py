@@ -12,7 +12,7 @@ from tqdm import tqdm
 from data.dataset import DataConfig
 from data.tokenizer import Tokenizer
 from errors import UserError
-from files import require_space
+from files import require_space, writing
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, largest_value
 from formats.tokenizers import read_tokenizer
@@ -79,7 +79,8 @@ def create_run(
             largest_value(name, weight, tensors[name].file)
             return weight
 
-        with tqdm(tensors, "importing", unit="tensor", delay=2) as bar:
+        with (writing(target, "make room, or choose another place"),
+              tqdm(tensors, "importing", unit="tensor", delay=2) as bar):
             write_safetensors(folder / WEIGHTS, tensors, map(read, bar))
         return [folder / WEIGHTS]
 
