@@ -235,7 +235,9 @@ def convert(hint: Any, value: Any) -> Any:
     elif hint is NoneType and value is None:
         return None
     elif isinstance(value, str):
-        choices = {"true": True, "false": False} if hint is bool else {str(p): p for p in parts}
+        choices = {str(part): part for part in parts}  # of a Literal
+        if hint is bool:
+            choices = {"true": True, "True": True, "false": False, "False": False}
         if value in choices:
             return choices[value]
         if hint is str:
@@ -248,14 +250,10 @@ def convert(hint: Any, value: Any) -> Any:
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """Return a did-you-mean for a misspelt option: by its whole name, or by its last part."""
-    last = {name.rpartition(".")[2]: name for name in reversed([*names])}
-    close = difflib.get_close_matches(word, names, n=1) or [
-        last[name] for name in difflib.get_close_matches(word.rpartition(".")[2], last, n=1)
-    ]
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
+    """Return a did-you-mean for a misspelt option, by the part after its section."""
+    last = {name.lstrip("-").rpartition(".")[2]: name for name in reversed([*names])}
+    close = difflib.get_close_matches(word.lstrip("-").rpartition(".")[2], last, n=1)
+    return f" (did you mean {last[close[0]]}?)" if close else ""
 
 
 # --- YAML -----------------------------------------------------------------------------------------
