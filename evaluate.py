@@ -203,7 +203,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> None:
     """List, or measure and print when all of it is measured. Exits with 2 for what the user got
     wrong, 130 after Ctrl-C, 141 where nobody reads on."""
-    with exit_in_words(results=True):
+    with exit_in_words():
         options = parse(argv)
         runs = RunDir.open_all(options.runs)
         if not runs:
