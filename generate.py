@@ -35,7 +35,7 @@ OPTION_NAMES = {
 
 def main(argv: list[str] | None = None) -> None:
     """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 where nobody reads on."""
-    with exit_in_words(results=True):
+    with exit_in_words():
         run(parse(argv))
 
 
