@@ -6,14 +6,12 @@ import hashlib
 import json
 import os
 import platform
-import reprlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
@@ -125,16 +123,30 @@ def json_sha256(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def read_json(path: Path, advice: str = "restore it", shape: Any = dict[str, Any]) -> Any:
-    """Return the value in a file of JSON, by default an object.
+def read_json(path: Path, advice: str = "restore it") -> dict[str, Any]:
+    """Return the object in a file of JSON.
 
     Raises UserError, which says what to do (`advice`), for a file without one.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        check_shape(value, shape)
+        if not isinstance(value, dict):
+            raise ValueError("it holds no object")
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({first_line(error)}): {advice}") from error
+    return value
+
+
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object, with the hash of all other fields as one more, "sha256"."""
+    write_json(path, value | {"sha256": json_sha256(value)})
+
+
+def read_sealed(path: Path, advice: str) -> dict[str, Any]:
+    """Return what `write_sealed` has written. UserError where the file is damaged or changed."""
+    value = read_json(path, advice)
+    if value.pop("sha256", None) != json_sha256(value):
+        raise UserError(f"{path} is not what was written (its hash differs): {advice}")
     return value
 
 
@@ -186,55 +198,3 @@ def remove(path: Path) -> None:
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message, or its type if it has none."""
     return str(error).partition("\n")[0] or type(error).__name__
-
-
-# --- SHIM: for callers that still use it ----------------------------------------------------------
-
-
-def write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """As `write_json`, with the hash of all other fields as one more, "sha256"."""
-    write_json(path, value | {"sha256": json_sha256(value)})
-
-
-def read_sealed(path: Path, advice: str, shape: Any) -> dict[str, Any]:
-    """What `write_sealed` has written. UserError where the file is damaged or was changed."""
-    value = read_json(path, advice, shape)
-    if value.pop("sha256", None) != json_sha256(value):
-        raise UserError(f"{path} is not what was written (its hash differs): {advice}")
-    return value
-
-
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text",
-         list: "a list", dict: "a table of fields", NoneType: "null"}
-
-
-def check_shape(value: Any, shape: Any, name: str = "") -> None:
-    """Raise ValueError, which names the place, unless a value out of JSON has this shape.
-
-    A shape is one of the types in WORDS, list[shape], dict[str, shape], a TypedDict, Any, or a
-    union of these. Numbers are finite and below 2^63; fields that a TypedDict does not name are no
-    concern of it. `name` is what the value is called.
-    """
-    union = get_origin(shape) in (Union, UnionType)
-    shapes = {dict if is_typeddict(one) else get_origin(one) or one: one
-              for one in (get_args(shape) if union else [shape])}
-    if Any in shapes:
-        return
-    kind = type(value)
-    if kind is int and int not in shapes:
-        kind = float
-    out_of_reach = kind in (int, float) and not abs(value) < 2**63  # NaN, too
-    if out_of_reach or kind not in shapes:
-        said = f"{name} is {reprlib.repr(value)}" if name else f"it holds {reprlib.repr(value)}"
-        raise ValueError(f"{said}, not {' or '.join(WORDS[one] for one in shapes)}")
-    shape = shapes[kind]
-    if is_typeddict(shape):
-        for field, inner in get_type_hints(shape).items():
-            if field in value:
-                check_shape(value[field], inner, f"{name}.{field}" if name else field)
-            elif field in shape.__required_keys__:
-                raise ValueError(f"{name or 'it'} has no {field}")
-    elif kind in (list, dict) and get_args(shape):
-        places = value.items() if kind is dict else enumerate(value)
-        for place, one in places:
-            check_shape(one, get_args(shape)[-1], f"{name}[{place}]" if name else str(place))

@@ -263,7 +263,7 @@ class Runner:
 
         if not jobs:
             return True
-        by_key = {job["name"]: job for job in jobs}
+        by_key = {job["name"]: {**job, "logs": str(self.path / "logs")} for job in jobs}
         futures = [client.submit(carry_out, job, key=f"{name}-{time.time_ns()}", retries=0,
                                  priority=-number)
                    for number, (name, job) in enumerate(by_key.items())]
@@ -425,6 +425,14 @@ class Runner:
 
 
 def carry_out(job: dict[str, Any]) -> Any:
+    """Do a job, with what it prints in logs/NAME.log; see `do_job`."""
+    log = Path(job["logs"], f"{job['name']}.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        return do_job(job)
+
+
+def do_job(job: dict[str, Any]) -> Any:
     """Do a job: return the loss of a tuning run or the record of a pair or a probe; None where a
     run diverged. Whatever of it is on the disk already is not done again."""
     if job["kind"] == "probe":
@@ -477,21 +485,18 @@ def train_run(training: dict[str, Any]) -> bool:
             argv = ["--resume", str(folder)]
         else:
             shutil.rmtree(folder)  # stopped before its first checkpoint
-    log = folder.parent / "logs" / f"{folder.name}.log"
-    log.parent.mkdir(exist_ok=True)
     torch._dynamo.reset()  # as in a process of its own: no run depends on what was compiled before
-    with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-        print("$", shlex.join(["python", "train.py", *argv]), flush=True)
-        try:
-            train.main(argv)
-            code = 0
-        except SystemExit as stop:
-            code = stop.code
+    print("$", shlex.join(["python", "train.py", *argv]), flush=True)
+    try:
+        train.main(argv)
+        code = 0
+    except SystemExit as stop:
+        code = stop.code
     if code == 128 + signal.SIGTERM:
         raise Stopped(folder.name)
     if code and not has_diverged(folder):
-        lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
-        raise UserError(f"{folder.name} failed, and the study stopped: {lines[-1]} ({log})")
+        raise UserError(f"{folder.name} failed (exit {code}), and the study stopped; why is in the "
+                        f"job's log in {folder.parent / 'logs'}")
     return not code
 
 
