@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 import train
-from gyre.options import Config, config_parser, load_config
+from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.rundir import RunDir
-from gyre.trainer import Trainer
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.rope import rope_frequencies
@@ -195,11 +194,16 @@ def trained(world: Path, name: str, *extra: str) -> Path:
 
 
 def stop_at(number: int, *argv: str | Path) -> None:
-    """train.py, told to stop in this step."""
-    step = Trainer.step
+    """train.py, told by SIGTERM to stop in this step."""
+    log = train.log
+
+    def stopping(setup: Any, run: RunDir, values: dict[str, Any]) -> None:
+        log(setup, run, values)
+        if setup.progress.step == number and "train/loss" in values:
+            signal.raise_signal(signal.SIGTERM)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "step",
-                      lambda self, *args: step(self, *args) or self.progress.step == number)
+        patch.setattr(train, "log", stopping)
         assert run(train.main, *argv) == 128 + signal.SIGTERM
 
 
@@ -212,7 +216,10 @@ def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
 
 def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
     """The configuration that a command line describes."""
-    return load_config(config_parser(), argv, base)[0]
+    parser = Parser()
+    parser.add_config()
+    options = parser.parse_args(list(argv))
+    return make_config(*(read_yaml(name) for name in options.config), base or {}, options.given)
 
 
 @pytest.fixture
