@@ -139,7 +139,8 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     """
     config, world, step = setup.config, setup.world, setup.progress.step
     if start.resumed:
-        run = replace(start.resumed, is_main=world.is_main)
+        run = start.resumed
+        run.is_main = world.is_main
         if world.is_main:
             run.resume(step, config.log, asdict(config))
     else:
