@@ -420,8 +420,9 @@ class Parser(argparse.ArgumentParser):
         values, options.given = vars(options), {}
         for name in [*values]:
             value = values[name]
-            if name in self.types and isinstance(value, str):
-                values[name] = convert(self.types[name], value, f"--{name.replace('_', '-')}")
+            if name in self.types:
+                if isinstance(value, str):
+                    values[name] = convert(self.types[name], value, f"--{name.replace('_', '-')}")
             elif f"--{name}" in self._option_string_actions and name in config_fields():
                 if value.encode(errors="ignore").decode() != value:
                     self.error(f"{value!a} is not UTF-8, and so no part of a configuration")

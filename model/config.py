@@ -10,7 +10,9 @@ INIT_STD = 0.02
 
 
 # What may change when a model is trained on from its weights: none of it is in their shapes.
-CHANGEABLE = ("norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid")
+CHANGEABLE = (
+    "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid",
+)
 
 
 def derive_seed(*address: object) -> int:
@@ -175,12 +177,6 @@ class ModelConfig:
                 f"model.n_heads {self.n_heads} is not divisible by model.n_kv_heads "
                 f"{self.n_kv_heads}: every key/value head serves the same number of query heads"
             )
-
-    def require(self, *names: str) -> None:
-        """Raise ValueError where one of these fields is still unset."""
-        for name in names:
-            if getattr(self, name) is None:
-                raise ValueError(f"model.{name} must be set to build a Transformer")
 
     @property
     def matrix_parameters(self) -> int:

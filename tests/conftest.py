@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 import train
-from gyre.options import Config, config_parser, load_config
+from gyre.options import Config, Parser, make_config
 from gyre.rundir import RunDir
-from gyre.trainer import Trainer
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.rope import rope_frequencies
@@ -194,15 +193,6 @@ def trained(world: Path, name: str, *extra: str) -> Path:
     return world / "runs" / name
 
 
-def stop_at(number: int, *argv: str | Path) -> None:
-    """train.py, told to stop in this step."""
-    step = Trainer.step
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "step",
-                      lambda self, *args: step(self, *args) or self.progress.step == number)
-        assert run(train.main, *argv) == 128 + signal.SIGTERM
-
-
 def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
     """{step: value} of a run; each step may stand there once."""
     found = [(p["step"], p[key]) for p in RunDir.open(path).metrics() if key in p]
@@ -212,7 +202,9 @@ def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
 
 def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
     """The configuration that a command line describes."""
-    return load_config(config_parser(), argv, base)[0]
+    parser = Parser()
+    parser.add_config()
+    return make_config(base or {}, parser.parse_args(list(argv)).given)
 
 
 @pytest.fixture
