@@ -21,7 +21,7 @@ from pathlib import Path
 
 from errors import UserError, exit_in_words, say
 from gyre.device import DTYPE_NAMES, InferenceDtype, resolve_compile
-from gyre.load import Row, Trained, continued, load
+from gyre.load import Row, Trained, continued, load, prompt_ids
 from gyre.options import Parser, RunOptions
 from model.config import RopeScaling, ScalingType
 from model.sampling import Sampling
@@ -101,11 +101,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     for wrong, message in (
         ((options.rope_scaling is None) != (options.rope_factor is None),
          "--rope-scaling TYPE and --rope-factor F belong together: give both"),
-        (options.interactive and prompted,
-         "--interactive reads its prompts from stdin: leave out --prompt and --prompt-file"),
-        (not options.interactive and not prompted,
-         "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"),
-        (options.num_samples < 1, f"--num-samples must be at least 1, not {options.num_samples}"),
+        (options.interactive == prompted,
+         "give --prompt TEXT and --prompt-file FILE, or --interactive, which reads stdin"),
     ):
         if wrong:
             raise UserError(message)
@@ -130,14 +127,13 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     with refusals():
         if options.rope_scaling:
             scaling = RopeScaling(options.rope_scaling, options.rope_factor)
-        rows = max(1, len(options.prompt)) * options.num_samples
+        rows = max(1, len(options.prompt) * options.num_samples)
         trained = load(options.run, options.checkpoint, options.device, options.dtype, scaling,
                        rows)
     if options.compile:
         compiled, how = resolve_compile(True, trained.device, trained.dtype, 0)
     dtype = DTYPE_NAMES[trained.dtype] if options.dtype == "auto" else options.dtype
-    newest = "" if options.run else " (the newest run)"
-    say(f"{trained.run.path}{newest}: {options.checkpoint} weights, "
+    say(f"{trained.run.path}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions, {trained.device}, {dtype}, {how}")
     return trained, compiled
 
@@ -192,7 +188,7 @@ def write(
     Notes on stderr a text that ends early or is longer than the training rows. Returns the tokens
     and seconds of reading prompts ("prefill") and of what follows ("decode").
     """
-    ids = [trained.encode(prompt) for prompt in prompts]
+    ids = [prompt_ids(trained.tokenizer, prompt) for prompt in prompts]
     new_tokens = options.max_new_tokens
     if new_tokens is None:
         new_tokens = trained.new_tokens(max(map(len, ids)))
@@ -219,9 +215,8 @@ def write(
         print(rest if len(rows) == 1 else f"{heading}\n{row.text}", flush=True)
     ended = sum(len(x) < new_tokens and not row.stopped for x, row in zip(new, rows, strict=True))
     if ended:
-        texts = "its text here" if len(rows) == 1 else f"{ended} of {len(rows)} texts by itself"
         other = f"--seed {options.seed + 1}" if options.temperature else "--temperature 0.8"
-        say(f"note: the model ended {texts}: {other} draws another")
+        say(f"note: the model ended {ended} of {len(rows)} texts by itself: {other} draws another")
     lengths = [len(prompt) for prompt in ids for _ in range(samples)]
     length, seq_len = max(map(add, lengths, map(len, new))), trained.config.data.seq_len
     if length > seq_len:

@@ -46,20 +46,18 @@ def sample(
 ) -> Tensor:
     """Draw a token for each row of logits (B, V) -> ids (B,), by the random number at the row's
     address (seed, sample, number). See `uniform` and `draw`."""
-    uniforms = None
-    if sampling.temperature > 0:
-        uniforms = torch.tensor([uniform(*address) for address in addresses], dtype=torch.float64)
-    return draw(logits, sampling, uniforms, seen)
+    numbers = [uniform(*address) for address in addresses]
+    return draw(logits, sampling, torch.tensor(numbers, dtype=torch.float64), seen)
 
 
-def draw(logits: Tensor, sampling: Sampling, uniforms: Tensor | None, seen: Tensor) -> Tensor:
+def draw(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> Tensor:
     """Draw a token for each row of logits (B, V) by a uniform number, float64 (B,) -> ids (B,).
 
-    Temperature 0 needs no `uniforms`. `seen`, bool (B, V), marks the tokens that the repetition
-    penalty applies to. The candidates stay in the order of their ids: sorted by score, two close
-    ones would swap places, and with them the token drawn, over an error in the last digit. Computed
-    in float64, with the largest score at 0 so that no temperature overflows. Raises ValueError for
-    logits that are not finite.
+    Temperature 0 takes the likeliest token, whatever the number. `seen`, bool (B, V), marks the
+    tokens that the repetition penalty applies to. The candidates stay in the order of their ids:
+    sorted by score, two close ones would swap places, and with them the token drawn, over an error
+    in the last digit. Computed in float64, with the largest score at 0 so that no temperature
+    overflows. Raises ValueError for logits that are not finite.
     """
     scores = logits.double()
     if sampling.repetition_penalty != 1:
@@ -81,7 +79,6 @@ def draw(logits: Tensor, sampling: Sampling, uniforms: Tensor | None, seen: Tens
     if sampling.min_p:
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
-    assert uniforms is not None, "drawing takes a uniform number for each row"
     # The first token whose cdf is above the target; a token without mass never is the first.
     target = uniforms[:, None] * cdf[:, -1:]
     return torch.searchsorted(cdf, target, right=True).squeeze(-1)

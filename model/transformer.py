@@ -231,13 +231,12 @@ class Transformer(nn.Module):
         positions past `max_positions`, for a start that is negative or beside a cache, and for a
         length at which the keys in the cache would be wrong.
         """
-        first_key = start
         if start < 0 or (start and cache is not None):
             raise ValueError(
                 f"start {start}: positions start at 0 or later, and a cache says itself where"
             )
-        if cache is not None:
-            start = cache.length
+        first_key = start
+        start = start if cache is None else cache.length
         stop = start + tokens.shape[1]
         if stop > self.config.max_positions:
             raise ValueError(

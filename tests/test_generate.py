@@ -84,7 +84,7 @@ def test_stdout_is_the_prompt_and_the_one_shot_decode(call, expected, tokenizer)
     text = tokenizer.decode(expected())
     assert out == PROMPT + text + "\n"
     assert "\ufffd" in text  # a model of noise: bytes that are no characters were among them
-    assert "runs/rope (the newest run): best weights, rope positions, cpu, float32" in err
+    assert "runs/rope: best weights, rope positions, cpu, float32" in err
     assert re.search(r"prefill: \d+ tokens .* tokens/s\)\ndecode: 39 tokens .* tokens/s\)\n$", err)
 
 
@@ -200,9 +200,7 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
     words = ("--max-new-tokens", "40", "--temperature", "50", "--seed", str(seed))
     out, err = call("--prompt", PROMPT, *words)
     assert out == PROMPT + tokenizer.decode(new) + "\n"
-    assert f"note: the model ended its text here: --seed {seed + 1} draws another\n" in err
-    err = call("--prompt", PROMPT, "--num-samples", "2", *words).err
-    assert f"of 2 texts by itself: --seed {seed + 1} draws another\n" in err
+    assert f"the model ended 1 of 1 texts by itself: --seed {seed + 1} draws another\n" in err
     words = ("--max-new-tokens", str(len(new)), *words[2:])
     assert "ended" not in call("--prompt", PROMPT, *words).err
 
@@ -247,11 +245,11 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
 
 
 @pytest.mark.parametrize("words, message", [
-    ("", "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"),
-    ("--prompt x --interactive", "leave out --prompt"),
+    ("", "give --prompt TEXT and --prompt-file FILE, or --interactive"),
+    ("--prompt x --interactive", "give --prompt TEXT and --prompt-file FILE, or --interactive"),
     ("--prompt x --stop ''", "an empty stop would end every text before it begins"),
     ("--prompt x --top-p 1.5", r"top_p must be in \(0, 1\], not 1.5"),
-    ("--prompt x --num-samples 0", "--num-samples must be at least 1, not 0"),
+    ("--prompt x --num-samples 0", "num_samples must be at least 1, not 0"),
     ("--prompt x --max-new-tokens 0", "max_new_tokens must be at least 1, not 0"),
     ("--prompt x --max-new-tokens 6000",
      r"1 tokens and 6000 new ones make 6001, past the context of 6000 \(model.max_positions\): "

@@ -1,3 +1,0 @@
-"""SHIM: moved to model/transformer.py."""
-
-from model.transformer import KVCache as KVCache  # SHIM
