@@ -53,13 +53,12 @@ from gyre.device import (
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import Config, config_parser, load_config
 from gyre.step import summed_loss
-from model.cache import KVCache
 from model.config import ModelConfig
 from model.generation import generate, next_logits
 from model.kernels import rotate_in_reals
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
-from model.transformer import Transformer, linear
+from model.transformer import KVCache, Transformer, linear
 
 Run = Callable[[], object]
 K = TypeVar("K")

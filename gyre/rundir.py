@@ -228,15 +228,14 @@ class RunDir:
         lines = "".join(json.dumps(point) + "\n" for point in points)
         write_file(self.path / METRICS, lines.encode())
 
-    def log(self, progress: Any, values: dict[str, float | int | str]) -> None:
-        """Add one line to metrics.jsonl, and one point to wandb.
+    def log(self, point: dict[str, float | int | str]) -> None:
+        """Add a line to metrics.jsonl, and a point to wandb; `step` must be in it.
 
-        `progress` has what they can be drawn against: step, tokens, seconds. Numbers that are not
-        finite become null, because NaN is not JSON.
+        Numbers that are not finite become null, because NaN is not JSON. Ranks other than 0 do
+        nothing.
         """
         if not self.is_main:
             return
-        point = {name: getattr(progress, name) for name in ("step", "tokens", "seconds")} | values
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in point.items()

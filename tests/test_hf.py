@@ -5,7 +5,6 @@ import math
 import os
 import re
 import shutil
-from types import SimpleNamespace
 
 import foreign
 import pytest
@@ -80,8 +79,8 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
 def test_the_folder_says_what_it_is(tmp_path):
     run = make_run(tmp_path)
     for step, loss, bpb in ((1, 4.25, 1.5), (2, 4.5, 1.75)):
-        progress = SimpleNamespace(step=step, tokens=640 * step, seconds=1.0)
-        run.log(progress, {"val/loss": loss, "val/bpb": bpb})
+        run.log({"step": step, "tokens": 640 * step, "seconds": 1.0,
+                 "val/loss": loss, "val/bpb": bpb})
     about = "--license", "mit", "--base-model", "owner/name"
     out = export_to("hf", run.path, tmp_path / "hf", *about)
     assert {p.name for p in out.iterdir()} == {

@@ -1,17 +1,16 @@
 """A run as a Python object."""
 
-import dataclasses
 
 import pytest
 import torch
 from conftest import CPU, trained
-from noise import PROMPT, VOCAB, noise_run
+from noise import PROMPT, VOCAB, noise_run, save_weights
 
 from data.prepare import prepare
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre import load as trained_module
-from gyre.load import initial_model, load
+from gyre.load import load
 from gyre.step import evaluate
 from model.config import RopeScaling
 from model.generation import generate
@@ -25,11 +24,11 @@ def run(tmp_path_factory):
 
 
 def test_three_lines_generate(run):
-    """The example at the top of gyre/trained.py, against the loop called by hand."""
+    """The example at the top of gyre/load.py, against the loop called by hand."""
     model = load(run.path)
     text = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20)
     tokenizer, by_hand = open_tokenizer(run.path), Transformer(model.config.model)
-    by_hand.load_state_dict(run.load_weights("best"))
+    by_hand.load_state_dict(run.checkpoints.load_weights("best"))
     (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
                       eos_ids=tokenizer.eos_ids, seed=3)
     assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
@@ -64,7 +63,7 @@ def test_checkpoint_and_dtype_are_those_asked_for(run):
     last = load(run, "last", device="cpu", dtype="bfloat16")
     assert {p.dtype for p in last.model.parameters()} == {torch.bfloat16}
     assert last.device == torch.device("cpu")
-    for name, weight in run.load_weights("last").items():
+    for name, weight in run.checkpoints.load_weights("last").items():
         assert torch.equal(last.model.state_dict()[name], weight.bfloat16())
 
 
@@ -82,7 +81,7 @@ def test_int8_is_quantised_when_loaded_and_only_on_a_cpu(run, monkeypatch):
     plain, narrow = (load(run, device="cpu", dtype=dtype).model for dtype in ("float32", "int8"))
     assert narrow.layers[0].attention.wq.weight.dtype == torch.int8 and not narrow.training
     assert torch.equal(narrow.tok_embeddings.weight, plain.tok_embeddings.weight)
-    monkeypatch.setattr("gyre.trained.resolve_device", lambda _: torch.device("meta"))
+    monkeypatch.setattr("gyre.load.resolve_device", lambda _: torch.device("meta"))
     with pytest.raises(UserError, match="int8 is for a CPU, not for meta"):
         load(run, dtype="int8")
 
@@ -138,22 +137,12 @@ def test_a_tokenizer_or_weights_of_another_model_are_refused(tmp_path):
     with pytest.raises(UserError, match=rf"has {VOCAB - 7} pieces, .* says {VOCAB} \(data.vocab"):
         load(run)
     run = noise_run(tmp_path / "runs", "weights")
-    weights = run.load_weights("best")
+    weights = run.checkpoints.load_weights("best")
     weights["extra"] = weights.pop("norm.weight")
     weights["layers.0.attention.wq.weight"] = torch.zeros(5, 24)
-    run.save("best", weights)
+    save_weights(run, "best", weights)
     with pytest.raises(UserError) as caught:
         load(run)
     for words in ("norm.weight", "extra", "layers.0.attention.wq.weight", "[5, 24]", "[24, 24]"):
         assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_training_starts_from_the_seed_or_from_another_run(run):
-    config = load(run).config
-    drawn = Transformer(config.model)
-    drawn.init_weights(7)
-    for changes, weights in (({"seed": 7}, drawn.state_dict()),
-                             ({"init_from": str(run.path)}, run.load_weights("best"))):
-        started = initial_model(dataclasses.replace(config, **changes)).state_dict()
-        assert all(torch.equal(started[name], weight) for name, weight in weights.items())

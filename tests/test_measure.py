@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from conftest import random_model, trained
 
+from ablation import plan
 from errors import UserError
 from gyre import measure
 from gyre.measure import Scorer, Windows, blocks, cut, slide
@@ -31,11 +33,11 @@ def scorer(position: str = "rope", length: int = 300) -> Scorer:
     return Scorer(model, stream, T)
 
 
-def one_loss(s: Scorer, model: Transformer, first: int, target: int, start: int = 0) -> float:
+def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int = 0) -> float:
     """Loss of one token of the stream, seen from tokens first .. target-1, which are at positions
-    from `start`: the slow way."""
+    from `offset`: the slow way."""
     with torch.no_grad():
-        logits = model(s.stream[None, first:target], start=start)[0, -1].double()
+        logits = model(s.stream[None, first:target], start=offset)[0, -1].double()
     return -logits.log_softmax(-1)[s.stream[target]].item()
 
 
@@ -121,7 +123,7 @@ def test_relative_encodings_do_not_notice_a_shift(position):
         return
     assert abs(change[4 * T]) > 1e-2
     model, ends = s.model(5 * T), [(a, a + p + 1) for a in spans.tolist() for p in range(T)]
-    there, here = (sum(one_loss(s, model, *end, start=d) for end in ends) for d in (4 * T, 0))
+    there, here = (sum(one_loss(s, model, *end, offset=d) for end in ends) for d in (4 * T, 0))
     assert change[4 * T] == pytest.approx((there - here) / len(ends), abs=1e-5)
 
 
@@ -148,6 +150,26 @@ def test_sliding_by_a_window_is_cutting_and_only_raw_is_the_model_as_it_is():
         raw = s.loss(s.model(context), slide(shared, T, context, T // 2))
         assert rows["raw", context] == raw["loss"]
         assert len({rows[name, context] for name in measure.SCALINGS}) == 5
+
+
+def test_a_study_counts_the_forwards_that_measuring_takes(monkeypatch):
+    s, rows, tokens = scorer(length=1000), Scorer.rows, 0
+
+    def counted(self, starts, context):
+        nonlocal tokens
+        tokens += len(starts) * context
+        return rows(self, starts, context)
+
+    monkeypatch.setattr(Scorer, "rows", counted)
+    every = blocks(s.spans(3), T, all_blocks=True)
+    measure.loss_by_context(s, every)
+    measure.loss_by_scaling(s, every, ["yarn"])
+    assert tokens / (3 * 8 * T) == pytest.approx(plan.CONTEXT_FORWARDS, rel=0.01)
+    tokens = 0
+    measure.target_losses(s)
+    tier = replace(plan.TIERS["quick"], windows=0, horizons=(8 * 64, 16 * 64))
+    passes = len(plan.kept_steps([8, 16], 0.2, tier.followed)) + 2 + plan.VALIDATIONS - 1
+    assert plan.measuring_tokens(tier, 64, 0.2, 1000, T) == plan.FORWARD * passes * (tokens + 1)
 
 
 def test_all_blocks_are_every_target_of_the_spans_once():
@@ -239,8 +261,7 @@ def test_a_record_agrees_with_what_training_wrote_down(runs, records):
         assert record["loss"] == pytest.approx(last["val/loss"], abs=1e-6)
         assert record["bpb"] == pytest.approx(last["val/bpb"], abs=1e-6)
         assert record["tokens"] == 4 * TOKENS
-        weights = run.checkpoints.load_weights()
-        assert record["parameters"] == sum(value.numel() for value in weights.values())
+        assert record["parameters"] == sum(v.numel() for v in run.load_weights().values())
         assert record["tokenizer_sha256"] == run.tokenizer_sha256
         assert json.loads(json.dumps(record, allow_nan=False)) == record
 

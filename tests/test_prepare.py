@@ -11,9 +11,9 @@ import pytest
 from conftest import start
 from failing import cut, file_size_limit, flip_a_bit
 
+from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import sources
-from data import dataset as dataset_module
 from data.dataset import Unusable, find_prepared
 from data.prepare import prepare
 from data.sources import DataConfig

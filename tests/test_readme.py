@@ -15,7 +15,7 @@ from export import parse as parse_export
 from generate import parse as parse_generate
 from gyre.options import config_parser, load_config
 from model import position
-from model.cache import KVCache
+from model.transformer import KVCache
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")

@@ -14,7 +14,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, arguments, output, points, refusal, run, start, stop_at, trained, training
+from conftest import (
+    ROOT,
+    arguments,
+    output,
+    points,
+    refusal,
+    run,
+    start,
+    stop_at,
+    trained,
+    training,
+)
 from failing import flip_a_bit
 
 import train
