@@ -6,15 +6,15 @@ import hashlib
 import json
 import os
 import platform
-import reprlib
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
+import msgspec
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
@@ -26,15 +26,14 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a path; the file or folder written there becomes `target`, whole or not at all.
 
     The path is .NAME.HOST-PROCESS.tmp beside `target`. It is flushed to the disk before it is
-    renamed, and removed after any error. An existing file is replaced; an existing folder has to be
-    removed first.
+    renamed, and removed after any error; what a killed process left is removed a day later. An
+    existing file is replaced; an existing folder has to be removed first.
     """
-    prefix = f".{target.name}.{platform.node()}-"
-    for left in target.parent.glob(f"{glob.escape(prefix)}*.tmp"):
-        number = left.name[len(prefix) : -len(".tmp")]
-        if number.isdecimal() and (int(number) == os.getpid() or not _runs(int(number))):
-            remove(left)  # of a process that was killed
-    staging = target.with_name(f"{prefix}{os.getpid()}.tmp")
+    staging = target.with_name(f".{target.name}.{platform.node()}-{os.getpid()}.tmp")
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(FileNotFoundError):  # of another process, which has just renamed it
+            if left == staging or time.time() - left.stat().st_mtime > 86_400:
+                remove(left)
     try:
         yield staging
         fsync(staging, *staging.rglob("*"))
@@ -42,19 +41,6 @@ def atomic_path(target: Path) -> Iterator[Path]:
         fsync(target.parent)
     finally:
         remove(staging)
-
-
-def _runs(process: int) -> bool:
-    """Whether a process of this number runs on this machine."""
-    if os.name == "nt":
-        return True  # unknown: os.kill would end it there
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
 
 
 @contextmanager
@@ -196,7 +182,7 @@ def write_sealed(path: Path, value: dict[str, Any]) -> None:
     write_json(path, value | {"sha256": json_sha256(value)})
 
 
-def read_sealed(path: Path, advice: str, shape: Any) -> dict[str, Any]:
+def read_sealed(path: Path, advice: str, shape: Any = dict[str, Any]) -> dict[str, Any]:
     """What `write_sealed` has written. UserError where the file is damaged or was changed."""
     value = read_json(path, advice, shape)
     if value.pop("sha256", None) != json_sha256(value):
@@ -204,37 +190,9 @@ def read_sealed(path: Path, advice: str, shape: Any) -> dict[str, Any]:
     return value
 
 
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text",
-         list: "a list", dict: "a table of fields", NoneType: "null"}
-
-
-def check_shape(value: Any, shape: Any, name: str = "") -> None:
-    """Raise ValueError, which names the place, unless a value out of JSON has this shape.
-
-    A shape is one of the types in WORDS, list[shape], dict[str, shape], a TypedDict, Any, or a
-    union of these. Numbers are finite and below 2^63; fields that a TypedDict does not name are no
-    concern of it. `name` is what the value is called.
-    """
-    union = get_origin(shape) in (Union, UnionType)
-    shapes = {dict if is_typeddict(one) else get_origin(one) or one: one
-              for one in (get_args(shape) if union else [shape])}
-    if Any in shapes:
-        return
-    kind = type(value)
-    if kind is int and int not in shapes:
-        kind = float
-    out_of_reach = kind in (int, float) and not abs(value) < 2**63  # NaN, too
-    if out_of_reach or kind not in shapes:
-        said = f"{name} is {reprlib.repr(value)}" if name else f"it holds {reprlib.repr(value)}"
-        raise ValueError(f"{said}, not {' or '.join(WORDS[one] for one in shapes)}")
-    shape = shapes[kind]
-    if is_typeddict(shape):
-        for field, inner in get_type_hints(shape).items():
-            if field in value:
-                check_shape(value[field], inner, f"{name}.{field}" if name else field)
-            elif field in shape.__required_keys__:
-                raise ValueError(f"{name or 'it'} has no {field}")
-    elif kind in (list, dict) and get_args(shape):
-        places = value.items() if kind is dict else enumerate(value)
-        for place, one in places:
-            check_shape(one, get_args(shape)[-1], f"{name}[{place}]" if name else str(place))
+def check_shape(value: Any, shape: Any) -> None:
+    """Raise ValueError, which names the place, unless a value out of JSON has this shape."""
+    try:
+        msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
