@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -24,15 +25,14 @@ def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a path; the file or folder written there becomes `target`, whole or not at all.
 
     The path is .NAME.HOST-PROCESS.tmp beside `target`. It is flushed to the disk before it is
-    renamed, and removed after any error. An existing file is replaced; an existing folder has to be
-    removed first.
+    renamed, and removed after any error; what a killed process left is removed a day later. An
+    existing file is replaced; an existing folder has to be removed first.
     """
-    prefix = f".{target.name}.{platform.node()}-"
-    for left in target.parent.glob(f"{glob.escape(prefix)}*.tmp"):
-        number = left.name[len(prefix) : -len(".tmp")]
-        if number.isdecimal() and (int(number) == os.getpid() or not _runs(int(number))):
-            remove(left)  # of a process that was killed
-    staging = target.with_name(f"{prefix}{os.getpid()}.tmp")
+    staging = target.with_name(f".{target.name}.{platform.node()}-{os.getpid()}.tmp")
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(FileNotFoundError):  # of another process, which has just renamed it
+            if left == staging or time.time() - left.stat().st_mtime > 86_400:
+                remove(left)
     try:
         yield staging
         fsync(staging, *staging.rglob("*"))
@@ -40,19 +40,6 @@ def atomic_path(target: Path) -> Iterator[Path]:
         fsync(target.parent)
     finally:
         remove(staging)
-
-
-def _runs(process: int) -> bool:
-    """Whether a process of this number runs on this machine."""
-    if os.name == "nt":
-        return True  # unknown: os.kill would end it there
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
 
 
 @contextmanager
