@@ -632,4 +632,5 @@ def steps_saved(folder: Path) -> int:
     checkpoints = RunDir.open(folder).checkpoints
     if not checkpoints.has_training:
         return 0
-    return checkpoints.load_training(checkpoints.open("last"))["progress"]["step"]
+    with checkpoints.open("last") as last:
+        return checkpoints.load_training(last)["progress"]["step"]

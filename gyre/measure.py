@@ -385,11 +385,11 @@ def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, An
     _, _, scorer = open_run(run, "last", device)
     spans, points, checkpoints = scorer.spans(windows), [], run.checkpoints
     for step in tqdm(checkpoints.kept_steps(), run.path.name, dynamic_ncols=True, leave=False):
-        folder = checkpoints.open(step)
-        scorer.trained.load_state_dict(read_whole(folder, "model."))
+        with checkpoints.open(step) as folder:
+            scorer.trained.load_state_dict(read_whole(folder, "model."))
+            tokens = checkpoints.load_training(folder)["progress"]["tokens"]
         (moved,) = shift(scorer, spans, [1])
-        points.append({"tokens": checkpoints.load_training(folder)["progress"]["tokens"],
-                       "loss": target_losses(scorer).mean().item(), "shift": moved["dloss"],
+        points.append({"tokens": tokens, "loss": target_losses(scorer).mean().item(), "shift": moved["dloss"],
                        "previous": attention_to_previous(scorer, spans)})
     return points
 

@@ -33,14 +33,15 @@ def state(path: Path) -> dict[str, torch.Tensor]:
     """Weights and optimizer states of the last checkpoint."""
     from safetensors.torch import load_file
 
-    folder = RunDir.open(path).checkpoints.open("last")
-    files = ("model", "optimizer")
-    return {k: v for f in files for k, v in load_file(folder / f"{f}.safetensors").items()}
+    with RunDir.open(path).checkpoints.open("last") as folder:
+        files = [load_file(folder / f"{name}.safetensors") for name in ("model", "optimizer")]
+    return files[0] | files[1]
 
 
 def progress(path: Path) -> dict[str, float]:
     checkpoints = RunDir.open(path).checkpoints
-    return checkpoints.load_training(checkpoints.open("last"))["progress"]
+    with checkpoints.open("last") as folder:
+        return checkpoints.load_training(folder)["progress"]
 
 
 def equal_runs(a: Path, b: Path) -> None:
