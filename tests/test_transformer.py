@@ -76,6 +76,7 @@ def test_a_norm_in_bfloat16_is_rounded_before_its_weight():
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
     assert torch.equal(norm(x), norm.weight * wide.bfloat16())
     assert not torch.equal(norm(x), (norm.weight * wide).bfloat16())
+    assert norm.float()(x).dtype == torch.bfloat16  # as under autocast
 
 
 @pytest.mark.parametrize("tied", [True, False])
