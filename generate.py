@@ -29,7 +29,7 @@ from model.sampling import Sampling
 
 def main(argv: list[str] | None = None) -> None:
     """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 where nobody reads on."""
-    with exit_in_words(results=True):
+    with exit_in_words():
         options = parse(argv)
         trained, compiled = open_run(options)
         if options.interactive:

@@ -93,7 +93,8 @@ def train(start: Start, world: World) -> int:
                                 f"up to step {progress.step}, in {config.train.dtype}: try a "
                                 f"smaller optim.lr (now {config.optim.lr}). "
                                 f"{'The last' if kept else 'No'} checkpoint is kept in {run.path}")
-            run.log(progress, {
+            run.log({
+                **progress.axes,
                 "train/loss": result.loss, "train/lr": result.lr,
                 "train/grad_norm": result.grad_norm, "train/tokens_per_second": tokens / seconds,
                 "train/skipped": progress.skipped,
@@ -139,7 +140,8 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     """
     config, world, step = setup.config, setup.world, setup.progress.step
     if start.resumed:
-        run = replace(start.resumed, is_main=world.is_main)
+        run = start.resumed
+        run.is_main = world.is_main
         if world.is_main:
             run.resume(step, config.log, asdict(config))
     else:
@@ -173,7 +175,7 @@ def validate(setup: Setup, run: RunDir) -> None:
         setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype
     ))
     loss, bpb = nats / tokens, nats / math.log(2) / setup.data.manifest["val"]["bytes"]
-    run.log(setup.progress, {"val/loss": loss, "val/bpb": bpb})
+    run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
     if setup.world.is_main:
         say(f"step {setup.progress.step}: validation loss {loss:.4f} nats per token, "
             f"{bpb:.4f} bits per byte")
@@ -198,7 +200,7 @@ def sample(setup: Setup, run: RunDir) -> None:
         )
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
     text = tokenizer.decode(prompt + new)
-    run.log(setup.progress, {"sample": text})
+    run.log({**setup.progress.axes, "sample": text})
     if setup.world.is_main:
         say(f"--- sample at step {setup.progress.step}\n{text}\n---")
 

@@ -15,12 +15,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
+import msgspec
 import sentencepiece
 
 from errors import UserError
-from files import check_shape, read_json
+from files import first_line, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
@@ -29,31 +30,24 @@ FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # the last one is read by oth
 ADDED, SPECIAL = "added_tokens.json", "special_tokens_map.json"
 
 
-class Added(TypedDict):
+class Added(msgspec.Struct):
     """A token that stands beside the learned pieces."""
 
     content: str
 
 
-class Settings(TypedDict, total=False):
-    """What is read of a tokenizer_config.json."""
+class Settings(msgspec.Struct):
+    """What is read of a tokenizer_config.json, or of a special_tokens_map.json."""
 
-    bos_token: str | Added | None
-    eos_token: str | Added | None
-    pad_token: str | Added | None
-    added_tokens_decoder: dict[str, Added] | None
-    tokenizer_class: str | None
-    add_bos_token: bool | None
-    add_eos_token: bool | None
-    add_prefix_space: bool | None
-    split_special_tokens: bool | None
-    chat_template: str | list[dict[str, str]] | None
-
-
-class Described(TypedDict, total=False):
-    """What is read of a tokenizer.json beside `tokenizers`, which checks the rest."""
-
-    decoder: dict[str, Any] | None
+    bos_token: str | Added | None = None
+    eos_token: str | Added | None = None
+    pad_token: str | Added | None = None
+    added_tokens_decoder: dict[str, Added] | None = None
+    tokenizer_class: str | None = None
+    add_bos_token: bool | None = None
+    add_eos_token: bool | None = None
+    add_prefix_space: bool | None = None
+    split_special_tokens: bool | None = None
 
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
@@ -71,15 +65,20 @@ def tokenizer_files(folder: Path) -> list[Path]:
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 
-def settings_of(folder: Path) -> dict[str, Any]:
-    """The tokenizer_config.json of a folder; empty where it has none.
+def settings_of(folder: Path, name: str = SETTINGS) -> dict[str, Any]:
+    """Return the tokenizer_config.json of a folder; empty where it has none.
 
-    Numbers that JSON has not become None, as Python writes an endless model_max_length.
+    Numbers that JSON does not have become None: Python writes an endless model_max_length.
     """
-    if not (folder / SETTINGS).is_file():
+    file = folder / name
+    if not file.is_file():
         return {}
-    settings = read_json(folder / SETTINGS, shape=Settings)
-    return json.loads(json.dumps(settings), parse_constant=lambda word: None)
+    settings = json.loads(json.dumps(read_json(file)), parse_constant=lambda word: None)
+    try:
+        msgspec.convert(settings, Settings)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file} is damaged ({first_line(error)}): restore it") from None
+    return settings
 
 
 def open_tokenizer(folder: str | Path) -> "Tokenizer":
@@ -145,7 +144,7 @@ class Tokenizer:
         pairs = [(i, token["content"])
                  for i, token in (settings.get("added_tokens_decoder") or {}).items()]
         if (file := path.with_name(ADDED)).is_file():
-            pairs += [(str(i), text) for text, i in read_json(file, shape=dict[str, int]).items()]
+            pairs += [(str(i), text) for text, i in read_json(file).items()]
         _refuse_added([text for i, text in pairs if piece_of.get(i) != text], path)
         if settings.get("add_eos_token"):
             raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token: with EOS behind it, a "
@@ -155,7 +154,7 @@ class Tokenizer:
                             f"{settings['add_prefix_space']}, and {path} does otherwise: which is "
                             "the model's?")
         if (file := path.with_name(SPECIAL)).is_file():
-            beside, ids = read_json(file, shape=Settings), self.processor
+            beside, ids = settings_of(path.parent, SPECIAL), self.processor
             for name, i in {"bos_token": ids.bos_id(), "eos_token": ids.eos_id()}.items():
                 ours = _content(settings.get(name)) or piece_of.get(str(i))
                 if _content(beside.get(name)) not in (None, ours):
@@ -261,8 +260,7 @@ class JsonTokenizer(Tokenizer):
         content = path.read_bytes()
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
-            described = json.loads(content)
-            check_shape(described, Described)
+            decoder = dict(json.loads(content).get("decoder") or {})
         except Exception as error:  # tokenizers raises nothing narrower
             raise UserError(f"{path} is not a tokenizer.json, or a damaged one: {error}") from error
         self._tokenizer.no_truncation()
@@ -284,7 +282,7 @@ class JsonTokenizer(Tokenizer):
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > len(content):  # a list of so many would fill the memory
             raise UserError(f"{path} has an id {self.vocab_size - 1}, but far fewer tokens")
-        steps = _decoding_steps(described.get("decoder") or {}, path)
+        steps = _decoding_steps(decoder, path)
         self.adds_space = "Strip" in steps
         bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
         added_tokens = self._tokenizer.get_added_tokens_decoder()

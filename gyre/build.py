@@ -148,22 +148,23 @@ def restore(start: Start, setup: Setup) -> None:
     Raises UserError where it does not fit the configuration or leaves no step to take.
     """
     run, steps = start.parent, setup.config.train.steps
-    folder = run.checkpoints.open("last" if start.step is None else start.step, setup.world)
-    training = run.checkpoints.load_training(folder)
-    try:
-        setup.parallelism.load(folder, setup.model, setup.optimizers)
-        if training["scaler"]:
-            setup.scaler.load_state_dict(training["scaler"])
-        for name, value in training["progress"].items():
-            setattr(setup.progress, name, value)
-        # Measured at every start, on a busy machine not always with the same result.
-        kernels.prefer_onednn(training["onednn"])
-    except (KeyError, RuntimeError, TypeError, ValueError) as error:
-        if setup.world.is_disconnect(error) or isinstance(error, torch.OutOfMemoryError):
-            raise
-        words = " ".join(str(error).split())
-        raise UserError(f"the checkpoint of {run.path} does not fit its configuration: {words}"
-                        ) from error
+    which = "last" if start.step is None else start.step
+    with run.checkpoints.open(which, setup.world) as folder:
+        training = run.checkpoints.load_training(folder)
+        try:
+            setup.parallelism.load(folder, setup.model, setup.optimizers)
+            if training["scaler"]:
+                setup.scaler.load_state_dict(training["scaler"])
+            for name, value in training["progress"].items():
+                setattr(setup.progress, name, value)
+            # Measured at every start, on a busy machine not always with the same result.
+            kernels.prefer_onednn(training["onednn"])
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            if setup.world.is_disconnect(error) or isinstance(error, torch.OutOfMemoryError):
+                raise
+            words = " ".join(str(error).split())
+            raise UserError(f"the checkpoint of {run.path} does not fit its configuration: {words}"
+                            ) from error
     step = setup.progress.step
     if start.resumed is None:
         if step >= steps:

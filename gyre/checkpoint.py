@@ -25,18 +25,18 @@ loaded in its place, the next save removes `last` and keeps `previous`. `best` i
 same way, with .best in the place of `previous`, which is removed at the end.
 """
 
+import hashlib
 import json
 import struct
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -47,6 +47,10 @@ from gyre.parallel import ALONE, World
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
 TRAINING, MANIFEST = "training.pt", "manifest.json"
 HINT = "the checkpoint before it is kept; make room and --resume"
+
+
+class Replaced(UserError):
+    """A checkpoint that a training has replaced while it was read."""
 
 
 @dataclass
@@ -110,38 +114,44 @@ class Checkpoints:
         elif name == "best":
             remove(before)
 
-    def open(self, name: Literal["last", "best"] | int, world: World = ALONE) -> Path:
-        """Return the folder of a checkpoint, after checking every file in it.
+    @contextmanager
+    def open(self, name: Literal["last", "best"] | int, world: World = ALONE) -> Iterator[Path]:
+        """Yield the folder of a checkpoint to read from, after checking every file in it.
 
-        It is `previous`, with a warning, where `last` is damaged. The ranks of `world` call it
-        together, and each checks some of the files. UserError where something is missing.
+        It is `last` where no `best` was ever written, and `previous`, with a warning, where `last`
+        is damaged. The ranks of `world` call it together, and each checks some of the files.
+        Raises UserError where files are missing, or a training replaced the folder meanwhile.
         """
+        folder, previous = self.path / str(name), self.path / "previous"
         if isinstance(name, int):
-            if name not in self.kept_steps():
+            folder = self.path / "kept" / str(name)
+            if not folder.exists():
                 kept = ", ".join(map(str, self.kept_steps())) or "none"
                 raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                                 "(--train.keep says which)")
-            return check_files(self.path / "kept" / str(name), world)
-        if name == "best":
-            best = next((f for f in (self.path / "best", self.path / ".best") if f.exists()), None)
-            if best is not None:
-                try:
-                    return check_files(best, world)
-                except UserError as error:
-                    raise UserError(f"{error}: restore it, or choose --checkpoint last") from error
-        if not self.has_training:
-            raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
-                            f"{self.path}, or choose another run")
-        try:
-            return check_files(self.path / "last", world)
-        except UserError as error:
-            previous = self.path / "previous"
+        if name == "best" and not folder.exists():
+            folder = self.path / (".best" if (self.path / ".best").exists() else "last")
+        if folder.name == "last" and not folder.exists():
             if not previous.exists():
-                raise UserError(f"{error}: restore it, or choose another run") from error
-            self.last_is_good = False
-            if world.is_main:
-                say(f"warning: {error}; taking the checkpoint before it, {previous}")
-            return check_files(previous, world)
+                raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
+                                f"{self.path}, or choose another run")
+            folder = previous  # a crash came between the renames of a save
+        with unchanged(folder):
+            try:
+                check_files(folder, world)
+            except UserError as error:
+                damage = error
+            else:
+                yield folder
+                return
+        if folder.name != "last" or not previous.exists():
+            raise UserError(f"{damage}: restore it, or choose another checkpoint or run")
+        self.last_is_good = False
+        if world.is_main:
+            say(f"warning: {damage}; taking the checkpoint before it, {previous}")
+        with unchanged(previous):
+            check_files(previous, world)
+            yield previous
 
     def load_training(self, folder: Path) -> dict[str, Any]:
         """Return what `save` was given as `training`. UserError where there is none."""
@@ -151,24 +161,18 @@ class Checkpoints:
             # and its message may advise to execute it.
             raise UserError(f"{folder / TRAINING} holds no training state: restore it") from error
 
-    def load_weights(self, name: Literal["last", "best"] = "best") -> dict[str, Tensor]:
+    def load_weights(self, name: Literal["last", "best"] | int = "best") -> dict[str, Tensor]:
         """Return the weights, whole, on the CPU; those of `last` where no `best` was ever written.
 
-        A training beside us may replace the folder while it is read. UserError where something is
-        missing or damaged.
+        A folder that a training replaces meanwhile is read again. UserError where files are missing
+        or damaged.
         """
-        for attempt in range(6):
-            try:
-                folder = self.open(name)
-                before = folder.stat().st_ino
-                weights = read_whole(folder, "model.")
-                if folder.stat().st_ino == before:
-                    return weights
-            except (UserError, OSError, SafetensorError) as error:
-                if attempt == 5:
-                    raise UserError(f"{first_line(error)}") from error
+        for _ in range(5):
+            with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
+                return read_whole(folder, "model.")
             time.sleep(0.01)  # from one rename of a save to the next
-        raise UserError(f"{self.path} is replaced faster than it can be read")
+        with self.open(name) as folder:
+            return read_whole(folder, "model.")
 
     def kept_steps(self) -> list[int]:
         """Return the steps whose checkpoints stand in kept/, in order."""
@@ -181,23 +185,39 @@ class Checkpoints:
         return (self.path / "last").exists() or (self.path / "previous").exists()
 
 
-def check_files(folder: Path, world: World = ALONE) -> Path:
-    """Return a checkpoint's folder. UserError unless every file is what its manifest says."""
+@contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Raise Replaced at the end where another folder has this name by then."""
+    inode = folder.stat().st_ino
     try:
-        hashes = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
-        foreign = {file.name for file in folder.iterdir()} - hashes.keys() - {MANIFEST}
+        yield
+    finally:
+        if not folder.exists() or folder.stat().st_ino != inode:
+            raise Replaced(f"{folder} was replaced while it was read: start again")
+
+
+def check_files(folder: Path, world: World = ALONE) -> None:
+    """Raise UserError unless every file of a checkpoint is what its manifest says."""
+    manifest = folder / MANIFEST
+    try:
+        hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise UserError(f"{folder / MANIFEST} is missing: the checkpoint is not whole, or of an "
-                        "older gyre (90d2667 or before), which alone reads it") from None
-    except (OSError, TypeError, ValueError) as error:
-        raise UserError(f"{folder / MANIFEST} is damaged ({first_line(error)})") from None
-    bad = [folder / name for name in sorted(hashes)[world.rank :: world.size]
-           if not (folder / name).is_file() or sha256(folder / name) != hashes[name]]
-    bad += [folder / name for name in sorted(foreign)]
+        raise UserError(f"{manifest} is missing: the checkpoint is damaged, or it was written by "
+                        "revision 90d2667 or before, which has to read it") from None
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{manifest} is damaged ({first_line(error)})") from None
+    # DCP would read a file that somebody put beside the others.
+    bad = [file for file in folder.glob("*.safetensors") if file.name not in hashes]
+    for name in sorted(hashes)[world.rank :: world.size]:
+        if not (folder / name).is_file():
+            bad.append(folder / name)
+            continue
+        with (folder / name).open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:
+                bad.append(folder / name)
     if world.sum(float(len(bad)))[0]:
         where = bad[0] if bad else f"a file in {folder}"
         raise UserError(f"{where} is missing or not what was saved")
-    return folder
 
 
 def read_whole(folder: Path, prefix: Literal["model.", "state."]) -> dict[str, Tensor]:
@@ -239,29 +259,18 @@ def explained(what: str) -> Iterator[None]:
         raise UserError(f"{what}: {first_line(cause)} (in process {rank})") from error
 
 
-class Described(Protocol):
-    """A tensor, or what is known of one that is still on the disk."""
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def nbytes(self) -> int: ...
-
-
 DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def write_safetensors(
-    file: Path, like: Mapping[str, Described], tensors: Iterable[Tensor],
+    file: Path, like: Mapping[str, Any], tensors: Iterable[Tensor],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """A safetensors file from tensors that come one at a time, in the order of `like`, which gives
-    their names, types and shapes.
+    """Write a safetensors file from tensors that come one at a time.
 
-    The package's own writer wants all of them at once, and copies them. Eight bytes that say how
-    long the table is, the table in JSON, the data without gaps. (safetensors, "Format")
+    `like` gives their names, in their order, and for each the dtype, shape and nbytes. The
+    package's own writer wants all tensors at once, and copies them. The format: eight bytes for the
+    length of the table, the table in JSON, the data without gaps. (safetensors, "Format")
     """
     table: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}
     end = 0

@@ -54,11 +54,10 @@ def locked_run(path: Path) -> Iterator[None]:
     """Let one process at a time train the run at `path`. Raises Taken, which says who does."""
     busy = f"{path} is being trained by another process: wait for it, or stop it"
     with ExitStack() as held:
-        with writing(path, "choose another folder with --log.runs"):
-            try:
-                held.enter_context(locked(path.resolve(), busy, wait=False))
-            except UserError as error:
-                raise Taken(str(error)) from None
+        try:
+            held.enter_context(locked(path.resolve(), busy, wait=False))
+        except UserError as error:
+            raise Taken(str(error)) from None
         yield
 
 
@@ -119,7 +118,7 @@ class RunDir:
                     "git": git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
-                    "wandb_id": wandb_id(name, config.get("model", {}).get("position", "")),
+                    "wandb_id": wandb_id(name),
                     "inherited": len(points),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
@@ -152,22 +151,19 @@ class RunDir:
                 raise KeyError("sha256")
         except FileNotFoundError:
             raise UserError(f"{path / 'run.json'} is missing: {path} is no run") from None
-        except (KeyError, RecursionError, TypeError, ValueError) as error:
-            raise UserError(f"{path / 'run.json'} is damaged: {path} is no longer a whole run; "
-                            "choose another one") from error
-        hashes.pop("run.json", None)  # runs of 90d2667 and before had a hash of the record itself
-        for name, digest in hashes.items():
-            file = path / name
-            if not file.is_file():
-                raise UserError(f"{file} is missing: restore it, or choose another run")
-            if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
-                raise UserError(f"{file} is not the file this run was made with (its sha256 "
-                                "differs from the one in run.json): restore it, or choose another "
-                                "run")
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path / 'run.json'} is damaged: restore it, or choose another run"
+                            ) from error
+        hashes.pop("run.json", None)  # revision 90d2667 and before hashed the record itself
         for name in FILES:
             if (path / name).is_file() and name not in hashes:  # it would be read in place of ours
                 raise UserError(f"{path / name} is no part of this run (run.json has no hash of "
                                 "it): remove it")
+        for name, digest in hashes.items():
+            file = path / name
+            if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+                raise UserError(f"{file} is not the file this run was made with (run.json has its "
+                                "sha256): restore it, or choose another run")
         return cls(path, record)
 
     @classmethod
@@ -232,15 +228,14 @@ class RunDir:
         lines = "".join(json.dumps(point) + "\n" for point in points)
         write_file(self.path / METRICS, lines.encode())
 
-    def log(self, progress: Any, values: dict[str, float | int | str]) -> None:
-        """Add one line to metrics.jsonl, and one point to wandb.
+    def log(self, point: dict[str, float | int | str]) -> None:
+        """Add a line to metrics.jsonl, and a point to wandb; `step` must be in it.
 
-        `progress` has what they can be drawn against: step, tokens, seconds. Numbers that are not
-        finite become null, because NaN is not JSON.
+        Numbers that are not finite become null, because NaN is not JSON. Ranks other than 0 do
+        nothing.
         """
         if not self.is_main:
             return
-        point = {name: getattr(progress, name) for name in ("step", "tokens", "seconds")} | values
         finite = {
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in point.items()
@@ -252,18 +247,28 @@ class RunDir:
             self.wandb.log(point)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Return the points of metrics.jsonl, without a last line that a crash cut short.
+        """Return the points of metrics.jsonl, whose values are numbers, text or None.
 
-        Values are numbers, text or None. UserError where any other line is damaged.
+        A last line that a crash cut short is no point. Other lines that are none are left out, with
+        a warning.
         """
         points = []
-        for number, line in enumerate(self.lines(), 1):
-            try:
-                points.append(parse_point(line))
-            except ValueError as error:
-                raise UserError(f"{self.path / METRICS} is damaged in line {number} ({error}): "
-                                "remove that line") from None
+        with suppress(FileNotFoundError):
+            lines = (self.path / METRICS).read_bytes().split(b"\n")[:-1]
+            for number, line in enumerate(lines, 1):
+                try:
+                    point = json.loads(line)
+                    if type(point["step"]) is not int:
+                        raise ValueError("no step")
+                    points.append(point)
+                except (KeyError, TypeError, ValueError):
+                    say(f"warning: leaving out line {number} of {self.path / METRICS}, which is "
+                        "damaged")
         return points
+
+    def points_until(self, step: int) -> list[dict[str, Any]]:
+        """Return the points up to `step`."""
+        return [point for point in self.metrics() if point["step"] <= step]
 
     def best_point(self) -> dict[str, Any] | None:
         """Return the point of the lowest validation loss, whose weights are `best`; None before the
@@ -271,16 +276,6 @@ class RunDir:
         points = self.metrics()[self.record.get("inherited", 0) :]
         validated = (point for point in points if point.get("val/loss") is not None)
         return min(validated, key=itemgetter("val/loss"), default=None)
-
-    def points_until(self, step: int) -> list[dict[str, Any]]:
-        """Return the points up to `step`. Lines that are no points are left out, and listed."""
-        points = []
-        for number, line in enumerate(self.lines(), 1):
-            try:
-                points.append(parse_point(line))
-            except ValueError as error:
-                say(f"warning: leaving out line {number} of {self.path / METRICS}: {error}")
-        return [point for point in points if point["step"] <= step]
 
     def save(
         self, name: Literal["last", "best"] | int, write: Callable[[Path], list[Path]],
@@ -301,12 +296,6 @@ class RunDir:
         except Exception as error:
             say(f"warning: no loss.png ({first_line(error)})")
 
-    def lines(self) -> list[bytes]:
-        """Return the whole lines of metrics.jsonl."""
-        with suppress(FileNotFoundError):
-            return (self.path / METRICS).read_bytes().split(b"\n")[:-1]
-        return []
-
     # --- wandb ---
 
     def start_wandb(
@@ -326,29 +315,8 @@ class RunDir:
             self.wandb = None
 
 
-def parse_point(line: bytes) -> dict[str, Any]:
-    """A line of metrics.jsonl. ValueError where it is not what `RunDir.log` writes."""
-    try:
-        point = json.loads(line)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    if not isinstance(point, dict):
-        raise ValueError("it is not a table of fields")
-    for name, value in {"step": None, **point}.items():
-        if name in ("step", "tokens"):
-            good = type(value) is int and value >= 0
-        elif name == "seconds":
-            good = isinstance(value, int | float) and 0 < value < math.inf
-        else:
-            good = value is None or isinstance(value, str) or (
-                isinstance(value, int | float) and math.isfinite(value))
-        if not good:
-            raise ValueError(f"{name} is {value!r}")
-    return point
-
-
 def newest(runs: Path) -> Path:
-    """That has weights: one that is compiling has none yet."""
+    """Return the newest run that has weights: one that is compiling has none yet."""
     created = {}
     for file in runs.glob("[!.]*/run.json"):
         with suppress(KeyError, OSError, TypeError, ValueError):  # a folder that is not ours
@@ -362,18 +330,16 @@ def newest(runs: Path) -> Path:
 
 
 def git_revision() -> dict[str, Any] | None:
-    """The revision of this code, and whether tracked files differ from it; None outside git."""
+    """Return the revision of this code, and whether tracked files differ from it.
 
-    def git(*arguments: str) -> str:
-        # It takes no lock, so that it is in no way of a git that the user runs.
-        command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *arguments]
-        answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
-        return answer.stdout.strip()
-
+    None outside git, without git, and in a checkout that git distrusts.
+    """
+    # It takes no lock, so that it is in no way of a git that the user runs.
+    command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), "describe",
+               "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
-        return {
-            "revision": git("rev-parse", "HEAD"),
-            "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
-        }
+        answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return None
+    revision, _, dirty = answer.stdout.strip().partition("-")
+    return {"revision": revision, "dirty": bool(dirty)}

@@ -50,6 +50,11 @@ class Progress:
     best: float = math.inf
     """Lowest validation loss, nats per token."""
 
+    @property
+    def axes(self) -> dict[str, float]:
+        """What a point of the log can be drawn against."""
+        return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
+
     def count(self, result: StepResult, scaler: torch.amp.GradScaler) -> bool:
         """Count a step that was skipped. Returns whether training can go on: not after three in a
         row.

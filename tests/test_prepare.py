@@ -5,15 +5,16 @@ import json
 import random
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from conftest import start
 from failing import cut, file_size_limit, flip_a_bit
 
+from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import sources
-from data import dataset as dataset_module
 from data.dataset import Unusable, find_prepared
 from data.prepare import prepare
 from data.sources import DataConfig
@@ -333,7 +334,7 @@ def test_a_folder_from_a_disk_that_was_full_is_made_again(corpus, monkeypatch, c
 
     with monkeypatch.context() as patch:
         patch.setattr(prepare_module, "_write", cut_short)
-        patch.setattr(prepare_module, "open_prepared", lambda *_: (_ for _ in ()).throw(Unusable("")))
+        patch.setattr(prepare_module, "open_prepared", Mock(side_effect=Unusable("")))
         with pytest.raises(Unusable):
             prepare(config(corpus))
     capsys.readouterr()

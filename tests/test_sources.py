@@ -17,7 +17,7 @@ from pydoc_data import topics
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import output, start
+from conftest import output
 
 from data import sources
 from data.sources import SOURCES, DataConfig

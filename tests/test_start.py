@@ -10,7 +10,7 @@ from gyre.options import read_config
 from gyre.rundir import RunDir
 from gyre.start import Start, resolve
 
-SCALING = "{type: yarn, factor: 2.5}"
+SCALING = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "2.5"]
 
 
 def start(*argv: object) -> Start:
@@ -19,7 +19,7 @@ def start(*argv: object) -> Start:
 
 @pytest.fixture(scope="module")
 def finished(world):
-    return trained(world, "finished", "--train.steps", "3", "--model.rope_scaling", SCALING)
+    return trained(world, "finished", "--train.steps", "3", *SCALING)
 
 
 @pytest.mark.parametrize("change, words", [
