@@ -90,7 +90,8 @@ class Linear(nn.Linear):
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, (..., C) -> (..., C), computed in float32. (arXiv:1910.07467)"""
+    """x / rms(x) * weight, (..., C) -> (..., C), computed in float32, in the dtype of x.
+    (arXiv:1910.07467)"""
 
     def __init__(self, dim: int, eps: float):
         super().__init__()
@@ -100,7 +101,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x32 = x.float()
         normed = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + self.eps)
-        return normed.type_as(x) * self.weight
+        return (normed.type_as(x) * self.weight).type_as(x)
 
 
 class Attention(nn.Module):

@@ -74,12 +74,6 @@ def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
     assert (model(ids[:, 9:], cache)[:, -1] - model(ids)[:, -1]).abs().max() > 0.01
 
 
-def test_a_cache_says_itself_where_it_stands():
-    model = sharpened()
-    with pytest.raises(ValueError, match="start 3: .* a cache says itself where"):
-        model(random_tokens(1, 4), KVCache(model.config, 1, T), start=3)
-
-
 def test_the_cache_keeps_kv_heads_only_and_returns_what_was_written():
     config = sharpened(n_kv_heads=2).config
     cache = KVCache(config, 3, T)

@@ -1,6 +1,5 @@
 """Each faster form equals its plain one, with gradients, and is taken when kernels.py says."""
 
-import re
 
 import pytest
 import torch
@@ -28,16 +27,6 @@ def gradients(form, *inputs):
     out = form(*leaves)
     out.backward(draw(*out.shape, seed=9).to(out.dtype))
     return [out.detach(), *(x.grad for x in leaves)]
-
-
-def test_the_table_in_the_docstring_is_the_one_that_decides():
-    rows = re.findall(r"^(\w*) +(\w+_\w+)  ", kernels.__doc__, re.MULTILINE)
-    listed, plain = {}, ""
-    for name, form in rows:
-        plain = name or plain
-        listed.setdefault(plain, []).append(form)
-    assert {**listed, "linear": None}.keys() == {*kernels.CHOICES}
-    assert all(hasattr(kernels, form) for forms in listed.values() for form in forms)
 
 
 @pytest.mark.parametrize("length", [2, 127, 128, 129, 300, 519])
@@ -158,21 +147,22 @@ def test_products_by_onednn_equal_those_of_the_library(outputs):
 
 def test_onednn_multiplies_many_rows_in_float32_where_it_is_preferred(monkeypatch):
     monkeypatch.setattr(kernels, "onednn_product", lambda *_: "oneDNN")
-    chosen = linear
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
     monkeypatch.setattr(kernels, "onednn_is_faster", False)
-    assert chosen(x, weight) != "oneDNN"
+    assert linear(x, weight) != "oneDNN"
     kernels.prefer_onednn(True)
-    assert chosen(x, weight) == "oneDNN"
-    assert chosen(x[1:], weight) != "oneDNN"
-    assert chosen(x.bfloat16(), weight.bfloat16()) != "oneDNN"
+    assert linear(x, weight) == "oneDNN"
+    assert linear(x[1:], weight) != "oneDNN"
+    assert linear(x.bfloat16(), weight.bfloat16()) != "oneDNN"
     with torch.autocast("cpu", torch.bfloat16):
-        assert chosen(x, weight) != "oneDNN"
-    assert chosen(x[:, :0], weight[:, :0]).shape == (len(x), 31)
+        assert linear(x, weight) != "oneDNN"
+    assert linear(x[:, :0], weight[:, :0]).shape == (len(x), 31)
     # The operator has no forward-mode derivative, and would say 0.
-    _, tangent = torch.func.jvp(lambda w: chosen(x, w), (weight,), (weight,))
+    _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
-    torch.func.grad(lambda w: chosen(x, w).sum())(weight)
+    torch.func.grad(lambda w: linear(x, w).sum())(weight)
+    with torch.autograd.forward_ad.dual_level():
+        assert linear(x, weight) != "oneDNN"
 
 
 def test_rotation_in_reals_equals_the_complex_one_forwards_and_backwards():

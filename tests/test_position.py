@@ -158,6 +158,8 @@ def test_a_start_reaches_to_the_end_of_the_context_and_no_further():
         model(TOKENS, start=58)
     with pytest.raises(ValueError, match="start -1: positions start at 0 or later"):
         model(TOKENS, start=-1)
+    with pytest.raises(ValueError, match="start 3: .* a cache says itself where"):
+        model(TOKENS, KVCache(model.config, len(TOKENS), 64), start=3)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -171,13 +173,11 @@ def test_past_the_end_is_an_error_and_never_a_clamp(position):
 @pytest.mark.parametrize("changes, words", [
     ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
     ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi"),
-    ({"sinusoid": "naive"}, "model.sinusoid has no effect"),
     ({"position": "none", "theta": 500.0}, "model.theta has no effect .* rope, sinusoidal"),
     ({"position": "alibi", "rope_scaling": RopeScaling("linear", 4, 16)},
      "model.rope_scaling has no effect with .* alibi: .* rope"),
     ({"head_dim": 7}, "head_dim must be even, not 7"),
     ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair"),
-    ({"head_dim": 2, "rope_scaling": RopeScaling("dynamic", 4, 16)}, "head_dim 2 is one pair"),
 ])
 def test_an_encoding_that_cannot_serve_a_model_says_so(changes, words):
     config = model_config(**changes)
