@@ -22,13 +22,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from tqdm import tqdm
-
 from files import write_file, write_json
 from gyre import measure
 from gyre.options import Parser, RunOptions, read_config
 from gyre.rundir import RunDir
-from model.position import POSITIONS
 
 
 @dataclass
@@ -63,21 +60,11 @@ def main(argv: list[str] | None = None) -> None:
             print(list_runs(runs))
             return
         check_comparable(runs)
+        print(tabulate_losses(results := measure_runs(runs, options)))
         if options.lengths:
-            check_lengths(runs, scaled=options.rope_scaling is not None)
-        results = measure.compare(runs, options.checkpoint, options.device, options.dtype)
-        text = tabulate_losses(results)
-        if options.lengths:
-            scalings = measure.SCALINGS if options.rope_scaling else ()
-            pairs = [*zip(runs, results, strict=True)]
-            for run, result in tqdm(pairs, "lengths", dynamic_ncols=True, leave=False):
-                result |= measure.measure(
-                    run, options.checkpoint, options.windows or measure.WINDOWS, options.device,
-                    options.dtype, scalings,
-                )
-            text += f"\n\n{tabulate_lengths(results)}"
-            text += f"\n\n{tabulate_scalings(results)}" if scalings else ""
-        print(text)
+            print(f"\n{tabulate_lengths(results)}")
+        if options.rope_scaling:
+            print(f"\n{tabulate_scalings(results)}")
         if options.json:
             write_json(Path(options.json), {"runs": results})
         if options.plot:
@@ -119,18 +106,21 @@ def check_comparable(runs: list[RunDir]) -> None:
                                 "time")
 
 
-def check_lengths(runs: list[RunDir], scaled: bool) -> None:
-    """Raise UserError if a validation split is too short for long contexts, or a rotation cannot be
-    scaled, before anything is measured."""
-    configs = [read_config(run.path / "config.yaml") for run in runs]
-    for run, config in zip(runs, configs, strict=True):
+def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return what `options` ask to measure of each run. UserError before anything is measured."""
+    scalings = measure.SCALINGS if options.rope_scaling else ()
+    for run in runs if options.lengths else ():
+        config = read_config(run.path / "config.yaml")
         measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len)
-        if scaled and config.model.rope_scaling is not None:
+        if scalings and config.model.rope_scaling is not None:
             raise UserError(f"{run.path} was trained with model.rope_scaling "
                             f"{config.model.rope_scaling.type}: --rope-scaling would take it away")
-    if scaled and not any("rope_scaling" in POSITIONS[config.model.position].options
-                          for config in configs):
-        raise UserError("--rope-scaling has no effect: none of these runs has rotations")
+    results = measure.compare(runs, options.checkpoint, options.device, options.dtype)
+    for run, result in zip(runs if options.lengths else (), results, strict=False):
+        say(f"measuring {run.path} by position and length")
+        result |= measure.measure(run, options.checkpoint, options.windows or measure.WINDOWS,
+                                  options.device, options.dtype, scalings)
+    return results
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -147,9 +137,8 @@ def list_runs(runs: list[RunDir]) -> str:
             continue
         created = datetime.fromisoformat(run.record["created"]).astimezone()
         steps = f"{points[-1]['step']} of {config.train.steps}" if points else "-"
-        loss = format_number((run.best_point() or {}).get("val/loss"))
-        rows.append([run.path.name, config.model.position, f"{config.optim.lr:g}", steps, loss,
-                     f"{created:%Y-%m-%d %H:%M}"])
+        rows.append([run.path.name, config.model.position, f"{config.optim.lr:g}", steps,
+                     show((run.best_point() or {}).get("val/loss")), f"{created:%Y-%m-%d %H:%M}"])
     return align(rows)
 
 
@@ -159,34 +148,28 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     for result in results:
         change = ""
         if "difference" in result:
-            error = format_number(result["difference_se"])
-            change = f"{result['difference']:+.4f} ± {error}"
-        rows.append([Path(result["run"]).name, format_number(result["loss"]),
-                     format_number(result["bpb"]), change])
+            change = f"{result['difference']:+.4f} ± {show(result['difference_se'])}"
+        rows.append([Path(result["run"]).name, show(result["loss"]), show(result["bpb"]), change])
     if len(results) == 1:
         return align([row[:-1] for row in rows])
     text = (f"{align(rows)}\ndifference: loss minus that of {rows[1][0]} on the same text; "
             "±: its standard error, of other text\nof this kind, and not of another seed")
-    lengths = sorted({result["seq_len"] for result in results})
-    if len(lengths) > 1:
-        text += (f"\neach run reads windows of its own data.seq_len {lengths}, and longer ones "
-                 "have lower losses")
+    if len({result["seq_len"] for result in results}) > 1:
+        text += "\neach run reads windows of its own data.seq_len; longer ones have lower losses"
     return text
 
 
 def tabulate_lengths(results: list[dict[str, Any]]) -> str:
     """Return one row per run of `measure.measure`."""
-    names = [measure.in_lengths(multiple) for multiple in measure.CONTEXTS]
-    rows = [["run", "encoding", "parameters", "tokens", "T", *(f"cut {name}" for name in names),
-             *(f"slide {name}" for name in names), "shift T"]]
+    contexts = [f"{mode} {measure.in_lengths(multiple)}" for multiple in measure.CONTEXTS
+                for mode in ("cut", "slide")]
+    rows = [["run", "encoding", "parameters", "tokens", "T", *contexts, "shift T"]]
     for result in results:
-        losses = {mode: [format_number(row["loss"]) for row in result["context"]
-                         if row["mode"] == mode] for mode in ("nonoverlapping", "sliding")}
         moved = next(row["dloss"] for row in result["shift"] if row["delta"] == result["seq_len"])
         rows.append([
             Path(result["run"]).name, result["config"]["model"]["position"],
             f"{result['parameters']:,}", f"{result['tokens']:,}", str(result["seq_len"]),
-            *losses["nonoverlapping"], *losses["sliding"], format_number(moved, "+.4f"),
+            *(show(row["loss"]) for row in result["context"]), show(moved, "+.4f"),
         ])
     return (f"{align(rows)}\ncut C, slide C: loss of the same targets in windows of C tokens, cut "
             "end to end or moved on by T/2;\nshift T: change of the loss when every position moves "
@@ -195,16 +178,15 @@ def tabulate_lengths(results: list[dict[str, Any]]) -> str:
 
 def tabulate_scalings(results: list[dict[str, Any]]) -> str:
     """Return one row per run and scaling: RoPE past its training length."""
-    rows = [["run", "scaling", *(f"{multiple}T" for multiple in measure.SCALED_CONTEXTS)]]
+    rows = [["run", "scaling", *map(measure.in_lengths, measure.SCALED_CONTEXTS)]]
     for result in results:
         for scaling in measure.SCALINGS if result["rope_scaling"] else ():
-            losses = [format_number(row["loss"]) for row in result["rope_scaling"]
-                      if row["scaling"] == scaling]
-            rows.append([Path(result["run"]).name, scaling, *losses])
+            rows.append([Path(result["run"]).name, scaling, *(
+                show(row["loss"]) for row in result["rope_scaling"] if row["scaling"] == scaling)])
     return f"{align(rows)}\nloss in windows of so many tokens, moved on by T/2"
 
 
-def format_number(value: float | None, form: str = ".4f") -> str:
+def show(value: float | None, form: str = ".4f") -> str:
     """Return a number with four digits, or - for None."""
     return "-" if value is None else format(value, form)
 
