@@ -9,6 +9,7 @@ Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Ll
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
 """
 
+import functools
 import hashlib
 import io
 import json
@@ -57,6 +58,10 @@ SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow o
 # A text that every usable tokenizer gives back unchanged. NFC does, which many have and few texts
 # notice: it composes accents that stand alone.
 PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
+
+
+CHANGES_TEXT = ("{} is a tokenizer that does not give text back unchanged: it lacks byte fallback, "
+                "or normalises, or its end is missing")
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
@@ -117,25 +122,36 @@ class Tokenizer:
                             "folder in its place)") from error
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.unk_id: int = self.processor.unk_id()
-        settings = settings_of(path.parent)
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
-        self._refuse_what_is_not_read(settings, path)
-        eos_id = self._id_of("eos_token", settings, path)
-        self.eos_id: int = self.processor.eos_id() if eos_id is None else eos_id
-        if self.eos_id < 0:
-            raise UserError(f"{path} has no piece that ends a text (eos)")
-        self.eos_ids = _eos_ids(path, self.eos_id)
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
-        self.bos_id: int | None = self.eos_id  # of ours, which begin documents with EOS
+        # Ours begins documents with EOS, and has no files beside it.
+        self.eos_id: int = self.processor.eos_id()
+        self.bos_id: int | None = self.eos_id
         self.prefix_ids: list[int] = []
+        self.eos_ids = [self.eos_id]
+        if any(path.with_name(name).is_file() for name in (SETTINGS, GENERATION, ADDED, SPECIAL)):
+            self._read_settings(path)
+        if self.eos_id < 0:
+            raise UserError(f"{path} has no piece that ends a text (eos)")
+        probe = b"".join(self.bytes[i] for i in self.processor.encode(PROBE)).decode()
+        if probe.removeprefix(" " if self.adds_space else "") != PROBE:
+            raise UserError(CHANGES_TEXT.format(path))
+
+    def _read_settings(self, path: Path) -> None:
+        """Take over what the files of transformers say of special tokens."""
+        settings = settings_of(path.parent)
+        self._refuse_what_is_not_read(settings, path)
+        eos_id = self._id_of("eos_token", settings, path)
+        self.eos_id = self.eos_id if eos_id is None else eos_id
+        self.bos_id = self.eos_id
+        self.eos_ids = _eos_ids(path, self.eos_id)
         if path.with_name(SETTINGS).is_file():
             self.bos_id = self._id_of("bos_token", settings, path)
             if self.bos_id is None and self.processor.bos_id() >= 0:
                 self.bos_id = self.processor.bos_id()
             if settings.get("add_bos_token", True) and self.bos_id is not None:
                 self.prefix_ids = [self.bos_id]
-        self._refuse_what_changes_text(path, PROBE)
 
     def _refuse_what_is_not_read(self, settings: dict[str, Any], path: Path) -> None:
         """UserError where transformers makes another tokenizer of this file: by `settings`, or by
@@ -160,11 +176,6 @@ class Tokenizer:
                 if _content(beside.get(name)) not in (None, ours):
                     raise UserError(f"{file} has {name} {_content(beside[name])!r}, and elsewhere "
                                     f"in the folder it is {ours!r}: correct the one that is wrong")
-
-    def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
-        if self.decode(self.encode(probe)) != probe:
-            raise UserError(f"{path} is a tokenizer that does not give text back unchanged: it "
-                            "lacks byte fallback, or normalises, or its end is missing")
 
     def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
         """The id of a special token of the settings; None where they name none."""
@@ -297,7 +308,8 @@ class JsonTokenizer(Tokenizer):
             raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
         self.prefix_ids = self._prefix(settings, path)
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
-            self._refuse_what_changes_text(path, probe)
+            if self.decode(self.encode(probe)) != probe:
+                raise UserError(CHANGES_TEXT.format(path))
 
     def _id(self, piece: str) -> int | None:
         return self._tokenizer.token_to_id(piece)
@@ -358,6 +370,7 @@ def _decoding_steps(decoder: dict[str, Any], path: Path) -> list[str]:
     return steps
 
 
+@functools.cache
 def _byte_alphabet() -> dict[str, int]:
     """The characters that stand for bytes in byte-level BPE: printable ones for themselves, the
     others from U+0100 on, in order (GPT-2)."""
@@ -366,11 +379,8 @@ def _byte_alphabet() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(others)}
 
 
-BYTE_OF = _byte_alphabet()
-
-
 def _byte_level(piece: str) -> bytes:
-    return bytes(BYTE_OF[character] for character in piece)
+    return bytes(_byte_alphabet()[character] for character in piece)
 
 
 def _byte_fallback(piece: str) -> bytes:

@@ -292,7 +292,10 @@ def read_yaml(name: str) -> dict[str, Any]:
 
 def read_config(path: Path) -> Config:
     """Return the configuration of a saved run, which was complete and checked when it was made."""
-    return build_config(read_layer(path))
+    try:
+        return build_config(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (TypeError, UserError, yaml.YAMLError) as error:  # of a run made by another gyre
+        raise UserError(f"{path} is not a configuration of this gyre: {error}") from None
 
 
 def read_layer(path: Path) -> dict[str, Any]:
