@@ -49,7 +49,8 @@ size = int(sys.argv.pop(1))
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
-os.environ |= {{"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}}
+os.environ |= {{"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
+               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}}
 children = []
 for rank in range(size):
     children.append(os.fork())
@@ -244,7 +245,6 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(UserError, match="train.shard 4 does not divide the 6 processes"):
         make_parallelism(World.read("cpu"), 4)
-    assert World.read("cpu").launcher == ["torchrun", "--nproc-per-node", "6"]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert World.read("cpu").launcher == ["torchrun", "--nnodes", "2", "--nproc-per-node", "3"]
     with pytest.raises(UserError, match="cuda:1 is one card, and there are 6 processes"):
