@@ -49,7 +49,8 @@ size = int(sys.argv.pop(1))
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
-os.environ |= {{"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}}
+os.environ |= {{"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
+               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}}
 children = []
 for rank in range(size):
     children.append(os.fork())
@@ -234,7 +235,7 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
     for argv, words in {
         ("--train.shard", "0"): "train.shard must be at least 1, not 0",
         ("--train.shard", "half"): "train.shard must be",
-        ("--train.shard", "full", "--train.dtype", "float16"): "float16 cannot be divided",
+        ("--train.shard", "full", "--train.dtype", "float16"): "float16 cannot be sharded",
         ("--train.timeout", "0"): "train.timeout must be",
     }.items():
         assert words in refusal(capfd, train.main, *arguments(world, *argv))[-1]
@@ -244,7 +245,6 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(UserError, match="train.shard 4 does not divide the 6 processes"):
         make_parallelism(World.read("cpu"), 4)
-    assert World.read("cpu").launcher == ["torchrun", "--nproc-per-node", "6"]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
     assert World.read("cpu").launcher == ["torchrun", "--nnodes", "2", "--nproc-per-node", "3"]
     with pytest.raises(UserError, match="cuda:1 is one card, and there are 6 processes"):
@@ -260,26 +260,33 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
 
 def test_the_same_command_starts_a_run_and_goes_on_with_it(world, tmp_path, capfd, monkeypatch):
     """Without the weights that it started from; what has been decided stays decided."""
-    path, file = world / "runs" / "again", tmp_path / "c.yaml"
-    file.write_text("optim: {grad_clip: 2}", encoding="utf-8")
+    path = world / "runs" / "again"
     origin = shutil.copytree(trained(world, "origin"), tmp_path / "origin")
-    argv = ["--config", str(file), "--init-from", str(origin), *training(
+    argv = ["--init-from", str(origin), *training(
         world, "--train.dtype", "auto", "--name", "again", "--resume", "auto")]
     slow_bfloat16 = [2e9, 1e9]
     monkeypatch.setattr(build, "product_rates", lambda *args, **options: slow_bfloat16)
     stop_at(4, *argv)
     slow_bfloat16.reverse()
-    file.write_text("optim: {grad_clip: 3}", encoding="utf-8")
     capfd.readouterr()
     stop_at(7, *argv)
-    said = capfd.readouterr().err
-    assert "goes on with its own optim.grad_clip, not" in said and "float32, as configured" in said
+    assert "float32, as configured" in capfd.readouterr().err
     shutil.rmtree(origin)
     assert run(train.main, *argv) == 0
     assert list(points(path)) == list(range(1, 13))
     assert run(train.main, *argv) == 0
     shutil.rmtree(path)
     assert f"no run folder at {origin}" in refusal(capfd, train.main, *argv)[-1]
+
+
+def test_a_config_file_that_changed_is_listed(world, tmp_path, capfd):
+    file = tmp_path / "c.yaml"
+    argv = ["--config", str(file), *arguments(world, "--name", "listed", "--resume", "auto")]
+    for clip in (2, 3):
+        file.write_text(f"optim: {{grad_clip: {clip}}}", encoding="utf-8")
+        capfd.readouterr()
+        stop_at(2 * clip, *argv)
+    assert "goes on with its own optim.grad_clip, not" in capfd.readouterr().err
 
 
 def test_the_table_of_the_simulated_world_is_that_of_its_record():
