@@ -74,7 +74,7 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(three):
     assert rope[6] == f"{min(points(three / 'runs' / 'rope', 'val/loss').values()):.4f}"
     created = datetime.fromisoformat(RunDir.open(three / "runs" / "rope").record["created"])
     assert " ".join(rope[7:]) == f"{created.astimezone():%Y-%m-%d %H:%M}"
-    assert damaged[:4] == ["damaged", "learned", "0.003", "-"]
+    assert damaged[:4] == ["damaged", "learned", "0.001", "-"]
     skipped, *warnings = errors.splitlines()
     assert skipped == "skipped: runs/notes/run.json is missing: runs/notes is no run"
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
