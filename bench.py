@@ -221,7 +221,8 @@ def peer_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) ->
 
     torch.manual_seed(0)
     no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    return LlamaForCausalLM(LlamaConfig(**hf.to_config(config), **no_ids)).to(device, dtype)
+    model: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), **no_ids))
+    return model.to(device, dtype)
 
 
 def training_step(setting: Setting, config: ModelConfig, rows: int, length: int,
