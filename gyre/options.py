@@ -88,7 +88,11 @@ class Config:
 
     def to_yaml(self) -> str:
         """Return all fields as YAML, of which `read_config` makes an equal configuration."""
-        return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
+        fields = dataclasses.asdict(self)
+        text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+        if set(text) & set("\x85\u2028\u2029"):  # PyYAML reads these line ends back as spaces
+            text = yaml.safe_dump(fields, sort_keys=False)
+        return text
 
 
 SECTIONS: dict[str, type] = {

@@ -54,7 +54,7 @@ def test_a_value_has_the_type_of_its_field_in_a_file_and_as_an_argument(write, o
         assert converted == value and type(converted) is type(value)
 
 
-texts = st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "true", "1:30", "010"])
+texts = st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "1:30", "010", "\x85"])
 values = {
     "model": st.fixed_dictionaries({}, optional={
         "position": st.sampled_from([*POSITIONS]), "theta": st.floats(2, 1e9),
@@ -75,7 +75,8 @@ values = {
 }
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(layer=st.fixed_dictionaries({}, optional=values))
 def test_a_configuration_that_is_written_is_read_back_equal(tmp_path, layer):
     try:
