@@ -1,19 +1,19 @@
 """Compare position encodings, or any configurations, so that a reviewer believes it.
 
-    python ablate.py                                 # three quarters of an hour on two CPU cores
+    python ablate.py                                 # three encodings to a million tokens
     python ablate.py --tier smoke                    # to see the whole path work
     python ablate.py --tier full                     # five arms to 8 million tokens: many hours
-    python ablate.py --dry-run                       # measure the speed, print the plan, and stop
+    python ablate.py --dry-run                       # print the plan, and stop
     python ablate.py --arms rope,sin --name pair --data.files mine.txt
     python ablate.py --arms rope --arm b500=model.theta=500 --baseline rope
     python ablate.py --tier full --arms rope,rope_b100 --seeds 3 --tokens 4M --name base
 
-It measures the speed, tunes the learning rate of every arm on seeds of their own, trains all arms
-on the same seeds, measures every run, and writes runs/STUDY/report.html. Each arm and seed is one
-run at a constant rate, from which a run with a cooldown branches off for each length. To go on
-after an interruption, give the same command again: what is finished is not repeated. The other
-options are those of train.py, over ablation.yaml, for every run; what the study sets itself is
-refused.
+It tunes the learning rate of every arm on seeds of their own, trains all arms on the same seeds,
+measures every run, and writes runs/STUDY/report.html. Each arm and seed is one run at a constant
+rate, from which a run with a cooldown branches off for each length. The work is done by Dask
+workers on this machine, or by those of --scheduler. To go on after an interruption, give the same
+command again: what is finished is not repeated. The other options are those of train.py, over
+ablation.yaml, for every run; what the study sets itself is refused.
 """
 
 from errors import exit_in_words  # first: Ctrl-C has no traceback
@@ -26,9 +26,7 @@ from ablation.runner import Runner
 
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
-        runner = Runner(sys.argv[1:] if argv is None else argv, __doc__)
-        with runner.locked():
-            code = runner.run()
+        code = Runner(sys.argv[1:] if argv is None else argv, __doc__).run()
     sys.exit(code)
 
 

@@ -3,15 +3,15 @@
     python bench.py
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
 
-The model has random weights, which take as long as trained ones. Where transformers is installed
-(requirements-dev.txt), its LlamaForCausalLM runs the same weights, in float32 and in bfloat16
-unless --train.dtype says which or one of them multiplies at less than a tenth of the other's rate.
-Both train with AdamW and without dropout, whatever the configuration says. Every subject has a
-process of its own, and they take turns, so that all share the machine's slower minutes; figures are
-medians. Compilation starts with an empty cache on the disk.
+The model has random weights, which take as long as trained ones. If transformers is installed
+(requirements-dev.txt), its LlamaForCausalLM runs the same weights: in the dtype of --train.dtype,
+or, for auto, in float32 and in bfloat16 unless one of them multiplies at less than a tenth of the
+other's rate. Both train with AdamW and without dropout, whatever the configuration says. Every
+subject has a process of its own, and they take turns, so that all share the machine's slower
+minutes. Figures are medians. Compilation starts with an empty cache on the disk.
 """
 
-from errors import UserError, exit_in_words, say  # first: Ctrl-C has no traceback
+from errors import UserError, check_ranges, exit_in_words, say  # first: Ctrl-C has no traceback
 
 # isort: split
 import dataclasses
@@ -19,10 +19,8 @@ import gc
 import json
 import multiprocessing
 import os
-import resource
 import signal
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -51,97 +49,96 @@ from gyre.device import (
     synchronize,
 )
 from gyre.optim import OptimConfig, Optimizers
-from gyre.options import Config, config_parser, load_config
+from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.step import summed_loss
-from model.cache import KVCache
 from model.config import ModelConfig
 from model.generation import generate, next_logits
 from model.kernels import rotate_in_reals
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
-from model.transformer import Transformer, linear
+from model.transformer import KVCache, Transformer, linear
 
-Run = Callable[[], object]
+Call = Callable[[], object]
 K = TypeVar("K")
 
 
+@dataclass
+class Options:
+    """How often to measure, and where to write it."""
+
+    json: str | None = None
+    """Write the figures into this file too."""
+    repeats: int = 8
+    """Measurements of every subject in training and prefill."""
+    new_tokens: int = 500
+    """Tokens to decode after a prompt of one."""
+
+
 def main(argv: list[str] | None = None) -> None:
+    """Print tables, and the figures in them as a line of JSON."""
     with exit_in_words():
-        argv = sys.argv[1:] if argv is None else argv
-        if not any(word.startswith("--config") for word in argv):
-            argv = ["--config", "bench.yaml", *argv]
-        parser = config_parser(__doc__ or "")
-        add = parser.add_argument
-        add("--json", metavar="FILE", help="Write the figures here too.")
-        add("--repeats", type=int, default=8, help="Measurements of every training subject.")
-        add("--new-tokens", type=int, default=500, help="Tokens to decode after a prompt of one.")
-        config, options = load_config(parser, argv)
-        for option in ("repeats", "new_tokens"):
-            if (value := getattr(options, option)) < 1:
-                raise UserError(f"--{option.replace('_', '-')} must be at least 1, not {value}")
-        if config.train.dtype == "float16":
-            raise UserError("train.dtype float16 is not measured: use bfloat16 or float32")
-        if config.train.micro_batch_size is not None:
-            raise UserError("train.micro_batch_size is not measured: set train.batch_size to it")
-        target = Path(options.json or "")
-        if options.json and (target.is_dir() or not os.access(target.parent, os.W_OK)):
-            raise UserError(f"--json {target} cannot be written: name a file in a folder that is "
-                            "there")
-        config.model.dropout = 0.0
-        line = json.dumps(Bench(config, options.repeats, options.new_tokens).run())
+        parser = Parser(__doc__)
+        parser.add_fields(Options)
+        parser.add_config()
+        options = parser.parse_args(argv)
+        check_ranges("bench", options, repeats="[1, inf)", new_tokens="[1, inf)")
+        config = make_config(*map(read_yaml, options.config or ["bench.yaml"]), options.given)
+        if config.train.dtype == "float16" or config.train.micro_batch_size is not None:
+            raise UserError("train.dtype float16 and train.micro_batch_size are not measured: "
+                            "leave them out")
+        line = json.dumps(measure_all(config, options.repeats, options.new_tokens))
         print(line, flush=True)
         if options.json:
-            write_file(target, f"{line}\n".encode())
+            write_file(Path(options.json), f"{line}\n".encode())
 
 
 # --- timing ---------------------------------------------------------------------------------------
 
 
-def timed(device: torch.device, run: Run) -> float:
-    """Seconds of one call of `run`, the queue of a GPU emptied before and after."""
+def measure_seconds(device: torch.device, call: Call) -> float:
+    """Return the seconds of one call, with the queue of a GPU emptied before and after."""
     synchronize(device)
     started = time.perf_counter()
-    run()
+    call()
     synchronize(device)
     return time.perf_counter() - started
 
 
 def alternate(clocks: Mapping[K, Callable[[], float]], repeats: int, what: str) -> dict[K, float]:
-    """Median seconds of each, one after the other in every round."""
+    """Return the median seconds of each clock, read one after the other in every round."""
     times: dict[K, list[float]] = {name: [] for name in clocks}
     for _ in tqdm(range(repeats), what, leave=False, delay=2):
-        for name, seconds in clocks.items():
-            times[name].append(seconds())
+        for name, clock in clocks.items():
+            times[name].append(clock())
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def machine(device: torch.device) -> dict[str, float]:
-    """FLOP/s of a large matrix product in float32 and bfloat16, bytes/s of reading and writing in a
-    large copy."""
+def measure_machine(device: torch.device) -> dict[str, float]:
+    """Return FLOP/s of a large matrix product in float32 and bfloat16, and bytes/s of reading and
+    writing in a large `copy`."""
     resolve_device(str(device))  # for what it sets in this process
-    gpu = device.type == "cuda"
-    n = 8192 if gpu else 2048
-    source = torch.ones(2**30 if gpu else 2**27, dtype=torch.uint8, device=device)
+    n, size = (8192, 2**30) if device.type == "cuda" else (2048, 2**27)
+    source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    clocks = {"copy": partial(timed, device, partial(target.copy_, source))}
+    clocks = {"copy": partial(measure_seconds, device, partial(target.copy_, source))}
     for dtype in (torch.float32, torch.bfloat16):
         a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-        clocks[str(dtype)] = partial(timed, device, partial(linear, a, b))
+        clocks[str(dtype)] = partial(measure_seconds, device, partial(linear, a, b))
     first = alternate(clocks, 1, "the machine")
-    # The first call is not counted, except where products are emulated and it took many seconds.
+    # The first call is not counted, unless products are emulated and it took many seconds.
     quick = {name: clock for name, clock in clocks.items() if first[name] < 2}
     times = first | alternate(quick, 8, "the machine")
-    copied = 2 * source.nbytes / times.pop("copy")
+    copied = 2 * size / times.pop("copy")
     return {"copy": copied, **{dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}}
 
 
 @contextmanager
 def subject(device: torch.device) -> Iterator[Callable[..., Any]]:
-    """What calls a function in a process of its own, which Ctrl-C ends at once and without a
-    traceback, and which compiles into a cache that is empty.
+    """Yield a function that calls others in a process of its own, with an empty cache of compiled
+    code.
 
-    The process separates what a subject sets for all of it (such as how memory is kept, which
-    `resolve_device` sets for ours), and its peak memory, from the others.
+    The process separates what a subject sets for all of it, such as how memory is kept, and its
+    peak memory from the others. Ctrl-C ends it at once and without a traceback.
     """
     with TemporaryDirectory(ignore_cleanup_errors=True) as cache, ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), initializer=begin, initargs=(device, cache)
@@ -149,50 +146,51 @@ def subject(device: torch.device) -> Iterator[Callable[..., Any]]:
         yield lambda function, *arguments: process.submit(function, *arguments).result()
 
 
-# What a subject's process keeps between its calls.
+# What the process of a subject keeps between its calls.
 _device: torch.device
-_run: Run
+_call: Call
 
 
 def begin(device: torch.device, cache: str) -> None:
+    """Prepare the process of a subject."""
     global _device
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _device = device
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
 
 
-def build(make: Callable[..., Run], *arguments: object) -> None:
-    """Measure from now on the call that `make` returns."""
-    global _run
-    _run = make(*arguments)
+def build(make: Callable[..., Call], *arguments: object) -> float:
+    """Measure from now on the call that `make` returns. Returns the seconds of the first one."""
+    global _call
+    _call = make(*arguments)
+    return measure_call()
+
+
+def measure_call() -> float:
+    """Return the seconds of one call."""
+    seconds = measure_seconds(_device, _call)
+    time.sleep(0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
+    return seconds
 
 
 def release() -> None:
     """Free what is measured."""
-    global _run
-    del _run
+    global _call
+    del _call
     gc.collect()  # a compiled model is part of a cycle
     if _device.type == "cuda":
         torch.cuda.empty_cache()
 
 
-def once() -> float:
-    """Seconds of one call of what is measured."""
-    seconds = timed(_device, _run)
-    time.sleep(0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
-    return seconds
-
-
-def peak_bytes() -> int:
-    """The most memory so far: of the GPU's allocator, or of this whole process, libraries
-    included."""
+def peak_bytes() -> int | None:
+    """Return the peak memory: of the GPU's allocator, or, on Linux, of this process with its
+    libraries. None elsewhere."""
     if _device.type == "cuda":
         return torch.cuda.max_memory_allocated(_device)
-    if sys.platform == "linux":  # whose getrusage tells a process its parent's peak
-        status = Path("/proc/self/status").read_text(encoding="ascii")
-        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+    status = Path("/proc/self/status")  # getrusage would tell the peak of the parent
+    if not status.exists():
+        return None
+    return 1024 * int(status.read_text(encoding="ascii").partition("VmHWM:")[2].split()[0])
 
 
 # --- the subjects ---------------------------------------------------------------------------------
@@ -211,16 +209,16 @@ class Setting:
         return f"{self.program}, {kind}, {DTYPE_NAMES[self.dtype]}"
 
 
-def ours(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Transformer:
-    """Our model with the weights of seed 0."""
+def our_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Transformer:
+    """Return our model with the weights of seed 0."""
     resolve_device(str(device))  # for what it sets in this process
     model = Transformer(config)
     model.init_weights(0)
     return model.to(device, dtype)
 
 
-def theirs(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any:
-    """transformers' LlamaForCausalLM with the same weights."""
+def peer_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any:
+    """Return transformers' LlamaForCausalLM with the same weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
@@ -237,18 +235,18 @@ def theirs(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any
 
 
 def training_step(setting: Setting, config: ModelConfig, rows: int, length: int,
-                  device: torch.device) -> Run:
-    """One step of training; transformers computes its own loss."""
+                  device: torch.device) -> Call:
+    """Return a step of training. transformers computes its own loss."""
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(config.vocab_size, (rows, length + 1), generator=generator)
     x, y = (t.contiguous().to(device) for t in (tokens[:, :-1], tokens[:, 1:]))
     peer, compiled = setting.program == "transformers", setting.compiled
-    model = (theirs if peer else ours)(config, device, torch.float32)
+    model = (peer_model if peer else our_model)(config, device, torch.float32)
     if peer:
         optimizers = [torch.optim.AdamW(model.train().parameters(), fused=True)]
     else:
         optimizers = Optimizers(model, OptimConfig()).optimizers
-    loss_of = torch.compile(summed_loss) if compiled else summed_loss
+    sum_loss = torch.compile(summed_loss) if compiled else summed_loss
     if compiled:
         model.compile()
 
@@ -256,7 +254,7 @@ def training_step(setting: Setting, config: ModelConfig, rows: int, length: int,
         with autocast(device, setting.dtype):
             # Without the cache, as transformers' own trainer does it.
             out = model(x, labels=y, shift_labels=y, use_cache=False) if peer else model(x)
-        loss = out.loss if peer else loss_of(out, y) / y.numel()
+        loss = out.loss if peer else sum_loss(out, y) / y.numel()
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -269,16 +267,16 @@ def training_step(setting: Setting, config: ModelConfig, rows: int, length: int,
 PREFILLS = 8  # in a row, each of some milliseconds
 
 
-def prefill(setting: Setting, config: ModelConfig, length: int, device: torch.device) -> Run:
-    """The logits of the last position of a prompt, PREFILLS times."""
+def prefill(setting: Setting, config: ModelConfig, length: int, device: torch.device) -> Call:
+    """Return what computes the logits of the last position of a prompt, PREFILLS times."""
     prompt, dtype = torch.zeros(1, length, dtype=torch.long, device=device), setting.dtype
     if setting.program == "transformers":
-        peer = theirs(config, device, dtype).eval()
+        peer = peer_model(config, device, dtype).eval()
 
         def once() -> object:
             return peer(prompt, logits_to_keep=1).logits
     else:
-        model, reach = ours(config, device, dtype).eval(), config.max_positions
+        model, reach = our_model(config, device, dtype).eval(), config.max_positions
 
         def once() -> object:
             return next_logits(model, prompt, KVCache(config, 1, reach, device, dtype))
@@ -287,16 +285,16 @@ def prefill(setting: Setting, config: ModelConfig, length: int, device: torch.de
 
 
 def decoding(setting: Setting, config: ModelConfig, rows: int, new: int,
-             device: torch.device) -> Run:
-    """`new` tokens after a prompt of one, for every row."""
+             device: torch.device) -> Call:
+    """Return what decodes `new` tokens after a prompt of one, for every row."""
     if setting.program == "transformers":
-        peer = theirs(config, device, setting.dtype).eval()
+        peer = peer_model(config, device, setting.dtype).eval()
         prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
         settings = {"attention_mask": torch.ones_like(prompt), "do_sample": False,
                     "use_cache": True, "min_new_tokens": new, "max_new_tokens": new,
                     "pad_token_id": 0}
         return torch.inference_mode()(lambda: peer.generate(prompt, **settings))
-    model = ours(config, device, setting.dtype).eval()
+    model = our_model(config, device, setting.dtype).eval()
     return lambda: generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
                             num_samples=rows, compile=setting.compiled)
 
@@ -305,7 +303,7 @@ Rotate = Callable[[torch.Tensor, torch.Tensor], object]
 
 
 def rotations(head_dim: int, length: int, device: torch.device) -> dict[str, Rotate]:
-    """RoPE of queries and keys (B, T, H, D) in four forms, those of docs/positions.md."""
+    """Return RoPE of queries and keys (B, T, H, D) in four forms, those of docs/positions.md."""
     table = precompute_freqs_cis(head_dim, length).to(device)
     pairs = torch.view_as_real(table)
     cos, sin = (torch.cat((x, x), dim=-1)[:, None] for x in pairs.unbind(-1))  # (T, 1, D)
@@ -324,156 +322,135 @@ def rotations(head_dim: int, length: int, device: torch.device) -> dict[str, Rot
 
 def rotation_seconds(config: ModelConfig, rows: int, length: int,
                      device: torch.device) -> dict[str, float]:
-    """Seconds of each form in one layer, in float32 and not compiled; empty for odd heads."""
+    """Return the seconds of each form in one layer, in float32 and not compiled; none for odd
+    heads."""
     if config.head_dim % 2:
         return {}
     forms = rotations(config.head_dim, length, device)
     q, k = (torch.randn(rows, length, heads, config.head_dim, device=device)
             for heads in (config.n_heads, config.n_kv_heads))
-    clocks = {name: partial(timed, device, partial(form, q, k)) for name, form in forms.items()}
+    clocks = {name: partial(measure_seconds, device, partial(form, q, k))
+              for name, form in forms.items()}
     alternate(clocks, 1, "rotations")  # not counted
     return alternate(clocks, 20, "rotations")
 
 
-# --- the table ------------------------------------------------------------------------------------
+# --- the tables -----------------------------------------------------------------------------------
 
 
-class Bench:
-    """Measures every subject in training, prefill and decoding, and prints a table for each."""
-
-    def __init__(self, config: Config, repeats: int, new_tokens: int):
-        self.config, self.repeats, self.new_tokens = config, repeats, new_tokens
-        self.device = resolve_device(config.train.device)
-        # Decoding may be longer than the rows are.
-        reach = max(config.model.max_positions or 0, config.data.seq_len, new_tokens + 1)
-        self.model = dataclasses.replace(config.model, max_positions=reach)
-        self.settings = self._settings()
-        self.figures: dict[str, Any] = {
-            "processor": processor(), "device": str(self.device), "dtype": str(self.dtype),
-            "torch": torch.__version__, "threads": torch.get_num_threads(),
-            "model": dataclasses.asdict(self.model), "compile_seconds": {},
-        }
-
-    def _settings(self) -> list[Setting]:
-        """Ours in the dtype that training would choose, transformers in all that it may have."""
-        model, asked, rows = self.model, self.config.train.dtype, self.config.train.batch_size
-        both, tokens = [torch.float32, torch.bfloat16], rows * self.config.data.seq_len
-        rates = product_rates(self.device, model, tokens, training=True)
-        self.dtype, why = resolve_dtype(asked, self.device, lambda: rates)
-        say(f"{self.device}; {why}; {torch.get_num_threads()} threads")
-        allowed = self.config.train.compile is not False
-        compiles = allowed and resolve_compile(True, self.device, self.dtype, 0)[0]
-        kinds = [True, False] if compiles else [False]
-        settings = [Setting("gyre", compiled, self.dtype) for compiled in kinds]
-        if find_spec("transformers"):
+def choose_settings(config: Config, device: torch.device) -> list[Setting]:
+    """Return ours, in the dtype that training would choose, and those of transformers."""
+    tokens = config.train.batch_size * config.data.seq_len
+    rates = product_rates(device, config.model, tokens, training=True)
+    dtype, reason = resolve_dtype(config.train.dtype, device, lambda: rates)
+    say(f"{device}; {reason}; {torch.get_num_threads()} threads")
+    compiles = config.train.compile is not False and resolve_compile(True, device, dtype, 0)[0]
+    kinds = [True, False] if compiles else [False]
+    settings = [Setting("gyre", compiled, dtype) for compiled in kinds]
+    if find_spec("transformers"):
+        dtypes = [dtype]
+        if config.train.dtype == "auto":
             # Some processors emulate bfloat16 at a hundredth of float32's rate, and one step would
             # take minutes.
-            dtypes = [d for d, rate in zip(both, rates, strict=True) if rate >= max(rates) / 10]
-            dtypes = dtypes if asked == "auto" else [self.dtype]
-            try:
-                refuse_without_counterpart(model, "hf")
-                settings += [Setting("transformers", c, d) for c in kinds for d in dtypes]
-            except ValueError as error:
-                say(f"note: without transformers: {error}")
-        return settings
+            both = zip((torch.float32, torch.bfloat16), rates, strict=True)
+            dtypes = [dtype for dtype, rate in both if rate >= max(rates) / 10]
+        try:
+            refuse_without_counterpart(config.model, "hf")
+            settings += [Setting("transformers", c, dtype) for c in kinds for dtype in dtypes]
+        except ValueError as error:
+            say(f"note: without transformers: {error}")
+    return settings
 
-    def run(self) -> dict[str, Any]:
-        """Print all tables; returns the figures in them."""
-        rows, length = self.config.train.batch_size, self.config.data.seq_len
-        with subject(self.device) as call:
-            rates = call(machine, self.device)
-            turns = call(rotation_seconds, self.model, rows, length, self.device)
-        self.flops_per_second, self.bytes_per_second = rates[str(self.dtype)], rates["copy"]
-        self.figures["matmul_flops_per_second"] = {d: rates[d] for d in rates if d != "copy"}
-        self.figures["copy_bytes_per_second"] = self.bytes_per_second
-        print(f"machine: {self.figures['processor']}; matrix products: "
-              f"{rates['torch.float32'] / 1e9:,.0f} GFLOP/s in float32, "
-              f"{rates['torch.bfloat16'] / 1e9:,.0f} in bfloat16; copies: "
-              f"{self.bytes_per_second / 1e9:.1f} GB/s")
-        self.figures["rotation_seconds"] = turns
-        each = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in turns.items())
-        print(f"rotating {rows} x {length} in one layer, float32, eager: {each or 'odd heads'}")
-        with ExitStack() as stack:
-            self.subjects = {setting: stack.enter_context(subject(self.device))
-                             for setting in self.settings}
-            self.training()
-            self.prefill()
-            for rows in (1, 8, 32):
-                self.decoding(rows)
-        return self.figures
 
-    def training(self) -> None:
-        """One optimizer step on a batch of the configuration's size."""
-        rows, length = self.config.train.batch_size, self.config.data.seq_len
-        limit = self.flops_per_second / self.model.flops_per_token(length)
-        figures = self._measure(f"training, {rows} x {length}", self.settings, rows * length, limit,
-                                self.repeats, training_step, self.model, rows, length)
-        figures["peak_bytes"] = {str(of): call(peak_bytes) for of, call in self.subjects.items()}
-        for name, peak in figures["peak_bytes"].items():
-            print(f"  peak memory of {name}: {peak / 2**20:,.0f} MiB", flush=True)
-        self.figures["training"] = figures
-
-    def prefill(self) -> None:
-        """One prompt as long as the configuration's rows."""
-        length = self.config.data.seq_len
-        eager = [setting for setting in self.settings if not setting.compiled]
-        # A forward pass is a third of a training step. Only the last token needs logits, and of the
-        # last block wo, feed-forward and what its query finds.
-        model, heads = self.model, self.model.n_heads * self.model.head_dim
-        flops = model.flops_per_token(length) / 3 * length
+def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]:
+    """Print a table of training, of prefill and of decoding; return the figures in them."""
+    device, rows, length = (resolve_device(config.train.device), config.train.batch_size,
+                            config.data.seq_len)
+    # Decoding may be longer than the rows are.
+    reach = max(config.model.max_positions or 0, length, new_tokens + 1)
+    config.model = model = dataclasses.replace(config.model, max_positions=reach, dropout=0.0)
+    settings = choose_settings(config, device)
+    dtype, eager = settings[0].dtype, [setting for setting in settings if not setting.compiled]
+    with subject(device) as call:
+        machine = call(measure_machine, device)
+        turns = call(rotation_seconds, model, rows, length, device)
+    copy, flops = machine.pop("copy"), machine[str(dtype)]
+    print(f"machine: {processor()}; matrix products: {machine['torch.float32'] / 1e9:,.0f} GFLOP/s "
+          f"in float32, {machine['torch.bfloat16'] / 1e9:,.0f} in bfloat16; copies: "
+          f"{copy / 1e9:.1f} GB/s")
+    each = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in turns.items())
+    print(f"rotating {rows} x {length} in one layer, float32, eager: {each or 'odd heads'}")
+    figures: dict[str, Any] = {
+        "processor": processor(), "device": str(device), "dtype": str(dtype),
+        "torch": torch.__version__, "threads": torch.get_num_threads(),
+        "model": dataclasses.asdict(model), "matmul_flops_per_second": machine,
+        "copy_bytes_per_second": copy, "rotation_seconds": turns,
+    }
+    with ExitStack() as stack:
+        calls = {setting: stack.enter_context(subject(device)) for setting in settings}
+        figures["training"] = measure_part(
+            f"training, {rows} x {length}", calls, settings, rows * length,
+            flops / model.flops_per_token(length), repeats, training_step, model, rows, length,
+            device,
+        )
+        peaks = {str(setting): call(peak_bytes) for setting, call in calls.items()}
+        figures["training"]["peak_bytes"] = peaks
+        for name, peak in peaks.items():
+            if peak is not None:
+                print(f"  peak memory of {name}: {peak / 2**20:,.0f} MiB", flush=True)
+        # A forward pass is a third of a training step. Only the last token needs logits, and wo,
+        # the feed-forward and the scores of the last block.
+        heads = model.n_heads * model.head_dim
         last = (heads + 3 * model.hidden_dim + model.vocab_size) * model.dim + 2 * length * heads
-        flops -= (length - 1) * 2 * last
-        limit = length * self.flops_per_second / flops
-        self.figures["prefill"] = self._measure(
-            f"prefill, one prompt of {length}", eager, PREFILLS * length, limit,
-            self.repeats, prefill, self.model, length)
-
-    def decoding(self, rows: int) -> None:
-        """`rows` samples of one prompt."""
-        settings = [s for s in self.settings if s.program == "gyre" or not s.compiled]
-        read = decode_bytes(self.model, rows, self.new_tokens / 2, self.dtype)
-        self.figures[f"decoding_{rows}"] = self._measure(
-            f"decoding, batch {rows}, {self.new_tokens} new", settings, rows * self.new_tokens,
-            rows * self.bytes_per_second / read, 3, decoding, self.model, rows, self.new_tokens)
-
-    def _measure(self, title: str, settings: list[Setting], tokens: int, limit: float, repeats: int,
-                 make: Callable[..., Run], *arguments: object) -> dict[str, Any]:
-        """Print and return tokens/s of these subjects beside the machine's limit, and what the
-        first call of a compiled one took longer than the others."""
-        first_calls = {}
-        for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2):
-            self.subjects[setting](build, make, setting, *arguments, self.device)
-            first_calls[setting] = self.subjects[setting](once)
-        clocks = {setting: partial(self.subjects[setting], once) for setting in settings}
-        alternate(clocks, 1, title)  # not counted
-        times = alternate(clocks, repeats, title)
-        for setting in settings:
-            self.subjects[setting](release)
-        rates = {str(setting): tokens / seconds for setting, seconds in times.items()}
-        print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
-        for name, rate in rates.items():
-            print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
-        print(f"  {'limit':<33} {limit:>9,.0f}")
-        for setting in settings:
-            if setting.compiled:
-                # None where the graph of an earlier measurement serves.
-                seconds = max(0.0, first_calls[setting] - times[setting])
-                self.figures["compile_seconds"][f"{title}: {setting}"] = seconds
-                print(f"  compiling {setting}: {seconds:.1f} s")
-        sys.stdout.flush()
-        return {"tokens_per_second": rates, "limit": limit}
+        work = model.flops_per_token(length) / 3 * length - (length - 1) * 2 * last
+        figures["prefill"] = measure_part(
+            f"prefill, one prompt of {length}", calls, eager, PREFILLS * length,
+            length * flops / work, repeats, prefill, model, length, device,
+        )
+        ours = [setting for setting in settings if setting.program == "gyre" or setting in eager]
+        for rows in (1, 8, 32):
+            read = count_bytes(model, rows, new_tokens / 2, dtype)
+            figures[f"decoding_{rows}"] = measure_part(
+                f"decoding, batch {rows}, {new_tokens} new", calls, ours, rows * new_tokens,
+                rows * copy / read, 3, decoding, model, rows, new_tokens, device,
+            )
+    return figures
 
 
-def decode_bytes(config: ModelConfig, rows: int, length: float, dtype: torch.dtype) -> float:
-    """Bytes that one decoding step has to read: every weight that is in a product once, and a cache
-    of `length` tokens for every row."""
+def measure_part(
+    title: str, calls: Mapping[Setting, Callable[..., Any]], settings: list[Setting], tokens: int,
+    limit: float, repeats: int, make: Callable[..., Call], *arguments: object,
+) -> dict[str, Any]:
+    """Print and return tokens/s of these settings beside the machine's limit, and how much longer
+    than the others the first call of a compiled one took."""
+    first = {setting: calls[setting](build, make, setting, *arguments)
+             for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2)}
+    clocks = {setting: partial(calls[setting], measure_call) for setting in settings}
+    alternate(clocks, 1, title)  # not counted
+    times = alternate(clocks, repeats, title)
+    rates = {str(setting): tokens / seconds for setting, seconds in times.items()}
+    print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
+    for name, rate in rates.items():
+        print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
+    print(f"  {'limit':<33} {limit:>9,.0f}", flush=True)
+    compiling = {}
+    for setting in settings:
+        calls[setting](release)
+        if setting.compiled:  # 0 if the graph of an earlier measurement serves
+            compiling[str(setting)] = max(0.0, first[setting] - times[setting])
+            print(f"  compiling {setting}: {compiling[str(setting)]:.1f} s", flush=True)
+    return {"tokens_per_second": rates, "limit": limit, "compile_seconds": compiling}
+
+
+def count_bytes(config: ModelConfig, rows: int, length: float, dtype: torch.dtype) -> float:
+    """Return the bytes that a decoding step has to read: every weight that is in a product once,
+    and a cache of `length` tokens for every row."""
     with torch.device("meta"):
-        read = dict(Transformer(config).named_parameters())
+        weights = dict(Transformer(config).named_parameters())
     if not config.tie_embeddings:
-        read.pop("tok_embeddings.weight")  # one row of it per token
-    weights = sum(p.numel() for p in read.values())
+        weights.pop("tok_embeddings.weight")  # one row of it per token
     cache = rows * length * 2 * config.n_layers * config.n_kv_heads * config.head_dim
-    return dtype.itemsize * (weights + cache)
+    return dtype.itemsize * (sum(weight.numel() for weight in weights.values()) + cache)
 
 
 if __name__ == "__main__":

@@ -16,27 +16,28 @@ import sys
 from pathlib import Path
 
 from errors import UserError, exit_in_words, say
-from files import atomic_path, writing
+from files import atomic_path, require_space, writing
 from formats import gguf, hf, meta
 from formats.names import Target
 from formats.run import create_run, open_run
+from formats.tensors import DTYPES, largest_value
+from gyre.checkpoint import DTYPE_NAMES
 from gyre.options import Parser
 from gyre.rundir import RunDir
 
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
 
 
 def main(argv: list[str] | None = None) -> None:
     """Run the command `argv`, by default that of the process. Exits 2 on bad input."""
-    # As an exception, so that what was begun is removed.
+    # As an exception, so that a half-written target is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with exit_in_words():
         options = parse(argv)
         source, target = Path(options.source), Path(options.target)
-        beside = [modelfile_of(target)] if options.to == "gguf" else []
-        for path in [target, *beside]:
-            if path.exists():
-                raise UserError(f"{path} is there already: choose another place, or remove it")
+        if target.exists():
+            raise UserError(f"{target} is there already: choose another place, or remove it")
         if options.to == "run":
             import_folder(source, target)
         else:
@@ -45,76 +46,62 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """The options of a command line: source, target, to (hf, gguf or run) and dtype."""
+    """The options of a command line."""
     parser = Parser(__doc__)
     parser.add_argument("source", metavar="FROM", help="A run, or a folder to import.")
     parser.add_argument("target", metavar="OUT", help="Where; it must not be there yet.")
     parser.add_argument("--to", required=True, choices=["hf", "gguf", "run"], help="What to make.")
     parser.add_argument(
-        "--dtype", choices=gguf.DTYPES,
+        "--dtype", choices=list(BYTES),
         help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
     )
     parser.add_argument("--license", metavar="ID", help="For the model card of hf: mit, say.")
     parser.add_argument("--base-model", metavar="ID",
                         help="For the model card of hf: what it was tuned from (OWNER/NAME).")
     options = parser.parse_args(argv)
-    targets = {"dtype": ("hf", "gguf"), "license": ("hf",), "base_model": ("hf",)}
-    for name, ours in targets.items():
-        if getattr(options, name) is not None and options.to not in ours:
-            raise UserError(f"--{name.replace('_', '-')} has no effect with --to {options.to}: it "
-                            f"is for --to {' and '.join(ours)}")
+    for name, targets in {"dtype": "hf gguf", "license": "hf", "base_model": "hf"}.items():
+        if getattr(options, name) is not None and options.to not in targets.split():
+            raise UserError(f"--{name.replace('_', '-')} has no effect with --to {options.to}")
     if options.dtype == "q8_0" and options.to == "hf":
         raise UserError("--dtype q8_0 is a type of gguf files: choose f32, f16 or bf16 for hf")
     return options
 
 
-def modelfile_of(target: Path) -> Path:
-    """Where the Modelfile of a GGUF stands."""
-    return target.with_name(f"{target.name}.Modelfile")
-
-
 def export_run(
     source: Path, target: Path, to: Target, dtype: str | None, card: dict[str, str | None]
 ) -> None:
-    """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF and its
-    Modelfile, completely or not at all."""
-    exported = open_run(source, to)
-    for name, weight in exported.weights.items():
-        largest = max(abs(end.item()) for end in weight.aminmax())  # both are NaN where one is
-        if not math.isfinite(largest):
-            raise UserError(f"{name} of {source} holds {largest}, which no model can compute with: "
-                            "did its training diverge?")
-        stays = to == "gguf" and weight.ndim == 1  # float32
-        limit = math.inf if stays else LARGEST.get(dtype or "", math.inf)
+    """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF,
+    completely or not at all. `dtype` None: that of the run."""
+    run = open_run(source, to)
+    chosen = dtype or DTYPE_NAMES[run.dtype].lower()
+    for name, weight in run.weights.items():
+        largest = largest_value(name, weight, source)
+        stays_float32 = to == "gguf" and weight.ndim == 1
+        limit = math.inf if stays_float32 else LARGEST.get(chosen, math.inf)
         if largest > limit:
-            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {dtype} reaches "
+            raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {chosen} reaches "
                             f"to {limit:,.0f}: choose bf16 or f32")
-    with writing(target, "choose another place"):
+    require_space(target, int(run.parameters * BYTES[chosen]))
+    with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
-            with atomic_path(target) as staging:
-                hf.write_folder(exported, staging, dtype, card)
+            hf.write_folder(run, staging, DTYPES[dtype.upper()] if dtype else None, card)
         else:
-            with atomic_path(modelfile_of(target)) as beside, atomic_path(target) as staging:
-                fields = gguf.write_file(exported, staging, dtype)
-                beside.write_text(gguf.modelfile(fields, target.name), encoding="utf-8")
-    say(f"{target}: {exported.parameters:,} parameters from {source}")
+            gguf.write_file(run, staging, chosen)
+    say(f"{target}: {run.parameters:,} parameters from {source}")
 
 
 def import_folder(folder: Path, target: Path) -> None:
-    """Make a new run of a folder of Hugging Face's or Meta's, and say what the folder does not."""
-    if not folder.is_dir():
-        raise UserError(f"{folder} is no folder to import")
+    """Make a new run of a folder of Hugging Face's or Meta's."""
     RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
     if (folder / "config.json").is_file():
-        imported = hf.read_folder(folder)
+        kind, (model, tensors) = "Hugging Face", hf.read_folder(folder)
     elif (folder / "params.json").is_file():
-        imported = meta.read_folder(folder)
+        kind, (model, tensors) = "Meta", meta.read_folder(folder)
     else:
-        raise UserError(f"{folder} has neither config.json (Hugging Face) nor params.json (Meta)")
-    parameters = create_run(imported, target)
-    for note in imported.notes:
-        say(f"note: {folder} does not say {note}")
-    say(f"{target}: {parameters:,} parameters from {folder} ({imported.kind})")
+        raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json "
+                        "(Meta)")
+    parameters = create_run(target, model, tensors, folder, kind)
+    say(f"{target}: {parameters:,} parameters from {folder} ({kind})")
 
 
 if __name__ == "__main__":

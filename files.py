@@ -6,14 +6,13 @@ import hashlib
 import json
 import os
 import platform
-import reprlib
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
@@ -23,18 +22,17 @@ from errors import UserError, say
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """Where to write a file or folder that then becomes `target`, completely or not at all.
+    """Yield a path; the file or folder written there becomes `target`, whole or not at all.
 
-    It stands beside `target` as .NAME.HOST-PROCESS.tmp, is on the disk before it is renamed, and
-    is gone after any error. A file that is there already is replaced; a folder has to be removed
-    first.
+    The path is .NAME.HOST-PROCESS.tmp beside `target`. It is flushed to the disk before it is
+    renamed, and removed after any error; what a killed process left is removed a day later. An
+    existing file is replaced; an existing folder has to be removed first.
     """
-    prefix = f".{target.name}.{platform.node()}-"
-    for left in target.parent.glob(f"{glob.escape(prefix)}*.tmp"):
-        number = left.name[len(prefix) : -len(".tmp")]
-        if number.isdecimal() and (int(number) == os.getpid() or not _runs(int(number))):
-            remove(left)  # of a process that was killed
-    staging = target.with_name(f"{prefix}{os.getpid()}.tmp")
+    staging = target.with_name(f".{target.name}.{platform.node()}-{os.getpid()}.tmp")
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(FileNotFoundError):  # of another process, which has just renamed it
+            if left == staging or time.time() - left.stat().st_mtime > 86_400:
+                remove(left)
     try:
         yield staging
         fsync(staging, *staging.rglob("*"))
@@ -44,20 +42,9 @@ def atomic_path(target: Path) -> Iterator[Path]:
         remove(staging)
 
 
-def _runs(process: int) -> bool:
-    """Whether a process of this number runs on this machine."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
-
-
 @contextmanager
 def writing(target: Path, advice: str = "make room or check the permissions") -> Iterator[None]:
-    """Turn what the disk refuses to write into a UserError that says what to do (`advice`)."""
+    """Turn an error of writing `target` into a UserError that says what to do (`advice`)."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -72,8 +59,8 @@ def writing(target: Path, advice: str = "make room or check the permissions") ->
 def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
 
-    Where another process has it: say `busy`, and which one that is, and wait, or, without `wait`,
-    raise it as a UserError. The system takes the lock from a process that dies.
+    If another process has the lock, say `busy` and which process it is, and wait; without `wait`,
+    raise that as a UserError. The system releases the lock of a process that dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.with_name(f".{path.name}.lock")
@@ -81,24 +68,25 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        with suppress(OSError):  # what the message says of it is all that is lost
+        with suppress(OSError):  # the message does without the owner
             busy = f"{busy} ({file.read_text(encoding='utf-8')})"
         if not wait:
             raise UserError(busy) from None
         say(busy)
         lock.acquire()
     try:
-        with suppress(OSError):  # a full disk is the business of what is written under the lock
-            owner = f"process {os.getpid()} on {platform.node()}, since {datetime.now():%F %H:%M}"
-            file.write_text(owner, encoding="utf-8")
+        with suppress(OSError):  # a full disk is reported by what is written under the lock
+            since = f"{datetime.now():%Y-%m-%d %H:%M}"
+            file.write_text(f"process {os.getpid()} on {platform.node()}, since {since}", "utf-8")
         yield
     finally:
-        file.unlink(missing_ok=True)  # who has it open sees that, and opens another one
+        with suppress(OSError):  # Windows keeps a file that is open
+            file.unlink()  # processes that wait for it notice, and open another one
         lock.release()
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file completely or not at all, and its folder before it. UserError if refused."""
+    """Write a file, whole or not at all, and make its folder. Raises UserError as `writing`."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as staging:
@@ -106,88 +94,53 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON, completely or not at all. ValueError for NaN, which JSON has not."""
+    """Write `value` as JSON, whole or not at all. Raises ValueError for NaN."""
     write_file(path, f"{json.dumps(value, indent=1, allow_nan=False)}\n".encode())
 
 
-def write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """As `write_json`, with the hash of all other fields as one more, "sha256"."""
-    write_json(path, value | {"sha256": json_sha256(value)})
-
-
-def read_sealed(path: Path, advice: str, shape: Any) -> dict[str, Any]:
-    """What `write_sealed` has written. UserError where the file is damaged or was changed."""
-    value = read_json(path, advice, shape)
-    if value.pop("sha256", None) != json_sha256(value):
-        raise UserError(f"{path} is not what was written (its hash differs): {advice}")
-    return value
-
-
 def stage_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON into a folder that is not there yet for others, see `atomic_path`."""
+    """Write `value` as JSON into a folder that others do not see yet (see `atomic_path`)."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    # A path that is not UTF-8 is a text with surrogates: they become \udcXX, as in JSON.
+    # A path that is not UTF-8 is a str with surrogates, which become \udcXX as in JSON.
     path.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
 
 
 def json_sha256(value: Any) -> str:
-    """The SHA-256 of a value as JSON, in whatever order its fields are."""
+    """Return the SHA-256 of a value as JSON with its keys sorted."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def read_json(path: Path, advice: str = "restore it", shape: Any = dict[str, Any]) -> Any:
-    """The value of this `shape` (see `check_shape`) that a file of JSON holds.
+def read_json(path: Path, advice: str = "restore it") -> dict[str, Any]:
+    """Return the object in a file of JSON.
 
-    Raises UserError, which says what to do (`advice`), where it holds another one, or no JSON.
+    Raises UserError, which says what to do (`advice`), for a file without one.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        check_shape(value, shape)
+        if not isinstance(value, dict):
+            raise ValueError("it holds no object")
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is damaged ({first_line(error)}): {advice}") from error
     return value
 
 
-WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text",
-         list: "a list", dict: "a table of fields", NoneType: "null"}
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON object, with the hash of all other fields as one more, "sha256"."""
+    write_json(path, value | {"sha256": json_sha256(value)})
 
 
-def check_shape(value: Any, shape: Any, name: str = "") -> None:
-    """Raise ValueError, which names the place, unless a value out of JSON has this shape.
-
-    A shape is one of the types in WORDS, list[shape], dict[str, shape], a TypedDict, Any, or a
-    union of these. Numbers are finite and below 2^63; fields that a TypedDict does not name are no
-    concern of it. `name` is what the value is called.
-    """
-    union = get_origin(shape) in (Union, UnionType)
-    shapes = {dict if is_typeddict(one) else get_origin(one) or one: one
-              for one in (get_args(shape) if union else [shape])}
-    if Any in shapes:
-        return
-    kind = type(value)
-    if kind is int and int not in shapes:
-        kind = float
-    out_of_reach = kind in (int, float) and not abs(value) < 2**63  # NaN, too
-    if out_of_reach or kind not in shapes:
-        said = f"{name} is {reprlib.repr(value)}" if name else f"it holds {reprlib.repr(value)}"
-        raise ValueError(f"{said}, not {' or '.join(WORDS[one] for one in shapes)}")
-    shape = shapes[kind]
-    if is_typeddict(shape):
-        for field, inner in get_type_hints(shape).items():
-            if field in value:
-                check_shape(value[field], inner, f"{name}.{field}" if name else field)
-            elif field in shape.__required_keys__:
-                raise ValueError(f"{name or 'it'} has no {field}")
-    elif kind in (list, dict) and get_args(shape):
-        places = value.items() if kind is dict else enumerate(value)
-        for place, one in places:
-            check_shape(one, get_args(shape)[-1], f"{name}[{place}]" if name else str(place))
+def read_sealed(path: Path, advice: str) -> dict[str, Any]:
+    """Return what `write_sealed` has written. UserError where the file is damaged or changed."""
+    value = read_json(path, advice)
+    if value.pop("sha256", None) != json_sha256(value):
+        raise UserError(f"{path} is not what was written (its hash differs): {advice}")
+    return value
 
 
 def require_space(
     target: Path, size: int, advice: str = "make room, or choose another place"
 ) -> None:
-    """Raise UserError, before anything is written, where `size` bytes do not fit on the disk."""
+    """Raise UserError, before anything is written, if the disk has no room for `size` bytes."""
     folder = next(folder for folder in target.absolute().parents if folder.exists())
     free = shutil.disk_usage(folder).free
     if free < size:
@@ -196,21 +149,25 @@ def require_space(
 
 
 def require_size(path: Path, size: int) -> None:
-    """Raise OSError where a file that was written without an error is not as long as it must be."""
-    if (found := path.stat().st_size) != size:
-        raise OSError(errno.ENOSPC, f"only {found} of {size} bytes were written", str(path))
+    """Raise OSError if a file that was written without an error is shorter than it must be."""
+    written = path.stat().st_size
+    if written != size:
+        raise OSError(errno.ENOSPC, f"only {written} of {size} bytes were written", str(path))
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal digits."""
+    """Return the SHA-256 of a file's content, in hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fsync(*paths: Path) -> None:
     """Wait until files, and the names in folders, are on the disk."""
+    posix = hasattr(os, "O_DIRECTORY")  # Windows flushes no folders, and no file that is read-only
     for path in paths:
-        descriptor = os.open(path, os.O_RDONLY)
+        if path.is_dir() and not posix:
+            continue
+        descriptor = os.open(path, os.O_RDONLY if posix else os.O_RDWR)
         try:
             os.fsync(descriptor)
         finally:
@@ -218,7 +175,7 @@ def fsync(*paths: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder and all that is in it, where there is one."""
+    """Remove a file, or a folder and all that is in it, if there is one."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -226,5 +183,5 @@ def remove(path: Path) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type where it has none."""
+    """Return the first line of an exception's message, or its type if it has none."""
     return str(error).partition("\n")[0] or type(error).__name__

@@ -30,17 +30,14 @@ from typing import Literal
 from tqdm import tqdm
 
 from gyre.build import Finished, build
-from gyre.device import uncompiled
 from gyre.load import continued, prompt_ids
 from gyre.parallel import World
 from gyre.rundir import RunDir, locked_run
 from gyre.signals import StopSignal
 from gyre.start import Start, resolve
-from gyre.step import Setup, StepResult, evaluate, train_step
+from gyre.step import Setup, evaluate, train_step
 from model import kernels
 from model.sampling import Sampling
-
-MAX_SKIPPED_IN_A_ROW = 3
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -90,8 +87,14 @@ def train(start: Start, world: World) -> int:
             progress.step += 1
             progress.tokens += tokens
             progress.seconds += seconds
-            count_skipped(setup, run, result)
-            log(setup, run, {
+            if not progress.count(result, setup.scaler):
+                kept = run.checkpoints.has_training or run.checkpoints.kept_steps()
+                raise UserError(f"the loss or its gradient was not finite several steps in a row, "
+                                f"up to step {progress.step}, in {config.train.dtype}: try a "
+                                f"smaller optim.lr (now {config.optim.lr}). "
+                                f"{'The last' if kept else 'No'} checkpoint is kept in {run.path}")
+            run.log({
+                **progress.axes,
                 "train/loss": result.loss, "train/lr": result.lr,
                 "train/grad_norm": result.grad_norm, "train/tokens_per_second": tokens / seconds,
                 "train/skipped": progress.skipped,
@@ -163,33 +166,6 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     return run
 
 
-def log(setup: Setup, run: RunDir, values: dict[str, float | str]) -> None:
-    """Write a point of metrics.jsonl, with what it can be drawn against."""
-    progress = setup.progress
-    run.log({"step": progress.step, "tokens": progress.tokens, "seconds": progress.seconds}
-            | values)
-
-
-def count_skipped(setup: Setup, run: RunDir, result: StepResult) -> None:
-    """Count a step whose loss or gradient was not finite. Raises UserError after several in a row.
-
-    Where the loss is finite and the gradient overflows float16, the scaler is only looking for its
-    scale.
-    """
-    progress, scaler = setup.progress, setup.scaler
-    progress.skipped += not result.finite
-    searching = scaler.is_enabled() and scaler.get_scale() > 1
-    diverged = not result.finite and not (searching and math.isfinite(result.loss))
-    progress.skipped_in_a_row = progress.skipped_in_a_row + 1 if diverged else 0
-    if progress.skipped_in_a_row >= MAX_SKIPPED_IN_A_ROW:
-        kept = "There was no checkpoint yet"
-        if run.checkpoints.has_training or run.checkpoints.kept_steps():
-            kept = f"The last checkpoint is kept in {run.path}"
-        raise UserError(f"the loss or its gradient was not finite {MAX_SKIPPED_IN_A_ROW} steps in a "
-                        f"row, up to step {progress.step}, in {setup.config.train.dtype}: try a "
-                        f"smaller optim.lr (now {setup.config.optim.lr}). {kept}")
-
-
 def validate(setup: Setup, run: RunDir) -> None:
     """Log the mean loss and the bits per byte of the whole validation split.
 
@@ -199,10 +175,10 @@ def validate(setup: Setup, run: RunDir) -> None:
         setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype
     ))
     loss, bpb = nats / tokens, nats / math.log(2) / setup.data.manifest["val"]["bytes"]
-    log(setup, run, {"val/loss": loss, "val/bpb": bpb})
+    run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
     if setup.world.is_main:
-        say(f"step {setup.progress.step}: validation loss {loss:.4f} nats per token, {bpb:.4f} bits "
-            "per byte")
+        say(f"step {setup.progress.step}: validation loss {loss:.4f} nats per token, "
+            f"{bpb:.4f} bits per byte")
     if loss < setup.progress.best:
         setup.progress.best = loss
         save(setup, run, "best")
@@ -216,7 +192,7 @@ def sample(setup: Setup, run: RunDir) -> None:
     # The end of a prompt that the context has no room for.
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = prompt_ids(tokenizer, train.sample_prompt)[-room:]
-    with setup.parallelism.gather(setup.model), uncompiled():
+    with setup.parallelism.gather(setup.model):
         # Past the end of the text: ranks gather weights together, so all need equally many steps.
         (new,) = continued(
             setup.model, tokenizer, [prompt], Sampling(), max_new_tokens=train.sample_tokens,
@@ -224,7 +200,7 @@ def sample(setup: Setup, run: RunDir) -> None:
         )
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
     text = tokenizer.decode(prompt + new)
-    log(setup, run, {"sample": text})
+    run.log({**setup.progress.axes, "sample": text})
     if setup.world.is_main:
         say(f"--- sample at step {setup.progress.step}\n{text}\n---")
 

@@ -11,7 +11,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablation.plan import stage_steps, tuning_losses
+from ablation.plan import tuning_losses
 from ablation.stats import Paired
 from ablation.study import BY_CONTEXT, Curve, Record, Study, aligned, defined, rows
 from files import write_file
@@ -98,7 +98,8 @@ def rates(study: Study) -> Figure | None:
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(ticker.NullLocator())
         ax.set_xticks(tried, [f"{lr:g}" for lr in tried])
-        tokens = stage_steps(study.plan, stage) * study.plan["step_tokens"]
+        steps = study.plan["steps"]["tuning" if stage == "arms" else stage]
+        tokens = steps * study.plan["step_tokens"]
         ax.set(xlabel="peak learning rate", ylabel="validation loss (nats / token)",
                title=f"{stage}, {ticker.EngFormatter(places=1, sep='')(tokens)} tokens")
         ax.legend(frameon=False, fontsize=8)
@@ -107,7 +108,7 @@ def rates(study: Study) -> Figure | None:
 
 def _treated(study: Study, stage: str, arm: str) -> str:
     """The arm, and the treatment that stands for it."""
-    chosen = study.plan["treatment"]
+    chosen = study.plan.get("treatment")
     stands = chosen and stage == "arms" and arm == study.plan["treatments"][0]
     return f"{arm} ({chosen})" if stands else arm
 
@@ -222,7 +223,7 @@ FIGURES = {"fig_gap": gap, "fig_forest": forest, "fig_rates": rates, "fig_mechan
 
 def style(study: Study, arm: str) -> dict[str, Any]:
     """Of a line, by the arm's place in the plan; what is not planned comes after."""
-    known = list(dict.fromkeys([*study.plan["arms"], *study.plan["treatments"]]))
+    known = list(dict.fromkeys([*study.plan["arms"], *study.plan.get("treatments", [])]))
     place = known.index(arm) if arm in known else len(known) + sum(map(ord, arm))
     return STYLES[place % len(STYLES)]
 

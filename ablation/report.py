@@ -15,7 +15,7 @@ import os
 import re
 import statistics
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from string import Template
@@ -23,25 +23,14 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
-from tqdm import tqdm
 
 from ablation import plots, stats
-from ablation.plan import (
-    BASELINE,
-    PROBED,
-    best_rate,
-    lowest,
-    next_rates,
-    stage_steps,
-    tuning_losses,
-)
-from ablation.predictions import outcomes
-from ablation.study import BY_CONTEXT, USED, Record, Study, aligned, at_horizon, cell
+from ablation.plan import PROBED, best_rate, next_rates, tuning_losses
+from ablation.study import BY_CONTEXT, USED, Study, at_horizon, cell
 from errors import UserError, exit_in_words
 from files import write_file
 from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, Table, log_to_wandb
-from model.rope import rope_frequencies
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
@@ -63,40 +52,41 @@ def write_report(path: Path, markdown: Path | None = None) -> None:
 
 
 def compose(study: Study, figures: list[str], folder: Path) -> str:
-    """The report in Markdown: report.md with its fields filled in, without the sections that are
-    not measured yet.
+    """Return the report in Markdown: report.md with its fields filled in, without the sections that
+    are not measured yet.
 
     `figures`: the names of those there are; `folder`: where the text will stand, from where it
-    links to them.
+    links to them. A notes.md in the study's folder, such as its predictions, is put in as it is.
     """
+    plan, last = study.plan, study.horizons[-1]
     warm_up = max((record["config"]["optim"]["warmup_steps"]
-                   for record in study.records.values()), default=0) * study.plan["step_tokens"]
+                   for record in study.records.values()), default=0) * plan["step_tokens"]
     secondary = joined(study.planned_others[1:])
-    treated = (study.plan["treatment"] or BASELINE) != BASELINE  # the probes' sin is the plain one
-    said = {
-        "name": study.plan["name"],
-        "claim": claim(study),
+    errors = {arm: study.text_error(arm, last) for arm in study.others if study.paired(arm, last)}
+    notes = study.path / "notes.md"
+    fields = {
+        "name": plan["name"],
         "base": study.baseline,
         "corrected": secondary and f"; p Holm-corrected over {secondary}, within one length",
-        "of_sin": "sin is the matched one here. " * treated,
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
         "bigram": number(study.bigram, ".2f"),
-        "last": amount(study.horizons[-1]),
+        "last": amount(last),
         "targets": f"{min((r['targets'] for r in study.records.values()), default=0):,}",
         "seq_len": study.seq_len,
+        "text_errors": joined(f"{arm} {number(error, '.3f')}" for arm, error in errors.items())
+        or UNDEFINED,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
     blocks = {
+        "headline": headline(study),
         "left_out": left_out(study),
         "arms": arms_table(study),
         "tuning": tuning_table(study),
         "contexts": context_table(study),
-        "control": control(study),
         "probes": probe_table(study),
-        "predictions": predictions_table(study),
-        "threats": bullets(threats(study)),
-        "command": f"```\n{study.plan['command']}\n```",
+        "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
+        "command": f"```\n{plan['command']}\n```",
         "facts": bullets(facts(study)),
     }
 
@@ -106,8 +96,8 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
 
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
     template = re.sub(r"!\[(.*)\]\((.*)\)", shown, template)
-    fields = {name: escape(str(value)) for name, value in said.items()} | blocks
-    text = re.sub(r"\n{3,}", "\n\n", template.format_map(fields))
+    filled = {name: escape(str(value)) for name, value in fields.items()} | blocks
+    text = re.sub(r"\n{3,}", "\n\n", template.format_map(filled))
     return "\n\n".join(section for section in re.split(r"\n\n(?=## )", text.rstrip())
                        if NOT_MEASURED not in section) + "\n"
 
@@ -126,35 +116,18 @@ def to_html(markdown: str, folder: Path) -> str:
     return Template(template).substitute(title=title, body=body)
 
 
-# --- what is said ---------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
-def claim(study: Study) -> str:
-    """Up to three sentences: the difference after the first and the last length, and how many
-    tokens it takes to leave the bigrams behind. None is stronger than its numbers."""
-    smoke = "A check of the machinery and nothing else. " if study.plan["tier"] == "smoke" else ""
-    head, base = study.planned_others[0], study.baseline
-    compared = {tokens: result for tokens in study.horizons
-                if (result := study.paired(head, tokens))}
-    if not compared:
-        return f"{smoke}{head} and {base} share no seed yet."
-    first, last = min(compared), max(compared)
-    said = [f"{difference(compared[tokens], None)} nats per token after {amount(tokens)} tokens"
-            for tokens in dict.fromkeys((first, last))]
-    n = compared[last].n
-    seeds = f"{n} paired seeds, 95 % intervals" if n > 1 else "one seed"
-    sentences = [
-        f"{head} − {base} is {' and '.join(said)} ({seeds}).",
-        f"Tokens until the loss is {USED:g} nats below what bigrams reach: "
-        f"{joined(f'{arm} {until_used(study, arm)}' for arm in study.arms)}.",
-    ]
-    peak = max(compared, key=lambda tokens: abs(compared[tokens].mean))
-    if len(compared) > 2 and peak != last and compared[peak].mean:
-        left = compared[last].mean / compared[peak].mean
-        what = f"{left:.0%} of that is left" if left > 0 else "has another sign"
-        sentences.append(f"Of the lengths measured, the difference is largest after {amount(peak)} "
-                         f"tokens, and {what} after {amount(last)}.")
-    return smoke + " ".join(sentences)
+def headline(study: Study) -> str:
+    """Return what a reader wants first: each arm's difference from the baseline after the first and
+    the last length."""
+    ends = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
+    rows = [[f"{arm} − {study.baseline}",
+             *(difference(study.paired(arm, tokens), None) for tokens in ends)]
+            for arm in study.others if study.paired(arm, ends[-1])]
+    return table(["nats per token, 95 % interval over paired seeds",
+                  *(f"after {amount(tokens)} tokens" for tokens in ends)], rows) if rows else ""
 
 
 def left_out(study: Study) -> str:
@@ -200,31 +173,29 @@ def p_values(study: Study, tokens: int) -> dict[str, float]:
 
 
 def tuning_table(study: Study) -> str:
-    plan, said = study.plan, []
+    """Return a table for each stage of tuning: the losses of every arm by learning rate."""
+    plan, parts = study.plan, []
     for stage in plan["tuned"]:
         losses = tuning_losses(plan, stage)
         if not losses:
             continue
-        grid = sorted({lr for of in losses.values() for lr in of})
-        best = {arm: best_rate(of) for arm, of in losses.items()
-                if not next_rates(plan["grid"], plan["tuning_seeds"], of)}
+        grid = sorted({lr for rates in losses.values() for lr in rates})
+        best = {arm: best_rate(rates) for arm, rates in losses.items()
+                if not next_rates(plan["grid"], plan["tuning_seeds"], rates)}
         rows = [[arm, *(", ".join("diverged" if loss is None else f"{loss:.3f}"
-                                  for loss in of.get(lr, {}).values())
+                                  for loss in rates.get(lr, {}).values())
                         + " *" * (lr == best.get(arm)) for lr in grid)]
-                for arm, of in losses.items()]
-        tokens = amount(stage_steps(plan, stage) * plan["step_tokens"])
-        said += [table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)]
-        if stage == "treatments" and best.keys() == losses.keys():
-            means = joined(f"{arm} {lowest(of):.3f}" for arm, of in losses.items())
-            chosen = plan["treatment"]
-            stands = f". In all that follows from them {plan['treatments'][0]} is {chosen}"
-            said += [escape(f"Treatments of the sinusoid at their best rates: {means}"
-                            f"{stands if chosen else ''}.")]
-    if said:
-        seeds = joined(plan["tuning_seeds"])
-        said += [f"Validation loss by seed ({seeds}), none of which is reported; \\*: the rate "
-                 "chosen."]
-    return "\n\n".join(said) or NOT_MEASURED
+                for arm, rates in losses.items()]
+        steps = plan["steps"]["tuning" if stage == "arms" else stage]
+        tokens = amount(steps * plan["step_tokens"])
+        parts.append(table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows))
+    if plan.get("treatment"):
+        parts.append(escape(f"In all that follows, {plan['treatments'][0]} is "
+                            f"{plan['treatment']}."))
+    if parts:
+        parts.append(f"Validation loss by seed ({joined(plan['tuning_seeds'])}), none of which is "
+                     "reported; \\*: the rate chosen.")
+    return "\n\n".join(parts) or NOT_MEASURED
 
 
 def context_table(study: Study) -> str:
@@ -238,16 +209,6 @@ def context_table(study: Study) -> str:
             if any(loss != UNDEFINED for loss in losses):
                 rows.append([arm + words, *losses])
     return table(["arm", *(in_lengths(c / study.seq_len) for c in contexts)], rows)
-
-
-def control(study: Study) -> str:
-    """A sentence where an arm without an encoding gets below the bigrams too."""
-    for arm in study.arms:
-        without = study.plan["arms"][arm].get("model.position") == "none"
-        if without and max(study.tokens_until_used(arm).values()) < math.inf:
-            return escape(f" {arm}, which has no encoding, gets there too, as a causal mask tells "
-                          "some order: what an encoding adds is its lead over that.")
-    return ""
 
 
 def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
@@ -268,46 +229,6 @@ def probe_table(study: Study) -> str:
         steps = [math.inf if r["steps_to_90"] is None else r["steps_to_90"] for r in repeats]
         rows.append([arm, *excess, span(steps, min((r["steps"] for r in repeats), default=0))])
     return table(["arm", "P1 at T", "P1 at 2T", "P1 at 4T", "P2: steps to 90 %"], rows)
-
-
-def predictions_table(study: Study) -> str:
-    rows = [[prediction.what, measured(value), verdict]
-            for prediction, value, verdict in outcomes(study)]
-    return table(["predicted", "measured", "outcome"], rows) if rows else NOT_MEASURED
-
-
-def threats(study: Study) -> list[str]:
-    """The five that matter."""
-    of_rope = []
-    for record in [*study.of("rope").values()][:1]:
-        model = record["config"]["model"]
-        turns = study.seq_len * rope_frequencies(model["head_dim"], model["theta"]) / (2 * math.pi)
-        of_rope = [f"At T = {study.seq_len}, {int((turns < 1).sum())} of {len(turns)} RoPE pairs "
-                   "complete less than one turn, so full RoPE is nearer to p-RoPE here than at "
-                   "scale."]
-    last, treatments = study.horizons[-1], study.plan["treatments"]
-    only = "An interval over seeds says nothing of other models and texts."
-    head, base = study.planned_others[0], study.baseline
-    if study.paired(head, last) and (error := study.text_error(head, last)):
-        only += (f" From one stretch of this text to another, {head} − {base} after "
-                 f"{amount(last)} tokens has a standard error of {error:.3f}.")
-    tuned = "No learning rate is tuned"
-    if study.plan["grid"]:
-        best = (f", and {treatments[0]} is the best of {len(treatments)} treatments"
-                if treatments else "")
-        tuned = (f"The learning rate is tuned{best}: for one length, with other seeds, but on the "
-                 "validation text that is reported")
-    own = joined(arm for arm, overlay in study.plan["arms"].items()
-                 if any(key.startswith("optim.") for key in overlay))
-    return [
-        only,
-        f"At most {amount(last)} tokens: whether the rest of a gap closes is not known.",
-        f"{tuned}. Other settings of training are those of all arms"
-        f"{f', but for what {own} says of them' if own else ''}.",
-        *of_rope,
-        "Tokens until used are read at a constant rate, where every loss is higher than after a "
-        "cooldown.",
-    ]
 
 
 def facts(study: Study) -> list[str]:
@@ -347,14 +268,6 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 def number(value: float | None, form: str = ".4f") -> str:
     """With a minus as long as a plus."""
     return UNDEFINED if value is None else format(value, form).replace("-", "−")
-
-
-def measured(value: float | stats.Paired | None) -> str:
-    if isinstance(value, stats.Paired):
-        return difference(value, None)
-    if value is None or math.isnan(value):
-        return UNDEFINED
-    return number(value, ".3f")
 
 
 def interval(ends: tuple[float, float]) -> str:
@@ -417,57 +330,17 @@ def flat(value: Any) -> str:
 
 
 def mirror_in_wandb(path: Path, log: LogConfig) -> bool:
-    """The study beside its training runs: job type eval for each arm and seed, probe for each
-    probe, in the group of their arm; and one report, with the differences as curves.
+    """Send the figures and one table of every run to wandb, where the trainings are already.
 
-    To be called after `write_report`. Returns whether wandb took all: a failure is one warning.
+    To be called after `write_report`. Returns whether wandb took them: a failure is one warning.
     """
-    runs = list(wandb_runs(Study.load(path), log))
-    bar = tqdm(runs, "wandb", unit="run", dynamic_ncols=True, leave=False, disable=None)
-    return all(log_to_wandb(*arguments) for arguments in bar)
-
-
-def wandb_runs(
-    study: Study, log: LogConfig
-) -> Iterator[tuple[LogConfig, str, Record, list[dict[str, Any]]]]:
-    """For each run the arguments of `log_to_wandb`: where, name, config, points."""
-    name = study.path.name
-    for (arm, seed), record in study.records.items():
-        known = {key: record[key] for key in ("arm", "seed", "lr", "seq_len", "data_sha256")}
-        where = replace(log, group=record["config"]["log"]["group"], job_type="eval")
-        yield where, f"{arm}-s{seed}-eval", known, measured_points(record)
-    for (probe, arm, seed), record in study.probes.items():
-        where = replace(log, group=f"{name}/{probe}/{arm}", job_type="probe")
-        points = [{"x": step, f"probe/{probe}": value} for step, value in record["curve"]]
-        yield where, f"{arm}-s{seed}-{probe}", {"arm": arm, "seed": seed, "probe": probe}, points
+    study = Study.load(path)
     rows = [[arm, seed, record["lr"], *(end[key] for key in RUN_COLUMNS[3:])]
             for (arm, seed), record in study.records.items() for end in record["horizons"]]
-    points = [*delta_points(study), {
-        "x": study.horizons[-1], "runs": Table(RUN_COLUMNS, rows),
-        **{file.stem: file for file in sorted(study.path.glob("fig_*.png"))},
-    }]
-    yield replace(log, group=name, job_type="report"), f"{name}-report", study.plan, points
-
-
-def delta_points(study: Study) -> list[dict[str, float]]:
-    """Mean differences from the baseline along the constant rate, each against tokens."""
-    return [{"x": tokens, f"delta/{arm}": statistics.fmean(gaps)} for arm in study.others
-            for tokens, gaps in aligned(study.gaps(arm)).items()]
-
-
-def measured_points(record: Record) -> list[dict[str, float]]:
-    """What was measured of one arm and seed: against training tokens, the tokens that a prediction
-    sees, the length of the context, and how far positions are moved."""
-    seen = record["by_position"]
-    points = [
-        *({"x": end["tokens"], "val/cooled": end["loss"]} for end in record["horizons"]),
-        *({"x": position, "position/loss": loss}
-          for position, loss in zip(seen["position"], seen["loss"], strict=True)),
-        *({"x": row["context"], f"context/loss_{row['mode']}": row["loss"]}
-          for row in record["context"]),
-        *({"x": row["delta"], "shift/dloss": row["dloss"]} for row in record["shift"]),
-    ]
-    return [{k: v for k, v in point.items() if v is not None} for point in points]
+    point = {"x": study.horizons[-1], "runs": Table(RUN_COLUMNS, rows),
+             **{file.stem: file for file in sorted(path.glob("fig_*.png"))}}
+    log = replace(log, group=path.name, job_type="report")
+    return log_to_wandb(log, f"{path.name}-report", study.plan, [point])
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from ablation import stats
 from ablation.plan import read_plan
@@ -21,86 +21,6 @@ Curve = dict[float, float]
 """y by x, in ascending order."""
 Measure = Callable[[Record], Any]
 """A number of a record; None where it is undefined."""
-
-
-class Loss(TypedDict):
-    loss: float | None
-    se: float | None
-
-
-class End(Loss):
-    """Of the run of one length."""
-
-    tokens: int
-    shift: float | None
-    stretches: list[float]
-
-
-class Point(TypedDict):
-    """Along the constant rate."""
-
-    tokens: int
-    loss: float | None
-    shift: float | None
-    previous: list[list[float]]
-
-
-class InContext(Loss):
-    context: int
-    mode: str
-
-
-class Scaled(Loss):
-    context: int
-    scaling: str
-
-
-class Moved(TypedDict):
-    delta: int
-    dloss: float | None
-
-
-class ByPosition(TypedDict):
-    position: list[int]
-    loss: list[float | None]
-
-
-class Measured(TypedDict):
-    """What is read of the record of an arm and a seed."""
-
-    arm: str
-    seed: int
-    lr: float
-    seq_len: int
-    targets: int
-    data_sha256: str
-    tokenizer_sha256: str
-    init_sha256: str
-    init_kind: str
-    embeddings_sha256: str
-    embeddings_kind: str
-    batches_sha256: str
-    config: dict[str, dict[str, Any] | str | int | None]
-    machine: dict[str, Any]
-    trained_by: dict[str, Any]
-    horizons: list[End]
-    trajectory: list[Point]
-    context: list[InContext]
-    by_position: ByPosition
-    shift: list[Moved]
-    rope_scaling: list[Scaled] | None
-
-
-class Probed(TypedDict):
-    """What is read of the record of a probe."""
-
-    probe: str
-    arm: str
-    seed: int
-    steps: int
-    steps_to_90: int | None
-    curve: list[list[float]]
-    excess: dict[str, float | None]
 
 
 USED = 0.3
@@ -125,7 +45,7 @@ class Study:
         if not (path / "plan.json").is_file():
             raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
         plan = read_plan(path)
-        records = _keyed(path / "results", Measured, ("arm", "seed"))
+        records = _keyed(path / "results", ("arm", "seed"))
         for arm, seed in records:
             if arm not in plan["arms"] or seed not in plan["seeds"]:
                 raise UserError(
@@ -133,7 +53,7 @@ class Study:
                     f"has arms {', '.join(plan['arms'])} and seeds "
                     f"{', '.join(map(str, plan['seeds']))}: move it to a study of its own"
                 )
-        probes = _keyed(path / "probes", Probed, ("probe", "arm", "seed"))
+        probes = _keyed(path / "probes", ("probe", "arm", "seed"))
         study = cls(path, plan, records, probes)
         study._check()
         return study
@@ -295,11 +215,11 @@ def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
     return {x: [curve[x] for curve in some] for x in shared}
 
 
-def _keyed(folder: Path, shape: type, keys: tuple[str, ...]) -> dict[Any, Record]:
+def _keyed(folder: Path, keys: tuple[str, ...]) -> dict[Any, Record]:
     """The records of a folder by these values of theirs."""
     records = {}
     for file in sorted(folder.glob("[!.]*.json")):
-        record = read_sealed(file, "remove it and run ablate.py again", shape)
+        record = read_sealed(file, "remove it and run ablate.py again")
         key = tuple(record[name] for name in keys)
         if key in records:
             raise UserError(f"{file} is a second record of {'-'.join(map(str, key))}: remove one")

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import platform
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.sources import DataConfig, fingerprint
+from data.sources import SOURCES, DataConfig
 from errors import UserError
 
 if TYPE_CHECKING:
@@ -74,7 +73,8 @@ def prepared_settings(config: DataConfig) -> dict[str, Any]:
     """Return all that decides what the files hold. `seq_len` is not among it."""
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
     fields = {name: value for name, value in asdict(config).items() if name not in ignored}
-    settings: dict[str, Any] = {"format": FORMAT, **fields, "text": fingerprint(config)}
+    text = SOURCES[config.source](config).fingerprint()
+    settings = {"format": FORMAT, **fields, "text": text and settings_key(text)}
     if config.tokenizer is not None:
         from data.tokenizer import tokenizer_files
 
@@ -85,16 +85,15 @@ def prepared_settings(config: DataConfig) -> dict[str, Any]:
     return settings
 
 
-def settings_key(settings: dict[str, Any]) -> str:
-    """Return the end of the folder's name: a hash of what decides its content."""
+def settings_key(settings: Any) -> str:
+    """Return a short hash of what decides the content of a folder; the end of the folder's name."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def prepared_folder(config: DataConfig, settings: dict[str, Any]) -> Path:
     """Return where the data is, or will be. The name begins with a part for people."""
-    address = [*(config.files or []), config.url or ""][0]
-    name = Path(address).stem or config.hub or f"stdlib-{platform.python_version()}"
-    readable = re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")[:40] or config.source
+    label = SOURCES[config.source](config).label
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-.")[:40] or config.source
     return Path(config.prepared) / f"{readable}-{settings_key(settings)}"
 
 
@@ -102,6 +101,8 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
     """Return a folder, checked against its manifest. Raises Unusable, which says why."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        if manifest.pop("key") != settings_key(manifest):  # a wrong count would go unnoticed
+            raise Unusable("manifest.json was changed")
         if manifest["settings"] != settings:
             raise Unusable("manifest.json is of other settings")
         width = np.dtype(manifest["dtype"]).itemsize

@@ -25,8 +25,15 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data.dataset import Prepared, Unusable, open_prepared, prepared_folder, prepared_settings
-from data.sources import DataConfig, documents
+from data.dataset import (
+    Prepared,
+    Unusable,
+    open_prepared,
+    prepared_folder,
+    prepared_settings,
+    settings_key,
+)
+from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
 from files import atomic_path, locked, remove, require_size, sha256, stage_json
@@ -83,7 +90,7 @@ class _Text:
 def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
     """Fill an empty folder; the manifest comes last."""
     with TemporaryFile(dir=folder) as file:
-        text = _copy(documents(config), file)
+        text = _copy(SOURCES[config.source](config).documents(), file)
         train, val = _split(text, config.val_fraction)
         held_out, asked = val.bytes / text.bytes, config.val_fraction
         shares = held_out / asked, (1 - held_out) / (1 - asked)
@@ -127,7 +134,7 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
             for path in sorted(folder.iterdir())
         },
     }
-    stage_json(folder / "manifest.json", manifest)
+    stage_json(folder / "manifest.json", manifest | {"key": settings_key(manifest)})
 
 
 def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:

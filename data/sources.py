@@ -1,12 +1,10 @@
-"""Where text comes from: the standard library, files, a URL, a data set on the Hub.
+"""Where text comes from: a registry of sources, and the configuration that chooses one.
 
 Every text arrives byte for byte: no line end, form feed or final newline is touched. A text larger
-than memory streams. Parquet and the Hub are read by Hugging Face `datasets`, which takes a second
-to import, and so is imported where it is used.
+than memory streams. Hugging Face `datasets` reads it; it takes a second to import, and so is
+imported only where text is read.
 """
 
-import atexit
-import codecs
 import glob
 import hashlib
 import json
@@ -14,31 +12,26 @@ import logging
 import os
 import platform
 import re
-import shutil
-import sys
 import sysconfig
 import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryFile, mkdtemp
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from tqdm import tqdm
 
-from errors import UserError, check_ranges, say
-from files import atomic_path, first_line, json_sha256, locked, sha256
+from errors import UserError, check_ranges
+from files import atomic_path, first_line, locked, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 PATIENCE = 15  # seconds without a byte from a server before we say so
-TABLES = {".jsonl": "json", ".parquet": "parquet"}  # other files are plain text
 ROWS = 1000  # of a Parquet file in memory at a time; and of any table, by which it has a column
 OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
-
 SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 
 # Not text that anybody would read: test suites, what others installed, a megabyte of generated
@@ -51,8 +44,9 @@ NOT_LIBRARY_PREFIX = ("_sysconfigdata", "config-")
 class DataConfig:
     """Which text, how it becomes tokens, and how many of them make a row."""
 
-    source: Literal["stdlib", "files", "url", "hub"] = "stdlib"
-    """Where text comes from. stdlib: this Python's own standard library, which needs no network."""
+    source: str = "stdlib"
+    """Where text comes from: stdlib, files, url or hub. stdlib is this Python's own standard
+    library, which needs no network."""
     files: list[str] | None = None
     """Paths and globs of .jsonl, .parquet or plain text. They replace whatever the source was."""
     url: str | None = None
@@ -83,16 +77,23 @@ class DataConfig:
 
     def check(self) -> None:
         """Let `files` replace any other source. Raises UserError for what cannot be."""
+        readers: dict[str, list[str]] = {}
+        for name, source in SOURCES.items():
+            for option in source.options:
+                readers.setdefault(option, []).append(name)
         if self.files is not None:
             # A local copy stands in for a download: --data.files needs no other change.
             self.source = "files"
-            for name in _SOURCES_OF.keys() - {"column"}:
-                setattr(self, name, getattr(DataConfig, name))
-        if self.source != "stdlib" and not getattr(self, self.source):
+            for option in readers.keys() - set(Files.options):
+                setattr(self, option, getattr(DataConfig, option))
+        if self.source not in SOURCES:
+            raise UserError(f"data.source must be one of {', '.join(SOURCES)}, not {self.source}")
+        if self.source in readers and not getattr(self, self.source):
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
-        for name, sources in _SOURCES_OF.items():
-            if getattr(self, name) != getattr(DataConfig, name) and self.source not in sources:
-                raise UserError(f"data.{name} has no effect with data.source {self.source}")
+        for option, names in readers.items():
+            if getattr(self, option) != getattr(DataConfig, option) and self.source not in names:
+                raise UserError(f"data.{option} has no effect with data.source {self.source}: it "
+                                f"belongs to {', '.join(names)}")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             raise UserError(f"data.url {self.url} must start with http:// or https://")
         if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
@@ -104,138 +105,215 @@ class DataConfig:
             raise UserError("data.prepared is empty: name a folder")
 
 
-# The options that are for some sources only, and for which.
-_SOURCES_OF = {"url": ["url"], "sha256": ["url"], "hub": ["hub"], "hub_config": ["hub"],
-               "hub_split": ["hub"], "hub_revision": ["hub"], "column": ["files", "url", "hub"]}
+class Source:
+    """A source of text. A subclass reads some fields of DataConfig, its `options`."""
+
+    options: tuple[str, ...] = ()
+
+    def __init__(self, config: DataConfig):
+        self.config = config
+        self.label = config.source
+        """For people: the beginning of the name of the folder of what is prepared."""
+
+    def documents(self) -> Iterator[Iterable[str]]:
+        """Yield the documents in a fixed order, each as pieces of bounded size.
+
+        Raises UserError where the source is missing, empty, not UTF-8, or does not answer.
+        """
+        raise NotImplementedError
+
+    def fingerprint(self) -> Any:
+        """Return something that changes when the text does, without reading the text. None for what
+        has to be fetched: it may change at any moment, and is fetched once."""
+        return None
 
 
-def documents(config: DataConfig) -> Iterator[Iterable[str]]:
-    """The documents of a source in a fixed order, each an iterable of pieces of bounded size.
+class StandardLibrary(Source):
+    """The modules of this Python's standard library, then the topics of `help()`: the language
+    reference as plain text."""
 
-    Raises UserError where the source is missing, empty, not UTF-8, or does not answer.
-    """
-    # Of the three, the configuration has the one that its source needs.
-    if config.files:
-        return _file_documents(_matches(config.files), config.column)
-    if config.url:
-        file = _download(config.url, config.sha256)
-        return _file_documents([file], config.column, config.url)
-    if config.hub:
-        return _hub_documents(config.hub, config)
-    return _stdlib_documents()
+    def __init__(self, config: DataConfig):
+        super().__init__(config)
+        self.label = f"stdlib-{platform.python_version()}"
 
+    def files(self) -> list[tuple[str, Path]]:
+        """Return the name and path of each module, by name."""
+        root, files = sysconfig.get_paths()["stdlib"], []
+        foreign = re.compile(f"({'|'.join(map(re.escape, NOT_LIBRARY))})$|"
+                             f"({'|'.join(map(re.escape, NOT_LIBRARY_PREFIX))})")
+        for folder, subfolders, names in os.walk(root):
+            subfolders[:] = [name for name in subfolders if not foreign.match(name)]
+            for name in names:
+                path = Path(folder, name)
+                if path.suffix == ".py" and not foreign.match(name) and path.is_file():
+                    files.append((path.relative_to(root).as_posix(), path))
+        if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
+            raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
+                            "text of your own with --data.files PATH")
+        return sorted(files)
 
-def fingerprint(config: DataConfig) -> str | None:
-    """A hash that changes when the text does, without reading the text.
+    def fingerprint(self) -> Any:
+        files = [(name, path.stat().st_size) for name, path in self.files()]
+        return [platform.python_version(), files]
 
-    From names, sizes and, but for the standard library, times. None for what has to be fetched: it
-    may change at any moment, and is fetched once (`hub_revision` can pin it).
-    """
-    if config.source == "stdlib":
-        files = [(name, path.stat().st_size) for name, path in _stdlib_files()]
-        return json_sha256([platform.python_version(), files])
-    if config.files:
-        stats = [(str(Path(name).resolve()), os.stat(name)) for name in _matches(config.files)]
-        return json_sha256([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
-    return None
+    def texts(self) -> Iterator[dict[str, str]]:
+        """Yield each document as a row."""
+        for name, path in self.files():
+            if name == "pydoc_data/topics.py":  # the same topics as one escaped literal
+                continue
+            with suppress(UnicodeDecodeError):
+                yield {"text": path.read_bytes().decode()}
+        with suppress(ImportError):  # some distributions leave them out
+            from pydoc_data.topics import topics
 
+            for _, text in sorted(topics.items()):
+                yield {"text": text}
 
-# The standard library
-
-
-def _stdlib_files() -> list[tuple[str, Path]]:
-    """(name, path) of each module, by name."""
-    root = sysconfig.get_paths()["stdlib"]
-    files = []
-    for folder, subfolders, names in os.walk(root):
-        subfolders[:] = [name for name in subfolders if not _is_foreign(name)]
-        for name in names:
-            path = Path(folder, name)
-            if path.suffix == ".py" and not _is_foreign(name) and path.is_file():
-                files.append((path.relative_to(root).as_posix(), path))
-    if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
-        raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
-                        "text of your own with --data.files PATH")
-    return sorted(files)
+    def documents(self) -> Iterator[Iterable[str]]:
+        for row in import_datasets().IterableDataset.from_generator(self.texts):
+            yield [row["text"]]
 
 
-def _is_foreign(name: str) -> bool:
-    return name in NOT_LIBRARY or name.startswith(NOT_LIBRARY_PREFIX)
+class Files(Source):
+    """Paths and globs of .jsonl, .parquet or plain text, in the order given."""
+
+    options = ("files", "column")
+
+    def __init__(self, config: DataConfig):
+        super().__init__(config)
+        self.label = Path((config.files or [""])[0]).stem
+
+    def paths(self) -> list[str]:
+        """Return the files that the paths and globs stand for, once each, whatever links lead to
+        them; globs sorted."""
+        paths: dict[str, str] = {}
+        for pattern in map(os.path.expanduser, self.config.files or ()):
+            matches = [pattern]
+            if not os.path.exists(pattern):
+                matches = sorted(glob.glob(pattern, recursive=True))
+            files = [path for path in matches if not os.path.isdir(path)]
+            if not files:
+                wrong = "does not exist"
+                if matches:
+                    wrong = f"is a folder: name its files, as in '{pattern}/*'"
+                elif glob.has_magic(pattern):
+                    wrong = "matches no file"
+                raise UserError(f"--data.files {pattern} {wrong}")
+            for path in files:
+                if not os.path.isfile(path):  # a pipe, which nobody may ever write to
+                    raise UserError(f"--data.files {path} is neither a file nor a folder, or a "
+                                    "link to nothing: leave it out")
+                paths.setdefault(os.path.realpath(path), path)
+        return list(paths.values())
+
+    def fingerprint(self) -> Any:
+        stats = [(str(Path(path).resolve()), os.stat(path)) for path in self.paths()]
+        return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+
+    def documents(self) -> Iterator[Iterable[str]]:
+        return read_files(self.paths(), self.config.column)
 
 
-def _stdlib_documents() -> Iterator[list[str]]:
-    """One per module, then one per topic of `help()`: the language reference as plain text."""
-    for name, path in _stdlib_files():
-        if name == "pydoc_data/topics.py":  # the same topics as one escaped literal
-            continue
-        with suppress(UnicodeDecodeError):
-            yield [path.read_bytes().decode()]
-    with suppress(ImportError):  # some distributions leave them out
-        from pydoc_data.topics import topics
+class Url(Source):
+    """The address of one such file. It is fetched once."""
 
-        for _, text in sorted(topics.items()):
+    options = ("url", "sha256", "column")
+
+    def __init__(self, config: DataConfig):
+        super().__init__(config)
+        self.label = Path(urlsplit(config.url or "").path).stem or "url"
+
+    def documents(self) -> Iterator[Iterable[str]]:
+        assert self.config.url is not None
+        file = download(self.config.url, self.config.sha256)
+        return read_files([file], self.config.column, self.config.url)
+
+
+class Hub(Source):
+    """A data set of the Hugging Face Hub, or of the cache of `datasets` if the Hub is silent."""
+
+    options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
+
+    def __init__(self, config: DataConfig):
+        super().__init__(config)
+        self.label = config.hub or "hub"
+
+    def documents(self) -> Iterator[Iterable[str]]:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+        config, datasets = self.config, import_datasets()
+        name, revision = config.hub, config.hub_revision
+        silence: Exception | None = None
+        try:  # asked first and briefly, because `datasets` itself tries for minutes
+            hub = HfApi(endpoint=datasets.config.HF_ENDPOINT)
+            hub.dataset_info(name, revision=revision, timeout=PATIENCE)
+        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+            raise UserError(f"the Hub has no data set {name}: {cause(error)}") from error
+        except Exception as error:  # no network, no answer, a server in trouble, HF_HUB_OFFLINE
+            silence = error
+        datasets.config.HF_HUB_OFFLINE = silence is not None
+        try:
+            rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
+                                         revision=revision)
+        except Exception as error:
+            raise UserError(f"the Hub gives no {name} ({cause(silence or error)}). {OFFLINE}"
+                            ) from error
+        # Offline, `datasets` takes the newest copy in its cache, of whatever revision.
+        copies = [file["filename"] for file in rows.cache_files]
+        if silence and revision and not all(revision in Path(copy).parts for copy in copies):
+            raise UserError(f"the Hub does not answer ({cause(silence)}), and the cache, which "
+                            f"knows commits by their hashes only, has no {revision} of {name}. "
+                            f"{OFFLINE}")
+        if config.column in rows.column_names:
+            rows = rows.select_columns(config.column)
+        for text in column_of(rows, config.column, str(name)):
             yield [text]
 
 
-# Files
+# A new source: a class above, and a line here.
+SOURCES: dict[str, type[Source]] = {
+    "stdlib": StandardLibrary, "files": Files, "url": Url, "hub": Hub,
+}
 
 
-def _matches(patterns: Iterable[str]) -> list[str]:
-    """The files that paths and globs stand for, once each, whatever links lead to them, in the
-    order given; globs sorted."""
-    paths: dict[str, str] = {}
-    for pattern in patterns:
-        pattern = os.path.expanduser(pattern)
-        _refuse_loops(pattern)
-        found = [pattern] if os.path.exists(pattern) else sorted(glob.glob(pattern, recursive=True))
-        files = [path for path in found if not os.path.isdir(path)]
-        for path in files:
-            if not os.path.isfile(path):
-                raise UserError(f"--data.files {path} is neither a file nor a folder, or a link to "
-                                "nothing: leave it out")
-        if not files:
-            wrong = "does not exist"
-            if found:
-                wrong = f"is a folder: name its files, as in '{pattern}/*'"
-            elif glob.has_magic(pattern):
-                wrong = "matches no file"
-            raise UserError(f"--data.files {pattern} {wrong}")
-        for path in files:
-            paths.setdefault(os.path.realpath(path), path)
-    return list(paths.values())
-
-
-def _refuse_loops(pattern: str) -> None:
-    """UserError for a link to a folder above it where ** would follow it, again and again."""
-    above, stars, _ = pattern.partition("**")
-    for root in glob.glob(above or "./") if stars else ():
-        for link in filter(Path.is_symlink, Path(root).rglob("*")):  # which follows none
-            if Path(os.path.realpath(link.parent)).is_relative_to(os.path.realpath(link)):
-                raise UserError(f"--data.files {pattern} meets {link}, a link to a folder that it "
-                                "is in: remove it, or name the folders beside it")
-
-
-def _file_documents(
+def read_files(
     paths: list[str], column: str, url: str | None = None
 ) -> Iterator[Iterable[str]]:
-    """Files that are empty are no documents. `url` is where a single file came from: its path in a
-    cache says nothing."""
+    """Yield the documents of files: a text file is one, a row of a table is one, an empty file is
+    none. `url` is where a single file came from: its path in a cache says nothing."""
     full = [path for path in paths if os.path.getsize(path)]
     if not full:
         raise UserError(f"{url or paths[0]} is empty")
     for path in full:
+        name = url or path
         suffix = PurePosixPath(urlsplit(url).path if url else path).suffix.lower()
-        if suffix in TABLES:
-            yield from _table_documents(TABLES[suffix], path, column, url or path)
-        else:
-            yield _pieces(path, url or path)
+        if suffix not in (".jsonl", ".parquet"):
+            rows = import_datasets().IterableDataset.from_generator(
+                read_text, gen_kwargs={"path": path, "name": name}
+            )
+            yield (row["text"] for row in rows)
+            continue
+        read_table = read_json if suffix == ".jsonl" else read_parquet
+        try:
+            for text in column_of(read_table(path, column, name), column, name):
+                yield [text]
+        except UserError:
+            raise
+        except Exception as error:  # whatever Arrow makes of a damaged file
+            kind = suffix.removeprefix(".").removesuffix("l")
+            raise UserError(f"{name} cannot be read as {kind}: {cause(error)}") from error
 
 
-def _pieces(path: str, name: str) -> Iterator[str]:
+def read_text(path: str, name: str) -> Iterator[dict[str, str]]:
+    """Yield a text file in pieces.
+
+    The builder "text" of `datasets` would translate line ends, and hold a whole file in memory.
+    """
     try:
         with open(path, encoding="utf-8", newline="") as file:
             while text := file.read(PIECE):
-                yield text
+                yield {"text": text}
     except OSError as error:
         raise UserError(f"{name} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
@@ -243,74 +321,65 @@ def _pieces(path: str, name: str) -> Iterator[str]:
                         "convert it, or leave it out") from error
 
 
-def _table_documents(kind: str, path: str, column: str, name: str) -> Iterator[list[str]]:
-    try:
-        rows = _json_rows(path) if kind == "json" else _parquet_rows(path, column, name)
-        for text in _column(rows, column, name):
-            yield [text]
-    except UserError:
-        raise
-    except Exception as error:  # whatever Arrow makes of a damaged file
-        raise UserError(f"{name} cannot be read as {kind}: {_cause(error)}") from error
+def read_json(path: str, column: str, name: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects in the lines of a file.
+
+    The builder "json" of `datasets` would turn texts that look like dates into dates, and infer the
+    columns of the whole file from its first 10 MB.
+    """
+    lines = import_datasets().load_dataset(
+        "text", data_files=glob.escape(path), split="train", streaming=True, encoding="utf-8-sig"
+    )
+    for number, line in enumerate(lines, 1):
+        if not line["text"].strip():
+            continue
+        try:
+            row = json.loads(line["text"])
+            if not isinstance(row, dict):
+                raise ValueError("one JSON object in each line is needed")
+            for value in row.values():
+                if isinstance(value, str):
+                    value.encode()  # JSON can spell half a character
+        except ValueError as error:
+            raise ValueError(f"line {number}: {getattr(error, 'msg', error)}") from error
+        yield row
 
 
-def _json_rows(path: str) -> Iterator[dict[str, Any]]:
-    """Not by `datasets`, which takes what looks like a date for one, and a file's first 10 MB for
-    what all of it is like."""
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                line = line.removeprefix(codecs.BOM_UTF8)
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode())
-                if not isinstance(row, dict):
-                    raise ValueError("one JSON object in each line is needed")
-                for value in row.values():
-                    if isinstance(value, str):
-                        value.encode()  # JSON can spell half a character
-            except ValueError as error:
-                raise ValueError(f"line {number}: {getattr(error, 'msg', error)}") from error
-            yield row
+def read_parquet(path: str, column: str, name: str) -> Iterable[dict[str, Any]]:
+    """Return the rows of a Parquet file, with one column.
 
+    Raises UserError for a column that is not there or holds no text, before a row is read: where
+    reading ends early, Arrow may crash (apache/arrow issue 45214).
+    """
+    from pyarrow import parquet
 
-def _parquet_rows(path: str, column: str, name: str) -> Iterable[dict[str, Any]]:
-    _check_schema(path, column, name)
-    return _datasets().load_dataset(
+    types = {field.name: str(field.type) for field in parquet.read_schema(path)}
+    if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
+        raise no_text(column, types, name)
+    return import_datasets().load_dataset(
         "parquet", data_files=glob.escape(path), split="train", streaming=True, columns=[column],
         batch_size=ROWS,
     )
 
 
-def _column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
-    """The texts of one column, which one of the first rows must have. A row without text (null, ""
-    or no such column) is no document."""
+def column_of(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
+    """Yield the texts of one column, which one of the first rows must have. A row without text
+    (null, "" or no such column) is no document."""
     types: dict[str, str] = {}
     for i, row in enumerate(rows):
         text = row.get(column)
         if column not in types or not isinstance(text, str | None):
             types |= {key: type(value).__name__ for key, value in row.items()}
         if not isinstance(text, str | None) or (i == ROWS and column not in types):
-            raise _no_text(column, types, name)
+            raise no_text(column, types, name)
         if text:
             yield text
     if types and column not in types:
-        raise _no_text(column, types, name)
+        raise no_text(column, types, name)
 
 
-def _check_schema(path: str, column: str, name: str) -> None:
-    """UserError for a column that is not there or holds no text, before a row is read: where
-    reading ends early, Arrow may crash (apache/arrow issue 45214)."""
-    from pyarrow import parquet
-
-    types = {field.name: str(field.type) for field in parquet.read_schema(path)}
-    if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
-        raise _no_text(column, types, name)
-
-
-def _no_text(column: str, types: dict[str, str], name: str) -> UserError:
-    """What is said of a table with columns of these types, of which `column` is no text."""
+def no_text(column: str, types: dict[str, str], name: str) -> UserError:
+    """Return the error for a table with columns of these types, of which `column` is no text."""
     if column not in types:
         return UserError(f"{name} has no column {column!r}, only {', '.join(types)}: choose with "
                          "--data.column")
@@ -318,107 +387,54 @@ def _no_text(column: str, types: dict[str, str], name: str) -> UserError:
                      "with --data.column")
 
 
-# What has to be fetched
-
-
-def _download(url: str, digest: str | None) -> str:
+def download(url: str, digest: str | None) -> str:
     """Fetch a file once, into the cache of `datasets`; the copy serves ever after, also offline.
 
-    One that has not this SHA-256 is fetched again. UserError where what comes has not, either.
+    A copy that does not have this SHA-256 is fetched again. UserError where the answer does not
+    have it, either.
     """
-    folder = Path(_datasets().config.DOWNLOADED_DATASETS_PATH)
+    # The Hub's connection knows proxies, certificates and HF_HUB_OFFLINE; `datasets` leaves other
+    # addresses to fsspec, which cannot do http as it is installed.
+    from huggingface_hub import get_session
+
+    folder = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH)
     path = folder / hashlib.sha256(url.encode()).hexdigest()
     with locked(path, f"waiting for another process: {url}"):
-        if not path.exists() or digest not in (None, sha256(path)):
-            _fetch(url, path, digest)
+        if path.exists() and digest in (None, sha256(path)):
+            return str(path)
+        try:
+            with atomic_path(path) as staging:
+                with (
+                    staging.open("wb") as file,
+                    get_session().stream("GET", url, timeout=PATIENCE) as answer,
+                    tqdm(desc=url, unit="B", unit_scale=True, delay=2) as bar,
+                ):
+                    answer.raise_for_status()
+                    for block in answer.iter_bytes():
+                        file.write(block)
+                        bar.update(len(block))
+                if digest not in (None, fetched := sha256(staging)):
+                    raise UserError(f"{url} has the SHA-256 {fetched}, and data.sha256 is "
+                                    f"{digest}: it is another file, or a changed one")
+        except UserError:
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # of the disk
+                raise UserError(f"cannot write {path}: {first_line(error)}; make room, or name "
+                                "another folder with HF_HOME") from error
+            raise UserError(f"{url} cannot be fetched ({cause(error)}). {OFFLINE}") from error
     return str(path)
 
 
-def _fetch(url: str, path: Path, digest: str | None) -> None:
-    """Over the Hub's connection (proxies, certificates, HF_HUB_OFFLINE): `datasets` leaves other
-    addresses to fsspec, which cannot do http as it is installed."""
-    from huggingface_hub import get_session
-
-    try:
-        with atomic_path(path) as staging:
-            with (
-                staging.open("wb") as file,
-                get_session().stream("GET", url, timeout=PATIENCE) as answer,
-                tqdm(desc=url, unit="B", unit_scale=True, delay=2) as bar,
-            ):
-                answer.raise_for_status()
-                for block in answer.iter_bytes():
-                    file.write(block)
-                    bar.update(len(block))
-            if digest not in (None, found := sha256(staging)):
-                raise UserError(f"{url} has the SHA-256 {found}, and data.sha256 is {digest}: it "
-                                "is another file, or a changed one")
-    except UserError:
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # of the disk
-            raise UserError(f"cannot write {path}: {first_line(error)}; make room, or name another "
-                            "folder with HF_HOME") from error
-        raise UserError(f"{url} cannot be fetched ({_cause(error)}). {OFFLINE}") from error
-
-
-def _hub_documents(name: str, config: DataConfig) -> Iterator[list[str]]:
-    """A data set of the Hub, from the cache of `datasets` where the Hub does not answer.
-
-    Asked first and briefly, because `datasets` itself tries for minutes.
-    """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
-
-    datasets, revision = _datasets(), config.hub_revision
-    silence: Exception | None = None
-    try:
-        hub = HfApi(endpoint=datasets.config.HF_ENDPOINT)
-        hub.dataset_info(name, revision=revision, timeout=PATIENCE)
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise UserError(f"the Hub has no data set {name}: {_cause(error)}") from error
-    except Exception as error:  # no network, no answer, a server in trouble, HF_HUB_OFFLINE
-        silence = error
-    datasets.config.HF_HUB_OFFLINE = silence is not None
-    try:
-        rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
-                                     revision=revision)
-    except Exception as error:
-        cause = _cause(silence or error)
-        raise UserError(f"the Hub gives no {name} ({cause}). {OFFLINE}") from error
-    # Offline, `datasets` takes the newest copy in its cache, of whatever revision.
-    copies = [file["filename"] for file in rows.cache_files]
-    if silence and revision and not all(revision in Path(copy).parts for copy in copies):
-        raise UserError(f"the Hub does not answer ({_cause(silence)}), and the cache, which knows "
-                        f"commits by their hashes only, has no {revision} of {name}. {OFFLINE}")
-    if config.column in rows.column_names:
-        rows = rows.select_columns(config.column)
-    for text in _column(rows, config.column, name):
-        yield [text]
-
-
-def _datasets() -> ModuleType:
-    """Hugging Face `datasets`, silent: what goes wrong reaches the user once, as a UserError.
-
-    Where its cache cannot be written it has another one; which, it asks when it is imported.
-    """
-    if "datasets" not in sys.modules:
-        cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-        home = Path(os.environ.get("HF_HOME", f"{cache}/huggingface")).expanduser()
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            TemporaryFile(dir=home).close()
-        except OSError as error:
-            os.environ["HF_HOME"] = mkdtemp(prefix="huggingface-")
-            atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
-            say(f"warning: {home} cannot be written ({error.strerror}), so what is fetched is kept "
-                "no longer than this command runs; HF_HOME can name another folder")
+def import_datasets() -> ModuleType:
+    """Return Hugging Face `datasets`, silent: errors reach the user once, as a UserError."""
     import datasets
 
     datasets.logging.set_verbosity(logging.CRITICAL)
     return datasets
 
 
-def _cause(error: BaseException) -> str:
+def cause(error: BaseException) -> str:
+    """Return the type of an error and the first line of its message, cut at 200 characters."""
     kind, text = type(error).__name__, str(error).strip()
     return textwrap.shorten(f"{kind}: {text.splitlines()[0]}" if text else kind, 200)

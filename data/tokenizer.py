@@ -9,18 +9,20 @@ Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Ll
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
 """
 
+import functools
 import hashlib
 import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
+import msgspec
 import sentencepiece
 
 from errors import UserError
-from files import check_shape, read_json
+from files import first_line, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
@@ -29,31 +31,24 @@ FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # the last one is read by oth
 ADDED, SPECIAL = "added_tokens.json", "special_tokens_map.json"
 
 
-class Added(TypedDict):
+class Added(msgspec.Struct):
     """A token that stands beside the learned pieces."""
 
     content: str
 
 
-class Settings(TypedDict, total=False):
-    """What is read of a tokenizer_config.json."""
+class Settings(msgspec.Struct):
+    """What is read of a tokenizer_config.json, or of a special_tokens_map.json."""
 
-    bos_token: str | Added | None
-    eos_token: str | Added | None
-    pad_token: str | Added | None
-    added_tokens_decoder: dict[str, Added] | None
-    tokenizer_class: str | None
-    add_bos_token: bool | None
-    add_eos_token: bool | None
-    add_prefix_space: bool | None
-    split_special_tokens: bool | None
-    chat_template: str | list[dict[str, str]] | None
-
-
-class Described(TypedDict, total=False):
-    """What is read of a tokenizer.json beside `tokenizers`, which checks the rest."""
-
-    decoder: dict[str, Any] | None
+    bos_token: str | Added | None = None
+    eos_token: str | Added | None = None
+    pad_token: str | Added | None = None
+    added_tokens_decoder: dict[str, Added] | None = None
+    tokenizer_class: str | None = None
+    add_bos_token: bool | None = None
+    add_eos_token: bool | None = None
+    add_prefix_space: bool | None = None
+    split_special_tokens: bool | None = None
 
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
@@ -65,21 +60,30 @@ SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow o
 PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
 
 
+CHANGES_TEXT = ("{} is a tokenizer that does not give text back unchanged: it lacks byte fallback, "
+                "or normalises, or its end is missing")
+
+
 def tokenizer_files(folder: Path) -> list[Path]:
     """The files in this folder that make up its tokenizer, or say how texts are asked for and end;
     they are copied together."""
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 
-def settings_of(folder: Path) -> dict[str, Any]:
-    """The tokenizer_config.json of a folder; empty where it has none.
+def settings_of(folder: Path, name: str = SETTINGS) -> dict[str, Any]:
+    """Return the tokenizer_config.json of a folder; empty where it has none.
 
-    Numbers that JSON has not become None, as Python writes an endless model_max_length.
+    Numbers that JSON does not have become None: Python writes an endless model_max_length.
     """
-    if not (folder / SETTINGS).is_file():
+    file = folder / name
+    if not file.is_file():
         return {}
-    settings = read_json(folder / SETTINGS, shape=Settings)
-    return json.loads(json.dumps(settings), parse_constant=lambda word: None)
+    settings = json.loads(json.dumps(read_json(file)), parse_constant=lambda word: None)
+    try:
+        msgspec.convert(settings, Settings)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file} is damaged ({first_line(error)}): restore it") from None
+    return settings
 
 
 def open_tokenizer(folder: str | Path) -> "Tokenizer":
@@ -118,25 +122,36 @@ class Tokenizer:
                             "folder in its place)") from error
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.unk_id: int = self.processor.unk_id()
-        settings = settings_of(path.parent)
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
-        self._refuse_what_is_not_read(settings, path)
-        eos_id = self._id_of("eos_token", settings, path)
-        self.eos_id: int = self.processor.eos_id() if eos_id is None else eos_id
-        if self.eos_id < 0:
-            raise UserError(f"{path} has no piece that ends a text (eos)")
-        self.eos_ids = _eos_ids(path, self.eos_id)
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
-        self.bos_id: int | None = self.eos_id  # of ours, which begin documents with EOS
+        # Ours begins documents with EOS, and has no files beside it.
+        self.eos_id: int = self.processor.eos_id()
+        self.bos_id: int | None = self.eos_id
         self.prefix_ids: list[int] = []
+        self.eos_ids = [self.eos_id]
+        if any(path.with_name(name).is_file() for name in (SETTINGS, GENERATION, ADDED, SPECIAL)):
+            self._read_settings(path)
+        if self.eos_id < 0:
+            raise UserError(f"{path} has no piece that ends a text (eos)")
+        probe = b"".join(self.bytes[i] for i in self.processor.encode(PROBE)).decode()
+        if probe.removeprefix(" " if self.adds_space else "") != PROBE:
+            raise UserError(CHANGES_TEXT.format(path))
+
+    def _read_settings(self, path: Path) -> None:
+        """Take over what the files of transformers say of special tokens."""
+        settings = settings_of(path.parent)
+        self._refuse_what_is_not_read(settings, path)
+        eos_id = self._id_of("eos_token", settings, path)
+        self.eos_id = self.eos_id if eos_id is None else eos_id
+        self.bos_id = self.eos_id
+        self.eos_ids = _eos_ids(path, self.eos_id)
         if path.with_name(SETTINGS).is_file():
             self.bos_id = self._id_of("bos_token", settings, path)
             if self.bos_id is None and self.processor.bos_id() >= 0:
                 self.bos_id = self.processor.bos_id()
             if settings.get("add_bos_token", True) and self.bos_id is not None:
                 self.prefix_ids = [self.bos_id]
-        self._refuse_what_changes_text(path, PROBE)
 
     def _refuse_what_is_not_read(self, settings: dict[str, Any], path: Path) -> None:
         """UserError where transformers makes another tokenizer of this file: by `settings`, or by
@@ -145,7 +160,7 @@ class Tokenizer:
         pairs = [(i, token["content"])
                  for i, token in (settings.get("added_tokens_decoder") or {}).items()]
         if (file := path.with_name(ADDED)).is_file():
-            pairs += [(str(i), text) for text, i in read_json(file, shape=dict[str, int]).items()]
+            pairs += [(str(i), text) for text, i in read_json(file).items()]
         _refuse_added([text for i, text in pairs if piece_of.get(i) != text], path)
         if settings.get("add_eos_token"):
             raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token: with EOS behind it, a "
@@ -155,17 +170,12 @@ class Tokenizer:
                             f"{settings['add_prefix_space']}, and {path} does otherwise: which is "
                             "the model's?")
         if (file := path.with_name(SPECIAL)).is_file():
-            beside, ids = read_json(file, shape=Settings), self.processor
+            beside, ids = settings_of(path.parent, SPECIAL), self.processor
             for name, i in {"bos_token": ids.bos_id(), "eos_token": ids.eos_id()}.items():
                 ours = _content(settings.get(name)) or piece_of.get(str(i))
                 if _content(beside.get(name)) not in (None, ours):
                     raise UserError(f"{file} has {name} {_content(beside[name])!r}, and elsewhere "
                                     f"in the folder it is {ours!r}: correct the one that is wrong")
-
-    def _refuse_what_changes_text(self, path: Path, probe: str) -> None:
-        if self.decode(self.encode(probe)) != probe:
-            raise UserError(f"{path} is a tokenizer that does not give text back unchanged: it "
-                            "lacks byte fallback, or normalises, or its end is missing")
 
     def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
         """The id of a special token of the settings; None where they name none."""
@@ -261,8 +271,7 @@ class JsonTokenizer(Tokenizer):
         content = path.read_bytes()
         try:
             self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
-            described = json.loads(content)
-            check_shape(described, Described)
+            decoder = dict(json.loads(content).get("decoder") or {})
         except Exception as error:  # tokenizers raises nothing narrower
             raise UserError(f"{path} is not a tokenizer.json, or a damaged one: {error}") from error
         self._tokenizer.no_truncation()
@@ -284,7 +293,7 @@ class JsonTokenizer(Tokenizer):
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > len(content):  # a list of so many would fill the memory
             raise UserError(f"{path} has an id {self.vocab_size - 1}, but far fewer tokens")
-        steps = _decoding_steps(described.get("decoder") or {}, path)
+        steps = _decoding_steps(decoder, path)
         self.adds_space = "Strip" in steps
         bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
         added_tokens = self._tokenizer.get_added_tokens_decoder()
@@ -299,7 +308,8 @@ class JsonTokenizer(Tokenizer):
             raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
         self.prefix_ids = self._prefix(settings, path)
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
-            self._refuse_what_changes_text(path, probe)
+            if self.decode(self.encode(probe)) != probe:
+                raise UserError(CHANGES_TEXT.format(path))
 
     def _id(self, piece: str) -> int | None:
         return self._tokenizer.token_to_id(piece)
@@ -360,6 +370,7 @@ def _decoding_steps(decoder: dict[str, Any], path: Path) -> list[str]:
     return steps
 
 
+@functools.cache
 def _byte_alphabet() -> dict[str, int]:
     """The characters that stand for bytes in byte-level BPE: printable ones for themselves, the
     others from U+0100 on, in order (GPT-2)."""
@@ -368,11 +379,8 @@ def _byte_alphabet() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(others)}
 
 
-BYTE_OF = _byte_alphabet()
-
-
 def _byte_level(piece: str) -> bytes:
-    return bytes(BYTE_OF[character] for character in piece)
+    return bytes(_byte_alphabet()[character] for character in piece)
 
 
 def _byte_fallback(piece: str) -> bytes:

@@ -1,7 +1,7 @@
-"""GGUF, written for llama.cpp. Its `llama` architecture turns the pairs of channels that we turn,
-so all tensors go as they are. (ggml, docs/gguf.md)"""
+"""GGUF, written for llama.cpp. Its `llama` architecture rotates the same pairs of channels as we
+do, so all tensors go as they are. (ggml, docs/gguf.md)"""
 
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,42 +10,27 @@ from torch import Tensor
 from tqdm import tqdm
 
 from errors import UserError
-from files import require_size, require_space
-from formats.names import tensor_names, theta_and_scaling
+from formats.names import theta_and_scaling
 from formats.run import Exported
-from formats.tokenizers import CONTROL, to_gguf_fields
-from gyre.checkpoint import DTYPE_NAMES
+from formats.tokenizers import to_gguf_fields
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
-DTYPES = ("f32", "f16", "bf16", "q8_0")
 
+def write_file(exported: Exported, file: Path, dtype: str) -> None:
+    """Write a GGUF. Matrices are of type `dtype`, vectors float32.
 
-def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, Any]:
-    """Write a GGUF and return its fields. Matrices are of type `dtype`, None for that of the run;
-    vectors are float32.
-
-    Raises UserError where rows cannot be packed in that type, the tokenizer cannot be expressed, or
-    the disk has no room.
+    Raises UserError where rows cannot be packed in that type, or the tokenizer cannot be expressed.
     """
-    import gguf  # here, as only this target needs it
+    import gguf  # only this target needs it
 
-    config, weights = exported.config.model, exported.weights
-    dtype = dtype or DTYPE_NAMES[exported.dtype].lower()
-    theirs = tensor_names(config, "gguf")
+    config = exported.config.model
+    weights = {theirs: exported.weights[name] for name, theirs in exported.names.items()}
     factors = rope_factors(config)
     if factors is not None:
-        name = "rope_freqs.weight"
-        theirs, weights = {name: name} | theirs, {name: factors} | weights
-    types, sizes = {}, {}
-    for name in theirs:
-        weight = weights[name]
-        types[name] = gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
-        block, size = gguf.GGML_QUANT_SIZES[types[name]]
-        if weight.shape[-1] % block:
-            raise UserError(f"--dtype {dtype} packs rows in blocks of {block}, and {name} has rows "
-                            f"of {weight.shape[-1]}: choose f16, bf16 or f32")
-        sizes[name] = weight.numel() // block * size
+        weights = {"rope_freqs.weight": factors} | weights
+    types = {name: gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
+             for name, weight in weights.items()}
     file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
     fields = {
         "general.name": exported.run.path.name,
@@ -54,60 +39,36 @@ def write_file(exported: Exported, file: Path, dtype: str | None) -> dict[str, A
         **model_fields(config),
         **to_gguf_fields(exported.run.path, exported.tokenizer, config.vocab_size),
     }
-    require_space(file, sum(sizes.values()))
-    file.parent.mkdir(parents=True, exist_ok=True)
-
-    writer = gguf.GGUFWriter(file, "llama")
-    add: dict[type, Callable[[str, Any], None]] = {
-        bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
-        str: writer.add_string, list: writer.add_array,
-    }
-    try:
+    with closing(gguf.GGUFWriter(file, "llama")) as writer:
+        add: dict[type, Any] = {
+            bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
+            str: writer.add_string, list: writer.add_array,
+        }
         for key, value in fields.items():
             add[type(value)](key, value)
-        for name in theirs:
-            shape, size = weights[name].shape, sizes[name]
-            writer.add_tensor_info(theirs[name], shape, np.dtype("float32"), size, types[name])
+        for name, weight in weights.items():
+            block, size = gguf.GGML_QUANT_SIZES[types[name]]
+            if weight.shape[-1] % block:
+                raise UserError(f"--dtype {dtype} packs rows in blocks of {block}, and {name} has "
+                                f"rows of {weight.shape[-1]}: choose f16, bf16 or f32")
+            writer.add_tensor_info(name, weight.shape, np.dtype("float32"),
+                                   weight.numel() // block * size, types[name])
+        file.parent.mkdir(parents=True, exist_ok=True)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
         assert writer.fout is not None
         stream = writer.fout[0]
-        with tqdm(theirs, "writing", unit="tensor", delay=2) as bar:
-            for name in bar:
-                data = gguf.quants.quantize(weights[name].float().numpy(), types[name])
-                # Not write_tensor_data, which loses the last error of a disk that fills up.
-                writer.write_padding(stream, stream.tell())
-                stream.write(data.data)
+        for name, weight in tqdm(weights.items(), "writing", unit="tensor", delay=2):
+            data = gguf.quants.quantize(weight.float().numpy(), types[name])
+            # Not write_tensor_data, which loses the last error of a disk that fills up.
             writer.write_padding(stream, stream.tell())
-            size = stream.tell()
-    finally:
-        writer.close()
-    require_size(file, size)
-    return fields
-
-
-def modelfile(fields: dict[str, Any], file: str) -> str:
-    """What Ollama makes a model of, for a GGUF of these fields called `file` in the same folder.
-
-    Ollama finds the chat template in that file, and has its own form of those that it knows. What
-    ends texts is in that file too; where it is a special token, it is a stop as well, but for one
-    with a quotation mark or a line end, which a line of a Modelfile cannot hold.
-    """
-    lines = [f"FROM ./{file}", f"PARAMETER num_ctx {fields['llama.context_length']}"]
-    for name in ("eot", "eom"):
-        i = fields.get(f"tokenizer.ggml.{name}_token_id")
-        if i is not None and fields["tokenizer.ggml.token_type"][i] == CONTROL:
-            stop = fields["tokenizer.ggml.tokens"][i]
-            if '"' not in stop and "\n" not in stop:
-                lines.append(f'PARAMETER stop "{stop}"')
-    if "tokenizer.chat_template" not in fields:
-        lines.append('TEMPLATE "{{ .Prompt }}"')
-    return "\n".join(lines) + "\n"
+            stream.write(data.data)
+        writer.write_padding(stream, stream.tell())
 
 
 def model_fields(config: ModelConfig) -> dict[str, Any]:
-    """The fields of a GGUF file about the model, for the `llama` architecture."""
+    """The fields of a GGUF about the model, for the `llama` architecture."""
     theta, scaling = theta_and_scaling(config)
     fields: dict[str, Any] = {
         "vocab_size": config.vocab_size,
@@ -135,9 +96,9 @@ def model_fields(config: ModelConfig) -> dict[str, Any]:
 
 
 def rope_factors(config: ModelConfig) -> Tensor | None:
-    """What llama.cpp divides each frequency by (`rope_freqs.weight`), (D/2,); None where nothing.
+    """`rope_freqs.weight` (D/2,), by which llama.cpp divides the frequencies; None for no tensor.
 
-    It has llama3's scaling in this form alone, and YaRN with any betas in no other.
+    llama.cpp reads llama3's scaling only in this form, and YaRN with any betas as well.
     """
     scaling = config.rope_scaling
     if scaling is None or scaling.type not in ("llama3", "yarn"):

@@ -2,23 +2,23 @@
 
 import json
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
+import msgspec
 import torch
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
 from errors import UserError
-from files import check_shape, read_json, require_space, stage_json
+from files import read_json, stage_json
 from formats import names
-from formats.run import Exported, Imported
-from formats.tensors import DTYPES, check_count, check_tensors, stored_safetensors
+from formats.run import Exported
+from formats.tensors import Stored, check_size, check_tensors, stored_safetensors
 from formats.tokenizers import write_hf_tokenizer
 from gyre.checkpoint import write_safetensors
 from model.config import ModelConfig, RopeScaling
-from model.position import check_position
 
-SHARD = 5 * 10**9  # bytes; what Hugging Face splits at
+SHARD = 5 * 10**9  # bytes; where Hugging Face splits
 
 # Sizes: ours, and in config.json.
 SIZES = {
@@ -32,65 +32,64 @@ SIZES = {
 }
 
 
-class Rope(TypedDict, total=False):
-    """rope_scaling or rope_parameters, of any type."""
+class Rope(msgspec.Struct, forbid_unknown_fields=True, tag_field="rope_type", tag="default",
+           kw_only=True):
+    """rope_scaling or rope_parameters. Unknown fields are refused: they would change rotations."""
 
-    rope_type: str | None
-    type: str | None
-    rope_theta: float | None
-
-
-class Unscaled(TypedDict):
-    """Rotations by theta alone."""
+    rope_theta: float | None = None
 
 
-class Scaled(TypedDict):
+class Proportional(Rope, tag="proportional"):
+    partial_rotary_factor: float = 1.0
+
+
+class Linear(Rope, tag="linear"):
     factor: float
 
 
-class Yarn(Scaled, total=False):
-    original_max_position_embeddings: int
-    beta_fast: float
-    beta_slow: float
-    attention_factor: float
+class Dynamic(Linear, tag="dynamic"):
+    """The same fields."""
 
 
-class Llama3(Scaled):
-    original_max_position_embeddings: NotRequired[int]
+class Yarn(Linear, tag="yarn"):
+    original_max_position_embeddings: int | None = None
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    attention_factor: float | None = None
+
+
+class Llama3(Linear, tag="llama3", kw_only=True):
+    original_max_position_embeddings: int | None = None
     low_freq_factor: float
     high_freq_factor: float
 
 
-# What each type of RoPE has beside. Any other field is refused: it would change the rotations.
-ROPES: dict[str, Any] = {"default": Unscaled, "linear": Scaled, "dynamic": Scaled, "yarn": Yarn,
-                         "llama3": Llama3}
+ROPES = {"linear": Linear, "dynamic": Dynamic, "yarn": Yarn, "llama3": Llama3}
+AnyRope = Rope | Proportional | Linear | Dynamic | Yarn | Llama3
 
 
-class Sizes(TypedDict):
+class Llama(msgspec.Struct, kw_only=True):
+    """The fields of config.json that we read."""
+
     vocab_size: int
     hidden_size: int
     intermediate_size: int
     num_hidden_layers: int
     num_attention_heads: int
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
     max_position_embeddings: int
+    original_max_position_embeddings: int | None = None
     rms_norm_eps: float
+    hidden_act: str | None = None
+    tie_word_embeddings: bool | None = None
+    layer_types: list[str] | None = None
+    rope_theta: float | None = None
+    rope_scaling: AnyRope | None = None
+    rope_parameters: AnyRope | None = None
 
 
-class Llama(Sizes, total=False):
-    """What is read of a config.json."""
-
-    num_key_value_heads: int | None
-    head_dim: int | None
-    original_max_position_embeddings: int | None
-    hidden_act: str | None
-    tie_word_embeddings: bool | None
-    layer_types: list[str] | None
-    rope_theta: float | None
-    rope_scaling: Rope | None
-    rope_parameters: Rope | None
-
-
-# Fields that we have no counterpart for, with the value that they have where they are not there.
+# Fields that we have no counterpart for, with the value that they have where they are absent.
 WITHOUT_COUNTERPART = {
     "attention_bias": False, "mlp_bias": False,
     "sliding_window": None, "no_rope_layers": None, "num_local_experts": None,
@@ -106,54 +105,51 @@ WITHOUT_COUNTERPART = {
 
 
 def write_folder(
-    exported: Exported, folder: Path, to_dtype: str | None, card: dict[str, str | None]
+    exported: Exported, folder: Path, dtype: torch.dtype | None, card: dict[str, str | None]
 ) -> None:
-    """Write a folder that stock transformers loads, without code of ours. Weights are of type
-    `to_dtype`, None for that of the run; `card` are fields of the model card, None for none.
+    """Write a folder that stock transformers loads, without code of ours.
 
-    Raises UserError where the disk has no room, or no tokenizer.json gives the run's ids.
+    dtype: of all weights, None for those of the run.
+    card: fields of the model card, None to leave one out.
+    Raises UserError where no tokenizer.json gives the run's ids.
     """
-    from huggingface_hub import split_torch_state_dict_into_shards  # here, as it is slow to import
+    from huggingface_hub import split_torch_state_dict_into_shards  # slow to import
 
     weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
-    kind = None if to_dtype is None else DTYPES[to_dtype.upper()]
-    ours = {name: ours for ours, name in names.tensor_names(model, "hf").items()}
-    like = {name: weights[ours[name]].to("meta", kind) for name in ours}
-    require_space(folder, sum(tensor.nbytes for tensor in like.values()))
+    ours = {theirs: name for name, theirs in exported.names.items()}
+    like = {theirs: weights[name].to("meta", dtype) for theirs, name in ours.items()}
     folder.mkdir(parents=True)
     ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends,
            "pad_token_id": tokenizer.pad_id}
-    dtype = str(kind or exported.dtype).removeprefix("torch.")
-    # v4 reads torch_dtype, v5 dtype.
-    config = to_config(model) | ids | {"torch_dtype": dtype, "dtype": dtype}
+    dtype_name = str(dtype or exported.dtype).removeprefix("torch.")
+    # transformers 4 reads torch_dtype, 5 dtype.
+    config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}
     stage_json(folder / "config.json", config)
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
-    if not (folder / GENERATION).exists():  # else that of an imported model, which went along
+    if not (folder / GENERATION).exists():  # an imported model has brought one
         stage_json(folder / GENERATION, ids)
     (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
     split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
     if split.is_sharded:
-        content = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
-        stage_json(folder / "model.safetensors.index.json", content)
-    for file, part in split.filename_to_tensors.items():
-        with tqdm(part, f"writing {file}", unit="tensor", delay=2) as bar:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
+        stage_json(folder / "model.safetensors.index.json", index)
+    for file, shard in split.filename_to_tensors.items():
+        with tqdm(shard, f"writing {file}", unit="tensor", delay=2) as bar:
             tensors = (names.to_hf(ours[name], weights[ours[name]].to(like[name].dtype),
                                    model.head_dim) for name in bar)
-            write_safetensors(folder / file, {name: like[name] for name in part}, tensors)
+            write_safetensors(folder / file, {name: like[name] for name in shard}, tensors)
 
 
 def model_card(exported: Exported, card: dict[str, str | None]) -> str:
-    """README.md: fields for the Hub, with those of `card`, what the model was trained on, for how
-    long, and how well it does."""
+    """README.md: the Hub's fields, with those of `card`, the training data and the losses."""
     run, config, manifest = exported.run, exported.config, exported.run.manifest
     model, data = config.model, config.data
     lines = [
         "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]",
         *(f"{name}: {json.dumps(value)}" for name, value in card.items() if value is not None),
-        "---",
-        f"\n# {run.path.name}\n",
+        f"---\n\n# {run.path.name}\n",
         f"A LLaMA of {exported.parameters:,} parameters: dim {model.dim}, {model.n_layers} layers, "
         f"{model.n_heads} heads over {model.n_kv_heads} of keys and values, "
         f"{model.vocab_size} ids, {model.max_positions} positions.\n",
@@ -192,162 +188,148 @@ def to_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def to_rope(config: ModelConfig) -> dict[str, Any]:
-    """The fields of config.json about positions: v4's rope_theta and rope_scaling, and v5's
-    rope_parameters, which say the same.
+    """The fields of config.json about positions.
+
+    transformers 4 reads rope_theta and rope_scaling, 5 reads rope_parameters; both say the same.
 
     With linear and dynamic, max_position_embeddings is the length before scaling: dynamic reads it
-    as that, and servers multiply it by the factor. With yarn and llama3 it is the length after; for
-    yarn exactly factor times the one before, as transformers 4.53 takes their ratio for the
-    factor.
+    as that, and servers multiply it by the factor. With yarn and llama3 it is the length after.
+    For yarn it is exactly factor times the length before, since transformers 4.53 takes the ratio
+    of the two for the factor.
     """
     theta, scaling = names.theta_and_scaling(config)
-    parameters: dict[str, Any] = {"rope_type": "default"}
+    table: dict[str, Any] = {"rope_type": "default"}
     positions = config.max_positions
     if scaling is not None:
         known = vars(scaling) | {"original_max_position_embeddings": scaling.original_positions}
-        fields = {name: known[name] for name in ROPES[scaling.type].__annotations__}
-        parameters = {"rope_type": scaling.type}
-        parameters |= {name: value for name, value in fields.items() if value is not None}
+        fields = ROPES[scaling.type].__struct_fields__
+        table = {"rope_type": scaling.type}
+        table |= {name: known[name] for name in fields if known.get(name) is not None}
         if scaling.type in ("linear", "dynamic"):
             positions = scaling.original_positions
         elif scaling.type == "yarn":
             positions = scaling.reach
+    elif config.partial != 1:
+        table = {"rope_type": "proportional", "partial_rotary_factor": config.partial}
     return {
         "max_position_embeddings": positions,
         "rope_theta": theta,
-        "rope_scaling": None if scaling is None else parameters,
-        "rope_parameters": {"rope_theta": theta, **parameters},
+        "rope_scaling": None if table == {"rope_type": "default"} else table,
+        "rope_parameters": {"rope_theta": theta, **table},
     }
 
 
 # --- in -------------------------------------------------------------------------------------------
 
 
-def read_folder(folder: Path) -> Imported:
-    """The model of a Hugging Face folder.
+def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
+    """The model of a Hugging Face folder, with tensors by our names and in our layout.
 
-    Raises UserError that names file and field, or file and tensor, for what we have no counterpart
-    for, is damaged, or does not belong together.
+    Raises UserError, which names file and field or tensor, for what we have no counterpart for, for
+    damaged files, and for files of different models.
     """
     file = folder / "config.json"
     config = read_json(file)
     try:
-        model, notes = from_config(config)
-        check_position(model)
+        model = from_config(config)
+        stored = stored_safetensors(folder)
+        check_size(stored, model, file)
+        theirs = names.tensor_names(model, "hf")
     except ValueError as error:
         raise UserError(f"{file}: {error}") from None
-    found = stored_safetensors(folder)
-    check_count(found, model, file)
     # Old folders hold this table too, which follows from the configuration.
-    found = {name: t for name, t in found.items() if not name.endswith("rotary_emb.inv_freq")}
-    theirs, expected = names.tensor_names(model, "hf"), names.tensor_shapes(model)
-    head, embeddings = found.get("lm_head.weight"), found.get("model.embed_tokens.weight")
+    stored = {name: t for name, t in stored.items() if not name.endswith("rotary_emb.inv_freq")}
+    head, embeddings = stored.get("lm_head.weight"), stored.get("model.embed_tokens.weight")
     if model.tie_embeddings and head and embeddings:
         if not torch.equal(head.read(), embeddings.read()):
-            raise UserError(f"{head.file} holds an lm_head.weight of its own, and {file} says "
-                            "tie_word_embeddings: one of them is wrong")
-        del found["lm_head.weight"]
-    check_tensors(found, {name: expected[ours] for ours, name in theirs.items()})
-    tensors = {ours: found[name] for ours, name in theirs.items()}
+            raise UserError(f"{head.file} holds another lm_head.weight than embed_tokens.weight, "
+                            f"and {file} says tie_word_embeddings: one of them is wrong")
+        del stored["lm_head.weight"]
+    shapes = names.tensor_shapes(model)
+    check_tensors(stored, {theirs[name]: shape for name, shape in shapes.items()})
+    tensors = {ours: stored[name] for ours, name in theirs.items()}
     for name in filter(names.is_rotated, tensors):
         read = tensors[name].read
         tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
-    return Imported(folder, "Hugging Face", model, tensors, notes)
+    return model, tensors
 
 
-def from_config(config: dict[str, Any]) -> tuple[ModelConfig, list[str]]:
-    """The model of a config.json, and what it left to transformers' defaults.
+def from_config(config: dict[str, Any]) -> ModelConfig:
+    """The model of a config.json; absent fields have transformers' defaults.
 
-    Llama, and Mistral without its window, are this architecture; fields that neither reads are no
-    concern of ours. Raises ValueError that names what we have no counterpart for.
+    Llama, and Mistral without its window, are this architecture. Fields that neither reads do not
+    matter. Raises ValueError that names the field we have no counterpart for.
     """
-    notes: list[str] = []
     kind = config.get("model_type")
     if kind not in ("llama", "mistral"):
         raise ValueError(f"model_type {kind!r} is neither llama nor mistral")
     if kind == "mistral" and "sliding_window" not in config:
-        raise ValueError("mistral without sliding_window has one of 4096, which we have not")
-    names.refuse_fields(config, WITHOUT_COUNTERPART)
-    check_shape(config, Llama)
-    if other := set(config.get("layer_types") or []) - {"full_attention"}:
-        raise ValueError(f"layer_types {', '.join(sorted(other))}: we have full_attention")
-    defaults = {"hidden_act": "silu", "tie_word_embeddings": False,
-                "num_key_value_heads": config.get("num_attention_heads")}
-    for name, default in defaults.items():
-        if config.get(name) is None:
-            config = config | {name: default}
-            notes.append(f"{name}: {default}")
-    if config["hidden_act"] not in ("silu", "swish"):
-        raise ValueError(f"hidden_act {config['hidden_act']!r}: we have silu")
-    sizes: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in SIZES.items()}
-    theta, scaling, positions = from_rope(config, notes)
-    model = ModelConfig(
-        **sizes,
-        tie_embeddings=config["tie_word_embeddings"],
-        norm_eps=float(config["rms_norm_eps"]),
-        max_positions=positions,
-        theta=theta,
-        rope_scaling=scaling,
-    )
-    return model, notes
+        raise ValueError("mistral without sliding_window has a window of 4096, which we have not")
+    for name, value in WITHOUT_COUNTERPART.items():
+        if config.get(name) not in (None, value):
+            raise ValueError(f"{name} {config[name]!r}: we have no counterpart for it")
+    tables = {name: _clean(config.get(name)) for name in ("rope_scaling", "rope_parameters")}
+    llama = msgspec.convert(config | tables, Llama)
+    if others := set(llama.layer_types or []) - {"full_attention"}:
+        raise ValueError(f"layer_types {', '.join(sorted(others))}: we have full_attention")
+    if llama.hidden_act not in (None, "silu", "swish"):
+        raise ValueError(f"hidden_act {llama.hidden_act!r}: we have silu")
+    sizes: dict[str, Any] = {ours: getattr(llama, theirs) for ours, theirs in SIZES.items()}
+    return ModelConfig(**sizes, **from_rope(llama), norm_eps=llama.rms_norm_eps,
+                       tie_embeddings=bool(llama.tie_word_embeddings))
 
 
-def from_rope(config: dict[str, Any], notes: list[str]) -> tuple[float, RopeScaling | None, int]:
-    """(theta, scaling, max_positions) from any spelling of config.json, see `to_rope`.
-
-    What is left to a default goes into `notes`. ValueError for what our rotations cannot be.
-    """
-    tables = {name: config.get(name) or {} for name in ("rope_scaling", "rope_parameters")}
-    old, new = tables.values()
-    stated = {where: float(table["rope_theta"])
-              for where, table in {"config.json": config, **tables}.items()
-              if table.get("rope_theta") is not None}
-    if stated and old and "config.json" not in stated:
-        # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
-        stated["config.json, by transformers' default"] = 10000.0
-    if len(set(stated.values())) > 1:
-        said = " and ".join(f"{theta:g} in {where}" for where, theta in stated.items())
-        raise ValueError(f"rope_theta is {said}: versions of transformers take either")
-    if not stated:
-        notes.append("rope_theta: 10000")
-    theta = next(iter(stated.values()), 10000.0)
-    read = [_rope_fields(name, table) for name, table in tables.items() if table]
-    if read and read[0] != read[-1]:
-        raise ValueError(f"rope_scaling {old} and rope_parameters {new} say different things")
-    fields = read[0] if read else {"rope_type": "default"}
-    kind, positions = fields.pop("rope_type"), config["max_position_embeddings"]
-    if kind == "default":
-        return theta, None, positions
-    name = "original_max_position_embeddings"
-    original = fields.pop(name, None)
-    if kind in ("yarn", "llama3") and config.get(name) is not None:
-        # transformers 5 takes this one. 4 does not know it, takes the other, or for llama3 fails.
-        top = config[name]
-        other = original or (positions if old and kind == "yarn" else top)
-        if top != other:
-            raise ValueError(f"{name} is {top}, beside a RoPE of {other}: versions of transformers "
-                             "take either")
-        original = top
-    if original is None:
-        original = positions
-        if kind in ("yarn", "llama3"):
-            notes.append(f"{name}: {positions}")
-    scaling = RopeScaling(kind, original_positions=original, **fields)
-    return theta, scaling, scaling.reach if kind in ("linear", "dynamic") else positions
-
-
-def _rope_fields(name: str, table: dict[str, Any]) -> dict[str, Any]:
-    """One spelling of RoPE, checked, without theta and with its type called rope_type."""
-    names.refuse_fields(table, {"partial_rotary_factor": 1})
-    if table.get("truncate", True) is not True:  # null, too: nothing is rounded to whole pairs then
-        raise ValueError(f"truncate {table['truncate']!r}: we have true, which is the default")
-    fields = {field: value for field, value in table.items() if value is not None
-              and field not in ("rope_theta", "partial_rotary_factor", "truncate")}
+def _clean(table: Any) -> Any:
+    """A table of RoPE with its type called rope_type, without fields that have no effect."""
+    if not table or not isinstance(table, dict):
+        return table or None
+    # A truncate of null is not the default, true: nothing is rounded to whole pairs then.
+    fields = {name: value for name, value in table.items()
+              if (name, value) not in (("partial_rotary_factor", 1), ("truncate", True))
+              and (value is not None or name == "truncate")}
     old_name = fields.pop("type", "default")
-    kind = fields.pop("rope_type", old_name)
-    if kind not in ROPES:
-        raise ValueError(f"RoPE of type {kind!r}: we have {', '.join(ROPES)}")
-    if unknown := fields.keys() - ROPES[kind].__annotations__:
-        raise ValueError(f"RoPE of type {kind} with {min(unknown)!r}, which we do not know")
-    check_shape(fields, ROPES[kind], name)
-    return {"rope_type": kind, **fields}
+    return {"rope_type": old_name, **fields}
+
+
+def from_rope(llama: Llama) -> dict[str, Any]:
+    """The fields of ModelConfig about positions, from any spelling of config.json (`to_rope`).
+
+    Raises ValueError where versions of transformers would read different rotations.
+    """
+    tables = {name: table for name in ("rope_scaling", "rope_parameters")
+              if (table := getattr(llama, name)) is not None}
+    thetas = {where: part.rope_theta for where, part in {"config.json": llama, **tables}.items()
+              if part.rope_theta is not None}
+    if thetas and llama.rope_scaling and llama.rope_theta is None:
+        # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
+        thetas["config.json, by transformers' default"] = 10000.0
+    if len(set(thetas.values())) > 1:
+        places = " and ".join(f"{theta:g} in {where}" for where, theta in thetas.items())
+        raise ValueError(f"rope_theta is {places}: versions of transformers take either")
+    ropes = [msgspec.structs.replace(table, rope_theta=None) for table in tables.values()]
+    if ropes and ropes[0] != ropes[-1]:
+        raise ValueError("rope_scaling and rope_parameters say different things")
+    rope = ropes[0] if ropes else Rope()
+    kind: Any = rope.__struct_config__.tag
+    positions, scaling, partial = llama.max_position_embeddings, None, 1.0
+    if isinstance(rope, Proportional):
+        partial = rope.partial_rotary_factor
+    elif isinstance(rope, Yarn | Llama3):
+        fields = msgspec.structs.asdict(rope)
+        original = fields.pop("original_max_position_embeddings")
+        if (top := llama.original_max_position_embeddings) is not None:
+            # transformers 5 takes this field. 4 does not know it, takes the other, or for llama3
+            # fails.
+            if original is None:
+                original = positions if llama.rope_scaling and isinstance(rope, Yarn) else top
+            if top != original:
+                raise ValueError(f"original_max_position_embeddings is {top}, beside a RoPE of "
+                                 f"{original}: versions of transformers take either")
+        del fields["rope_theta"]
+        original = positions if original is None else original
+        scaling = RopeScaling(kind, original_positions=original, **fields)
+    elif isinstance(rope, Linear):
+        scaling = RopeScaling(kind, rope.factor, positions)
+        positions = scaling.reach
+    theta = next(iter(thetas.values()), 10000.0)
+    return {"theta": theta, "partial": partial, "rope_scaling": scaling, "max_positions": positions}

@@ -5,7 +5,7 @@ Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `lla
 """
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -15,9 +15,10 @@ from model.rope import ntk_theta
 from model.transformer import Transformer
 
 Target = Literal["hf", "gguf"]
+TARGETS = {"hf": "Hugging Face's LlamaForCausalLM", "gguf": "llama.cpp"}
 
-# Ours (and Meta's), Hugging Face's, GGUF's. Those of a layer stand behind `layers.N.`,
-# `model.layers.N.` and `blk.N.`, and all of them end in `.weight`.
+# Ours (and Meta's), Hugging Face's, GGUF's. The prefix of a layer is `layers.N.`, `model.layers.N.`
+# and `blk.N.`, and all names end in `.weight`.
 TOP = (
     ("tok_embeddings", "model.embed_tokens", "token_embd"),
     ("norm", "model.norm", "output_norm"),
@@ -37,13 +38,21 @@ LAYER = (
 
 
 def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:
-    """{our name: theirs} of every tensor of this model, in the order in which they are written."""
+    """{our name: theirs} of every tensor of this model, in the order in which they are written.
+
+    Raises ValueError for a model with a weight that has no name there: without it, the other model
+    would be a different one.
+    """
     column, layers = {"hf": (1, "model.layers"), "gguf": (2, "blk")}[to]
     top = TOP[:-1] if config.tie_embeddings else TOP
     pairs = [(row[0], row[column]) for row in top]
     for n in range(config.n_layers):
         pairs += [(f"layers.{n}.{row[0]}", f"{layers}.{n}.{row[column]}") for row in LAYER]
-    return {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in pairs}
+    names = {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in pairs}
+    if nameless := [name for name in tensor_shapes(config) if name not in names]:
+        raise ValueError(f"the model has a weight {nameless[0]}, for which {TARGETS[to]} has no "
+                         "name")
+    return names
 
 
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -54,7 +63,7 @@ def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_rotated(name: str) -> bool:
-    """Whether the rows of our tensor `name` are turned by RoPE, and so have a layout."""
+    """Whether RoPE turns the rows of our tensor `name`, which therefore have a layout."""
     return name.endswith(("attention.wq.weight", "attention.wk.weight"))
 
 
@@ -75,7 +84,7 @@ def to_hf(name: str, weight: Tensor, head_dim: int) -> Tensor:
 
 
 def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:
-    """The base and the scaling without ntk, which is nothing but another base."""
+    """The base and the scaling, without ntk, which only changes the base."""
     scaling = config.rope_scaling
     if scaling is not None and scaling.type == "ntk":
         return ntk_theta(config.theta, scaling.factor, config.head_dim), None
@@ -83,28 +92,21 @@ def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:
 
 
 def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
-    """ValueError for a model that no LLaMA runtime could run, or not one of this kind."""
-    target = {"hf": "Hugging Face's LlamaForCausalLM", "gguf": "llama.cpp"}[to]
-    scaling = config.rope_scaling
+    """Raise ValueError for a model that the runtimes of this format cannot compute."""
+    _, scaling = theta_and_scaling(config)
     for refused, what, why in (
         (config.position != "rope", f"position {config.position}",
-         "knows only rope, and would turn queries and keys that were trained without rotations"),
-        (config.partial != 1, f"partial {config.partial}",
-         "turns every pair of channels, and has no field that lets the slow ones stand still"),
+         "knows only rope, and would rotate queries and keys that were trained without"),
+        (config.partial != 1 and to == "gguf", f"partial {config.partial}",
+         "rotates every pair of channels"),
+        (config.partial != 1 and scaling is not None, f"partial {config.partial}",
+         "cannot scale rotations of which some stand still"),
         (to == "hf" and config.dim % config.n_heads,
          f"dim {config.dim} is not divisible by model.n_heads {config.n_heads}",
-         "refuses that, whatever head_dim says"),
+         "refuses that, whatever head_dim is"),
         (to == "gguf" and scaling is not None and scaling.type == "dynamic",
          "rope_scaling.type dynamic",
          "has no rotations that depend on the length; linear, ntk, yarn and llama3 can be written"),
     ):
         if refused:
-            raise ValueError(f"model.{what}: {target} {why}")
-
-
-def refuse_fields(fields: dict[str, Any], without: dict[str, Any]) -> None:
-    """ValueError for a field of `without` that has another value than the one given there, which is
-    the one that a LLaMA has. A field that is absent or None passes."""
-    for name, value in without.items():
-        if fields.get(name) not in (None, value):
-            raise ValueError(f"{name} {fields[name]!r}: we have no counterpart for it")
+            raise ValueError(f"model.{what}: {TARGETS[to]} {why}")

@@ -27,23 +27,19 @@ from data.tokenizer import (
     tokenizer_files,
 )
 from errors import UserError
-from files import read_json, stage_json
+from files import stage_json
 
 # Types of pieces, in sentencepiece's own files and in GGUF.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
-def read_tokenizer(
-    folder: Path, vocab_size: int, spare: Path, notes: list[str]
-) -> tuple[Tokenizer, list[Path]]:
-    """The tokenizer of a folder that is imported, and the files of it that a run has.
+def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenizer, list[Path]]:
+    """The tokenizer of an imported folder, and the files of it that a run has.
 
-    What is to be read elsewhere in the folder, or was left to a default (which goes into `notes`),
-    is written into the empty folder `spare`. UserError where the tokenizer does not fit a model of
-    `vocab_size` ids.
+    Files that only say what transformers reads elsewhere, or has as a default, are written into the
+    empty folder `spare`. UserError where the tokenizer does not fit a model of `vocab_size` ids.
     """
     tokenizer, stated = open_tokenizer(folder), stated_eos_ids(folder / "config.json")
-    chat_template(folder)  # raises UserError for one that could not be exported again
     if tokenizer.vocab_size > vocab_size:
         raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
                         f"the model {vocab_size} embeddings: a text could hold ids that have none")
@@ -53,8 +49,7 @@ def read_tokenizer(
     files = {file.name: file for file in tokenizer_files(folder)}
     settings = settings_of(folder)
     if JSON not in files and "add_bos_token" not in settings:
-        # LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
-        notes.append("add_bos_token: true")
+        # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
         files[SETTINGS] = spare / SETTINGS
         stage_json(files[SETTINGS], settings | {"add_bos_token": True})
     if GENERATION not in files and stated not in ([], [tokenizer.eos_id]):
@@ -63,59 +58,64 @@ def read_tokenizer(
     return tokenizer, list(files.values())
 
 
-def pieces(tokenizer: Tokenizer) -> list[Any]:
+def read_pieces(tokenizer: Tokenizer) -> list[Any]:
     """Every piece of a sentencepiece tokenizer, by id: `piece`, with sentencepiece's mark for a
     space, `score` and `type`.
 
-    Raises UserError unless the scores of the normal ones say in which order they merge. Pieces
+    Raises UserError unless the scores of the normal pieces say in which order they merge. Pieces
     that were given and not learned (`user_defined_symbols`) all have 0, and text is cut at them
-    before all else. Runs of spaces may share the last place, as Llama 2's do with -1e9: all else
+    first. Runs of spaces may share the lowest score, as Llama 2's do with -1e9: everything else
     has merged by then, and a run grows from its left end, see `_merges`.
     """
-    found = list(ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces)
-    merged = [piece for piece in found if piece.type in (NORMAL, USER_DEFINED)]
+    pieces = list(ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces)
+    merged = [piece for piece in pieces if piece.type in (NORMAL, USER_DEFINED)]
     last = min((piece.score for piece in merged), default=0.0)
-    first_of: dict[float, str] = {}
+    by_score: dict[float, str] = {}
     for piece in merged:
-        first = first_of.setdefault(piece.score, piece.piece)
+        first = by_score.setdefault(piece.score, piece.piece)
         if first != piece.piece and (piece.score > last or (first + piece.piece).strip(SPACE)):
             raise UserError(f"the scores of the tokenizer ({piece.score + 0:g} of {first!r}, say) "
                             "do not number its merges: others would give other ids")
-    return found
+    return pieces
 
 
-def agree(one: Tokenizer, other: Tokenizer) -> bool:
-    """Whether both are, as far as can be told, the same tokenizer in two kinds of file.
+def agree(first: Tokenizer, second: Tokenizer) -> bool:
+    """Whether two files hold the same tokenizer, as far as probing can tell.
 
-    Of a text that begins with a space there are two opinions, see `JsonTokenizer`.
+    No probe begins with a space: sentencepiece and transformers differ there (`JsonTokenizer`).
     """
-    probes = [PROBE.lstrip(), *(text.decode(errors="ignore").lstrip() for text in one.bytes)]
+    probes = [PROBE.lstrip(), *(text.decode(errors="ignore").lstrip() for text in first.bytes)]
     probes += [f"a{n * ' '}b" for n in range(2, 99)]
-    return (
-        one.bytes == other.bytes
-        and one.prefix_ids == other.prefix_ids
-        and one.eos_id == other.eos_id
-        and one.encode_batch(probes) == other.encode_batch(probes)
-    )
+    facts = [(t.bytes, t.prefix_ids, t.eos_id, t.encode_batch(probes)) for t in (first, second)]
+    return facts[0] == facts[1]
+
+
+def open_equal(file: Path, tokenizer: Tokenizer) -> Tokenizer | None:
+    """The tokenizer in a sentencepiece file, or None if it is not the same as `tokenizer`."""
+    try:
+        opened = Tokenizer(file)
+    except UserError:  # it may lack a special token that the tokenizer.json has
+        return None
+    return opened if agree(opened, tokenizer) else None
 
 
 def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """The content of a tokenizer.json that gives the same ids as a sentencepiece file.
 
-    Pieces are spelt with spaces instead of sentencepiece's mark, so that the mark in a text is a
-    character like any other there too.
+    Pieces are spelt with spaces instead of sentencepiece's mark, so that the mark is an ordinary
+    character in a text there too.
     """
-    import tokenizers  # here, as training and generating do not need it
+    import tokenizers  # training and generating do not need it
     from tokenizers import decoders, models, normalizers
 
-    found = pieces(tokenizer)
-    texts = [p.piece.replace(SPACE, " ") if p.type == NORMAL else p.piece for p in found]
-    scores = {text: p.score for text, p in zip(texts, found, strict=True) if p.type == NORMAL}
+    pieces = read_pieces(tokenizer)
+    texts = [p.piece.replace(SPACE, " ") if p.type == NORMAL else p.piece for p in pieces]
+    scores = {text: p.score for text, p in zip(texts, pieces, strict=True) if p.type == NORMAL}
     ids = {text: i for i, text in enumerate(texts)}
     model = models.BPE(vocab=ids, merges=_merges(scores, ids), unk_token=texts[tokenizer.unk_id],
                        fuse_unk=True, byte_fallback=True)
     theirs = tokenizers.Tokenizer(model)
-    theirs.add_special_tokens([p.piece for p in found if p.type in (CONTROL, UNKNOWN)])
+    theirs.add_special_tokens([p.piece for p in pieces if p.type in (CONTROL, UNKNOWN)])
     steps: list[decoders.Decoder] = [decoders.ByteFallback(), decoders.Fuse()]
     if tokenizer.adds_space:
         space = [normalizers.Prepend(" "), normalizers.Replace(SPACE, " ")]
@@ -126,7 +126,7 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def _beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
-    """The content of a tokenizer.json from an object of `tokenizers`, whose texts begin so."""
+    """The tokenizer.json of a `tokenizers` object, with texts that begin with these ids."""
     from tokenizers.processors import TemplateProcessing
 
     front = [(theirs.id_to_token(i), i) for i in prefix_ids]
@@ -138,13 +138,12 @@ def _beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
 
 
 def _merges(scores: dict[str, float], ids: dict[str, int]) -> list[tuple[str, str]]:
-    """The merges that sentencepiece's scores of pieces stand for, in the order in which they are
-    tried.
+    """The list of merges for `tokenizers` that does what sentencepiece's scores do.
 
-    sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that stands
-    first in a list: all pairs that make up a piece, then those of the piece with the next score.
-    Of pairs of one score it takes the leftmost. Only runs of spaces share one; with the longest
-    first, the run that is longest, which is the leftmost, goes on growing.
+    sentencepiece merges the pair whose piece has the best score, `tokenizers` the pair that comes
+    first in the list: all pairs that make up a piece, then those of the piece with the next score.
+    Of pairs with equal scores sentencepiece takes the leftmost. Only runs of spaces share a score;
+    with the longest first, the longest run, which is the leftmost, goes on growing.
     """
     merges = []
     for text in sorted(scores, key=lambda text: (-scores[text], -len(text))):
@@ -157,8 +156,8 @@ def _merges(scores: dict[str, float], ids: dict[str, int]) -> list[tuple[str, st
 def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes | None:
     """A sentencepiece file that gives the ids of `tokenizer`, whose tokenizer.json is `described`.
 
-    None where there is none: for byte-level pairs, for merges of which no score is the order, and
-    where some pair whose piece is there is not among the merges.
+    None if there is no such file: for byte-level pairs, for merges in an order that no scores have,
+    and where a pair that makes up a piece is not among the merges.
     """
     model, special = described["model"], {t["id"]: t["special"] for t in described["added_tokens"]}
     if model["type"] != "BPE" or not model["byte_fallback"] or not all(special.values()):
@@ -168,23 +167,23 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     order = [text for text, _ in groupby(map("".join, merges))]
     others = [text for text in order if text.strip(SPACE + " ")]
     if len(set(order)) < len(order) and order[: len(others)] == others:
-        order = others  # mixed at the end are those of runs of spaces, which share a score
-    score_of = {text: -float(n) for n, text in enumerate(order)}
+        order = others  # merges of runs of spaces, which share a score, are mixed at the end
+    merge_scores = {text: -float(n) for n, text in enumerate(order)}
     unk_id = ids.get(model["unk_token"] or "<unk>")
-    type_of = dict.fromkeys(special, CONTROL) | {unk_id: UNKNOWN}
+    special_types = dict.fromkeys(special, CONTROL) | {unk_id: UNKNOWN}
     texts = {i: text for text, i in ids.items()}
     scores, proto = {}, ModelProto()
     for i in range(tokenizer.vocab_size):
         text, score = texts.get(i, f"[PAD{i}]"), 0.0
-        a_byte = re.fullmatch("<0x[0-9A-F]{2}>", text)
-        kind = type_of.get(i, UNUSED if i not in texts else BYTE if a_byte else NORMAL)
+        is_byte = re.fullmatch("<0x[0-9A-F]{2}>", text)
+        kind = special_types.get(i, UNUSED if i not in texts else BYTE if is_byte else NORMAL)
         if kind == NORMAL:
-            # What is never merged has a score of its own.
+            # Pieces that are never merged get distinct scores behind all others.
             last = -float(len(order) + i) if text.strip(SPACE + " ") else -1e9
-            score = scores[text] = score_of.get(text, last)
+            score = scores[text] = merge_scores.get(text, last)
             text = text.replace(" ", SPACE)
         proto.pieces.add(piece=text, score=score, type=kind)
-    if len(score_of) < len(order) or set(_merges(scores, ids)) != set(merges):
+    if len(merge_scores) < len(order) or set(_merges(scores, ids)) != set(merges):
         return None
     spec = proto.trainer_spec
     spec.model_type, spec.byte_fallback = 2, True  # 2 is BPE
@@ -199,37 +198,36 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
         file = Path(spare) / MODEL
         file.write_bytes(proto.SerializeToString())
         stage_json(file.with_name(SETTINGS), {"add_bos_token": bool(tokenizer.prefix_ids)})
-        try:
-            return file.read_bytes() if agree(Tokenizer(file), tokenizer) else None
-        except UserError:
-            return None
+        return file.read_bytes() if open_equal(file, tokenizer) else None
 
 
 def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
     """Write the tokenizer of the folder `source` into `folder` as transformers wants it.
 
-    A sentencepiece file gets a tokenizer.json of the same ids and, as it never reads a special
-    token out of a text, split_special_tokens. A tokenizer.json alone gets the sentencepiece file of
-    the same ids, if there is one: without it, llama.cpp's converter takes any merge for as good as
-    any other. Raises UserError where no tokenizer.json gives the same ids.
+    A sentencepiece file gets a tokenizer.json of the same ids, with split_special_tokens, since
+    sentencepiece never reads a special token out of a text. A tokenizer.json alone gets the
+    sentencepiece file of the same ids if there is one: without it, llama.cpp's converter ignores
+    the order of the merges. Raises UserError where no tokenizer.json gives the same ids.
     """
     import tokenizers
 
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
     settings = settings_of(folder)
-    # Of any other class, transformers 5 builds a tokenizer that leaves out parts of the file.
+    # For any other class, transformers 5 builds a tokenizer without some parts of the file.
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
-    settings.setdefault("padding_side", "left")  # as generating in batches wants it
+    settings.setdefault("padding_side", "left")  # for generation in batches
+    # transformers 4 would add token_type_ids, which LlamaForCausalLM refuses.
+    settings.setdefault("model_input_names", ["input_ids", "attention_mask"])
     if (folder / JSON).exists():
         theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
         if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
-            # Llama's class reads add_bos_token, which says otherwise, and that class does not.
+            # Llama's class reads add_bos_token, and this class does not.
             stage_json(folder / JSON, _beginning_with(tokenizer.prefix_ids, theirs))
-        described = json.loads(theirs.to_str())  # in one form, whichever version has written it
+        described = json.loads(theirs.to_str())  # the same form for every version of tokenizers
         if not (folder / MODEL).exists() and (model := to_sentencepiece(described, tokenizer)):
             (folder / MODEL).write_bytes(model)
-        if (folder / MODEL).exists():  # llama.cpp's converter asks here, and not in the files
+        if (folder / MODEL).exists():  # llama.cpp's converter reads these here
             settings["add_bos_token"] = bool(tokenizer.prefix_ids)
             settings["add_prefix_space"] = tokenizer.adds_space
         stage_json(folder / SETTINGS, settings)
@@ -240,7 +238,7 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
         "bos_token": None if tokenizer.bos_id is None else text_of(tokenizer.bos_id),
         "eos_token": text_of(tokenizer.eos_id),
         "unk_token": text_of(tokenizer.unk_id),
-        "pad_token": text_of(tokenizer.unk_id),  # and not EOS, which collators would mask with it
+        "pad_token": text_of(tokenizer.unk_id),  # collators would mask EOS with it
         "add_bos_token": bool(tokenizer.prefix_ids),
         "add_eos_token": False,
         "add_prefix_space": tokenizer.adds_space,  # read by llama.cpp's converter alone
@@ -251,55 +249,45 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     stage_json(folder / SETTINGS, settings)
     if not agree(tokenizer, open_tokenizer(folder)):
         raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
-                        "list of byte pairs?")
+                        "BPE model?")
 
 
 def chat_template(folder: Path) -> str | None:
-    """The Jinja template of a folder's chats: a file of its own, or a field of the settings, which
-    may be a list of named ones."""
+    """The Jinja template of a folder's chats: a file, or a field of the settings, which may be a
+    list of named templates."""
     if (folder / CHAT).is_file():
-        try:
-            return (folder / CHAT).read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise UserError(f"{folder / CHAT} is not UTF-8 text") from None
-    found = settings_of(folder).get("chat_template")
-    if isinstance(found, list):
-        found = {entry.get("name"): entry.get("template") for entry in found}.get("default")
-    return found
+        return (folder / CHAT).read_text(encoding="utf-8")
+    template = settings_of(folder).get("chat_template")
+    if isinstance(template, list):
+        return {entry.get("name"): entry.get("template") for entry in template}.get("default")
+    return template
 
 
 def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
-    """The fields of a GGUF file about the tokenizer of the folder `source`: llama.cpp's "llama",
-    which is a sentencepiece file. (ggml, docs/gguf.md)
+    """The fields of a GGUF about the tokenizer of the folder `source`, as a sentencepiece file.
+    (ggml, docs/gguf.md)
 
-    Ids that a model of `vocab_size` has and the tokenizer has not are there as unused ones. Raises
+    Ids that a model of `vocab_size` has and the tokenizer has not become unused pieces. Raises
     UserError where llama.cpp could not give the ids of `tokenizer`.
     """
     with TemporaryDirectory() as spare:
-        write_hf_tokenizer(source, tokenizer, Path(spare), 0)  # refuses what are no byte pairs
+        write_hf_tokenizer(source, tokenizer, Path(spare), 0)
         if not (Path(spare) / MODEL).is_file():
-            byte_level = not read_json(source / JSON)["model"].get("byte_fallback")
-            advice = "export with --to hf, and let its convert_hf_to_gguf.py recognise it"
-            raise UserError(
-                f"{source / JSON} gives ids that no sentencepiece file gives, and what else such a "
-                "tokenizer does is code in llama.cpp: "
-                + (advice if byte_level else "it has none for this one")
-            )
+            raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives: export "
+                            "with --to hf, and try llama.cpp's convert_hf_to_gguf.py, which knows "
+                            "some byte-level tokenizers")
         settings = settings_of(Path(spare))
-        read = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
-        stage_json(Path(spare) / SETTINGS, read)  # the rest is about the tokenizer.json
-        try:
-            ours = Tokenizer(Path(spare) / MODEL)
-        except UserError:  # it lacks, say, a token that the tokenizer.json has
-            ours = None
-    if ours is None or not agree(ours, tokenizer):
+        kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
+        stage_json(Path(spare) / SETTINGS, kept)  # the rest is about the tokenizer.json
+        ours = open_equal(Path(spare) / MODEL, tokenizer)
+    if ours is None:
         raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
                         "and its converter read the first: remove the one that is not the model's")
-    found = pieces(ours)
-    padding = range(len(found), vocab_size)
+    pieces = read_pieces(ours)
+    padding = range(len(pieces), vocab_size)
     special = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": ours.unk_id,
                "padding": tokenizer.pad_id}
-    # More ids that end a text go where llama.cpp looks for the ends of a turn and of a message.
+    # llama.cpp looks for further ids that end a text at the ends of a turn and of a message.
     more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
     if len(more) > 2:
         raise UserError(f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has "
@@ -309,9 +297,9 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
     fields = {
         "model": "llama",
         "pre": "default",
-        "tokens": [piece.piece for piece in found] + [f"[PAD{i}]" for i in padding],
-        "scores": [piece.score for piece in found] + [-1000.0 for _ in padding],
-        "token_type": [piece.type for piece in found] + [UNUSED for _ in padding],
+        "tokens": [piece.piece for piece in pieces] + [f"[PAD{i}]" for i in padding],
+        "scores": [piece.score for piece in pieces] + [-1000.0 for _ in padding],
+        "token_type": [piece.type for piece in pieces] + [UNUSED for _ in padding],
         **{f"{name}_token_id": i for name, i in special.items() if i is not None},
         "add_bos_token": bool(ours.prefix_ids),
         "add_eos_token": False,

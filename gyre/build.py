@@ -15,7 +15,14 @@ from torch.nn.parallel import DistributedDataParallel
 from data.dataset import find_prepared
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, read_whole
-from gyre.device import DTYPE_NAMES, check_memory, product_rates, resolve_compile, resolve_dtype
+from gyre.device import (
+    DTYPE_NAMES,
+    check_memory,
+    product_rates,
+    resolve_compile,
+    resolve_dtype,
+    uncompiled,
+)
 from gyre.optim import Optimizers
 from gyre.options import Config
 from gyre.parallel import Initial, Parallelism, Shard, World, recompute_activations
@@ -240,7 +247,7 @@ class Replicated:
 
     def gather(self, model: nn.Module) -> AbstractContextManager[None]:
         """Return the context in which methods other than `forward` can be called."""
-        return nullcontext()
+        return uncompiled()
 
     def save(
         self, folder: Path, model: Transformer, optimizers: Optimizers | None

@@ -128,7 +128,8 @@ class Muon(torch.optim.Optimizer):
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(gradient)
             mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-            update = gather_tensor(gradient.lerp(mean, momentum).to(self.dtype))  # Nesterov's look ahead
+            ahead = gradient.lerp(mean, momentum)  # Nesterov's
+            update = gather_tensor(ahead.to(self.dtype))
             wide.append(update if update.size(0) <= update.size(1) else update.T)
         stacked = torch.stack(wide)
         del wide, update  # their memory is free before the products need as much again
@@ -224,7 +225,7 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def gather_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor of which this rank may have a part only, whole. All ranks call it together."""
+    """Return a tensor, of which this rank may have a part only, whole. All ranks call it."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 

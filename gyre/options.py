@@ -1,21 +1,21 @@
 """The configuration of a run, and the command line and YAML that it is read from.
 
 A configuration is made of layers, each over the one before: the defaults of the dataclasses, YAML
-files, a run that is started from, the command line. A layer is a dict of sections, such as
-{"model": {"dim": 64}, "seed": 2}. YAML values and the command line are converted by one function.
+files, the run that training starts from, the command line. A layer is a dict of sections, such as
+{"model": {"dim": 64}, "seed": 2}. One function, `convert`, gives values their types.
 """
 
 import argparse
 import dataclasses
 import difflib
-import json
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+import reprlib
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import yaml
@@ -26,10 +26,11 @@ from gyre.device import Dtype
 from gyre.optim import OptimConfig
 from gyre.parallel import REPLICATED, Shard
 from gyre.wandb_log import LogConfig
-from model.config import ModelConfig
+from model.config import ModelConfig, RopeScaling
 from model.position import POSITIONS, check_position
 
 CONFIGS = Path(__file__).parent.parent / "configs"
+OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
 
 
 @dataclass
@@ -91,6 +92,12 @@ class Config:
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
 
 
+SECTIONS: dict[str, type] = {
+    "model": ModelConfig, "data": DataConfig, "optim": OptimConfig, "train": TrainConfig,
+    "log": LogConfig,
+}
+
+
 def make_config(*layers: Mapping[str, Any]) -> Config:
     """Return the configuration of these layers over the defaults, complete and checked.
 
@@ -148,12 +155,12 @@ def build_config(*layers: Mapping[str, Any]) -> Config:
     merged: dict[str, Any] = {section: {} for section in SECTIONS}
     for layer in layers:
         merge(merged, layer)
-    scaling = merged["model"].get("rope_scaling")
+    model = merged["model"]
     try:
-        if scaling is not None:
-            merged["model"]["rope_scaling"] = SECTIONS["model.rope_scaling"](**scaling)
-        return Config(**{name: SECTIONS[name](**value) if name in SECTIONS else value
-                         for name, value in merged.items() if name != "model.rope_scaling"})
+        if model.get("rope_scaling") is not None:
+            model["rope_scaling"] = RopeScaling(**model["rope_scaling"])
+        sections = {section: cls(**merged.pop(section)) for section, cls in SECTIONS.items()}
+        return Config(**sections, **merged)
     except TypeError:
         raise UserError("model.rope_scaling needs a type and a factor") from None
     except ValueError as error:
@@ -163,41 +170,111 @@ def build_config(*layers: Mapping[str, Any]) -> Config:
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
     """Put the values of a layer over those of `target`, section by section."""
     for name, value in layer.items():
-        if isinstance(value, Mapping) and isinstance(target.get(name), dict):
+        if isinstance(value, Mapping):
+            target[name] = target.get(name) or {}
             merge(target[name], value)
         else:
-            target[name] = {**value} if isinstance(value, Mapping) else value
+            target[name] = value
+
+
+# --- options and their types ----------------------------------------------------------------------
+
+
+class Option(NamedTuple):
+    """A field of a dataclass."""
+
+    type: Any
+    default: Any
+    settings: dict[str, Any]
+    """What argparse is told of it."""
+
+
+def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
+    """Return the fields of a dataclass, and those of dataclasses in it, by dotted name."""
+    types, options = get_type_hints(cls), {}
+    docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
+    for item in dataclasses.fields(cls):
+        name, hint, default = prefix + item.name, types[item.name], item.default
+        table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
+        if table is not hint:
+            text = " ".join((docs.get(item.name) or "").split()).replace("%", "%%")
+            if isinstance(default, str | int | float) and default is not False and default != "":
+                text += f" (default: {default})"
+            options[name] = Option(hint, default, {
+                "type": partial(convert_word, hint), "help": text,
+                "metavar": "null" if table else show_type(hint),
+            })
+        if table is not None:
+            options |= list_options(table, f"{name}.")
+    return options
+
+
+def show_type(hint: Any) -> str:
+    """Return a type as the help shows it, such as int|null or auto|true|false."""
+    if get_origin(hint) is list:
+        return f"[{show_type(get_args(hint)[0])}, ...]"
+    if get_args(hint):
+        return "|".join(map(show_type, get_args(hint)))
+    names: dict[Any, str] = {bool: "true|false", str: "text", NoneType: "null"}
+    return names.get(hint) or getattr(hint, "__name__", str(hint))
+
+
+def convert(hint: Any, value: Any) -> Any:
+    """Return a text, or a list of texts, as a value of this type; None is YAML's null.
+
+    Raises ValueError, which says what the type is.
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        for part in parts:
+            with suppress(ValueError):
+                return convert(part, value)
+    elif origin is list and value is not None:
+        values = value if isinstance(value, list) else [value]
+        return [convert(parts[0], entry) for entry in values]
+    elif hint is NoneType and value is None:
+        return None
+    elif isinstance(value, str):
+        choices = {str(part): part for part in parts}  # of a Literal
+        if hint is bool:
+            choices = {"true": True, "True": True, "false": False, "False": False}
+        if value in choices:
+            return choices[value]
+        if hint is str:
+            value.encode()  # an argument that is not UTF-8 cannot be stored
+            return value
+        with suppress(ValueError):
+            if hint is float or hint is int and str(int(value)) == value:  # 010 is 8 to YAML
+                return hint(value)
+    raise ValueError(f"must be {show_type(hint)}, not {reprlib.repr(value)}")
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """Return a did-you-mean for a misspelt option, by the part after its section."""
+    last = {name.lstrip("-").rpartition(".")[2]: name for name in reversed([*names])}
+    close = difflib.get_close_matches(word.lstrip("-").rpartition(".")[2], last, n=1)
+    return f" (did you mean {last[close[0]]}?)" if close else ""
 
 
 # --- YAML -----------------------------------------------------------------------------------------
 
 
 class TextLoader(yaml.BaseLoader):
-    """Reads every scalar as text, and refuses aliases and keys that are repeated."""
+    """Reads scalars as text, but a plain null as None, and refuses repeated keys."""
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(f"{self.peek_event().start_mark}: YAML's * refers to an anchor: "
-                                 "quote your globs")
-        return super().compose_node(parent, index)
+    def construct_scalar(self, node: Any) -> Any:
+        text = super().construct_scalar(node)
+        return None if node.style is None and text in ("", "~", "null") else text
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value]
-        repeated = sorted({str(key) for key in keys if keys.count(key) > 1})
-        if repeated:
-            raise yaml.YAMLError(f"{repeated[0]} is there twice")
+        repeated = next((key for key in keys if keys.count(key) > 1), None)
+        if repeated is not None:
+            raise yaml.YAMLError(f"{repeated} is there twice")
         return super().construct_mapping(node, deep)
 
 
-def parse_yaml(text: str) -> Any:
-    """Return the lists, tables and texts of a YAML document. ValueError where there is none."""
-    try:
-        return yaml.load(text, TextLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
-
-
-def read_yaml(name: str | Path) -> dict[str, Any]:
+def read_yaml(name: str) -> dict[str, Any]:
     """Return the layer in a YAML file: a path, or the name of one of ours.
 
     Raises UserError, which names the file, for unknown options and values of another type.
@@ -205,170 +282,75 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
     candidates = (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml")
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
-        ours = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
-        raise UserError(f"no config {str(name)!r}, neither as a path nor among ours: {ours}")
-    layer: dict[str, Any] = {}
-    try:
-        document = parse_yaml(path.read_text(encoding="utf-8"))
-        if not isinstance(document, dict):
-            raise ValueError("it holds no table of options")
-        for option, value in walk(document):
-            assign(layer, option, value)
-    except (OSError, ValueError, UserError) as error:
-        raise UserError(f"{path}: {error}") from None
+        raise UserError(f"no config {name!r}, neither as a path nor among ours: {OURS}")
+    layer = read_layer(path)
+    if layer.get("init_from"):
+        raise UserError(f"{path}: init_from is no option of a file: say --init-from on the command "
+                        "line")
     return layer
 
 
 def read_config(path: Path) -> Config:
     """Return the configuration of a saved run, which was complete and checked when it was made."""
-    return build_config(read_yaml(path))
+    try:
+        return build_config(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (TypeError, UserError, yaml.YAMLError) as error:  # of a run made by another gyre
+        raise UserError(f"{path} is not a configuration of this gyre: {error}") from None
 
 
-def walk(document: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the dotted name and the value of every option in nested tables."""
-    for key, value in document.items():
-        option = f"{prefix}{key}"
-        if isinstance(value, dict) and (option in SECTIONS or option not in config_fields()):
-            yield from walk(value, f"{option}.")
-        elif option in SECTIONS and value == "" and option != "model.rope_scaling":
-            continue  # a section without an option
-        else:
-            yield option, value
-
-
-def assign(layer: dict[str, Any], option: str, value: Any) -> None:
-    """Convert the value of a dotted option and put it into a layer.
-
-    Raises UserError for an unknown option, a wrong type, and an option that is given twice.
-    """
-    fields = config_fields()
-    if option not in fields:
-        raise UserError(f"there is no option {option}{nearest(option, fields)}")
-    *sections, name = option.split(".")
-    for section in sections:
-        layer = layer.setdefault(section, {})
-        if not isinstance(layer, dict):
-            raise UserError(f"{section} and {option} contradict each other")
-    if name in layer:
-        raise UserError(f"{option} is there twice")
-    layer[name] = convert(fields[option][0], value, option)
-
-
-# --- types ----------------------------------------------------------------------------------------
-
-SECTIONS: dict[str, type] = {
-    "model": ModelConfig, "data": DataConfig, "optim": OptimConfig, "train": TrainConfig,
-    "log": LogConfig,
-}
-for part in get_args(get_type_hints(ModelConfig)["rope_scaling"]):
-    if part is not NoneType:
-        SECTIONS["model.rope_scaling"] = part
-
-
-@cache
-def config_fields() -> dict[str, tuple[Any, Any, str]]:
-    """Return the type, default and help of every option of Config, by dotted name."""
-    fields = dict(fields_of(Config))
-    for section, cls in SECTIONS.items():
-        fields |= {f"{section}.{name}": value for name, value in fields_of(cls)}
-    return {name: value for name, value in fields.items() if name not in SECTIONS or "." in name}
-
-
-def fields_of(cls: type) -> Iterator[tuple[str, tuple[Any, Any, str]]]:
-    """Yield the name of each field of a dataclass with its type, default and docstring."""
-    types = get_type_hints(cls)
-    docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
-    for item in dataclasses.fields(cls):
-        default = item.default
-        if item.default_factory is not dataclasses.MISSING:
-            default = item.default_factory()
-        help_text = " ".join((docs.get(item.name) or "").split())
-        yield item.name, (types[item.name], default, help_text)
-
-
-NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-
-
-def convert(hint: Any, value: Any, option: str) -> Any:
-    """Return a text, or a list or a table of texts, as a value of a field's type.
-
-    Raises UserError that says what the option may be.
-    """
-    union = get_origin(hint) in (Union, UnionType)
-    kinds = sorted(get_args(hint), key=lambda kind: kind is str) if union else [hint]
-    expected = []
-    for kind in kinds:
-        try:
-            return convert_kind(kind, value, option)
-        except ValueError as error:
-            expected.append(str(error))
-    shown = textwrap.shorten(str(value), 80)
-    expected = [words for words in dict.fromkeys(expected) if words != "null"]
-    raise UserError(f"{option} must be {' or '.join(expected)}, not {shown}")
-
-
-def convert_kind(kind: Any, value: Any, option: str) -> Any:
-    """Return a value as one kind of a type. The ValueError says what that kind is."""
-    if kind is NoneType and value in ("null", "~"):
-        return None
-    if get_origin(kind) is Literal:
-        for choice in get_args(kind):
-            if value == str(choice):
-                return choice
-        raise ValueError(" or ".join(map(str, get_args(kind))))
-    if get_origin(kind) is list:
-        values = parse_yaml(value) if isinstance(value, str) and value[:1] == "[" else value
-        values = values if isinstance(values, list) else [values]
-        return [convert(get_args(kind)[0], entry, option) for entry in values]
-    if dataclasses.is_dataclass(kind):
-        table = parse_yaml(value) if isinstance(value, str) and value[:1] == "{" else value
+def read_layer(path: Path) -> dict[str, Any]:
+    """Return the layer in a YAML file. Raises UserError as `read_yaml` does."""
+    try:
+        table = yaml.load(path.read_text(encoding="utf-8"), TextLoader)
         if not isinstance(table, dict):
-            raise ValueError("a table of its fields")
-        layer: dict[str, Any] = {}
-        for name, entry in table.items():
-            assign(layer, f"{option}.{name}", entry)
-        for section in option.split("."):
-            layer = layer[section]
-        return layer
-    if kind in NAMES and isinstance(value, str):
-        try:
-            if kind is bool:
-                return {"true": True, "false": False}[value.lower()]
-            if kind is int and value.lstrip("+-") != "0" and value.lstrip("+-")[:1] == "0":
-                raise ValueError  # 010 is 8 to YAML 1.1 and 10 to Python
-            return kind(value)
-        except (KeyError, ValueError):
-            pass
-    raise ValueError(NAMES.get(kind, "null"))
+            raise ValueError("it holds no table of options")
+        return convert_table(table)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
 
 
-def nearest(word: str, names: Sequence[str] | Mapping[str, Any]) -> str:
-    """Return a did-you-mean for a misspelt option: by its whole name, or by its last part."""
-    last = {name.rpartition(".")[2]: name for name in reversed([*names])}
-    close = difflib.get_close_matches(word, names, n=1) or [
-        last[name] for name in difflib.get_close_matches(word.rpartition(".")[2], last, n=1)
-    ]
-    return f" (did you mean {close[0]}?)" if close else ""
+def convert_table(table: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a table of YAML with typed values. Raises ValueError, which names the option."""
+    layer = {}
+    for name, value in table.items():
+        option = f"{prefix}{name}"
+        if option in TABLES and isinstance(value, dict):
+            layer[name] = convert_table(value, f"{option}.")
+        elif option in SECTIONS and value is None:
+            continue  # a section without options
+        elif option not in OPTIONS or "." in str(name):
+            raise ValueError(f"there is no option {option}{nearest(option, OPTIONS)}")
+        else:
+            try:
+                layer[name] = convert(OPTIONS[option].type, value)
+            except ValueError as error:
+                raise ValueError(f"{option} {error}") from None
+    return layer
 
 
 # --- the command line -----------------------------------------------------------------------------
 
 
-class HelpFormatter(argparse.HelpFormatter):
-    """Keeps the examples of a description as lines, and fills its paragraphs."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n\n".join(part if part.startswith(" ") else textwrap.fill(part, width)
-                           for part in text.strip().split("\n\n"))
+def convert_word(hint: Any, word: str) -> Any:
+    """Return a word of the command line as a value of this type; a list is written as in YAML."""
+    value: Any = None if word == "null" and NoneType in get_args(hint) else word
+    try:
+        if word.startswith("[") and list in map(get_origin, (hint, *get_args(hint))):
+            value = yaml.load(word, TextLoader)
+        return convert(hint, value)
+    except (RecursionError, yaml.YAMLError):
+        raise argparse.ArgumentTypeError(f"{word} is no list: quote its globs, as in "
+                                         "\"['*.md', book.txt]\"") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class Parser(argparse.ArgumentParser):
     """A parser of whole option names. Whatever it refuses is a UserError of one sentence."""
 
-    def __init__(self, description: str | None = None, **settings: Any):
+    def __init__(self, description: str | None = None):
         super().__init__(description=description, allow_abbrev=False,
-                         formatter_class=HelpFormatter, **settings)
-        self.types: dict[str, Any] = {}
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
 
     def add_fields(self, *classes: type, heading: str | None = None) -> None:
         """Add one option for each field of dataclasses, `top_k` as --top-k.
@@ -378,79 +360,52 @@ class Parser(argparse.ArgumentParser):
         """
         group = self.add_argument_group(heading) if heading else self
         for cls in classes:
-            for name, (hint, default, text) in fields_of(cls):
-                settings: dict[str, Any] = {"default": default, "metavar": metavar(hint)}
-                if hint is bool:
-                    settings = {"action": "store_true"}
-                elif hint == list[str]:
-                    settings = {"action": "append", "default": [], "metavar": "TEXT"}
-                else:
-                    self.types[name] = hint
-                group.add_argument(f"--{name.replace('_', '-')}", dest=name,
-                                   help=described(text, default), **settings)
+            for name, option in list_options(cls).items():
+                settings = {"default": option.default, **option.settings}
+                if option.type is bool:
+                    settings = {"action": "store_true", "help": settings["help"]}
+                elif option.type == list[str]:
+                    settings |= {"action": "append", "type": str, "default": [], "metavar": "text"}
+                group.add_argument(f"--{name.replace('_', '-')}", **settings)
 
     def add_config(self) -> None:
         """Add --config, and an option for each field of Config, such as --model.dim."""
-        ours = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
+        self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
         self.add_argument(
             "--config", action="append", default=[], metavar="FILE",
-            help=f"YAML file with any of the options below, or one of ours: {ours}.",
+            help=f"YAML file with any of the options below, or one of ours: {OURS}.",
         )
-        groups: dict[str, Any] = {}
-        for name, (hint, default, text) in config_fields().items():
-            if name == "init_from":  # --init-from sets it, with the model of that run
-                continue
-            section = name.partition(".")[0] if "." in name else "run"
-            if section not in groups:
-                groups[section] = self.add_argument_group(section)
-            groups[section].add_argument(
-                f"--{name}", default=argparse.SUPPRESS, metavar=metavar(hint),
-                help=described(text, default),
-            )
+        groups = {name: self.add_argument_group(name) for name in ("run", *SECTIONS)}
+        for name, option in OPTIONS.items():
+            if name != "init_from":  # --init-from sets it, and takes the model of that run
+                groups[name.partition(".")[0] if "." in name else "run"].add_argument(
+                    f"--{name}", dest=f"given.{name}", default=argparse.SUPPRESS, **option.settings
+                )
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:
         """Return the options, typed. `given` is the layer of Config's fields that were said."""
         options, unknown = self.parse_known_args(*args, **kwargs)
-        names = [name for action in self._actions for name in action.option_strings]
         if unknown:
             word = unknown[0].partition("=")[0]
-            if word[:1] == "-":
-                self.error(f"there is no option {word}{nearest(word, names)}")
-            self.error(f"unexpected argument {word!r}")
-        values, options.given = vars(options), {}
-        for name in [*values]:
-            value = values[name]
-            if name in self.types and isinstance(value, str):
-                values[name] = convert(self.types[name], value, f"--{name.replace('_', '-')}")
-            elif f"--{name}" in self._option_string_actions and name in config_fields():
-                if value.encode(errors="ignore").decode() != value:
-                    self.error(f"{value!a} is not UTF-8, and so no part of a configuration")
-                try:
-                    assign(options.given, name, values.pop(name))
-                except UserError as error:
-                    raise UserError(f"--{error}") from None
+            if not word.startswith("-"):
+                self.error(f"unexpected argument {word!r}")
+            self.error(f"there is no option {word}{nearest(word, self._option_string_actions)}")
+        options.given = {}
+        for dest in [dest for dest in vars(options) if dest.startswith("given.")]:
+            _, *sections, name = dest.split(".")
+            layer = options.given
+            for section in sections:
+                layer[section] = layer.get(section) or {}
+                layer = layer[section]
+            layer[name] = vars(options).pop(dest)
         return options
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))
 
 
-def metavar(hint: Any) -> str:
-    """Return what stands for a value in --help."""
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not NoneType]
-    words = [str(kind) if not isinstance(kind, type) else kind.__name__.upper() for kind in kinds
-             if get_origin(kind) is None]
-    words += ["LIST" if get_origin(kind) is list else "|".join(map(str, get_args(kind)))
-              for kind in kinds if get_origin(kind) is not None]
-    return "|".join(words).replace("%", "%%") if get_origin(hint) is not list else "LIST"
-
-
-def described(text: str, default: Any) -> str:
-    """Return the help of an option: its docstring, and its default where it has one."""
-    text = text.replace("%", "%%")
-    if default in (None, [], dataclasses.MISSING) or default is False:
-        return text
-    return f"{text} (default: {json.dumps(default) if default == '' else default})"
+OPTIONS = list_options(Config)
+TABLES = {name.rpartition(".")[0] for name in OPTIONS}
 
 
 # --- options that several commands share ----------------------------------------------------------

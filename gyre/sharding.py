@@ -22,6 +22,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from gyre.checkpoint import WEIGHTS, explained, read_shards, read_whole, write_safetensors
+from gyre.device import uncompiled
 from gyre.optim import Optimizers, gather_tensor, shard_like
 from gyre.parallel import Initial, World, recompute_activations
 from model.config import ModelConfig
@@ -96,7 +97,8 @@ class Sharded:
     def gather(self, model: nn.Module) -> Iterator[None]:
         """Within it, methods other than `forward` can be called."""
         cast(FSDPModule, model).unshard()
-        yield
+        with uncompiled():
+            yield
         cast(FSDPModule, model).reshard()
 
     def save(

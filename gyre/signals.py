@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 from contextlib import suppress
 from types import FrameType
 
@@ -20,7 +21,9 @@ class StopSignal:
     number = 0
 
     def __enter__(self) -> "StopSignal":
-        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        on_main = threading.current_thread() is threading.main_thread()
+        # Another thread, such as that of a study's worker, gets no signals: it is told by `number`.
+        self._before = {n: signal.getsignal(n) for n in SIGNALS} if on_main else {}
         for number, handler in self._before.items():
             if handler != signal.SIG_IGN:
                 signal.signal(number, self._remember)

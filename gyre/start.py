@@ -83,6 +83,9 @@ def resolve(argv: list[str], doc: str) -> Start:
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
 
     files = [read_yaml(name) for name in options.config]
+    if "init_from" in [name for layer in files for name in layer]:
+        raise UserError("init_from in a file of --config has no effect: say --init-from RUN, which "
+                        "takes the model and the tokenizer too")
     if options.resume:
         name = given.get("name") or next((f["name"] for f in files[::-1] if f.get("name")), None)
         if name is None:

@@ -22,6 +22,17 @@ from model.config import derive_seed
 from model.transformer import Transformer
 
 
+class StepResult(NamedTuple):
+    """What a step has measured, over all processes."""
+
+    loss: float
+    """Mean cross entropy, nats per token."""
+    grad_norm: float
+    lr: float
+    finite: bool
+    """Whether loss and gradient were finite. If not, no weight has changed."""
+
+
 @dataclass
 class Progress:
     """What a run has done so far; saved with every checkpoint."""
@@ -38,6 +49,24 @@ class Progress:
     """Such steps since the last good one."""
     best: float = math.inf
     """Lowest validation loss, nats per token."""
+
+    @property
+    def axes(self) -> dict[str, float]:
+        """What a point of the log can be drawn against."""
+        return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
+
+    def count(self, result: StepResult, scaler: torch.amp.GradScaler) -> bool:
+        """Count a step that was skipped. Returns whether training can go on: not after three in a
+        row.
+
+        Where the loss is finite and the gradient overflows float16, the scaler is only looking for
+        its scale.
+        """
+        searching = scaler.is_enabled() and scaler.get_scale() > 1
+        diverged = not result.finite and not (searching and math.isfinite(result.loss))
+        self.skipped += not result.finite
+        self.skipped_in_a_row = self.skipped_in_a_row + 1 if diverged else 0
+        return self.skipped_in_a_row < 3
 
 
 @dataclass(frozen=True)
@@ -64,17 +93,6 @@ class Setup:
     """Rows of a forward pass."""
     progress: Progress
     """Where the training stands: at the restored checkpoint, or at the start."""
-
-
-class StepResult(NamedTuple):
-    """What a step has measured, over all processes."""
-
-    loss: float
-    """Mean cross entropy, nats per token."""
-    grad_norm: float
-    lr: float
-    finite: bool
-    """Whether loss and gradient were finite. If not, no weight has changed."""
 
 
 def train_step(setup: Setup, step: int) -> StepResult:

@@ -8,9 +8,13 @@ from typing import Any, Literal, get_args
 # The standard deviation of every embedding at the start; sinusoids are scaled to it.
 INIT_STD = 0.02
 
+# The default of a field that is filled in later, from others. Its type is what it then is.
+UNSET: Any = None
 
 # What may change when a model is trained on from its weights: none of it is in their shapes.
-CHANGEABLE = ("norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid")
+CHANGEABLE = (
+    "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid",
+)
 
 
 def derive_seed(*address: object) -> int:
@@ -21,11 +25,6 @@ def derive_seed(*address: object) -> int:
     """
     digest = hashlib.sha256("/".join(map(str, address)).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
-
-
-def unset() -> Any:
-    """The default of a field that is filled in later, from others. Its type is what it then is."""
-    return None
 
 
 ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]
@@ -46,7 +45,7 @@ class RopeScaling:
     factor: float
     """By how much the context grows, s. For dynamic, how steeply it reacts: 1 is the paper's, other
     values are Hugging Face's."""
-    original_positions: int = unset()
+    original_positions: int = UNSET
     """The length L that the model was trained on. Unset: data.seq_len."""
     beta_fast: float = 32.0
     """Pairs that turn at least this often within L keep their frequency (yarn). At L = 128 even the
@@ -117,13 +116,13 @@ class ModelConfig:
     """Number of blocks."""
     n_heads: int = 4
     """Number of query heads H."""
-    n_kv_heads: int = unset()
+    n_kv_heads: int = UNSET
     """Number of key/value heads; must divide n_heads. Unset: n_heads (no grouping)."""
-    head_dim: int = unset()
+    head_dim: int = UNSET
     """Width D of a head. Unset: dim / n_heads."""
-    hidden_dim: int = unset()
+    hidden_dim: int = UNSET
     """Width of the SwiGLU layer. Unset: 8/3 dim, rounded up to a multiple of 32."""
-    vocab_size: int = unset()
+    vocab_size: int = UNSET
     """Vocabulary V. Unset: the tokenizer's."""
     tie_embeddings: bool = True
     """Use the embedding matrix as the output matrix too."""
@@ -131,7 +130,7 @@ class ModelConfig:
     """Epsilon of RMSNorm."""
     dropout: float = 0.0
     """Probability of dropping a channel of the embeddings and of what each half block adds."""
-    max_positions: int = unset()
+    max_positions: int = UNSET
     """How far positions reach (prompt + new tokens). Unset: the larger of 4 data.seq_len and what
     rope_scaling is meant for; data.seq_len for an encoding that ends where training rows do."""
     position: str = "rope"
@@ -175,12 +174,6 @@ class ModelConfig:
                 f"model.n_heads {self.n_heads} is not divisible by model.n_kv_heads "
                 f"{self.n_kv_heads}: every key/value head serves the same number of query heads"
             )
-
-    def require(self, *names: str) -> None:
-        """Raise ValueError where one of these fields is still unset."""
-        for name in names:
-            if getattr(self, name) is None:
-                raise ValueError(f"model.{name} must be set to build a Transformer")
 
     @property
     def matrix_parameters(self) -> int:

@@ -5,7 +5,7 @@ key, the place, the position and the channel. So it makes no difference how a ba
 many processes or on which device it runs, and whether it is compiled.
 """
 
-from typing import Protocol
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,10 +14,8 @@ from torch import Tensor
 MIX_1, MIX_2, STEP, MIX_32 = 0x3F58476D1CE4E5B9, 0x14D049BB133111EB, 0x1E3779B97F4A7C15, 0x2C1B3C6D
 
 
-class Drop(Protocol):
-    """Dropout at a place of the model, numbered from 0."""
-
-    def __call__(self, x: Tensor, place: int) -> Tensor: ...
+# Dropout of x (B, T, C) at a place of the model, numbered from 0.
+Drop = Callable[[Tensor, int], Tensor]
 
 
 def mixed(x: Tensor) -> Tensor:
@@ -43,16 +41,10 @@ def kept(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> Tensor:
     return hashed >= min(round(p * 2**32) - 2**31, 2**31 - 1)
 
 
-def no_dropout(x: Tensor, place: int) -> Tensor:
-    """Where nothing is dropped."""
-    return x
-
-
 def dropping(p: float, tokens: Tensor, keys: Tensor | None = None) -> Drop:
-    """What drops numbers with probability p, and divides the others by 1 - p, for a batch of tokens
-    (B, T). `keys` (B,): see `kept`; unset, they are drawn, so that every call drops others."""
-    if p == 0:
-        return no_dropout
+    """Return the dropout of one forward pass over tokens (B, T): it zeroes numbers with probability
+    p and divides the others by 1 - p. `keys` (B,): see `kept`. Unset, they are drawn, so that every
+    pass drops others."""
     if keys is None:
         keys = torch.randint(2**62, tokens.shape[:1], device=tokens.device)
 

@@ -5,15 +5,15 @@ Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 
 import copy
 import functools
+import math
 from collections.abc import Callable, Collection
 
 import torch
 from torch import Tensor
 
-from model.cache import KVCache
 from model.kernels import compile_for_decoding
-from model.sampling import Sampling, sample, uniform
-from model.transformer import Transformer, attend
+from model.sampling import Sampling, sample
+from model.transformer import KVCache, Transformer, attend
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -39,8 +39,10 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 
 
 def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:
-    """`next_logits` with an empty cache, of rows (B, T) of which so many neighbours are equal: each
-    of these is computed once."""
+    """Prefill for `samples` copies of each prompt, side by side: rows (B, T) -> logits (B, V).
+
+    Run each prompt once and copy its keys and values.
+    """
     once = copy.copy(cache)  # a view of every `samples`-th row
     once.keys, once.values = ([x[::samples] for x in xs] for xs in (cache.keys, cache.values))
     logits = next_logits(model, tokens[::samples], once)
@@ -87,9 +89,10 @@ def generate(
     compiled, which takes up to a minute and makes one row about five times as fast on a CPU.
 
     Raises ValueError, before any compute, for an empty prompt, for more than the context holds, for
-    a cache whose keys would go stale, and for `compile` without a cache.
+    a cache whose keys would go stale, for `compile` without a cache, and for options of `sampling`
+    without a meaning or without an effect.
     """
-    _refuse(model, prompts, max_new_tokens, num_samples, use_cache, compile)
+    _check(model, prompts, sampling, max_new_tokens, num_samples, use_cache, compile)
     total = max(map(len, prompts)) + max_new_tokens
     starts = [len(prompt) for prompt in prompts for _ in range(num_samples)]
     lengths = list(starts)
@@ -121,11 +124,8 @@ def generate(
                 logits = forward(model, fed, cache)
             logits = logits.float().cpu()
             rows = slice(None) if len(due) == len(starts) else due  # all of them need no copy
-            uniforms = None
-            if sampling.temperature > 0:
-                numbers = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
-                uniforms = torch.tensor(numbers, dtype=torch.float64)
-            drawn = sample(logits[rows], sampling, uniforms, seen[rows])
+            addresses = [(seed, row % num_samples, known - starts[row]) for row in due]
+            drawn = sample(logits[rows], sampling, addresses, seen[rows])
             tokens[rows, known] = drawn
             if sampling.repetition_penalty != 1:
                 seen[due, drawn] = True  # pairs: a slice for `due` would take every token drawn
@@ -142,15 +142,27 @@ def generate(
     return [tokens[row, starts[row] : lengths[row]].tolist() for row in range(len(starts))]
 
 
-def _refuse(
-    model: Transformer, prompts: list[list[int]], max_new_tokens: int, num_samples: int,
-    use_cache: bool, compile: bool,
+def _check(
+    model: Transformer, prompts: list[list[int]], sampling: Sampling, max_new_tokens: int,
+    num_samples: int, use_cache: bool, compile: bool,
 ) -> None:
-    """ValueError for what `generate` cannot do; see there."""
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be at least 1, not {max_new_tokens}")
-    if num_samples < 1:
-        raise ValueError(f"num_samples must be at least 1, not {num_samples}")
+    """Raise ValueError for what `generate` cannot do; see there."""
+    temperature, penalty = sampling.temperature, sampling.repetition_penalty
+    top_k, top_p, min_p = sampling.top_k, sampling.top_p, sampling.min_p
+    for name, value, valid, limit in (
+        ("max_new_tokens", max_new_tokens, max_new_tokens >= 1, "at least 1"),
+        ("num_samples", num_samples, num_samples >= 1, "at least 1"),
+        ("temperature", temperature, 0 <= temperature < math.inf, "0 or a positive number"),
+        ("top_k", top_k, top_k is None or top_k >= 1, "at least 1"),
+        ("top_p", top_p, top_p is None or 0 < top_p <= 1, "in (0, 1]"),
+        ("min_p", min_p, min_p is None or 0 <= min_p <= 1, "in [0, 1]"),
+        ("repetition_penalty", penalty, 0.01 <= penalty <= 100, "in [0.01, 100]"),
+    ):
+        if not valid:
+            raise ValueError(f"{name} must be {limit}, not {value}")
+    for name in ("top_k", "top_p", "min_p"):
+        if temperature == 0 and getattr(sampling, name) is not None:
+            raise ValueError(f"{name} has no effect at temperature 0")
     if compile and not use_cache:
         raise ValueError("compiled decoding needs the cache: use_cache=True")
     if not prompts or not all(prompts):

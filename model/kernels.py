@@ -4,17 +4,17 @@ read nothing here.
 plain form              faster form              taken
 linear                  linear_by_sums           compiled decoding on a CPU, no autocast, up to
                                                  8 tokens
-                        linear_by_onednn         float32 on a CPU, no autocast, from 16 tokens,
+                        onednn_product           float32 on a CPU, no autocast, from 16 tokens,
                                                  where oneDNN was measured to be faster
 attend                  attend_by_sums           one query, no mask, compiled decoding on a CPU
                         attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
-rotate                  rotate_in_reals          compiled
+apply_rotary_emb        rotate_in_reals          compiled
 any function to decode  compile_for_decoding     asked for by `generate(compile=True)`
 
-The plain forms are in model/transformer.py. `or_faster` decides, from FORMS
-at the end of this file. tests/test_kernels.py holds each form to its plain one, values and
+The plain forms are in model/transformer.py and model/rope.py, marked `@or_faster`. CHOICES decides
+which form a call takes. tests/test_kernels.py holds each form to its plain one, values and
 gradients; docs/benchmarks.md says what each of them gains.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
@@ -29,41 +29,75 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, library
 
-from model.rope import reshape_for_broadcast
-
 P = ParamSpec("P")
 R = TypeVar("R")
+Form = Callable[..., Any]
 
 
 def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
-    """`plain`, or the first of its FORMS whose condition holds for the arguments of a call."""
-    forms = FORMS[plain.__name__]
+    """Return a function that calls the form chosen for the arguments of a call, `plain` unless
+    there is a faster one."""
+    choose = CHOICES[plain.__name__]
 
     @functools.wraps(plain)
     def fastest(*args: P.args, **kwargs: P.kwargs) -> R:
-        for form, taken in forms:
-            if taken(*args, **kwargs):
-                return form(*args, **kwargs)
-        return plain(*args, **kwargs)
+        form = choose(*args, **kwargs) or plain
+        return form(*args, **kwargs)
 
     return fastest
 
 
-def decoding_compiled(x: Tensor) -> bool:
-    """Whether this is being compiled for a CPU, to decode: training needs gradients."""
-    return torch.compiler.is_compiling() and x.device.type == "cpu" and not torch.is_grad_enabled()
+def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
+    """Return the faster form of `linear` for these operands, or None."""
+    # Autocast converts the operands of F.linear and of no other form.
+    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return None
+    compiling = torch.compiler.is_compiling()
+    if compiling and not torch.is_grad_enabled() and x[..., 0].numel() <= MAX_SUMMED_TOKENS:
+        return linear_by_sums
+    if (
+        onednn_is_faster
+        and x.dtype == weight.dtype == torch.float32
+        and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
+        and x.shape[-1] > 0
+        # The operator has the derivative of `backward` alone, and would say that others are 0.
+        and (compiling or torch.autograd.forward_ad._current_level < 0)
+        and (compiling or torch._C._functorch.peek_interpreter_stack() is None)
+    ):
+        return onednn_product
+    return None
+
+
+def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Form | None:
+    """Return the faster form of `attend` for these operands, or None."""
+    if mask is not None:
+        return None
+    compiling, training = torch.compiler.is_compiling(), torch.is_grad_enabled()
+    on_cpu = xq.device.type == "cpu"
+    if xq.shape[2] == 1:
+        return attend_by_sums if compiling and on_cpu and not training else attend_one_query
+    # In bfloat16 the backward pass of the CPU's fused kernel runs at a tenth of a matrix product's
+    # speed. Eager, the scores that are kept for it cost more memory than they save time in long
+    # rows.
+    short = compiling or xq.shape[2] <= EAGER_MAX_QUERIES
+    if on_cpu and xq.dtype == torch.bfloat16 and training and short:
+        return attend_by_products
+    return None
+
+
+# By the name of the plain form. Inductor generates no code for complex numbers.
+CHOICES: dict[str, Callable[..., Form | None]] = {
+    "linear": choose_linear,
+    "attend": choose_attention,
+    "apply_rotary_emb": lambda xq, xk, freqs_cis: (
+        rotate_in_reals if torch.compiler.is_compiling() and not freqs_cis.is_complex() else None
+    ),
+}
 
 
 # --- matrix products ---
 
 MAX_SUMMED_TOKENS = 8
-
-
-def sums_pay(x: Tensor, weight: Tensor) -> bool:
-    """With more tokens the library's products are faster. Autocast converts what F.linear is given,
-    and would not convert the operands of sums."""
-    autocast = torch.is_autocast_enabled(x.device.type)
-    return decoding_compiled(x) and not autocast and x[..., 0].numel() <= MAX_SUMMED_TOKENS
 
 
 def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
@@ -89,34 +123,9 @@ def prefer_onednn(faster: bool) -> None:
     onednn_is_faster = faster
 
 
-def onednn_pays(x: Tensor, weight: Tensor) -> bool:
-    return (
-        onednn_is_faster
-        and x.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-        and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
-        and x.shape[-1] > 0
-        and only_backward()
-    )
-
-
-def only_backward() -> bool:
-    """Whether no derivative but that of `backward` is being taken: the operator has no other, and
-    would say 0."""
-    return torch.compiler.is_compiling() or (
-        torch.autograd.forward_ad._current_level < 0
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
-
-
-def linear_by_onednn(x: Tensor, weight: Tensor) -> Tensor:
-    """`linear` and its gradients by oneDNN, where F.linear asks MKL."""
-    return onednn_product(x, weight)
-
-
-# An operator, because Inductor takes oneDNN's own for constant weights only. Not by custom_op: the
-# first call of one imports the compiler, which takes as long as all else until the first token.
+# `linear` and its gradients by oneDNN, where F.linear asks MKL. An operator, because Inductor takes
+# oneDNN's own for constant weights only. Not by custom_op: the first call of one imports the
+# compiler, which takes as long as all else until the first token.
 library.define("gyre::onednn_product", "(Tensor x, Tensor weight) -> Tensor")
 onednn_product = torch.ops.gyre.onednn_product
 
@@ -158,15 +167,6 @@ library.register_autograd(
 # --- attention ---
 
 
-def one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> bool:
-    """Whether this is one token that sees all keys."""
-    return mask is None and xq.shape[2] == 1
-
-
-def one_query_compiled(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> bool:
-    return one_query(xq, xk, xv, mask) and decoding_compiled(xq)
-
-
 # Of more float32 numbers than this the compiler makes a sum of sums, at half the speed, and guards
 # on their number (CppKernel.need_use_acc_helper of torch 2.13). Each of 16 parts stays below that
 # up to 65,000 keys.
@@ -205,19 +205,6 @@ MAX_QUERY_BLOCKS = 4
 EAGER_MAX_QUERIES = 512
 
 
-def products_pay(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> bool:
-    """In bfloat16 the backward pass of the CPU's fused kernel runs at a tenth of a matrix product's
-    speed. Eager, the scores that are kept for the backward pass cost more memory than they save
-    time in longer rows."""
-    return (
-        mask is None
-        and xq.device.type == "cpu"
-        and xq.dtype == torch.bfloat16
-        and torch.is_grad_enabled()
-        and (torch.compiler.is_compiling() or xq.shape[2] <= EAGER_MAX_QUERIES)
-    )
-
-
 def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
     """Causal `attend` (T == S) as matrix products: blocks of queries times the keys up to them.
 
@@ -243,20 +230,15 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
 # --- rotations ---
 
 
-def compiling(xq: Tensor, xk: Tensor, pairs: Tensor) -> bool:
-    """Inductor generates no code for complex operators."""
-    return torch.compiler.is_compiling()
-
-
 def rotate_in_reals(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """`rotate` in real arithmetic: queries (B, T, H, D), keys (B, T, H_kv, D), pairs
+    """`apply_rotary_emb` in real arithmetic: queries (B, T, H, D), keys (B, T, H_kv, D), pairs
     (T, D/2, 2) of cosine and sine."""
-    cos, sin = pairs.unbind(-1)
+    cos, sin = pairs[:, None].unbind(-1)  # (T, 1, D/2) each
 
     def rotate(x: Tensor) -> Tensor:
         even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)  # (B, T, H, D/2) each
-        c, s = reshape_for_broadcast(cos, even), reshape_for_broadcast(sin, even)
-        return torch.stack((even * c - odd * s, even * s + odd * c), dim=-1).flatten(-2).type_as(x)
+        turned = torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1)
+        return turned.flatten(-2).type_as(x)
 
     return rotate(xq), rotate(xk)
 
@@ -287,15 +269,3 @@ def compile_for_decoding(function: Callable[P, R], device_type: str) -> Callable
         # does nothing else on a CPU.
         options |= {"realize_reads_threshold": 1, "deterministic": True}
     return torch.compile(function, dynamic=True, options=options)
-
-
-# By the name of the plain form, in the order in which they are tried: (form, when it is taken).
-FORMS: dict[str, list[tuple[Callable[..., Any], Callable[..., bool]]]] = {
-    "linear": [(linear_by_sums, sums_pay), (linear_by_onednn, onednn_pays)],
-    "attend": [
-        (attend_by_sums, one_query_compiled),
-        (attend_one_query, one_query),
-        (attend_by_products, products_pay),
-    ],
-    "rotate": [(rotate_in_reals, compiling)],
-}

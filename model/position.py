@@ -14,12 +14,12 @@ C model width.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from model.cache import KVCache
 from model.config import INIT_STD, ModelConfig
 from model.rope import ntk_theta, precompute_freqs_cis
 
@@ -49,7 +49,6 @@ class PositionEncoding(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.max_positions = config.max_positions
         self.table: Any = None  # a tensor, where the encoding has one
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionEncoding":
@@ -67,41 +66,17 @@ class PositionEncoding(nn.Module):
         """Add positions to the embeddings h (B, T, C) of the tokens from `start` on."""
         return h
 
-    def freqs_cis(self, start: int, stop: int) -> Tensor | None:
-        """Return how queries and keys at positions start .. stop-1 are rotated, (T, D/2, 2): complex
-        numbers as pairs of real ones. None: they are not."""
+    def freqs_cis(self, length: int) -> Tensor | None:
+        """Return the rotation of queries and keys at each position, in a text that is `length`
+        tokens long now: at least (length, D/2, 2), complex numbers as pairs of real ones. None:
+        they are not rotated."""
         return None
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
         """What is added to the scores, after their scaling by 1/sqrt(D): (H, T, S), or None."""
         return None
 
-    # --- what `Transformer` asks ---
-
-    def span(self, n_tokens: int, cache: KVCache | None, start: int) -> tuple[int, int]:
-        """Return where new tokens begin, at `start` or behind the cache, and where they stop.
-
-        Raises ValueError for positions past `max_positions`, for a start that is negative or
-        beside a cache, and for a length at which keys in the cache would be wrong.
-        """
-        if start < 0 or (start and cache is not None):
-            raise ValueError(
-                f"start {start}: positions start at 0 or later, and a cache says itself where"
-            )
-        start = start if cache is None else cache.length
-        stop = start + n_tokens
-        if stop > self.max_positions:
-            raise ValueError(
-                f"position {stop} is past the context of {self.max_positions} "
-                "(model.max_positions)"
-            )
-        if cache is not None and stop > self.cache_limit:
-            raise ValueError(
-                f"position {stop} is past {self.cache_limit}, from where on this encoding "
-                "rotates all keys anew for every length (model.rope_scaling): keys that were "
-                "cached before would be wrong, so go on without a cache"
-            )
-        return start, stop
+    # --- the mask ---
 
     def mask(self, start: int, stop: int, device: torch.device, first: int = 0) -> Mask:
         """What new tokens at start .. stop-1 see of the keys first .. stop-1: None where attention
@@ -152,18 +127,17 @@ class RoPE(PositionEncoding):
             raise ValueError("model.rope_scaling.original_positions must be set to build a RoPE")
         if scaling is not None and scaling.type == "dynamic":
             self.cache_limit = scaling.original_positions
-        self.config = config
-        self.table = self._rows(int(min(config.max_positions, self.cache_limit)))
+        self.precompute = partial(
+            precompute_freqs_cis, config.head_dim, theta=config.theta, partial=config.partial,
+            scaling=scaling,
+        )
+        end = int(min(config.max_positions, self.cache_limit))
+        self.table = torch.view_as_real(self.precompute(end))
 
-    def _rows(self, end: int) -> Tensor:
-        c = self.config
-        freqs_cis = precompute_freqs_cis(c.head_dim, end, c.theta, c.partial, c.rope_scaling)
-        return torch.view_as_real(freqs_cis)  # (end, D/2, 2): compiled code has no complex numbers
-
-    def freqs_cis(self, start: int, stop: int) -> Tensor:
-        if stop <= self.cache_limit:
-            return self.table[start:stop]
-        return self._rows(stop)[start:].to(self.table.device)
+    def freqs_cis(self, length: int) -> Tensor:
+        if length <= self.cache_limit:
+            return self.table
+        return torch.view_as_real(self.precompute(length)).to(self.table.device)
 
 
 def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:

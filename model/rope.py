@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from model.config import RopeScaling
+from model.kernels import or_faster
 
 
 def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0) -> Tensor:
@@ -60,13 +61,19 @@ def reshape_for_broadcast(freqs_cis: Tensor, x: Tensor) -> Tensor:
     return freqs_cis[None, :, None, :]
 
 
+@or_faster
 def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D) by freqs_cis (T, D/2), complex.
 
     Channels 2i and 2i+1 are read as one complex number (Meta's layout) and multiplied by
     e^(i*angle), in float32; the result has the caller's dtype. Afterwards the score of a query at
     position m and a key at n depends on n - m alone: q^T R(n-m) k.
+
+    freqs_cis may also be (T, D/2, 2), the complex numbers as pairs of real ones. Models hold it so,
+    because the compiler has no complex numbers.
     """
+    if not freqs_cis.is_complex():
+        freqs_cis = torch.view_as_complex(freqs_cis)
 
     def rotate(x: Tensor) -> Tensor:
         pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, T, H, D/2)

@@ -16,7 +16,7 @@ from model.config import derive_seed
 class Sampling:
     """How a token is drawn: the penalty first, then the others in this order (Hugging Face's).
 
-    Raises ValueError for values without a meaning, or without an effect.
+    `generate` raises ValueError for values without a meaning, or without an effect.
     """
 
     temperature: float = 0.8
@@ -31,21 +31,6 @@ class Sampling:
     """Above 1, tokens that the row holds, prompt included, become less likely: a positive score is
     divided by it, a negative one multiplied. (CTRL, Keskar et al. 2019, arXiv:1909.05858)"""
 
-    def __post_init__(self) -> None:
-        top_k, top_p, min_p = self.top_k, self.top_p, self.min_p
-        for name, valid, limit in (
-            ("temperature", 0 <= self.temperature < math.inf, "0 or a positive number"),
-            ("top_k", top_k is None or top_k >= 1, "at least 1"),
-            ("top_p", top_p is None or 0 < top_p <= 1, "in (0, 1]"),
-            ("min_p", min_p is None or 0 <= min_p <= 1, "in [0, 1]"),
-            ("repetition_penalty", 0.01 <= self.repetition_penalty <= 100, "in [0.01, 100]"),
-        ):
-            if not valid:
-                raise ValueError(f"{name} must be {limit}, not {getattr(self, name)}")
-        for name in ("top_k", "top_p", "min_p"):
-            if self.temperature == 0 and getattr(self, name) is not None:
-                raise ValueError(f"{name} has no effect at temperature 0")
-
 
 def uniform(seed: int, sample: int, number: int) -> float:
     """The random number in [0, 1) that draws new token `number` of sample `sample`.
@@ -56,14 +41,23 @@ def uniform(seed: int, sample: int, number: int) -> float:
     return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
 
-def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor | None, seen: Tensor) -> Tensor:
-    """Draw one token per row: logits (B, V) and a uniform number each, float64 (B,) -> ids (B,).
+def sample(
+    logits: Tensor, sampling: Sampling, addresses: list[tuple[int, int, int]], seen: Tensor
+) -> Tensor:
+    """Draw a token for each row of logits (B, V) -> ids (B,), by the random number at the row's
+    address (seed, sample, number). See `uniform` and `draw`."""
+    numbers = [uniform(*address) for address in addresses]
+    return draw(logits, sampling, torch.tensor(numbers, dtype=torch.float64), seen)
 
-    Temperature 0 needs no `uniforms`. `seen`, bool (B, V), marks the tokens that the repetition
-    penalty applies to. The candidates stay in the order of their ids: sorted by score, two close
-    ones would swap places, and with them the token drawn, over an error in the last digit. Computed
-    in float64, with the largest score at 0 so that no temperature overflows. Raises ValueError for
-    logits that are not finite.
+
+def draw(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> Tensor:
+    """Draw a token for each row of logits (B, V) by a uniform number, float64 (B,) -> ids (B,).
+
+    Temperature 0 takes the likeliest token, whatever the number. `seen`, bool (B, V), marks the
+    tokens that the repetition penalty applies to. The candidates stay in the order of their ids:
+    sorted by score, two close ones would swap places, and with them the token drawn, over an error
+    in the last digit. Computed in float64, with the largest score at 0 so that no temperature
+    overflows. Raises ValueError for logits that are not finite.
     """
     scores = logits.double()
     if sampling.repetition_penalty != 1:
@@ -85,7 +79,6 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor | None, seen: Te
     if sampling.min_p:
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
-    assert uniforms is not None, "drawing takes a uniform number for each row"
     # The first token whose cdf is above the target; a token without mass never is the first.
     target = uniforms[:, None] * cdf[:, -1:]
     return torch.searchsorted(cdf, target, right=True).squeeze(-1)

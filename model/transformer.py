@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.cache import KVCache
 from model.config import INIT_STD, ModelConfig, derive_seed
-from model.dropout import Drop, dropping, no_dropout
+from model.dropout import Drop, dropping
 from model.kernels import or_faster
 from model.position import POSITIONS, Mask, check_position
 from model.rope import apply_rotary_emb
@@ -42,25 +41,57 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).type_as(xq)
 
 
-@or_faster
-def rotate(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
-    """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D) by freqs_cis (T, D/2, 2), complex
-    numbers as pairs of real ones."""
-    return apply_rotary_emb(xq, xk, torch.view_as_complex(freqs_cis))
+class KVCache:
+    """The keys and values of the tokens so far, one pair of (B, H_kv, S, D) tensors per layer.
+
+    The keys and values of a head lie side by side in memory, which is how attention reads them.
+    `length` counts the tokens that are held; `Transformer.hidden_states` moves it on once all
+    layers have written. It is a Python int, so that nobody has to ask the device.
+    """
+
+    def __init__(
+        self, config: ModelConfig, batch_size: int, max_length: int,
+        device: torch.device | str | None = None, dtype: torch.dtype = torch.float32,
+    ):
+        shape = (batch_size, config.n_kv_heads, max_length, config.head_dim)
+        self.keys, self.values = (
+            [torch.empty(shape, device=device, dtype=dtype) for _ in range(config.n_layers)]
+            for _ in range(2)
+        )
+        self.length = 0
+
+    def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
+        """Write xk, xv (B, H_kv, T, D) behind what is there; return all of it, (B, H_kv, S + T, D).
+
+        Raises ValueError, with nothing written, if there is no room, and for a batch or a dtype
+        not the cache's: one would broadcast, the other convert all the keys at every step.
+        """
+        keys, values = self.keys[layer], self.values[layer]
+        stop = self.length + xk.shape[2]
+        if stop > keys.shape[2]:
+            raise ValueError(
+                f"the cache is full: {self.length} + {xk.shape[2]} tokens, room for {keys.shape[2]}"
+            )
+        if xk.shape[0] != keys.shape[0] or xk.dtype != keys.dtype:
+            raise ValueError(
+                f"the cache holds {keys.shape[0]} rows of {keys.dtype}, "
+                f"not {xk.shape[0]} of {xk.dtype}"
+            )
+        keys[:, :, self.length : stop] = xk
+        values[:, :, self.length : stop] = xv
+        return keys[:, :, :stop], values[:, :, :stop]
 
 
 class Linear(nn.Linear):
     """A weight matrix without bias: (..., I) -> (..., O)."""
-
-    def __init__(self, inputs: int, outputs: int):
-        super().__init__(inputs, outputs, bias=False)
 
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight)
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, (..., C) -> (..., C), computed in float32. (arXiv:1910.07467)"""
+    """x / rms(x) * weight, (..., C) -> (..., C), computed in float32, in the dtype of x.
+    (arXiv:1910.07467)"""
 
     def __init__(self, dim: int, eps: float):
         super().__init__()
@@ -70,7 +101,7 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x32 = x.float()
         normed = x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + self.eps)
-        return normed.type_as(x) * self.weight
+        return (normed.type_as(x) * self.weight).type_as(x)
 
 
 class Attention(nn.Module):
@@ -80,10 +111,10 @@ class Attention(nn.Module):
         super().__init__()
         self.layer = layer
         self.head_dim = config.head_dim
-        self.wq = Linear(config.dim, config.n_heads * config.head_dim)
-        self.wk = Linear(config.dim, config.n_kv_heads * config.head_dim)
-        self.wv = Linear(config.dim, config.n_kv_heads * config.head_dim)
-        self.wo = Linear(config.n_heads * config.head_dim, config.dim)
+        self.wq = Linear(config.dim, config.n_heads * config.head_dim, bias=False)
+        self.wk = Linear(config.dim, config.n_kv_heads * config.head_dim, bias=False)
+        self.wv = Linear(config.dim, config.n_kv_heads * config.head_dim, bias=False)
+        self.wo = Linear(config.n_heads * config.head_dim, config.dim, bias=False)
 
     def project(
         self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None
@@ -92,7 +123,7 @@ class Attention(nn.Module):
         the new ones."""
         xq, xk, xv = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk, self.wv))
         if freqs_cis is not None:  # RoPE
-            xq, xk = rotate(xq, xk, freqs_cis)
+            xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
         xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)
         if cache is not None:  # keys are kept as rotated: their positions do not change
             xk, xv = cache.update(self.layer, xk, xv)
@@ -117,9 +148,9 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        self.w1 = Linear(config.dim, config.hidden_dim)
-        self.w2 = Linear(config.hidden_dim, config.dim)
-        self.w3 = Linear(config.dim, config.hidden_dim)
+        self.w1 = Linear(config.dim, config.hidden_dim, bias=False)
+        self.w2 = Linear(config.hidden_dim, config.dim, bias=False)
+        self.w3 = Linear(config.dim, config.hidden_dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.w2(F.silu(self.w1(x)) * self.w3(x))
@@ -137,11 +168,16 @@ class TransformerBlock(nn.Module):
 
     def forward(
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
-        drop: Drop = no_dropout,
+        drop: Drop | None = None,
     ) -> Tensor:
-        place = 2 * self.attention.layer + 1
-        h = x + drop(self.attention(self.attention_norm(x), freqs_cis, mask, cache), place)
-        return h + drop(self.feed_forward(self.ffn_norm(h)), place + 1)
+        attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache)
+        if drop is not None:
+            attended = drop(attended, 2 * self.attention.layer + 1)
+        h = x + attended
+        out = self.feed_forward(self.ffn_norm(h))
+        if drop is not None:
+            out = drop(out, 2 * self.attention.layer + 2)
+        return h + out
 
 
 class Transformer(nn.Module):
@@ -150,7 +186,9 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig):
         super().__init__()
-        config.require("vocab_size", "max_positions")
+        for name in ("vocab_size", "max_positions"):
+            if getattr(config, name) is None:
+                raise ValueError(f"model.{name} must be set to build a Transformer")
         check_position(config)
         self.config = config
         self.tok_embeddings = nn.Embedding(config.vocab_size, config.dim)
@@ -159,7 +197,7 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
         self.norm = RMSNorm(config.dim, config.norm_eps)
         if not config.tie_embeddings:
-            self.output = Linear(config.dim, config.vocab_size)
+            self.output = Linear(config.dim, config.vocab_size, bias=False)
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
@@ -190,13 +228,33 @@ class Transformer(nn.Module):
         """Return what the blocks take: embeddings (B, T, C), the rotations of RoPE, and the mask;
         and the position behind the last token.
 
-        Tokens (B, T) continue the cache, or begin at position `start`. Raises ValueError as
-        `PositionEncoding.span` does.
+        Tokens (B, T) continue the cache, or begin at position `start`. Raises ValueError for
+        positions past `max_positions`, for a start that is negative or beside a cache, and for a
+        length at which the keys in the cache would be wrong.
         """
-        begin, stop = self.position.span(tokens.shape[1], cache, start)
-        freqs_cis = self.position.freqs_cis(begin, stop)  # sliced once, for every layer
-        mask = self.position.mask(begin, stop, tokens.device, first=start)
-        return self.position.embed(self.tok_embeddings(tokens), begin), freqs_cis, mask, stop
+        if start < 0 or (start and cache is not None):
+            raise ValueError(
+                f"start {start}: positions start at 0 or later, and a cache says itself where"
+            )
+        first_key = start
+        start = start if cache is None else cache.length
+        stop = start + tokens.shape[1]
+        if stop > self.config.max_positions:
+            raise ValueError(
+                f"position {stop} is past the context of {self.config.max_positions} "
+                "(model.max_positions)"
+            )
+        if cache is not None and stop > self.position.cache_limit:
+            raise ValueError(
+                f"position {stop} is past {self.position.cache_limit}, from where on this encoding "
+                "rotates all keys anew for every length (model.rope_scaling): keys that were "
+                "cached before would be wrong, so go on without a cache"
+            )
+        h = self.position.embed(self.tok_embeddings(tokens), start)
+        freqs_cis = self.position.freqs_cis(stop)
+        if freqs_cis is not None:  # RoPE
+            freqs_cis = freqs_cis[start:stop]
+        return h, freqs_cis, self.position.mask(start, stop, tokens.device, first_key), stop
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
@@ -208,10 +266,10 @@ class Transformer(nn.Module):
         token stands at position `start`. `keys` (B,) address dropout.
         """
         h, freqs_cis, mask, stop = self.inputs(tokens, cache, start)
-        drop = no_dropout
+        drop = None
         if self.training and self.config.dropout:
             drop = dropping(self.config.dropout, tokens, keys)
-        h = drop(h, 0)
+            h = drop(h, 0)
         for layer in self.layers:
             h = layer(h, freqs_cis, mask, cache, drop)
         if cache is not None:

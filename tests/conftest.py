@@ -23,8 +23,13 @@ import torch
 from torch import Tensor
 
 import train
+from gyre.build import build
 from gyre.options import Config, Parser, make_config, read_yaml
+from gyre.parallel import World
 from gyre.rundir import RunDir
+from gyre.signals import StopSignal
+from gyre.start import resolve
+from gyre.step import Setup
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.rope import rope_frequencies
@@ -193,17 +198,23 @@ def trained(world: Path, name: str, *extra: str) -> Path:
     return world / "runs" / name
 
 
-def stop_at(number: int, *argv: str | Path) -> None:
-    """train.py, told by SIGTERM to stop in this step."""
-    log = train.log
+def setup_of(world: Path, *extra: str) -> Setup:
+    """What a tiny training needs, in this process."""
+    return build(resolve(arguments(world, *extra), ""), World(0, 1, CPU))
 
-    def stopping(setup: Any, run: RunDir, values: dict[str, Any]) -> None:
-        log(setup, run, values)
-        if setup.progress.step == number and "train/loss" in values:
-            signal.raise_signal(signal.SIGTERM)
+
+def stop_at(number: int, *argv: str | Path) -> None:
+    """train.py, told to stop in this step."""
+    step = train.train_step
+
+    def signalled(setup: Setup, at: int) -> Any:
+        if at == number - 1:
+            StopSignal.number = signal.SIGTERM  # of every StopSignal
+        return step(setup, at)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "log", stopping)
+        patch.setattr(StopSignal, "number", 0)
+        patch.setattr(train, "train_step", signalled)
         assert run(train.main, *argv) == 128 + signal.SIGTERM
 
 
@@ -218,8 +229,8 @@ def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
     """The configuration that a command line describes."""
     parser = Parser()
     parser.add_config()
-    options = parser.parse_args(list(argv))
-    return make_config(*(read_yaml(name) for name in options.config), base or {}, options.given)
+    options = parser.parse_args([*argv])
+    return make_config(*map(read_yaml, options.config), base or {}, options.given)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 import export
 from data.dataset import DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer
+from gyre.checkpoint import WEIGHTS
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig
 from gyre.options import read_config as load_config
@@ -48,9 +49,9 @@ def refused(capsys, to, source, target, *words, options=()) -> None:
         return {p: p.stat().st_mtime_ns for p in target.parent.rglob("*")}
 
     before = files()
-    (said,) = refusal(capsys, export.main, source, "--to", to, target, *options)
+    (message,) = refusal(capsys, export.main, source, "--to", to, target, *options)
     for word in words:
-        assert word in said, said
+        assert word in message, message
     assert files() == before
 
 
@@ -88,13 +89,22 @@ def make_run(
         name: 8 * w if w.ndim > 1 else w + 0.3 * torch.randn(w.shape, generator=generator)
         for name, w in made.state_dict().items()
     }
-    run.save("best", {name: w.to(dtype) for name, w in weights.items()})
+    save_best(run, {name: w.to(dtype) for name, w in weights.items()})
     return run
+
+
+def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
+    """Make these the best weights of a run."""
+    def write(folder: Path) -> list[Path]:
+        save_file(weights, folder / WEIGHTS)
+        return [folder / WEIGHTS]
+
+    run.checkpoints.save("best", write, training=None)
 
 
 def load(run: RunDir) -> Transformer:
     model = Transformer(load_config(run.path / "config.yaml").model)
-    model.load_state_dict(run.load_weights())
+    model.load_state_dict(run.checkpoints.load_weights())
     return model.eval()
 
 
@@ -118,14 +128,13 @@ def logits(model, length: int = POSITIONS) -> Tensor:
     return out if isinstance(out, Tensor) else out.logits
 
 
-def assert_same_logits(one, other, length: int = POSITIONS) -> None:
-    found, expected = logits(one, length), logits(other, length)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+def assert_same_logits(first, second, length: int = POSITIONS) -> None:
+    torch.testing.assert_close(logits(first, length), logits(second, length), rtol=0, atol=1e-4)
 
 
-def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+def assert_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     """Bit by bit."""
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def read(file: Path) -> dict:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from conftest import load, untrained
+from safetensors.torch import save_file
 
 from data.tokenizer import Tokenizer
 from gyre.rundir import RunDir
@@ -19,12 +20,21 @@ def train_tokenizer(folder: Path, vocab_size: int = VOCAB) -> Path:
     return folder / "tokenizer.model"
 
 
+def save_weights(run: RunDir, checkpoint, weights) -> None:
+    """Write a checkpoint of these weights."""
+    def write(folder: Path) -> list[Path]:
+        save_file(weights, folder / "model.safetensors")
+        return [folder / "model.safetensors"]
+
+    run.checkpoints.save(checkpoint, write, {} if checkpoint == "last" else None)
+
+
 def noise_run(runs: Path, name: str, pieces: int = VOCAB, **model) -> RunDir:
     """A run of a small model with rows of 32 tokens; `best` and `last` differ. Its tokenizer has so
     many pieces."""
     model = {"dim": 24, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 40} | model
     words = [f"--model.{key}={value}" for key, value in model.items()]
-    words += [f"--data.vocab_size={VOCAB}", "--data.seq_len=32"]
+    words += [f"--data.vocab_size={VOCAB}", "--data.seq_len=32", "--train.sample_tokens=0"]
     config = load(*words)
     run = untrained(runs, name, train_tokenizer(runs.parent, pieces), config)
     for seed, checkpoint in enumerate(("last", "best")):
@@ -32,5 +42,5 @@ def noise_run(runs: Path, name: str, pieces: int = VOCAB, **model) -> RunDir:
         model.init_weights(seed)
         weights = {key: 5 * value for key, value in model.state_dict().items()}
         weights["tok_embeddings.weight"][2] = 0  # a logit of 0 never is the largest: greedy goes on
-        run.save(checkpoint, weights, training={} if checkpoint == "last" else None)
+        save_weights(run, checkpoint, weights)
     return run

@@ -6,11 +6,11 @@ import pytest
 import torch
 from conftest import random_tokens, sharpened
 
-from model.cache import KVCache
 from model.config import RopeScaling
 from model.generation import compute_dtype, generate, next_logits
 from model.position import POSITIONS
 from model.sampling import Sampling
+from model.transformer import KVCache
 
 T, H, D = 13, 6, 8
 
@@ -69,15 +69,9 @@ def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
     # What the refusal prevents: with the check off, the logits are others.
     cache = KVCache(model.config, 3, T)
     model(ids[:, :9], cache)
-    model.position.table = model.position.at(0, T)
+    model.position.table = model.position.freqs_cis(T)
     model.position.cache_limit = math.inf
     assert (model(ids[:, 9:], cache)[:, -1] - model(ids)[:, -1]).abs().max() > 0.01
-
-
-def test_a_cache_says_itself_where_it_stands():
-    model = sharpened()
-    with pytest.raises(ValueError, match="offset 3: .* a cache says itself where"):
-        model(random_tokens(1, 4), KVCache(model.config, 1, T), offset=3)
 
 
 def test_the_cache_keeps_kv_heads_only_and_returns_what_was_written():

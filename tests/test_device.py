@@ -14,7 +14,7 @@ from gyre.device import product_rates, resolve_compile, resolve_device, resolve_
 
 def test_devices_and_dtypes_resolve_or_are_refused_in_words():
     assert resolve_device("cpu") == CPU
-    for device, words in (("cuda:99", "has . CUDA"), ("tpu", "not known"),
+    for device, words in (("cuda:99", "has . CUDA"), ("tpu", "not supported"),
                           ("meta", "not supported")):
         with pytest.raises(UserError, match=words):
             resolve_device(device)
@@ -106,3 +106,14 @@ from model.config import ModelConfig
 product_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)
 assert "torch._dynamo" not in sys.modules
 """)
+
+
+def test_the_gain_is_how_many_times_faster_onednn_is(monkeypatch):
+    device_module.onednn_gain.cache_clear()
+    linear = torch.nn.functional.linear
+    monkeypatch.setattr(device_module.F, "linear",
+                        lambda x, weight: [linear(x, weight) for _ in range(30)][0])
+    try:
+        assert device_module.onednn_gain() > 2
+    finally:
+        device_module.onednn_gain.cache_clear()

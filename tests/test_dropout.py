@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import random_model
 
-from model.dropout import dropping, kept, no_dropout
+from model.dropout import dropping, kept
 
 KEYS = torch.tensor([3, 2**61 + 5, 7919, 0, 12345678901])
 T, C = 64, 96
@@ -49,18 +49,32 @@ def test_what_stays_is_scaled_so_that_the_mean_is_kept():
     mask = kept(KEYS, 3, (T, C), 0.2)
     torch.testing.assert_close(out, x * mask / 0.8)
     torch.testing.assert_close(x.grad, mask / 0.8)
-    assert dropping(0.0, torch.zeros(5, T)) is no_dropout
 
 
 def test_without_keys_every_call_drops_others():
     model = random_model(dropout=0.5).train()
     tokens = torch.arange(14).view(2, 7)
     assert not torch.equal(model(tokens), model(tokens))
+    same = model(tokens[:1].expand(2, -1))
+    assert not torch.equal(same[0], same[1])  # each row has a key of its own
     assert torch.equal(model(tokens, keys=KEYS[:2]), model(tokens, keys=KEYS[:2]))
     assert not torch.equal(model(tokens, keys=KEYS[:2]), model(tokens, keys=KEYS[1:3]))
     torch.testing.assert_close(model(tokens, keys=KEYS[:2])[1:], model(tokens[1:], keys=KEYS[1:2]))
     model.eval()
     assert torch.equal(model(tokens), model(tokens))
+
+
+def test_each_place_of_the_model_drops_once(monkeypatch):
+    """The embeddings, and each half of each block."""
+    places = []
+
+    def recorded(p, tokens, keys):
+        drop = dropping(p, tokens, keys)
+        return lambda x, place: places.append(place) or drop(x, place)
+
+    monkeypatch.setattr("model.transformer.dropping", recorded)
+    random_model(dropout=0.5).train()(torch.arange(14).view(2, 7))
+    assert places == list(range(2 * 3 + 1))
 
 
 @pytest.mark.slow

@@ -33,14 +33,6 @@ def test_a_range_ends_where_it_says(interval, inside, outside):
             check_ranges("part", SimpleNamespace(knob=value), knob=interval)
 
 
-def test_the_message_names_the_first_knob_its_limit_and_its_value():
-    values = SimpleNamespace(fine=1, steps=0, rate=2.0)
-    with pytest.raises(UserError, match=r"^train\.steps must be at least 1, not 0$"):
-        check_ranges("train", values, fine="[1, inf)", steps="[1, inf)", rate="[0, 1)")
-    with pytest.raises(UserError, match=r"^train\.rate must be in \[0, 1\), not 2\.0$"):
-        check_ranges("train", values, rate="[0, 1)", steps="[1, inf)")
-
-
 @pytest.mark.parametrize("error", [UserError("too few"), OSError("too few")])
 def test_bad_input_is_one_line_and_exit_2(error, capsys):
     with pytest.raises(SystemExit) as stop, exit_in_words():
@@ -66,39 +58,17 @@ def test_ctrl_c_while_packages_are_imported_has_no_traceback():
 
 
 def test_results_that_cannot_be_written_are_an_error():
-    program = "import errors, sys\nwith errors.exit_in_words(results=True): print('x' * 9999)"
-    for redirection, words in ((">&-", "there is no stdout"), (">/dev/full", "No space left")):
-        command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirection}"
-        process = subprocess.run(["sh", "-c", command], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-        assert process.returncode == 2 and words in process.stderr
-        assert "Traceback" not in process.stderr
-
-
-def test_a_current_folder_that_is_gone_is_said(tmp_path, monkeypatch, capsys):
-    (tmp_path / "gone").mkdir()
-    with monkeypatch.context() as patch:
-        patch.chdir(tmp_path / "gone")
-        (tmp_path / "gone").rmdir()
-        with pytest.raises(SystemExit) as stop, exit_in_words():
-            pass
-    assert stop.value.code == 2 and "the current folder is gone" in capsys.readouterr().err
+    program = "import errors\nwith errors.exit_in_words(): print('x' * 9999)"
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} >/dev/full"
+    process = subprocess.run(["sh", "-c", command], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert process.returncode == 2 and process.stderr.startswith("error: [Errno 28] No space left")
 
 
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
-def test_a_stderr_that_takes_nothing_stops_nothing(tmp_path, redirection):
-    """And what is written to it does not get into a file that is opened later."""
-    program = f"""
-import errors, os, sys
-with errors.exit_in_words():
-    errors.say("a line")
-    with open({str(tmp_path / "file")!r}, "wb") as file:
-        os.write(2, b"of C") if {redirection == "2>&-"} else None
-    errors.say("another")
-    sys.exit(7)
-"""
+def test_a_stderr_that_takes_nothing_stops_nothing(redirection):
+    program = "import errors\nwith errors.exit_in_words(): errors.say('a line'); exit(7)"
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {redirection}"
     assert subprocess.run(["sh", "-c", command], cwd=ROOT).returncode == 7
-    assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_too_little_memory_is_a_sentence(capsys):

@@ -11,7 +11,16 @@ import torch
 from conftest import points, stop_at, training
 from conftest import run as exit_code
 from failing import file_size_limit
-from foreign import assert_same_logits, edit, export_to, load, make_run, refused, their_folder
+from foreign import (
+    assert_same_logits,
+    edit,
+    export_to,
+    load,
+    make_run,
+    refused,
+    save_best,
+    their_folder,
+)
 from foreign_tokenizers import TOKENIZERS, imported
 from noise import TEXT
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -38,13 +47,12 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     refused(capsys, "hf", run, run, "is there already")
     refused(capsys, "hf", tmp_path, out, "run.json is missing")
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
-    refused(capsys, "run", run / "config.yaml", tmp_path / "new", "is no folder")
 
     run, (folder, _) = make_run(tmp_path).path, their_folder(tmp_path)
     edit(folder / "config.json", mlp_bias=True)
     new = tmp_path / "new"
     refused(capsys, "run", folder, new / "ours", "mlp_bias")
-    words = "--dtype q8_0", "tok_embeddings.weight", "rows of 48"
+    words = "--dtype q8_0", "token_embd.weight", "rows of 48"
     refused(capsys, "gguf", run, new / "out.gguf", *words, options=["--dtype", "q8_0"])
     refused(capsys, "hf", run, new / "out", "q8_0 is a type of gguf", options=words[0].split())
     assert not new.exists()
@@ -53,14 +61,14 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
 @pytest.mark.parametrize("to", ["hf", "gguf"])
 def test_a_weight_that_a_type_cannot_hold_is_refused(to, tmp_path, capsys):
     run = make_run(tmp_path)
-    weights = run.load_weights()
+    weights = run.checkpoints.load_weights()
     weights["norm.weight"][3] = -1e6  # a vector, which stays float32 in a GGUF
-    run.save("best", weights)
+    save_best(run, weights)
     if to == "gguf":
         argv = [run.path, "--to", to, tmp_path / "b", "--dtype", "f16"]
         assert exit_code(export.main, *argv) == 0
         weights["output.weight"][3, 5] = -1e6
-        run.save("best", weights)
+        save_best(run, weights)
     name = "norm.weight" if to == "hf" else "output.weight"
     words = name, "holds 1e+06, and --dtype f16 reaches to 65,504"
     refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", "f16"])
@@ -70,17 +78,17 @@ def test_a_weight_that_a_type_cannot_hold_is_refused(to, tmp_path, capsys):
 @pytest.mark.parametrize("value", [math.nan, -math.inf])
 def test_a_weight_that_is_no_number_is_refused(value, tmp_path, capsys):
     run = make_run(tmp_path)
-    weights = run.load_weights()
+    weights = run.checkpoints.load_weights()
     weights["norm.weight"][3] = value
-    run.save("best", weights)
-    for to, options in (("hf", []), ("gguf", []), ("hf", ["--dtype", "f16"])):
+    save_best(run, weights)
+    for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", f"norm.weight of {run.path} holds",
-                str(abs(value)), options=options)
+                str(abs(value)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
-def test_a_disk_that_is_full_or_fills_up_is_said_and_nothing_is_left(
+def test_a_disk_that_is_full_or_fills_up_is_reported_and_nothing_is_left(
     to, tmp_path, capsys, monkeypatch
 ):
     source = their_folder(tmp_path)[0] if to == "run" else make_run(tmp_path).path

@@ -11,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-from typing import get_args
 from unittest import mock
 
 import pytest
@@ -22,7 +21,7 @@ import generate as script
 from data.tokenizer import open_tokenizer
 from gyre.options import read_config
 from gyre.rundir import RunDir
-from model.config import RopeScaling, ScalingType
+from model.config import RopeScaling
 from model.generation import generate
 from model.sampling import Sampling
 from model.transformer import Transformer
@@ -66,7 +65,7 @@ def expected(runs, tokenizer):
         config = read_config(runs / name / "config.yaml").model
         scaled = RopeScaling(*scaling) if scaling else None
         model = Transformer(dataclasses.replace(config, rope_scaling=scaled))
-        model.load_state_dict(RunDir.open(runs / name).load_weights(checkpoint))
+        model.load_state_dict(RunDir.open(runs / name).checkpoints.load_weights(checkpoint))
         return model
 
     def expected(prompt=PROMPT, sampling=None, sample=0, name="rope", checkpoint="best",
@@ -84,8 +83,8 @@ def test_stdout_is_the_prompt_and_the_one_shot_decode(call, expected, tokenizer)
     text = tokenizer.decode(expected())
     assert out == PROMPT + text + "\n"
     assert "\ufffd" in text  # a model of noise: bytes that are no characters were among them
-    assert "runs/rope (the newest run): best weights, rope positions, cpu, float32" in err
-    assert re.search(r"prefill: \d+ tokens .* tokens/s\); decode: 39 tokens in .* tokens/s\)", err)
+    assert "runs/rope: best weights, rope positions, cpu, float32" in err
+    assert re.search(r"prefill: \d+ tokens .* tokens/s\)\ndecode: 39 tokens .* tokens/s\)\n$", err)
 
 
 def test_one_row_is_streamed(call, monkeypatch):
@@ -200,30 +199,18 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
     words = ("--max-new-tokens", "40", "--temperature", "50", "--seed", str(seed))
     out, err = call("--prompt", PROMPT, *words)
     assert out == PROMPT + tokenizer.decode(new) + "\n"
-    assert f"note: the model ended its text here: --seed {seed + 1} draws another\n" in err
-    err = call("--prompt", PROMPT, "--num-samples", "2", *words).err
-    assert f"of 2 texts by itself: --seed {seed + 1} draws another\n" in err
+    assert f"the model ended 1 of 1 texts by itself: --seed {seed + 1} draws another\n" in err
     words = ("--max-new-tokens", str(len(new)), *words[2:])
     assert "ended" not in call("--prompt", PROMPT, *words).err
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("type", get_args(ScalingType))
+@pytest.mark.parametrize("type", ["yarn", "dynamic"])
 def test_rotations_are_scaled_without_training_again(call, expected, tokenizer, type):
     words = ("--max-new-tokens", "40", "--rope-scaling", type, "--rope-factor", "3")
     out, err = call("--prompt", PROMPT, *words)
-    uncached = type == "dynamic"
-    new = expected(scaling=(type, 3.0, 32), use_cache=not uncached)
+    new = expected(scaling=(type, 3.0, 32), use_cache=type != "dynamic")
     assert out == PROMPT + tokenizer.decode(new) + "\n"
     assert new != expected()
-    assert f"rope positions scaled by {type} 3, cpu" in err
-    assert ("note: no cache, so every token takes longer: past 32 tokens" in err) == uncached
-    if uncached:  # within the training length it turns as it was trained, and has its cache
-        short = 32 - len(tokenizer.encode(PROMPT))
-        words = ("--max-new-tokens", str(short), "--rope-scaling", type, "--rope-factor", "1")
-        out, err = call("--prompt", PROMPT, *words)
-        assert out == PROMPT + tokenizer.decode(expected(max_new_tokens=short)) + "\n"
-        assert "no cache" not in err
 
 
 @pytest.mark.slow
@@ -237,12 +224,6 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
     out, err = call("--prompt", PROMPT, *words)
     assert out == PROMPT + text[: text.index(stop)] + "\n"
     assert int(re.search(r"decode: (\d+) tokens", err)[1]) < 39  # it was not only hidden
-    # In a batch: this row stops, the other goes on.
-    other = PROMPT + tokenizer.decode(expected(sample=1))
-    assert stop not in other[len(PROMPT) :]
-    out = call("--prompt", PROMPT, "--num-samples", "2", *words).out
-    head = "=== prompt 1, sample"
-    assert out == f"{head} 1 ===\n{PROMPT}{text[: text.index(stop)]}\n{head} 2 ===\n{other}\n"
     # The prompt may hold it: only what the model writes counts.
     assert call("--prompt", PROMPT, "--stop", PROMPT, "--max-new-tokens", "40").out.endswith(
         text + "\n"
@@ -250,53 +231,26 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
 
 
 @pytest.mark.parametrize("words, message", [
-    ("", "nothing to continue: give --prompt TEXT, --prompt-file FILE or --interactive"),
-    ("--prompt x --temperature 0 --seed 7", "--seed has no effect at --temperature 0"),
-    ("--prompt x --dtype auto --num-samples -1", "--num-samples must be at least 1, not -1"),
-    ("--prompt x --interactive", "leave out --prompt"),
-    ("--prompt x --stop ''", "--stop is empty"),
-    ("--prompt -x", r"expected one argument \(one that begins with - is written --prompt=-"),
-    ("--prompt x --top-p 1.5", r"--top-p must be in \(0, 1\], not 1.5"),
-    ("--prompt x --top-k 0", "--top-k must be at least 1, not 0"),
-    ("--prompt x --temperature -1", "--temperature must be .* not -1"),
-    ("--prompt x --temperature 0 --min-p .1", "--min-p has no effect at --temperature 0"),
-    ("--prompt x --temperature 0 --num-samples 2", "--num-samples has no effect"),
-    ("--prompt x --num-samples 0", "--num-samples must be at least 1, not 0"),
-    ("--prompt x --max-new-tokens 0", "--max-new-tokens must be at least 1, not 0"),
+    ("", "give --prompt TEXT and --prompt-file FILE, or --interactive"),
+    ("--prompt x --stop ''", "an empty stop would end every text before it begins"),
+    ("--prompt x --top-p 1.5", r"top_p must be in \(0, 1\], not 1.5"),
     ("--prompt x --max-new-tokens 6000",
      r"1 tokens and 6000 new ones make 6001, past the context of 6000 \(model.max_positions\): "
-     "shorten the prompt or lower --max-new-tokens"),
-    ("--prompt x --top-k many", "--top-k must be a whole number, not many"),
+     "shorten the prompt or lower max_new_tokens"),
     ("--prompt x --rope-scaling yarn", "--rope-scaling TYPE and --rope-factor F belong"),
-    ("--prompt x --rope-factor 2", "--rope-scaling TYPE and --rope-factor F belong"),
-    ("--prompt x --rope-scaling yarn --rope-factor 0.5",
-     "--rope-factor must be at least 1, not 0.5"),
-    ("--prompt x --rope-scaling yam --rope-factor 2", "or 'llama3', not yam"),
+    ("--prompt x --rope-scaling yarn --rope-factor 0.5", "factor must be at least 1, not 0.5"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
-     "--rope-scaling has no effect with model.position learned: it belongs to rope"),
-    ("--promt x", r"no option --promt \(did you mean --prompt\?\)"),
+     "rope_scaling has no effect with model.position learned: it belongs to rope"),
     ("--prompt x --run runs/none", "no run folder at runs/none"),
     ("--prompt x --device cuda:99", "device cuda:99 was asked for"),
     ("--prompt \udcff", "half of a surrogate pair"),
-    ("--prompt-file none.txt", "none.txt"),
-    ("--prompt-file bad.txt", "bad.txt is not UTF-8: byte 3 is 0xff"),
+    ("--prompt-file bad.txt", "bad.txt is not UTF-8: .* byte 0xff in position 3"),
     ("--prompt-file empty.txt", "empty.txt is empty"),
-    ("--prompt-file -", "stdin is empty"),
-    ("--prompt-file pipe", "pipe is a named pipe: give - and send the text to stdin"),
-    ("--prompt x --num-samples 1000000000000",
-     r"the cache of so many samples takes .*e\+\d+ bytes or more, and cpu has .*: lower --num-sam"),
 ])
 def test_bad_options_are_one_line_and_exit_2(call, runs, words, message):
     (runs.parent / "bad.txt").write_bytes(b"abc\xff")
     (runs.parent / "empty.txt").touch()
-    if not (runs.parent / "pipe").exists():
-        os.mkfifo(runs.parent / "pipe")
     assert re.search(message, call(*shlex.split(words), refused=True)[-1])
-
-
-def test_no_run_yet(call, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert "python train.py" in call("--prompt", "x", refused=True)[-1]
 
 
 @pytest.mark.slow

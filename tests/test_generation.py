@@ -1,5 +1,6 @@
 """Every row of `generate` is what its prompt alone would get, with the cache and without."""
 
+
 import pytest
 import torch
 from conftest import random_tokens, sharpened
@@ -7,7 +8,7 @@ from conftest import random_tokens, sharpened
 from model.config import RopeScaling
 from model.generation import generate
 from model.position import POSITIONS
-from model.sampling import Sampling, sample, uniform
+from model.sampling import Sampling, sample
 from model.transformer import Transformer
 
 V, LIMIT = 97, 80
@@ -16,13 +17,6 @@ GREEDY = Sampling(temperature=0)
 
 def prompt(length: int, seed: int = 0) -> list[int]:
     return random_tokens(length, seed=seed).tolist()
-
-
-def test_the_likeliest_token_needs_no_random_number(monkeypatch):
-    model = sharpened()
-    expected = generate(model, [prompt(3)], GREEDY, max_new_tokens=5)
-    monkeypatch.setattr("model.generation.uniform", None)
-    assert generate(model, [prompt(3)], GREEDY, max_new_tokens=5) == expected
 
 
 @torch.inference_mode()
@@ -106,11 +100,10 @@ def test_prefill_computes_a_prompt_once_and_its_last_block_for_one_token_only():
     assert {rows for rows, _ in fed[len(model.layers) :]} == {6}
 
 
-@pytest.mark.slow
 def test_sampled_rows_are_the_same_alone_and_in_any_batch():
     model = sharpened()
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=1.1)
-    prompts = [prompt(7), prompt(11), prompt(3)]
+    prompts = [prompt(n, seed=n) for n in (7, 11, 3)]  # none is the beginning of another
     new = {"max_new_tokens": 17, "seed": 9}
     together = generate(model, prompts, sampling, num_samples=2, **new)
     one_by_one = [generate(model, [ids], sampling, num_samples=2, **new) for ids in prompts]
@@ -130,14 +123,13 @@ def test_each_token_is_drawn_with_the_number_at_its_address():
     prompts = [prompt(7), prompt(12)]
     rows = generate(model, prompts, sampling, max_new_tokens=5, num_samples=2, seed=9)
     for row, new in enumerate(rows):
-        ids, numbers = prompts[row // 2], [uniform(9, row % 2, number) for number in range(5)]
+        ids, addresses = prompts[row // 2], [(9, row % 2, number) for number in range(5)]
         logits = model(torch.tensor([ids + new]))[0, len(ids) - 1 : -1]
-        u = torch.tensor(numbers, dtype=torch.float64)
-        assert sample(logits, sampling, u, none).tolist() == new
+        assert sample(logits, sampling, addresses, none).tolist() == new
 
 
 def test_the_largest_uniform_number_is_not_rounded_to_1(monkeypatch):
-    monkeypatch.setattr("model.generation.uniform", lambda *address: 1 - 2**-53)
+    monkeypatch.setattr("model.sampling.uniform", lambda *address: 1 - 2**-53)
     (new,) = generate(sharpened(), [prompt(7)], Sampling(temperature=1.0), max_new_tokens=3)
     assert max(new) < V
 
@@ -154,6 +146,9 @@ def test_the_repetition_penalty_counts_each_rows_own_prompt_and_tokens():
                 logits[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty
             assert token == max(range(V), key=logits.__getitem__)
     assert rows != generate(model, prompts, GREEDY, max_new_tokens=15)
+    first, *_ = ids = prompt(5, seed=16)  # whose first token comes next if it is not penalised
+    assert generate(model, [ids], GREEDY, max_new_tokens=1) == [[first]]
+    assert generate(model, [ids], sampling, max_new_tokens=1) != [[first]]
 
 
 def test_a_row_ends_at_eos_or_on_request_and_leaves_the_others_alone():
@@ -199,6 +194,19 @@ def test_the_context_ends_where_it_says(position, monkeypatch):
 def test_generate_refuses_what_it_cannot_do(prompts, changes, words):
     with pytest.raises(ValueError, match=words):
         generate(sharpened(), prompts, GREEDY, **{"max_new_tokens": 3, **changes})
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"temperature": -0.1}, "temperature must be 0 or a positive number, not -0.1"),
+    ({"top_k": 0}, "top_k must be at least 1, not 0"),
+    ({"top_p": 0.0}, r"top_p must be in \(0, 1\], not 0.0"),
+    ({"min_p": -0.1}, r"min_p must be in \[0, 1\], not -0.1"),
+    ({"repetition_penalty": 0.0}, r"repetition_penalty must be in \[0.01, 100\], not 0.0"),
+    ({"temperature": 0, "top_k": 3}, "top_k has no effect at temperature 0"),
+])
+def test_sampling_without_a_meaning_is_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        generate(sharpened(), [[5]], Sampling(**changes), max_new_tokens=3)
 
 
 def test_a_training_model_is_left_as_it_was():

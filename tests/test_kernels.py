@@ -1,6 +1,5 @@
 """Each faster form equals its plain one, with gradients, and is taken when kernels.py says."""
 
-import re
 
 import pytest
 import torch
@@ -8,11 +7,10 @@ import torch.nn.functional as F
 from conftest import draw, random_tokens, sharpened
 
 from model import kernels
-from model.cache import KVCache
 from model.generation import compiled_next_logits, compute_dtype, generate, next_logits
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
-from model.transformer import attend, linear
+from model.transformer import KVCache, attend, linear
 
 GREEDY = Sampling(temperature=0)
 MOST_SUMMED = kernels.MAX_SUMMED_TOKENS
@@ -29,16 +27,6 @@ def gradients(form, *inputs):
     out = form(*leaves)
     out.backward(draw(*out.shape, seed=9).to(out.dtype))
     return [out.detach(), *(x.grad for x in leaves)]
-
-
-def test_the_table_in_the_docstring_is_the_one_that_decides():
-    rows = re.findall(r"^(\w*) +(\w+_\w+)  ", kernels.__doc__, re.MULTILINE)
-    listed, plain = {}, ""
-    for name, form in rows:
-        plain = name or plain
-        listed.setdefault(plain, []).append(form)
-    decided = {plain: [form.__name__ for form, _ in f] for plain, f in kernels.FORMS.items()}
-    assert listed == decided
 
 
 @pytest.mark.parametrize("length", [2, 127, 128, 129, 300, 519])
@@ -70,20 +58,18 @@ def test_attention_by_products_is_for_training_in_bfloat16_in_short_rows(monkeyp
         calls.append(q.shape[2])
         return q
 
-    *others, (_, taken) = kernels.FORMS["attend"]
-    monkeypatch.setitem(kernels.FORMS, "attend", [*others, (record, taken)])
-    attend_again = kernels.or_faster(attend.__wrapped__)
+    monkeypatch.setattr(kernels, "attend_by_products", record)
     q, kv = draw(1, 6, 600, 8).bfloat16(), draw(1, 2, 600, 8).bfloat16()
 
     def length(n, dtype=torch.bfloat16):
-        attend_again(*(x[:, :, :n].to(dtype) for x in (q, kv, kv)), None)
+        attend(*(x[:, :, :n].to(dtype) for x in (q, kv, kv)), None)
 
     length(512)
     assert calls == [512]
     length(513), length(1), length(512, torch.float32)
     with torch.no_grad():
         length(512)
-    attend_again(q, kv, kv, torch.ones(600, 600).tril().bool())  # a mask is the fused kernel's
+    attend(q, kv, kv, torch.ones(600, 600).tril().bool())  # a mask is the fused kernel's
     assert calls == [512]
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     length(513)  # which costs no more memory, compiled
@@ -151,31 +137,32 @@ def test_products_by_onednn_equal_those_of_the_library(outputs):
     The model compiles them, and each gradient alone may be asked for."""
     x, weight = draw(3, 7, 48), draw(outputs, 48, seed=1)
     expected = gradients(F.linear, x, weight)
-    for form in (kernels.linear_by_onednn, torch.compile(kernels.linear_by_onednn)):
+    for form in (kernels.onednn_product, torch.compile(kernels.onednn_product)):
         for got, plain in zip(gradients(form, x, weight), expected, strict=True):
             torch.testing.assert_close(got, plain, rtol=1e-5, atol=2e-5)
     alone = weight.clone().requires_grad_()
-    kernels.linear_by_onednn(x, alone).backward(draw(3, 7, outputs, seed=9))
+    kernels.onednn_product(x, alone).backward(draw(3, 7, outputs, seed=9))
     torch.testing.assert_close(alone.grad, expected[2], rtol=1e-5, atol=2e-5)
 
 
 def test_onednn_multiplies_many_rows_in_float32_where_it_is_preferred(monkeypatch):
-    monkeypatch.setitem(kernels.FORMS, "linear", [(lambda *_: "oneDNN", kernels.onednn_pays)])
-    chosen = kernels.or_faster(linear.__wrapped__)
+    monkeypatch.setattr(kernels, "onednn_product", lambda *_: "oneDNN")
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
     monkeypatch.setattr(kernels, "onednn_is_faster", False)
-    assert chosen(x, weight) != "oneDNN"
+    assert linear(x, weight) != "oneDNN"
     kernels.prefer_onednn(True)
-    assert chosen(x, weight) == "oneDNN"
-    assert chosen(x[1:], weight) != "oneDNN"
-    assert chosen(x.bfloat16(), weight.bfloat16()) != "oneDNN"
+    assert linear(x, weight) == "oneDNN"
+    assert linear(x[1:], weight) != "oneDNN"
+    assert linear(x.bfloat16(), weight.bfloat16()) != "oneDNN"
     with torch.autocast("cpu", torch.bfloat16):
-        assert chosen(x, weight) != "oneDNN"
-    assert chosen(x[:, :0], weight[:, :0]).shape == (len(x), 31)
+        assert linear(x, weight) != "oneDNN"
+    assert linear(x[:, :0], weight[:, :0]).shape == (len(x), 31)
     # The operator has no forward-mode derivative, and would say 0.
-    _, tangent = torch.func.jvp(lambda w: chosen(x, w), (weight,), (weight,))
+    _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
-    torch.func.grad(lambda w: chosen(x, w).sum())(weight)
+    torch.func.grad(lambda w: linear(x, w).sum())(weight)
+    with torch.autograd.forward_ad.dual_level():
+        assert linear(x, weight) != "oneDNN"
 
 
 def test_rotation_in_reals_equals_the_complex_one_forwards_and_backwards():

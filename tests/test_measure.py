@@ -37,7 +37,7 @@ def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int
     """Loss of one token of the stream, seen from tokens first .. target-1, which are at positions
     from `offset`: the slow way."""
     with torch.no_grad():
-        logits = model(s.stream[None, first:target], offset=offset)[0, -1].double()
+        logits = model(s.stream[None, first:target], start=offset)[0, -1].double()
     return -logits.log_softmax(-1)[s.stream[target]].item()
 
 

@@ -7,10 +7,12 @@ import gguf
 import pytest
 import torch
 from conftest import model_config
+from foreign import make_run, refused, their_folder
 
 from formats import names
 from model.config import RopeScaling
 from model.position import POSITIONS
+from model.transformer import Attention
 
 
 def test_the_names_of_gguf_are_those_of_its_package():
@@ -36,7 +38,8 @@ def test_the_layouts_are_each_others_inverse_and_not_their_own():
 @pytest.mark.parametrize("changes, targets, words", [
     *(({"position": position}, {"hf", "gguf"}, f"model.position {position}: .*only rope")
       for position in sorted(set(POSITIONS) - {"rope"})),
-    ({"partial": 0.5}, {"hf", "gguf"}, "model.partial 0.5"),
+    ({"partial": 0.5}, {"gguf"}, "model.partial 0.5"),
+    ({"partial": 0.5, "rope_scaling": RopeScaling("linear", 2, 16)}, {"hf", "gguf"}, "partial 0.5"),
     ({"dim": 50, "head_dim": 8}, {"hf"}, "dim 50 is not divisible by model.n_heads 6"),
     ({"rope_scaling": RopeScaling("dynamic", 2, 16)}, {"gguf"}, "type dynamic.*llama.cpp"),
 ])
@@ -45,3 +48,20 @@ def test_what_a_target_cannot_express_is_refused_by_name(changes, targets, words
     for to in ("hf", "gguf"):
         with pytest.raises(ValueError, match=words) if to in targets else nullcontext():
             names.refuse_without_counterpart(config, to)
+
+
+def test_a_weight_without_a_name_elsewhere_is_refused(tmp_path, capsys, monkeypatch):
+    """Such as that of QK-norm: without it, the exported model would be another one."""
+    build = Attention.__init__
+
+    def build_with_norm(self, config, *rest):
+        build(self, config, *rest)
+        self.q_norm = torch.nn.RMSNorm(config.head_dim)
+
+    monkeypatch.setattr(Attention, "__init__", build_with_norm)
+    run = make_run(tmp_path)
+    assert "layers.0.attention.q_norm.weight" in run.checkpoints.load_weights()
+    words = "layers.0.attention.q_norm.weight", "has no name"
+    for to in ("hf", "gguf"):
+        refused(capsys, to, run.path, tmp_path / "out", *words)
+    refused(capsys, "run", their_folder(tmp_path)[0], tmp_path / "new", *words)

@@ -51,12 +51,13 @@ def test_schedule_rises_to_one_and_ends_at_its_final_value(schedule):
 
 def test_wsd_is_constant_up_to_the_cooldown_whatever_the_length():
     config = OptimConfig(warmup_steps=10, schedule="wsd", final_lr=0.0)
+    config.check()
     short, long = ([lr_factor(config, step, steps) for step in range(steps)] for steps in (50, 200))
     assert short[:40] == long[:40] and set(long[9:160]) == {1.0}
     assert short[40:] == pytest.approx([0.9 - 0.1 * i for i in range(10)], abs=1e-12)
     assert long[-1] == 0.0
     with pytest.raises(UserError, match="cooldown has no effect"):
-        OptimConfig(cooldown=0.5)
+        OptimConfig(cooldown=0.5).check()
 
 
 def test_schedule_without_warm_up_and_with_nothing_else():
@@ -136,7 +137,7 @@ def test_state_survives_a_round_trip(optimizer):
         step_randomly(models[1], second, number)
         if number == 1:
             replaced = Optimizers(models[1], config)
-            replaced.load_state_dict(second.state_dict())
+            replaced.load_tensors(models[1], second.tensors(models[1]))
             second = replaced
     torch.testing.assert_close(*(list(model.parameters()) for model in models), rtol=0, atol=0)
 
@@ -151,4 +152,14 @@ def test_state_survives_a_round_trip(optimizer):
 ])
 def test_bad_values_are_refused_in_words(changes, words):
     with pytest.raises(UserError, match=words):
-        OptimConfig(**changes)
+        OptimConfig(**changes).check()
+
+
+def test_a_state_of_another_optimizer_or_model_is_refused():
+    model = random_model()
+    muon, adamw = (Optimizers(model, OptimConfig(optimizer=name)) for name in ("muon", "adamw"))
+    step_randomly(model, muon)
+    without = {name: tensor for name, tensor in muon.tensors(model).items() if ".1." not in name}
+    with pytest.raises(KeyError, match="no state of layers.1"):
+        muon.load_tensors(model, without)
+    assert not adamw.tensors(model)

@@ -3,12 +3,10 @@
 import copy
 import math
 
-import numpy as np
 import pytest
 import torch
 from conftest import CPU, draw, model_config, random_model
 
-from model.cache import KVCache
 from model.config import INIT_STD, RopeScaling
 from model.position import (
     POSITIONS,
@@ -19,7 +17,8 @@ from model.position import (
     check_position,
     sinusoid,
 )
-from model.transformer import Transformer, attend
+from model.rope import apply_rotary_emb
+from model.transformer import KVCache, Transformer, attend
 
 TOKENS = torch.arange(14).view(2, 7)
 EXTRAPOLATING = [name for name in POSITIONS if POSITIONS[name].extrapolates]
@@ -89,7 +88,6 @@ def test_a_checkpoint_does_not_pin_the_length(position):
 def test_positions_256_and_257_differ_in_bfloat16(position):
     """In bfloat16 the integers 256 and 257 are the same number, so no position may ever be one."""
     encoding = random_model(position=position, max_positions=300).position.bfloat16()
-    at_256, at_257 = encoding.at(256, 257), encoding.at(257, 258)
     if isinstance(encoding, ALiBi):
         q = torch.arange(258)
         bias = encoding.bias(q, q)
@@ -97,10 +95,12 @@ def test_positions_256_and_257_differ_in_bfloat16(position):
         assert torch.equal(bias[:, 256, 0] - bias[:, 257, 0], alibi_slopes(6))
     elif isinstance(encoding, RoPE):
         x = draw(1, 1, 6, 8).bfloat16()
-        assert not torch.equal(encoding.rotate(x, x, at_256)[0], encoding.rotate(x, x, at_257)[0])
+        at_256, at_257 = (apply_rotary_emb(x, x, encoding.freqs_cis(258)[n : n + 1])[0]
+                          for n in (256, 257))
+        assert not torch.equal(at_256, at_257)
     else:
         h = torch.zeros(1, 1, 48, dtype=torch.bfloat16)
-        assert not torch.equal(encoding.embed(h, at_256), encoding.embed(h, at_257))
+        assert not torch.equal(encoding.embed(h, 256), encoding.embed(h, 257))
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -108,11 +108,10 @@ def test_the_encoding_is_on_and_it_is_the_only_one(position):
     """Swapping two earlier tokens changes what follows, except where order is invisible; and
     exactly the hooks that the class says it uses do something."""
     model = random_model(position=position, n_layers=1)
-    encoding, h, x, q = model.position, draw(2, 7, 48), draw(2, 7, 6, 8), torch.arange(7)
-    rows = encoding.at(0, 7)
+    encoding, h, q = model.position, draw(2, 7, 48), torch.arange(7)
     hooks = [
-        not torch.equal(encoding.embed(h, rows), h),
-        not torch.equal(encoding.rotate(x, x, rows)[0], x),
+        not torch.equal(encoding.embed(h, 0), h),
+        encoding.freqs_cis(7) is not None,
         encoding.bias(q, q) is not None,
     ]
     assert hooks == {
@@ -135,7 +134,7 @@ def test_the_encoding_is_on_and_it_is_the_only_one(position):
 def test_relative_encodings_do_not_see_where_a_row_starts_and_absolute_ones_do(position):
     """The same tokens at positions 0.. and at 40.."""
     model = random_model(position=position)
-    change = (model(TOKENS, offset=40) - model(TOKENS)).abs().max()
+    change = (model(TOKENS, start=40) - model(TOKENS)).abs().max()
     assert change > 1e-2 if position in ("sinusoidal", "learned") else change <= 1e-5
 
 
@@ -143,31 +142,24 @@ def test_a_bias_is_told_where_its_keys_stand():
     """One that is not relative: it counts keys from the start of the text."""
     model = random_model(position="alibi")
     model.position.bias = lambda q, k: torch.stack([3 * torch.sin(k / 10).expand(len(q), -1)] * 6)
-    assert (model(TOKENS, offset=40) - model(TOKENS)).abs().max() > 1e-2
+    assert (model(TOKENS, start=40) - model(TOKENS)).abs().max() > 1e-2
     cache = KVCache(model.config, len(TOKENS), 64)
     parts = [model(part, cache) for part in TOKENS.split(3, dim=1)]
     assert (torch.cat(parts, 1) - model(TOKENS)).abs().max() <= 1e-5
 
 
-def test_an_offset_reaches_to_the_end_of_the_context_and_no_further():
+def test_a_start_reaches_to_the_end_of_the_context_and_no_further():
     model = random_model(position="learned")
-    before = model(TOKENS, offset=57)
+    before = model(TOKENS, start=57)
     with torch.no_grad():
         model.position.weight[:57] = torch.nan  # rows that it must not read
-    assert torch.equal(model(TOKENS, offset=57), before)
+    assert torch.equal(model(TOKENS, start=57), before)
     with pytest.raises(ValueError, match="position 65 is past the context of 64"):
-        model(TOKENS, offset=58)
-    with pytest.raises(ValueError, match="offset -1: positions start at 0 or later"):
-        model(TOKENS, offset=-1)
-    assert torch.equal(model(TOKENS, offset=np.int64(57)), before)
-    with pytest.raises(ValueError, match="offsets of rows beside a cache"):
-        model(TOKENS, KVCache(model.config, len(TOKENS), 64), offset=torch.tensor([1, 2]))
-    each = random_model(position="sinusoidal")
-    same = torch.full((len(TOKENS),), 57)
-    assert torch.equal(each(TOKENS, offset=same), each(TOKENS, offset=57))
-    for wrong in (-1, 58):
-        with pytest.raises(IndexError):
-            each(TOKENS, offset=torch.tensor([0] * (len(TOKENS) - 1) + [wrong]))
+        model(TOKENS, start=58)
+    with pytest.raises(ValueError, match="start -1: positions start at 0 or later"):
+        model(TOKENS, start=-1)
+    with pytest.raises(ValueError, match="start 3: .* a cache says itself where"):
+        model(TOKENS, KVCache(model.config, len(TOKENS), 64), start=3)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -181,13 +173,11 @@ def test_past_the_end_is_an_error_and_never_a_clamp(position):
 @pytest.mark.parametrize("changes, words", [
     ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
     ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi"),
-    ({"sinusoid": "naive"}, "model.sinusoid has no effect"),
     ({"position": "none", "theta": 500.0}, "model.theta has no effect .* rope, sinusoidal"),
     ({"position": "alibi", "rope_scaling": RopeScaling("linear", 4, 16)},
      "model.rope_scaling has no effect with .* alibi: .* rope"),
     ({"head_dim": 7}, "head_dim must be even, not 7"),
     ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair"),
-    ({"head_dim": 2, "rope_scaling": RopeScaling("dynamic", 4, 16)}, "head_dim 2 is one pair"),
 ])
 def test_an_encoding_that_cannot_serve_a_model_says_so(changes, words):
     config = model_config(**changes)
@@ -237,7 +227,8 @@ def test_dynamic_scaling_follows_the_length_of_the_text():
     assert (model(tokens[:, :32]) - ntk(tokens[:, :32])).abs().max() > 1e-4
     assert (model(tokens) - plain(tokens)).abs().max() > 1e-4
     assert torch.equal(model(tokens[:, :16]), plain(tokens[:, :16]))  # nothing is left behind
-    assert torch.equal(model.position.at(24, 48), model.position.at(0, 48)[24:])
+    assert torch.equal(model.position.freqs_cis(16), model.position.freqs_cis(9))
+    assert not torch.equal(model.position.freqs_cis(48)[:16], model.position.freqs_cis(16))
 
 
 # --- absolute encodings, ALiBi ---
@@ -260,7 +251,7 @@ def test_matched_sinusoid_starts_with_the_rms_of_the_embeddings():
     def ratio(scaling: str) -> float:
         model = random_model(position="sinusoidal", sinusoid=scaling, dim=128, head_dim=8)
         tokens = model.tok_embeddings.weight.detach()[:64]
-        with_positions = model.position.embed(tokens[None], model.position.at(0, 64)).detach()[0]
+        with_positions = model.position.embed(tokens[None], 0).detach()[0]
         scaled = tokens * model.position.embedding_scale
         return ((with_positions - scaled).square().mean() / scaled.square().mean()).sqrt().item()
 

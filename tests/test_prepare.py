@@ -5,17 +5,19 @@ import json
 import random
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from conftest import start
 from failing import cut, file_size_limit, flip_a_bit
 
+from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data import sources
-from data.dataset import DataConfig
-from data.prepare import PASSES, prepare
-from data.prepare import _Unusable as Unusable
+from data.dataset import Unusable, find_prepared
+from data.prepare import prepare
+from data.sources import DataConfig
 from errors import UserError
 
 VOCAB = 300
@@ -46,7 +48,7 @@ def jsonl(path, documents):
 def config(path, **options):
     folder = Path(path).parent / "prepared"
     options = {"vocab_size": VOCAB, "prepared": str(folder)} | options
-    return DataConfig(files=str(path), **options)
+    return DataConfig(source="files", files=[str(path)], **options)
 
 
 def ids(prepared, split):
@@ -216,30 +218,6 @@ def test_ids_do_not_depend_on_how_a_long_text_is_cut(
     assert first.manifest["files"] == other.manifest["files"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("of_many", [True, False], ids=["documents", "one text"])
-def test_dropout_spells_the_training_text_anew_in_every_pass(
-    corpus, tmp_path, of_many, monkeypatch
-):
-    monkeypatch.setattr(prepare_module, "BLOCK", 400)
-    path = corpus if of_many else text_file(tmp_path, words(1, 3000))
-    plain, varied = prepare(config(path)), prepare(config(path, bpe_dropout=0.2))
-    assert varied.folder != plain.folder and "bpe_dropout" not in plain.manifest["settings"]
-    assert varied.dataset("train", seq_len=8).passes == varied.passes == PASSES
-    assert plain.passes == varied.dataset("val", seq_len=8).passes == 1
-    for name in ("tokenizer.model", "val.bin"):
-        assert varied.manifest["files"][name] == plain.manifest["files"][name]
-    assert texts(varied, "train") == PASSES * texts(plain, "train")
-    written, count = varied.manifest["train"], plain.manifest["train"]
-    assert written["bytes"] == PASSES * count["bytes"]
-    assert written["tokens"] == len(ids(varied, "train")) > 1.05 * PASSES * count["tokens"]
-    spelt = {tuple(document) for document in documents(varied, "train")}
-    assert len(spelt) == PASSES * count["documents"]  # no two of them alike
-    monkeypatch.setattr(prepare_module, "BATCH", 1000)
-    again = prepare(config(path, bpe_dropout=0.2, prepared=str(tmp_path / "other")))
-    assert again.manifest == varied.manifest
-
-
 # Made once
 
 
@@ -263,20 +241,6 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     assert others[-1].manifest["text"]["documents"] == 59
 
 
-@pytest.mark.parametrize("options, name", [
-    ({"source": "url", "url": "https://example.org/a.txt"}, "a-e7b88455a6da"),
-    ({"source": "url", "url": "https://example.org/a.txt", "sha256": 64 * "0"}, "a-98e980969d83"),
-    ({"source": "hub", "hub": "some/stories", "hub_revision": "1", "bpe_dropout": 0.1},
-     "some-stories-661b95b088d1"),
-])
-def test_the_name_of_a_folder_never_changes(monkeypatch, options, name):
-    """With another name for the same settings, everything prepared so far would be made again."""
-    names = []
-    monkeypatch.setattr(prepare_module, "_open", lambda folder, _: names.append(folder.name))
-    prepare(DataConfig(**options))
-    assert names == [name]
-
-
 def edit(path):
     """The one number whose change nothing else would show: it scales every bits per byte."""
     manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -298,13 +262,13 @@ def test_damage_is_found_said_and_repaired(corpus, capsys, name, damage):
     assert prepare(config(corpus)).manifest == first.manifest
     notice = capsys.readouterr().err.splitlines()
     assert len(notice) == 1 and name in notice[0] and str(first.folder) in notice[0]
-    prepare(config(corpus))
+    assert find_prepared(config(corpus)).manifest == first.manifest
     assert capsys.readouterr().err == ""
 
 
 def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch, capsys):
     first = prepare(config(corpus))
-    monkeypatch.setattr(prepare_module, "HASHED", 100)
+    monkeypatch.setattr(dataset_module, "HASHED", 100)
     capsys.readouterr()
     flip_a_bit(first.folder / "train.bin")
     prepare(config(corpus))
@@ -322,9 +286,9 @@ def preparing(path, code=""):
     script = f"""
 import os, signal, sys
 from data import prepare as module
-from data.dataset import DataConfig
+from data.sources import DataConfig
 {code}
-config = DataConfig(files=sys.argv[1], vocab_size={VOCAB}, prepared=sys.argv[2])
+config = DataConfig(source='files', files=[sys.argv[1]], vocab_size={VOCAB}, prepared=sys.argv[2])
 print(module.prepare(config).folder)
 """
     return start(script, path, path.parent / "prepared")
@@ -347,9 +311,9 @@ def test_a_disk_that_is_full_by_less_than_a_page_is_noticed(corpus, monkeypatch,
     """What is still in a buffer when its file is closed is refused then, and not before."""
     write = prepare_module._write
 
-    def on_a_full_disk(blocks, encode, path, **options):
+    def on_a_full_disk(blocks, path, **options):
         with file_size_limit(40 if path.stem == split else 1 << 30):
-            return write(blocks, encode, path, **options)
+            return write(blocks, path, **options)
 
     few = jsonl(corpus, DOCUMENTS[:4])
     with monkeypatch.context() as patch:
@@ -363,14 +327,14 @@ def test_a_folder_from_a_disk_that_was_full_is_made_again(corpus, monkeypatch, c
     """As older versions have left it: the manifest is true to files that are too short."""
     write = prepare_module._write
 
-    def cut_short(blocks, encode, path, **options):
-        found = write(blocks, encode, path, **options)
+    def cut_short(blocks, path, **options):
+        found = write(blocks, path, **options)
         cut(path)
         return found
 
     with monkeypatch.context() as patch:
         patch.setattr(prepare_module, "_write", cut_short)
-        patch.setattr(prepare_module, "_open", lambda *_: (_ for _ in ()).throw(Unusable("")))
+        patch.setattr(prepare_module, "open_prepared", Mock(side_effect=Unusable("")))
         with pytest.raises(Unusable):
             prepare(config(corpus))
     capsys.readouterr()

@@ -109,6 +109,7 @@ def test_scores_are_q_R_of_n_minus_m_k():
 
 
 def test_partial_turns_the_fastest_pairs_at_unchanged_frequencies():
+    assert (rope_frequencies(8, partial=0.9) > 0).tolist() == [True, True, True, False]  # 3.6: 3
     expected = [1.0, 0.316227766, 0.1, 0.031622777, 0.01, 0.003162278, 0.0, 0.0]
     assert rope_frequencies(16, partial=0.75).tolist() == pytest.approx(expected, abs=1e-9)
 
@@ -221,12 +222,12 @@ def test_rotation_keeps_norms_but_for_yarns_factor_and_sees_only_distance(name, 
     d, T = 16, 60
     sizes = {"head_dim": d, "max_positions": T}
     encoding = RoPE(model_config(**sizes, partial=partial, rope_scaling=scaling))
-    rows, factor = encoding.at(0, T), 0.1 * math.log(4) + 1 if name == "yarn" else 1.0
+    rows, factor = encoding.freqs_cis(T), 0.1 * math.log(4) + 1 if name == "yarn" else 1.0
     x = draw(2, T, 6, d)
-    turned, _ = encoding.rotate(x, x, rows)
+    turned, _ = apply_rotary_emb(x, x, rows)
     torch.testing.assert_close(turned.norm(dim=-1), factor * x.norm(dim=-1), rtol=1e-6, atol=0)
     q, k = (draw(d, seed=s).expand(1, T, 1, d) for s in (1, 2))
-    xq, xk = encoding.rotate(q, k, rows)
+    xq, xk = apply_rotary_emb(q, k, rows)
     scores = xq[0, :, 0] @ xk[0, :, 0].T
     assert spread(scores) <= (1e-5 if scaling is None else 2e-5)
     assert scores.std() > 0.1  # and they do see it
@@ -247,14 +248,10 @@ def test_yarns_factor_can_be_set_and_multiplies_the_logits_by_its_square():
 @pytest.mark.parametrize("options, words", [
     ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
     ({"factor": 0.5}, "model.rope_scaling.factor must be at least 1, not 0.5"),
-    ({"factor": math.inf}, "factor must be at least 1, not inf"),
     ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
     ({"attention_factor": 0.0}, "model.rope_scaling.attention_factor must be above 0, not 0.0"),
     ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
-    ({"beta_slow": 0.0}, "beta_slow 0.0 must be above 0"),
-    ({"type": "llama3", "high_freq_factor": 0.5}, "low_freq_factor 1.0 must .* 0.5"),
     ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
-    ({"type": "ntk", "attention_factor": 1.0}, "attention_factor has no effect with type ntk"),
     ({"high_freq_factor": 8.0}, "high_freq_factor has no effect with type yarn: .* llama3"),
 ])
 def test_a_scaling_without_a_meaning_is_refused_in_words(options, words):

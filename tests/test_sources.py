@@ -17,10 +17,10 @@ from pydoc_data import topics
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import output, start
+from conftest import output
 
 from data import sources
-from data.dataset import DataConfig
+from data.sources import SOURCES, DataConfig
 from errors import UserError
 
 ODD = "\ufeffa\r\nb\rc\n\n\x0cd\u2028e\x85f\0g\x1c\tcaf\u00e9 \U0001f600  \n last line, not ended"
@@ -35,8 +35,14 @@ def own_cache(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets.config, "DOWNLOADED_DATASETS_PATH", tmp_path / "cache/downloads")
 
 
+def source(files=None, **options):
+    config = DataConfig(files=[files] if isinstance(files, str) else files, **options)
+    config.check()
+    return SOURCES[config.source](config)
+
+
 def texts(**options):
-    return ["".join(document) for document in sources.documents(DataConfig(**options))]
+    return ["".join(document) for document in source(**options).documents()]
 
 
 def write(path, content):
@@ -90,7 +96,7 @@ def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "PIECE", 3)  # pieces end anywhere, also between "\r" and "\n"
     path = write(tmp_path / "odd.txt", ODD)
     assert texts(files=path) == [ODD]
-    pieces = [list(document) for document in sources.documents(DataConfig(files=path))]
+    pieces = [list(document) for document in source(path).documents()]
     assert max(map(len, pieces[0])) == 3
 
 
@@ -189,11 +195,9 @@ def test_a_text_that_cannot_be_read_is_no_matter_of_room(tmp_path, monkeypatch):
     (lambda path: path.symlink_to("nothing"), "a*", "/a is neither a file"),
     (lambda path: path.symlink_to("a"), "a", "/a is neither a file"),
     (os.mkfifo, "a", "/a is neither a file"),
-    (lambda path: path.symlink_to("."), "**/*.txt", "meets .*/[ab], a link to a folder that"),
 ])
 def test_what_is_no_file_is_refused_and_nothing_is_waited_for(tmp_path, made, name, words):
     made(tmp_path / "a")
-    (tmp_path / "b").symlink_to(".")  # two links that lead back are 2^40 paths
     with pytest.raises(UserError, match=words):
         texts(files=str(tmp_path / name))
 
@@ -220,11 +224,11 @@ def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypa
 @pytest.mark.parametrize("line", ["one line among many\n", "one line without an end "])
 def test_a_large_file_streams(tmp_path, line):
     size = (48 << 20) // len(line) * len(line)
-    config = DataConfig(files=write(tmp_path / "large.txt", line * (size // len(line))))
-    list(map(len, next(sources.documents(config))))  # what imports cost is not the question
+    large = source(write(tmp_path / "large.txt", line * (size // len(line))))
+    list(map(len, next(large.documents())))  # what imports cost is not the question
     tracemalloc.start()
     try:
-        (total,) = [sum(map(len, document)) for document in sources.documents(config)]
+        (total,) = [sum(map(len, document)) for document in large.documents()]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -236,16 +240,15 @@ def test_a_large_file_streams(tmp_path, line):
 
 def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
     a, b = write(tmp_path / "a.txt", "abc"), write(tmp_path / "b.txt", "abc")
-    first = sources.fingerprint(DataConfig(files=a))
-    assert first == sources.fingerprint(DataConfig(files=[a]))
-    assert first != sources.fingerprint(DataConfig(files=[a, b]))
+    first = source(a).fingerprint()
+    assert first == source([a]).fingerprint() != source([a, b]).fingerprint()
     write(tmp_path / "a.txt", "abd")
     os.utime(a, ns=(0, 1))
-    assert first != sources.fingerprint(DataConfig(files=a))
-    first = sources.fingerprint(DataConfig())
-    assert first == sources.fingerprint(DataConfig())
+    assert first != source(a).fingerprint()
+    first = source().fingerprint()
+    assert first == source().fingerprint()
     monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
-    assert first != sources.fingerprint(DataConfig())
+    assert first != source().fingerprint()
 
 
 # What has to be fetched, from servers on this machine
@@ -337,24 +340,6 @@ def test_what_a_url_must_be_is_checked_before_it_is_used(tmp_path):
         texts(**options, sha256=digest)
 
 
-def test_a_cache_that_cannot_be_written_is_none(tmp_path):
-    home = write(tmp_path / "home", "a file")
-    table, text = str(tmp_path / "a.parquet"), write(tmp_path / "b.txt", "y")
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"]}), table)
-    script = f"""
-from data.dataset import DataConfig
-from data.sources import documents
-
-print([list(d) for d in documents(DataConfig(files={[table, text]}))])
-"""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    process = start(script, HOME=home, HF_HOME=f"{home}/x", TMPDIR=str(temporary))
-    said, errors = process.communicate(timeout=100)
-    assert said == "[['x'], ['y']]\n" and f"{home}/x cannot be written" in errors
-    assert list(temporary.iterdir()) == []
-
-
 @pytest.mark.parametrize("name, cause", [
     ("nothing.txt", "404"), ("cut.txt", "Error"), ("empty.txt", "is empty"),
 ])
@@ -370,14 +355,13 @@ def test_a_url_that_fails_is_named_and_leaves_nothing_behind(tmp_path, name, cau
 def test_a_download_that_fills_the_disk_is_a_matter_of_room(tmp_path):
     script = """
 import resource, signal, sys
-from data.dataset import DataConfig
-from data.sources import documents
+from data.sources import SOURCES, DataConfig
 from errors import UserError
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (9, 9))
 try:
-    list(documents(DataConfig(source="url", url=sys.argv[1])))
+    list(SOURCES["url"](DataConfig(source="url", url=sys.argv[1])).documents())
 except UserError as error:
     print(error)
 """
@@ -397,13 +381,13 @@ def ask_hub(endpoint, home, *configs, **environment):
     """What each configuration gives in a fresh process, which reads the environment at import."""
     script = """
 import json, sys
-from data.dataset import DataConfig
-from data.sources import documents
+from data.sources import SOURCES, DataConfig
 from errors import UserError
 
 for options in json.loads(sys.argv[1]):
     try:
-        answer = ["".join(d) for d in documents(DataConfig(source="hub", **options))]
+        hub = SOURCES["hub"](DataConfig(source="hub", **options))
+        answer = ["".join(d) for d in hub.documents()]
     except UserError as error:
         answer = str(error)
     print(json.dumps(answer))

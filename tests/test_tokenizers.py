@@ -66,9 +66,9 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
     reference = {text: auto(text)["input_ids"] for text in ODD + special}
     if kind == "llama2-of-4":  # transformers 5 does not do what that file says
         by_file = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-        found = {text: by_file.encode(text).ids for text in reference}
-        assert found != reference
-        reference = found
+        in_file = {text: by_file.encode(text).ids for text in reference}
+        assert in_file != reference
+        reference = in_file
     if type(ours) is Tokenizer:
         sp = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
         same = [t for t in ODD if t == t.lstrip(" \u2581") and "</s>" not in t]
@@ -115,29 +115,35 @@ def test_an_export_holds_what_llama_cpps_converter_reads(times, tmp_path):
         assert theirs(text)["input_ids"] == ours.encode(text)
         if SPACE not in text:
             assert converters_ids(out, text) == ours.encode(text)
-    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
-    content = {name: field.contents() for name, field in fields.items()}
+    fields = gguf_fields(run.path, tmp_path / "out.gguf")
     pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
-    assert content["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(VOCAB)]
-    assert content["tokenizer.ggml.tokens"] == [pieces.id_to_piece(i) for i in range(VOCAB)]
-    assert not content["tokenizer.ggml.add_space_prefix"]
+    assert fields["scores"] == [pieces.get_score(i) for i in range(VOCAB)]
+    assert fields["tokens"] == [pieces.id_to_piece(i) for i in range(VOCAB)]
+    assert not fields["add_space_prefix"]
 
 
-@pytest.mark.parametrize("less", ["merges", "added_tokens"])
-def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(less, tmp_path, capsys):
-    """One merge less: sentencepiece would merge that pair too, since its piece is there. And where
-    <unk> is no special token, it has a text."""
-    folder = export_to("hf", make_run(tmp_path).path, tmp_path / "hf")
-    (folder / "tokenizer.model").unlink()
-    described = read(folder / "tokenizer.json")
-    if less == "merges":
-        described["model"]["merges"].pop()
+@pytest.mark.parametrize("change", ["merges", "added_tokens", "order"])
+def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, tmp_path, capsys):
+    """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
+    common token: it has a text. The shortest runs of spaces first: long runs split elsewhere."""
+    if change == "order":
+        _, folder = imported(tmp_path, "llama2-of-4")
     else:
+        folder = export_to("hf", make_run(tmp_path).path, tmp_path / "hf")
+        (folder / "tokenizer.model").unlink()
+    described = read(folder / "tokenizer.json")
+    merges = described["model"]["merges"]
+    if change == "merges":
+        merges.pop()
+    elif change == "added_tokens":
         described["added_tokens"].pop(0)
+    else:
+        assert not "".join(merges[-120:]).strip(SPACE + " ")
+        merges[-120:] = sorted(merges[-120:], key=lambda pair: [len(run) for run in pair.split()])
     edit(folder / "tokenizer.json", **described)
     run = export_to("run", folder, tmp_path / "run")
     assert not (export_to("hf", run, tmp_path / "again") / "tokenizer.model").exists()
-    refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "has none for this one")
+    refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "no sentencepiece file")
 
 
 def some_words() -> Iterator[str]:
@@ -148,6 +154,12 @@ def some_words() -> Iterator[str]:
     return (" ".join(rng.choices(words, often, k=9)) for _ in range(2000))
 
 
+def gguf_fields(run, out):
+    """The fields about the tokenizer in the GGUF of a run."""
+    fields = gguf.GGUFReader(export_to("gguf", run, out)).fields
+    return {name.removeprefix("tokenizer.ggml."): f.contents() for name, f in fields.items()}
+
+
 UNIGRAM = {"model_type": "unigram", "hard_vocab_limit": False}
 
 
@@ -156,7 +168,7 @@ UNIGRAM = {"model_type": "unigram", "hard_vocab_limit": False}
     ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"]),
     (UNIGRAM, ["(-", "do not number", "other ids"]),
     pytest.param(UNIGRAM | {"sentence_iterator": some_words()},
-                 ["is it not a list of byte pairs?"], marks=pytest.mark.slow),
+                 ["is it not a BPE model?"], marks=pytest.mark.slow),
 ])
 def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words, tmp_path, capsys):
     """Merges alone would give other ids in silence."""
@@ -188,8 +200,7 @@ def test_runs_of_spaces_that_share_a_score_can_leave(order, tmp_path):
     theirs = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "hf"))
     for text in spaced():
         assert theirs(text)["input_ids"] == reference.encode(text, add_bos=True), text
-    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
-    assert fields["tokenizer.ggml.scores"].contents()[-15:] == [-1e9] * 15
+    assert gguf_fields(run.path, tmp_path / "out.gguf")["scores"][-15:] == [-1e9] * 15
 
 
 def test_runs_of_spaces_whose_merges_are_mixed_can_leave(tmp_path):
@@ -203,23 +214,10 @@ def test_runs_of_spaces_whose_merges_are_mixed_can_leave(tmp_path):
         assert auto(text)["input_ids"] == ids
         if "</s>" not in text:  # which sentencepiece never reads out of a text
             assert [1, *converters_ids(out, text)] == ids
-    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
     pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
-    scores = fields["tokenizer.ggml.scores"].contents()
+    scores = gguf_fields(run.path, tmp_path / "out.gguf")["scores"]
     assert scores[:VOCAB] == [pieces.get_score(i) for i in range(VOCAB)]
     assert scores[VOCAB - 15 : VOCAB] == [-1e9] * 15
-
-
-def test_mixed_merges_of_another_order_are_refused(tmp_path, capsys):
-    """Those that make the shortest runs first leave other runs of more than 16 spaces."""
-    _, folder = imported(tmp_path, "llama2-of-4")
-    model = read(folder / "tokenizer.json")["model"]
-    runs = model["merges"][-120:]
-    assert not "".join(runs).strip(SPACE + " ")
-    model["merges"][-120:] = sorted(runs, key=lambda pair: [len(run) for run in pair.split()])
-    edit(folder / "tokenizer.json", model=model)
-    run = export_to("run", folder, tmp_path / "again")
-    refused(capsys, "gguf", run, tmp_path / "out.gguf", "has none for this one")
 
 
 @pytest.mark.parametrize("kind", ["LlamaTokenizer", "PreTrainedTokenizerFast"])
@@ -254,8 +252,7 @@ def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(
     assert settings["add_bos_token"] is False and settings["model_max_length"] is None
     theirs = AutoTokenizer.from_pretrained(out)
     assert theirs("a")["input_ids"] == open_tokenizer(folder).encode("a")
-    fields = gguf.GGUFReader(export_to("gguf", run.path, tmp_path / "out.gguf")).fields
-    assert not fields["tokenizer.ggml.add_bos_token"].contents()
+    assert not gguf_fields(run.path, tmp_path / "out.gguf")["add_bos_token"]
 
 
 def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
@@ -283,8 +280,7 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     out = export_to("hf", run, tmp_path / "hf")
     theirs, again = (AutoTokenizer.from_pretrained(path) for path in (folder, out))
     assert open_tokenizer(run).eos_id == theirs.eos_token_id == again.eos_token_id == 3
-    fields = gguf.GGUFReader(export_to("gguf", run, tmp_path / "out.gguf")).fields
-    assert fields["tokenizer.ggml.eos_token_id"].contents() == 3
+    assert gguf_fields(run, tmp_path / "out.gguf")["eos_token_id"] == 3
 
 
 @pytest.mark.parametrize("file, content, words", [
@@ -316,14 +312,8 @@ BEHIND = {
 @pytest.mark.parametrize("file, change, words", [
     ("tokenizer_config.json", {"eos_token": None}, "is missing, or has no eos_token"),
     ("tokenizer.json", {"post_processor": BEHIND}, "puts tokens behind a text"),
-    ("tokenizer_config.json", {"eos_token": ["</s>"]}, "eos_token is ['</s>'], not a text"),
-    ("tokenizer_config.json", {"eos_token": {"id": 7}}, "eos_token has no content"),
-    ("tokenizer_config.json", {"bos_token": 7}, "bos_token is 7, not a text"),
-    ("tokenizer_config.json", {"added_tokens_decoder": {"7": "x"}}, "[7] is 'x', not a table"),
-    ("tokenizer_config.json", {"chat_template": [7]}, "chat_template[0] is 7, not a table"),
     ("tokenizer.json", {"added_tokens": ...}, "'<|begin_of_text|>' of"),
     ("tokenizer.json", {"decoder": None}, "decodes with nothing"),
-    ("tokenizer.json", {"normalizer": {"type": "NFKC"}}, "not give text back"),
     ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "not give text back"),
     ("tokenizer.json", {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True,
                                           "trim_offsets": True, "use_regex": True}},

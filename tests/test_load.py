@@ -1,17 +1,18 @@
 """A run as a Python object."""
 
-import dataclasses
 
 import pytest
 import torch
 from conftest import CPU, trained
-from noise import PROMPT, VOCAB, noise_run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from noise import FIRST_BYTE, PROMPT, VOCAB, noise_run, save_weights, train_tokenizer
 
 from data.prepare import prepare
-from data.tokenizer import open_tokenizer
+from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre import load as trained_module
-from gyre.load import initial_model, load
+from gyre.load import Row, load
 from gyre.step import evaluate
 from model.config import RopeScaling
 from model.generation import generate
@@ -25,29 +26,21 @@ def run(tmp_path_factory):
 
 
 def test_three_lines_generate(run):
-    """The example at the top of gyre/trained.py, against the loop called by hand."""
+    """The example at the top of gyre/load.py, against the loop called by hand."""
     model = load(run.path)
     text = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20)
     tokenizer, by_hand = open_tokenizer(run.path), Transformer(model.config.model)
-    by_hand.load_state_dict(run.load_weights("best"))
+    by_hand.load_state_dict(run.checkpoints.load_weights("best"))
     (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
                       eos_ids=tokenizer.eos_ids, seed=3)
     assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
     for stop in (text[5:9], [text[5:9], "not in there"]):
         cut = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=stop)
         assert cut == text[:5]
+    assert model.encode("") == [tokenizer.eos_id]  # which begins a document
     assert not model.model.training and model.run.path == run.path
     with pytest.raises(ValueError, match="top_k must be at least 1"):
         model.generate(PROMPT, top_k=0)
-
-
-def test_an_empty_prompt_begins_a_document(run):
-    model = load(run.path)
-    assert model.encode("") == [model.tokenizer.eos_id]
-    text = model.generate("", max_new_tokens=20)
-    (new,) = generate(model.model, [[model.tokenizer.eos_id]], Sampling(), max_new_tokens=20,
-                      eos_ids=model.tokenizer.eos_ids, seed=0)
-    assert text == model.tokenizer.decode(new)
 
 
 def test_unset_it_is_the_newest_run_and_as_long_as_the_context_allows(run, monkeypatch):
@@ -64,7 +57,7 @@ def test_checkpoint_and_dtype_are_those_asked_for(run):
     last = load(run, "last", device="cpu", dtype="bfloat16")
     assert {p.dtype for p in last.model.parameters()} == {torch.bfloat16}
     assert last.device == torch.device("cpu")
-    for name, weight in run.load_weights("last").items():
+    for name, weight in run.checkpoints.load_weights("last").items():
         assert torch.equal(last.model.state_dict()[name], weight.bfloat16())
 
 
@@ -82,7 +75,7 @@ def test_int8_is_quantised_when_loaded_and_only_on_a_cpu(run, monkeypatch):
     plain, narrow = (load(run, device="cpu", dtype=dtype).model for dtype in ("float32", "int8"))
     assert narrow.layers[0].attention.wq.weight.dtype == torch.int8 and not narrow.training
     assert torch.equal(narrow.tok_embeddings.weight, plain.tok_embeddings.weight)
-    monkeypatch.setattr("gyre.trained.resolve_device", lambda _: torch.device("meta"))
+    monkeypatch.setattr("gyre.load.resolve_device", lambda _: torch.device("meta"))
     with pytest.raises(UserError, match="int8 is for a CPU, not for meta"):
         load(run, dtype="int8")
 
@@ -138,10 +131,10 @@ def test_a_tokenizer_or_weights_of_another_model_are_refused(tmp_path):
     with pytest.raises(UserError, match=rf"has {VOCAB - 7} pieces, .* says {VOCAB} \(data.vocab"):
         load(run)
     run = noise_run(tmp_path / "runs", "weights")
-    weights = run.load_weights("best")
+    weights = run.checkpoints.load_weights("best")
     weights["extra"] = weights.pop("norm.weight")
     weights["layers.0.attention.wq.weight"] = torch.zeros(5, 24)
-    run.save("best", weights)
+    save_weights(run, "best", weights)
     with pytest.raises(UserError) as caught:
         load(run)
     for words in ("norm.weight", "extra", "layers.0.attention.wq.weight", "[5, 24]", "[24, 24]"):
@@ -149,11 +142,58 @@ def test_a_tokenizer_or_weights_of_another_model_are_refused(tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_training_starts_from_the_seed_or_from_another_run(run):
-    config = load(run).config
-    drawn = Transformer(config.model)
-    drawn.init_weights(7)
-    for changes, weights in (({"seed": 7}, drawn.state_dict()),
-                             ({"init_from": str(run.path)}, run.load_weights("best"))):
-        started = initial_model(dataclasses.replace(config, **changes)).state_dict()
-        assert all(torch.equal(started[name], weight) for name, weight in weights.items())
+# --- text that comes token by token ---
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return Tokenizer(train_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+def until_stop(text, stops):
+    """What is left of `text` if it is read one character at a time."""
+    for end in range(len(text) + 1):
+        for stop in sorted(stops, key=len, reverse=True):
+            if text[:end].endswith(stop):
+                return text[: end - len(stop)], True
+    return text, False
+
+
+def play(row, ids):
+    shown = ""
+    for i in ids:
+        shown += row.push(i)
+        if row.stopped:
+            break
+    shown += row.finish()
+    assert shown == row.text
+    return shown, row.stopped
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text("ab中 \n", max_size=14),
+    stops=st.lists(st.text("ab中 \n", min_size=1, max_size=4), max_size=3),
+)
+def test_where_a_row_stops_does_not_depend_on_its_tokens(tokenizer, text, stops):
+    expected, stopped = until_stop(text, stops)
+    for ids in (tokenizer.encode(text), [FIRST_BYTE + byte for byte in text.encode()]):
+        assert play(Row("ab", tokenizer, stops), ids) == ("ab" + expected, stopped)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(ids=st.lists(st.integers(0, VOCAB - 1) | st.integers(FIRST_BYTE, FIRST_BYTE + 255)))
+def test_a_row_of_any_ids_equals_the_one_shot_decode(tokenizer, ids):
+    """Also of ids that no text has, such as half a character before a whole one."""
+    assert play(Row("", tokenizer), ids) == (tokenizer.decode(ids), False)
+
+
+def test_a_row_shows_no_half_character_and_ends_it_once(tokenizer):
+    row = Row("", tokenizer)
+    *first, last = tokenizer.encode("x\U0001f680")
+    assert "".join(map(row.push, first)) == "x"
+    assert row.push(last) == "\U0001f680"
+    row = Row("", tokenizer)
+    assert "".join(map(row.push, first)) == "x" and row.finish() == "\ufffd"

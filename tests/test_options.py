@@ -1,0 +1,223 @@
+"""Defaults <- YAML <- command line, each value of its type, and every mistake in one sentence."""
+
+import dataclasses
+
+import pytest
+from conftest import load, run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import train
+from errors import UserError
+from gyre.options import CONFIGS, OPTIONS, Config, Parser, RunOptions, make_config, read_config
+from model.position import POSITIONS
+from model.sampling import Sampling
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a configuration file; returns its path."""
+    def write(text: str, name: str = "my.yaml") -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_the_command_line_is_over_a_run_over_files_over_defaults(write):
+    file = write("model: {dim: 96, n_heads: 6}\noptim: {lr: 3e-4}\nseed: 3\nname: file\n")
+    argv = ["--model.n_heads", "2", "--config", file, "--model.position", "sinusoidal"]
+    config = load(*argv, base={"model": {"n_heads": 4, "n_layers": 5}, "name": "1e3"})
+    assert (config.model.dim, config.model.n_heads, config.model.n_layers) == (96, 2, 5)
+    assert config.model.position == "sinusoidal" and config.model.head_dim == 48
+    assert (config.seed, config.name, config.train.steps) == (3, "1e3", 1000)
+    second = write("{seed: 4, model: {dim: 72}}", "second.yaml")
+    both = load("--config", file, f"--config={second}")
+    assert (both.seed, both.model.dim, both.model.n_heads) == (4, 72, 6)
+
+
+@pytest.mark.parametrize("option, text, value", [
+    ("optim.lr", "3e-4", 3e-4), ("model.theta", "5e5", 5e5), ("optim.lr", "1", 1.0),
+    ("train.compile", "false", False), ("train.compile", "True", True),
+    ("train.compile", "auto", "auto"), ("train.shard", "full", "full"), ("train.shard", "2", 2),
+    ("train.sample_prompt", "a = b = c", "a = b = c"), ("name", "3", "3"), ("name", "null", None),
+    ("train.keep", "[3, 5]", [3, 5]), ("train.keep", "7", [7]),
+    ("data.files", "a.txt", ["a.txt"]), ("data.files", "notes/*.md", ["notes/*.md"]),
+    ("data.files", "[notes/*.md, 'b c.txt', '*.md', 2024]",
+     ["notes/*.md", "b c.txt", "*.md", "2024"]),
+])
+def test_a_value_has_the_type_of_its_field_in_a_file_and_as_an_argument(write, option, text, value):
+    section, _, name = option.rpartition(".")
+    file = write(f"{section}: {{{name}: {text}}}" if section else f"{name}: {text}")
+    for config in (load(f"--{option}", text), load("--config", file)):
+        converted = getattr(getattr(config, section) if section else config, name)
+        assert converted == value and type(converted) is type(value)
+
+
+texts = st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "true", "1:30", "010"])
+values = {
+    "model": st.fixed_dictionaries({}, optional={
+        "position": st.sampled_from([*POSITIONS]), "theta": st.floats(2, 1e9),
+        "norm_eps": st.floats(1e-12, 1), "tie_embeddings": st.booleans(),
+    }) | st.just({"rope_scaling": {"type": "yarn", "factor": 2.5, "beta_fast": 40.0}}),
+    "data": st.fixed_dictionaries({}, optional={
+        "files": st.lists(texts, min_size=1), "tokenizer": texts, "prepared": texts,
+    }),
+    "optim": st.fixed_dictionaries({}, optional={
+        "lr": st.floats(0, 1e300), "schedule": st.sampled_from(["cosine", "wsd"]),
+    }),
+    "train": st.fixed_dictionaries({}, optional={
+        "compile": st.sampled_from([True, False, "auto"]), "sample_prompt": texts,
+        "shard": st.sampled_from(["none", "full", 3]), "keep": st.lists(st.integers(1, 1000)),
+    }),
+    "log": st.fixed_dictionaries({}, optional={"tags": st.lists(texts), "group": texts}),
+    "name": texts | st.none(), "init_from": texts | st.none(), "seed": st.integers(0, 2**63),
+}
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(layer=st.fixed_dictionaries({}, optional=values))
+def test_a_configuration_that_is_written_is_read_back_equal(tmp_path, layer):
+    try:
+        config = make_config(layer)
+    except UserError:
+        return
+    file = tmp_path / "config.yaml"
+    file.write_text(config.to_yaml(), encoding="utf-8")
+    assert read_config(file) == make_config(dataclasses.asdict(config)) == config
+
+
+def test_what_is_unset_follows_from_what_was_given():
+    config = load("--model.dim", "96", "--model.n_heads", "3", "--data.seq_len", "50")
+    assert config.model.head_dim == 32 and config.model.n_kv_heads == 3
+    assert config.model.hidden_dim == 256 and config.model.max_positions == 200
+    assert load("--data.vocab_size", "1000").model.vocab_size == 1000
+    assert load("--model.position", "learned").model.max_positions == 256
+
+
+def test_rope_scaling_is_a_table_whose_fields_are_options(write):
+    file = write("model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}")
+    argv = ["--config", file, "--data.seq_len", "50", "--model.rope_scaling.factor", "6.5"]
+    config = load(*argv)
+    scaling = config.model.rope_scaling
+    assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.5, 8)
+    assert scaling.original_positions == 50 and config.model.max_positions == 325
+    assert load(*argv, "--model.rope_scaling", "null").model.rope_scaling is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_config_of_ours_fits_every_encoding(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for position in POSITIONS:
+        assert load("--config", path.stem, "--model.position", position).model.position == position
+
+
+def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("seed: 9\n", "small.yaml")
+    assert load("--config", "small.yaml").seed == 9
+    with pytest.raises(UserError, match=r"no config 'smal.yaml'.*: ablation.yaml, .*small.yaml"):
+        load("--config=smal.yaml")
+
+
+@pytest.mark.parametrize("text, words", [
+    ("init_from: runs/a", "init_from .* say --init-from on the command line"),
+    ("resume: runs/a", "there is no option resume"),
+    ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
+    ("modle: {dim: 3}", "there is no option modle"),
+    ("data.seq_len: 3", "there is no option data.seq_len"),
+    ("data: 3", "there is no option data"),
+    ("model: {rope_scaling: {type: ntk, fator: 2}}", "no option .*fator .did you mean .*factor"),
+    ("model: {rope_scaling: {type: ntk}}", "model.rope_scaling needs a type and a factor"),
+    ("data: {seq_len: null}", "data.seq_len must be int, not None"),
+    ("train: {keep: null}", "train.keep must be .*, not None"),
+    ("train: {sample_prompt: }", "train.sample_prompt must be text, not None"),
+    ("optim: {lr: fast}", "optim.lr must be float, not 'fast'"),
+    ("optim: {lr: [1]}", "optim.lr must be float"),
+    ("train: {timeout: 1:30}", "train.timeout must be float, not '1:30'"),  # 90 in YAML 1.1
+    ("train: {steps: 010}", "train.steps must be int, not '010'"),  # 8 in YAML 1.1
+    ("seed: 1\nseed: 2", "seed is there twice"),
+    ("model: {dim: 8}\nseed: 1\nmodel: {dim: 9}", "model is there twice"),
+    ("a: &a [x, x]\nb: &b [*a, *a]\ndata: {files: [*b, *b]}", "there is no option a"),
+    ("data: {files: &a [*a]}", "recursive"),
+    ("data: {files: [*.md]}", "while scanning an alias"),
+    ("[seed, 3]", "it holds no table of options"),
+    ("", "it holds no table of options"),
+    ("{a: b}: 3", "unhashable key"),
+    ("seed: [", "while parsing"),
+    ("[" * 5000, "recursion"),
+])
+def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
+    file = write(text)
+    with pytest.raises(UserError, match=f"{words}") as caught:
+        load("--config", file)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(file) or "factor" in words
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["--model.positon", "rope"], r"^there is no option --model.positon \(did you mean "
+                                  r"--model.position\?\)$"),
+    (["--stesp=64"], r"no option --stesp \(did you mean --train.steps\?"),
+    (["--train.step", "64"], r"did you mean --train.steps\?"),  # no abbreviations
+    (["--xyzzy"], "^there is no option --xyzzy$"),
+    (["surprise"], "^unexpected argument 'surprise'$"),
+    (["--config"], "^--config: expected one argument$"),
+    (["--optim.muon_lr", "x"], r"^--optim.muon_lr: must be float\|null, not 'x'$"),
+    (["--train.compile", "maybe"], r"^--train.compile: must be true\|false\|auto, not 'maybe'$"),
+    (["--data.files", "[*.md, a.txt]"], "quote its globs"),
+    (["--name", "caf\udce9"], "^--name: must be text"),  # the byte E9 is not UTF-8
+    (["--model.rope_scaling.factor", "2"], "model.rope_scaling needs a type and a factor"),
+    (["--model.position", "rop"], "model.position.*rope.*sinusoidal"),
+    (["--model.n_heads", "3"], "model.dim 256 is not divisible by model.n_heads 3"),
+    (["--model.vocab_size", "99"], "model.vocab_size 99 and data.vocab_size 4096 differ"),
+    (["--data.seq_len", "99", "--model.max_positions", "98"], "seq_len 99 is longer .* 98"),
+    (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
+    (["--model.partial", "0.5", "--model.position", "none"], "model.partial has no effect"),
+    (["--optim.warmup_steps", "2000"], "warmup_steps 2000 is longer than train.steps 1000"),
+    (["--train.sample_tokens", "1024"], "sample_tokens 1024 leaves no room for a prompt"),
+    (["--train.shard", "full", "--train.dtype", "float16"], "float16 cannot be sharded"),
+    (["--train.shard", "0"], "train.shard must be at least 1, not 0"),
+    (["--train.keep", "[5, 1001]"], "names steps that train.steps 1000 does not have"),
+    (["--train.micro_batch_size", "-1"], "train.micro_batch_size must be at least 1, not -1"),
+    (["--optim.lr", "nan"], "optim.lr must be .*, not nan"),
+    (["--data.seq_len", "0"], "data.seq_len must be at least 1, not 0"),
+    (["--seed", "-1"], r"seed must be in \[0, 2\^63\), not -1"),
+])
+def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):
+    with pytest.raises(UserError, match=words) as caught:
+        load(*argv)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_command_tells_its_own_options_from_those_of_the_configuration():
+    parser = Parser("What it does.\n\n    an example\n")
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_fields(RunOptions)
+    parser.add_fields(Sampling, heading="the choice of each token")
+    parser.add_config()
+    options = parser.parse_args(["a", "b", "--top-k", "3", "--checkpoint", "last", "--seed", "1"])
+    assert (options.runs, options.top_k, options.checkpoint) == (["a", "b"], 3, "last")
+    assert (options.temperature, options.device) == (Sampling.temperature, "auto")
+    assert options.given == {"seed": 1}  # also where it is the default
+    for argv, words in (
+        (["a", "--topk", "3"], r"no option --topk \(did you mean --top-k\?"),
+        (["a", "--checkpoint", "first"], r"^--checkpoint: must be best\|last, not 'first'$"),
+        ([], "required: RUN$"),
+    ):
+        with pytest.raises(UserError, match=words):
+            parser.parse_args(argv)
+
+
+def test_help_explains_every_option(capsys):
+    assert run(train.main, "--help") == 0
+    help_text = capsys.readouterr().out
+    assert train.__doc__.strip() in help_text
+    words = " ".join(help_text.split())
+    for name, option in OPTIONS.items():
+        explained = " ".join(option.settings["help"].split())
+        assert explained, name  # the docstring of the field
+        assert name == "init_from" or f"--{name} " in words
+    assert {name.partition(".")[0] for name in OPTIONS} == {
+        item.name for item in dataclasses.fields(Config)}

@@ -1,0 +1,134 @@
+"""What a command line asks for: what it takes from a run, and what it refuses."""
+
+import pytest
+from conftest import arguments, refusal, run, trained, training
+
+import train
+from data.tokenizer import open_tokenizer
+from errors import UserError
+from gyre.options import read_config
+from gyre.rundir import RunDir
+from gyre.start import Start, resolve
+
+SCALING = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "2.5"]
+
+
+def start(*argv: object) -> Start:
+    return resolve([str(word) for word in argv], "")
+
+
+@pytest.fixture(scope="module")
+def finished(world):
+    return trained(world, "finished", "--train.steps", "3", *SCALING)
+
+
+@pytest.mark.parametrize("change, words", [
+    (["--seed", "2"], "seed of .* cannot change on --resume"),
+    (["--model.dim", "96"], "model of .* cannot change on --resume"),
+    (["--optim.lr", "1"], "optim of .* cannot change on --resume"),
+    (["--train.batch_size", "3"], "train.batch_size of .* cannot change on --resume"),
+    (["--init-from", "x"], "leave out --init-from and --config"),
+    (["--config", "small"], "leave out --init-from and --config"),
+    (["--branch-from", "x"], "leave one of them out"),
+    (["--at", "3"], "--at 3 has no effect without --branch-from"),
+    (["--resume", "nowhere"], "no run folder"),  # the last --resume counts
+])
+def test_resuming_keeps_what_decides_the_numbers(finished, change, words):
+    with pytest.raises(UserError, match=words):
+        start("--resume", finished, *change)
+
+
+def test_a_resumed_run_has_the_configuration_it_was_started_with(finished, monkeypatch):
+    """Also where torchrun starts the command again, of which a new run would be another one."""
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    for option in ("--branch-from", "--init-from", "--config"):
+        with pytest.raises(UserError, match="say --resume auto"):
+            start(option, finished)
+    saved = read_config(finished / "config.yaml")
+    asked = start("--train.steps", "4", "--resume", finished)
+    assert asked.resumed.path == asked.parent.path == finished
+    assert asked.config.train.steps == 4 and saved.train.steps == 3
+    asked.config.train.steps = 3
+    assert asked.config == saved
+
+
+def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, finished):
+    """Over those of the file, and under the command line."""
+    argv = ["--config", "small.yaml", *training(world)]
+    config = start(*argv, "--init-from", finished, "--model.dropout", "0.25").config
+    saved = read_config(finished / "config.yaml").model
+    assert config.model.dropout == 0.25 and config.model.rope_scaling == saved.rope_scaling
+    config.model.dropout = 0.0
+    assert config.model == saved
+    assert config.init_from == config.data.tokenizer == str(finished)
+    assert config.data.vocab_size == open_tokenizer(finished).vocab_size == 300
+
+
+@pytest.mark.slow
+def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
+    plain = trained(world, "plain", "--train.steps", "3")
+    seq_len = read_config(plain / "config.yaml").data.seq_len
+    scaling = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "4"]
+    argv = [*training(world), "--init-from", plain, "--data.seq_len", 2 * seq_len]
+    scaled = start(*argv, *scaling).config.model.rope_scaling
+    assert (scaled.type, scaled.factor, scaled.original_positions) == ("yarn", 4, seq_len)
+    own = ["--model.rope_scaling.original_positions", "7"]
+    assert start(*argv, *scaling, *own).config.model.rope_scaling.original_positions == 7
+    assert start(*argv).config.model.rope_scaling is None
+
+
+@pytest.mark.parametrize("option, value", [
+    ("--model.dim", "24"), ("--model.n_layers", "24"), ("--model.position", "alibi"),
+    ("--model.tie_embeddings", "false"), ("--data.vocab_size", "300"), ("--data.tokenizer", "x"),
+])
+def test_what_the_weights_pin_down_cannot_change(finished, option, value):
+    with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
+        start("--init-from", finished, f"{option}={value}")
+
+
+def test_resume_auto_starts_a_run_goes_on_with_it_and_is_done(world, capfd):
+    """With the same command line each time; a change of the file is only said."""
+    argv = [*arguments(world, "--name", "again", "--train.steps", "4"), "--resume", "auto"]
+    argv += ["--data.tokenizer", str(trained(world, "pieces", "--train.steps", "3"))]
+    assert start(*argv).resumed is None
+    assert run(train.main, *argv) == 0
+    assert start(*argv, "--train.dtype", "auto").config.train.dtype == "float32"
+    assert start(*argv).resumed.path == world / "runs" / "again"
+    capfd.readouterr()
+    assert run(train.main, *argv) == 0
+    assert "nothing to do: " in capfd.readouterr().err
+    with pytest.raises(UserError, match="seed of .* cannot change"):
+        start(*argv, "--seed", "2")
+    assert "optim.lr" in start("--config", "small.yaml", *argv).note
+    with pytest.raises(UserError, match="needs a --name"):
+        start(*training(world), "--resume", "auto")
+
+
+@pytest.mark.parametrize("option, value", [("init_from", "runs/x"), ("resume", "runs/x")])
+def test_a_file_cannot_name_a_run(tmp_path, option, value):
+    file = tmp_path / "a.yaml"
+    file.write_text(f"{option}: {value}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=option):
+        start("--config", file)
+
+
+def test_without_an_option_it_says_what_to_do(capfd):
+    assert "--config small.yaml" in refusal(capfd, train.main)[-1]
+
+
+def test_an_unset_name_says_what_the_run_is(world, tmp_path):
+    argv = [*arguments(world), "--model.position", "alibi"]
+    asked = start("--config", "small.yaml", *argv)
+    assert asked.config.name is None and asked.stem == "small-alibi-s1"
+    assert start(*arguments(world)).stem == "gyre-rope-s1"
+    file = tmp_path / "-my config.yaml"
+    file.write_text("seed: 3\n", encoding="utf-8")
+    assert start("--config", file, *argv).stem == "my-config-alibi-s3"
+
+
+def test_an_imported_run_is_not_resumed(finished, monkeypatch):
+    monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
+    for argv in (["--resume", finished], ["--branch-from", finished],
+                 training(finished.parent.parent, "--resume", "auto", "--name", finished.name)):
+        with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
+            start(*argv)
