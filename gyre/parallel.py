@@ -84,10 +84,19 @@ class World:
             torch.cuda.set_device(self.device)
         if self.size == 1:
             return
+        timeout = timedelta(seconds=self.timeout)
         try:
+            store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
+            # torchrun keeps its store when it starts the processes again, and in it the addresses
+            # at which the old ones listened. So each start has names of its own: by the count of
+            # restarts, and by how often this many have joined, as a machine that comes or goes
+            # counts as no restart.
+            prefix = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{self.size}"
+            start = (store.add(prefix, 1) - 1) // self.size
             dist.init_process_group(
-                "nccl" if self.device.type == "cuda" else "gloo", init_method="env://",
-                timeout=timedelta(seconds=self.timeout),
+                "nccl" if self.device.type == "cuda" else "gloo",
+                store=dist.PrefixStore(f"{prefix}/{start}", store), rank=self.rank,
+                world_size=self.size, timeout=timeout,
             )
         except (ValueError, dist.DistError) as error:
             address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
