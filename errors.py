@@ -102,5 +102,6 @@ def check_ranges(part: str, values: object, **ranges: str) -> None:
         inside = value is None or float(low) < value < float(high)
         at_end = value == float(low) and ends[0] == "[" or value == float(high) and ends[1] == "]"
         if not (inside or at_end):
-            words = f"at least {low}" if ends == "[)" and high == "inf" else f"in {interval}"
+            finite_only = ends == "[)" and high == "inf" and value != float(high)
+            words = f"at least {low}" if finite_only else f"in {interval}"
             raise UserError(f"{part}.{name} must be {words}, not {value}")
