@@ -173,7 +173,8 @@ def next_rates(
     best two on the other seeds. Where all seeds together prefer one at an edge, it goes on beyond
     that, and what is then no worse on the first seed is run on the others too.
     """
-    first = {lr: _or_inf(of[seeds[0]]) for lr, of in losses.items() if seeds[0] in of}
+    first = {lr: _or_inf(by_seed[seeds[0]]) for lr, by_seed in losses.items()
+             if seeds[0] in by_seed}
     missing = [(lr, seeds[0]) for lr in grid if lr not in first]
     if missing:
         return missing
@@ -197,14 +198,9 @@ def next_rates(
 def best_rate(losses: Losses) -> float:
     """The rate of the lowest mean loss, of those that were run on the most seeds."""
     most = max(map(len, losses.values()))
-    means = {lr: statistics.fmean(map(_or_inf, of.values()))
-             for lr, of in losses.items() if len(of) == most}
+    means = {lr: statistics.fmean(map(_or_inf, by_seed.values()))
+             for lr, by_seed in losses.items() if len(by_seed) == most}
     return min(means, key=means.__getitem__)
-
-
-def lowest(losses: Losses) -> float:
-    """The mean loss at `best_rate`."""
-    return statistics.fmean(map(_or_inf, losses[best_rate(losses)].values()))
 
 
 def _or_inf(loss: float | None) -> float:

@@ -16,7 +16,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -31,10 +31,11 @@ from ablation.plan import ARMS, TIERS
 from ablation.study import Study
 from data.dataset import find_prepared
 from data.prepare import prepare
+from data.sources import DataConfig
 from errors import UserError, say
 from files import first_line, locked, write_sealed
+from gyre import measure
 from gyre.device import DTYPE_NAMES, product_rates, resolve_device, resolve_dtype
-from gyre.optim import OptimConfig
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.rundir import RunDir, git_revision
 from gyre.signals import StopSignal
@@ -42,7 +43,10 @@ from gyre.signals import StopSignal
 ROOT = Path(__file__).parent.parent
 # What the study sets for each run, so that a value for all of them would have no effect.
 CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type")
-PROBE_TOKENS = 800_000  # training tokens that take as long as a probe, for the progress bar
+TUNED = ("optim.lr", "optim.muon_lr")
+# What all arms share: they branch off at the same steps and are compared at the same tokens.
+SHARED = ("train.steps", "train.batch_size", "train.dtype", "train.keep", "optim.schedule",
+          "optim.cooldown", "seed", *(f"data.{option.name}" for option in fields(DataConfig)))
 
 
 @dataclass
@@ -124,37 +128,36 @@ class Runner:
         busy = (f"another ablate.py is working on {self.path}: wait for it, or choose another "
                 "folder with --name")
         with locked(self.path, busy, wait=False):
-            return self._run()
-
-    def _run(self) -> int:
-        from gyre.measure import check_length  # slow to import
-
-        self.data = find_prepared(self.config.data) or prepare(self.config.data)
-        check_length(self.data.manifest["val"]["tokens"], self.config.data.seq_len)
-        self.plan = self.make_plan()
-        self.print_plan()
-        if self.options.dry_run:
-            return 0
-        write_sealed(self.plan_file, self.plan)
-        started, before = time.perf_counter(), self.plan["minutes"]
-        try:
-            with open_client(self.options.scheduler, self.config, self.options.jobs) as client:
-                finished = self.run_all(client)
-        finally:
-            self.plan["minutes"] = before + (time.perf_counter() - started) / 60
+            self.data = find_prepared(self.config.data) or prepare(self.config.data)
+            measure.check_length(self.data.manifest["val"]["tokens"], self.config.data.seq_len)
+            self.plan = self.make_plan()
+            self.print_plan()
+            if self.options.dry_run:
+                return 0
             write_sealed(self.plan_file, self.plan)
-        if not finished:
-            say(f"stopped, and what was running has saved. To go on: {self.command}")
-            return 130
+            started, before = time.perf_counter(), self.plan["minutes"]
+            try:
+                with open_client(self.options.scheduler, self.config, self.options.jobs) as client:
+                    finished = self.run_all(client)
+            finally:
+                self.plan["minutes"] = before + (time.perf_counter() - started) / 60
+                write_sealed(self.plan_file, self.plan)
+            if not finished:
+                say(f"stopped, and what was running has saved. To go on: {self.command}")
+                return 130
+            self.report()
+        return 0
+
+    def report(self) -> None:
+        """Write the report, and send it to wandb the first time."""
         from ablation.report import mirror_in_wandb, write_report  # slow to import
 
         write_report(self.path)
-        if not self.plan.get("in_wandb"):  # asked again, wandb would have the report twice
+        if not self.plan.get("in_wandb"):
             log = replace(self.config.log, runs=str(self.path))
             self.plan["in_wandb"] = mirror_in_wandb(self.path, log)
             write_sealed(self.plan_file, self.plan)
         print(self.path / "report.html")
-        return 0
 
     # --- the plan ---
 
@@ -214,20 +217,17 @@ class Runner:
         }
 
     def print_plan(self) -> None:
-        plan, manifest, steps = self.plan, self.data.manifest, self.plan["steps"]
-        floors = ", ".join(f"{loss:.2f}" for loss in plan["ngrams"])
-        say(f"data    {self.data.folder}: {manifest['train']['tokens']:,} training and "
-            f"{manifest['val']['tokens']:,} validation tokens, vocabulary "
-            f"{manifest['vocab_size']}; n-grams reach {floors}")
+        plan, manifest = self.plan, self.data.manifest
+        losses = ", ".join(f"{loss:.2f}" for loss in plan["ngrams"])
+        say(f"data    {self.data.folder}: {manifest['train']['tokens']:,} training tokens; loss of "
+            f"1-, 2- and 3-grams: {losses}")
         for arm, overlay in self.arms.items():
-            words = " ".join(f"{key.split('.')[-1]}={value}" for key, value in overlay.items())
-            say(f"arm     {arm:<11} {words}")
+            say(f"arm     {arm:<11} {' '.join(spelled(overlay))}")
         if plan["grid"]:
-            rates = ", ".join(f"{lr:g}" for lr in plan["grid"])
-            say(f"tuning  learning rates {rates} for each arm, {self.amount(steps['tuning'])} "
-                f"tokens, seeds {', '.join(map(str, plan['tuning_seeds']))}")
-        lengths = ", ".join(map(self.amount, steps["horizons"]))
-        say(f"runs    seeds {', '.join(map(str, plan['seeds']))} of each arm, to {lengths} tokens")
+            tokens = self.amount(plan["steps"]["tuning"])
+            say(f"tuning  optim.lr {plan['grid']}, {tokens} tokens, seeds {plan['tuning_seeds']}")
+        lengths = ", ".join(map(self.amount, plan["steps"]["horizons"]))
+        say(f"runs    seeds {plan['seeds']} of each arm, for {lengths} tokens")
 
     def amount(self, steps: int) -> str:
         """Return so many steps in tokens, as in the names of runs: 2M."""
@@ -241,21 +241,14 @@ class Runner:
 
     def run_all(self, client: Any) -> bool:
         """Do whatever is missing. Returns False when Ctrl-C stopped it."""
-        # The first three arms and the probes to the end, then the other arms: a study takes hours,
-        # and may be stopped.
-        names = list(self.arms)
-        for group in filter(None, (names[:3], names[3:])):
-            while jobs := [job for arm in group for job in self.tuning_jobs(arm)]:
-                if not self.run_jobs(client, jobs, f"tuning {', '.join(group)}"):
-                    return False
-            for arm in group:
-                self.settle_rate(arm)
-            jobs = self.pair_jobs(group) + (self.probe_jobs() if group[0] == names[0] else [])
-            if not self.run_jobs(client, jobs, f"runs of {', '.join(group)}"):
+        while jobs := [job for arm in self.arms for job in self.tuning_jobs(arm)]:
+            if not self.run_jobs(client, jobs, "tuning"):
                 return False
-        return True
+        for arm in self.arms:
+            self.settle_rate(arm)
+        return self.run_jobs(client, [*self.pair_jobs(), *self.probe_jobs()], "runs")
 
-    def run_jobs(self, client: Any, jobs: list[dict[str, Any]], what: str) -> bool:
+    def run_jobs(self, client: Any, jobs: list[dict[str, Any]], description: str) -> bool:
         """Run jobs on the workers, and keep what they return. Returns False when Ctrl-C stopped it;
         the trainings then save first.
 
@@ -265,42 +258,30 @@ class Runner:
 
         if not jobs:
             return True
-        by_key = {job["name"]: {**job, "logs": str(self.path / "logs")} for job in jobs}
-        futures = [client.submit(carry_out, job, key=f"{name}-{time.time_ns()}", retries=0,
-                                 priority=-number)
-                   for number, (name, job) in enumerate(by_key.items())]
-        job_of = dict(zip((future.key for future in futures), jobs, strict=True))
-        stopped, failure = False, None
-        bar = tqdm(total=sum(job["weight"] for job in jobs), desc=what, dynamic_ncols=True,
-                   bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}")
-        waiting = as_completed(futures)
-        with bar:
-            while True:
+        logs = str(self.path / "logs")
+        job_of = {f"{job['name']}-{time.time_ns()}": job for job in jobs}
+        futures = [client.submit(carry_out, {**job, "logs": logs}, key=key, priority=-number)
+                   for number, (key, job) in enumerate(job_of.items())]
+        stopped, failure, waiting = False, None, as_completed(futures)
+        with tqdm(total=len(jobs), desc=description, dynamic_ncols=True) as bar:
+            while not waiting.is_empty():
                 try:
                     for future in waiting:
-                        job = job_of[future.key]
                         if future.status == "finished":
-                            self.keep(job, future.result())
-                            bar.update(job["weight"])
+                            self.keep(job_of[future.key], future.result())
+                            bar.update()
                         elif future.status == "error" and not stopped:
-                            failure = future.exception()
-                            stopped = self.stop(client, futures)
-                    break
+                            stopped, failure = True, future.exception()
+                            stop_jobs(client, futures)
                 except KeyboardInterrupt:
                     if stopped:
                         raise
                     say("\nstopping: the trainings that run save first")
-                    stopped = self.stop(client, futures)
+                    stopped = True
+                    stop_jobs(client, futures)
         if failure is not None:
             raise UserError(first_line(failure)) from failure
         return not stopped
-
-    def stop(self, client: Any, futures: list[Any]) -> bool:
-        """Cancel the jobs that wait, and let those that run save and end."""
-        running = {key for keys in client.processing().values() for key in keys}
-        client.cancel([future for future in futures if future.key not in running])
-        client.run(request_stop)
-        return True
 
     def keep(self, job: dict[str, Any], result: Any) -> None:
         """Write down what a job has returned, and free the disk of what was measured."""
@@ -321,21 +302,15 @@ class Runner:
             Study.load(self.path)  # refuses arms that differ in more than the arm, at once
 
     def settle_rate(self, arm: str) -> None:
-        """Say which learning rate is best. UserError where none is, or a record has another."""
+        """Say which learning rate is best. UserError where an arm diverged at all of them."""
         losses = planning.tuning_losses(self.plan, "arms").get(arm)
         if not losses:
             return
         best = planning.best_rate(losses)
-        if math.isinf(planning.lowest(losses)):
+        if None in losses[best].values():
             raise UserError(f"{arm} diverged at every learning rate from {min(losses):g} to "
                             f"{max(losses):g}: leave it out, or change its settings")
-        edge = " (at the edge of what was tried)" if best in (min(losses), max(losses)) else ""
-        say(f"tuned   {arm:<11} {best:g}{edge}")
-        others = {record["lr"] for record in Study.load(self.path).of(arm).values()} - {best}
-        if others:
-            raise UserError(f"{arm} was run with optim.lr {others.pop():g} in {self.path}, and "
-                            f"{best:g} has turned out to be better: remove results/{arm}-* and "
-                            f"{arm}-s*, to run it again")
+        say(f"tuned   {arm:<11} {best:g}")
 
     def tuning_jobs(self, arm: str) -> list[dict[str, Any]]:
         """Return what `next_rates` asks for; nothing for an arm that says its own rate."""
@@ -353,15 +328,15 @@ class Runner:
                 "log.job_type": "tune",
             })
             jobs.append({"kind": "tune", "name": name, "arm": arm, "lr": lr, "seed": seed,
-                         "trainings": [training], "weight": steps * self.step_tokens})
+                         "trainings": [training]})
         return jobs
 
-    def pair_jobs(self, arms: list[str]) -> list[dict[str, Any]]:
-        """Return a job for each of these arms and each seed without a record, seed by seed: the
-        longest run, those that branch off from it, and the measurements."""
+    def pair_jobs(self) -> list[dict[str, Any]]:
+        """Return a job for each arm and seed without a record, seed by seed: the longest run, those
+        that branch off from it, and the measurements."""
         plan, jobs = self.plan, []
         steps, cooldown = plan["steps"]["horizons"], self.config.optim.cooldown
-        for seed, arm in itertools.product(plan["seeds"], arms):
+        for seed, arm in itertools.product(plan["seeds"], self.arms):
             name = f"{arm}-s{seed}"
             result = self.path / "results" / f"{name}.json"
             if result.exists() or name in plan.get("diverged", []):
@@ -385,7 +360,6 @@ class Runner:
                 "kind": "pair", "name": name, "arm": arm, "trainings": trainings,
                 "yarn": self.arms[arm] == ARMS["rope"], "windows": self.tier.windows,
                 "device": self.config.train.device, "result": str(result),
-                "weight": (steps[-1] + cooldown * sum(steps[:-1])) * self.step_tokens,
             })
         return jobs
 
@@ -397,8 +371,7 @@ class Runner:
                 result = self.path / "probes" / f"{probe}-{arm}-s{seed}.json"
                 if not result.exists():
                     jobs.append({
-                        "kind": "probe", "name": result.stem, "weight": PROBE_TOKENS,
-                        "result": str(result),
+                        "kind": "probe", "name": result.stem, "result": str(result),
                         "arguments": [probe, arm, seed, parts["steps"], self.config.train.device],
                     })
         return jobs
@@ -449,8 +422,6 @@ def do_job(job: dict[str, Any]) -> Any:
     if job["kind"] == "tune":
         return next(point["val/loss"] for point in reversed(runs[0].metrics())
                     if "val/loss" in point)
-    from gyre import measure
-
     trunk, *branches = runs
     if not trunk.checkpoints.kept_steps():
         raise UserError(f"{trunk.path} has no checkpoints along the way any more: remove "
@@ -501,9 +472,16 @@ def train_run(training: dict[str, Any]) -> bool:
     return not code
 
 
-def request_stop() -> None:
-    """Let the training of this worker stop after its step, and save."""
-    StopSignal.number = signal.SIGTERM
+def request_stop(number: int) -> None:
+    """Let the trainings of this worker stop after their step and save; 0: let them train."""
+    StopSignal.number = number
+
+
+def stop_jobs(client: Any, futures: list[Any]) -> None:
+    """Cancel the jobs that wait, and let those that run save and end."""
+    running = {key for keys in client.processing().values() for key in keys}
+    client.cancel([future for future in futures if future.key not in running])
+    client.run(request_stop, signal.SIGTERM)
 
 
 def ignore_interrupts() -> None:
@@ -513,9 +491,7 @@ def ignore_interrupts() -> None:
 
 
 @contextmanager
-def open_client(
-    scheduler: str | None, config: Config, jobs: int | None
-) -> Iterator[Any]:
+def open_client(scheduler: str | None, config: Config, jobs: int | None) -> Iterator[Any]:
     """Yield a Dask client: of a scheduler, or of worker processes of our own.
 
     On a CPU a worker has one thread: faster than fewer runs with several, and the sums have one
@@ -527,6 +503,7 @@ def open_client(
     with ExitStack() as held:
         if scheduler is not None:
             client = held.enter_context(Client(scheduler))
+            client.run(request_stop, 0)  # its workers may have stopped another study
         else:
             on_gpu = resolve_device(config.train.device).type != "cpu"
             # Not daemons, which may have no children, as the compiler has.
@@ -538,8 +515,8 @@ def open_client(
             ))
             client = held.enter_context(Client(cluster))
             client.run(ignore_interrupts)
-        workers = len(client.scheduler_info()["workers"])
-        say(f"workers {workers}, watched at {client.dashboard_link}")
+        say(f"workers {len(client.scheduler_info()['workers'])}, watched at "
+            f"{client.dashboard_link}")
         yield client
 
 
@@ -565,30 +542,22 @@ def choose_tier(options: Namespace) -> planning.Tier:
 
 def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
     """Raise UserError where the command sets for all runs what the study sets for each, or an arm
-    has a text, steps, batches, schedule or dtype of its own: all runs of a study branch off at the
-    same steps, and are compared at the same tokens."""
+    has a text, steps, batches, schedule or dtype of its own."""
     default = make_config()
-    for key in CHOSEN:
-        if attrgetter(key)(base) != attrgetter(key)(default):
-            raise UserError(f"{key} {attrgetter(key)(base)} has no effect: the study sets it for "
-                            "each run (ablation/plan.py); leave it out")
+    for key in (*CHOSEN, *(TUNED if tuned else ())):
+        value = attrgetter(key)(base)
+        if value != attrgetter(key)(default):
+            advice = "; --no-tuning trains all arms at optim.lr" if key in TUNED else ""
+            raise UserError(f"{key} {value} has no effect: the study sets it for each run "
+                            f"(ablation/plan.py); leave it out{advice}")
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
                         "different lengths are one run until they cool down")
-    if tuned and base.optim.lr != OptimConfig.lr:
-        raise UserError(f"optim.lr {base.optim.lr} has no effect: the study tunes the rate of each "
-                        "arm; --no-tuning trains all at this one, and an --arm can have its own, "
-                        "with optim.lr=")
-    if tuned and base.optim.muon_lr is not None:
-        raise UserError(f"optim.muon_lr {base.optim.muon_lr} would not be tuned: leave it out, and "
-                        "it is optim.lr, which is; or say --no-tuning")
-    names = ["train.steps", "train.batch_size", "train.dtype", "train.keep", "optim.schedule",
-             "optim.cooldown", "seed", *(f"data.{name}" for name in vars(base.data))]
     for arm, config in arms.items():
-        for name in names:
-            if attrgetter(name)(config) != attrgetter(name)(base):
-                raise UserError(f"--arm {arm}: {name} is the same in all arms of a study: say "
-                                f"--{name} for all, or compare in another way")
+        for key in SHARED:
+            if attrgetter(key)(config) != attrgetter(key)(base):
+                raise UserError(f"--arm {arm}: {key} is the same in all arms of a study: set "
+                                f"--{key} for all")
 
 
 def spelled(values: Mapping[str, Any], prefix: str = "") -> list[str]:
