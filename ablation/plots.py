@@ -11,7 +11,6 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablation.plan import tuning_losses
 from ablation.stats import Paired
 from ablation.study import BY_CONTEXT, Curve, Record, Study, aligned, defined, rows
 from files import write_file
@@ -66,9 +65,9 @@ def gap(study: Study) -> Figure | None:
     for (place, arm), tokens in itertools.product(enumerate(study.others), study.horizons):
         if result := study.paired(arm, tokens):
             beside = 1.05 ** (place - (len(study.others) - 1) / 2)  # so that none hides another
-            own = style(study, arm)
-            right.errorbar(tokens * beside, result.mean, _half(result), fmt=own["marker"],
-                           markersize=6, mec="white", mew=0.6, color=own["color"], elinewidth=2.2,
+            look = style(study, arm)
+            right.errorbar(tokens * beside, result.mean, _half(result), fmt=look["marker"],
+                           markersize=6, mec="white", mew=0.6, color=look["color"], elinewidth=2.2,
                            zorder=3)
     right.axhline(0, color="0.4", linewidth=0.8)
     left.set(ylabel="validation loss (nats / token)", title="Loss at a constant learning rate")
@@ -77,40 +76,6 @@ def gap(study: Study) -> Figure | None:
               title=f"{what} − {study.baseline}, same seed")
     _legend_below(fig, left)
     return fig
-
-
-def rates(study: Study) -> Figure | None:
-    """Loss of the tuning runs against the learning rate."""
-    stages = {stage: tuning_losses(study.plan, stage) for stage in study.plan["tuned"]}
-    stages = {stage: tuned for stage, tuned in stages.items() if tuned}
-    if not stages:
-        return None
-    fig, axes = _panels(len(stages))
-    for ax, (stage, tuned) in zip(axes, stages.items(), strict=True):
-        tried = sorted({lr for losses in tuned.values() for lr in losses})
-        for arm, losses in tuned.items():
-            known = {lr: [loss for loss in losses.get(lr, {}).values() if loss is not None]
-                     for lr in tried}
-            means = {lr: statistics.fmean(of) for lr, of in known.items() if of}
-            _line(ax, study, arm, means, label=_treated(study, stage, arm))
-            for lr, of in known.items():
-                ax.plot([lr] * len(of), of, ".", markersize=3, color=style(study, arm)["color"])
-        ax.set_xscale("log")
-        ax.xaxis.set_minor_locator(ticker.NullLocator())
-        ax.set_xticks(tried, [f"{lr:g}" for lr in tried])
-        steps = study.plan["steps"]["tuning" if stage == "arms" else stage]
-        tokens = steps * study.plan["step_tokens"]
-        ax.set(xlabel="peak learning rate", ylabel="validation loss (nats / token)",
-               title=f"{stage}, {ticker.EngFormatter(places=1, sep='')(tokens)} tokens")
-        ax.legend(frameon=False, fontsize=8)
-    return fig
-
-
-def _treated(study: Study, stage: str, arm: str) -> str:
-    """The arm, and the treatment that stands for it."""
-    chosen = study.plan.get("treatment")
-    stands = chosen and stage == "arms" and arm == study.plan["treatments"][0]
-    return f"{arm} ({chosen})" if stands else arm
 
 
 def mechanism(study: Study) -> Figure | None:
@@ -173,11 +138,8 @@ def forest(study: Study) -> Figure | None:
         ax.plot(seeds, [row] * len(seeds), "o", color="0.35", markersize=3.5, alpha=0.7, mew=0)
         ax.errorbar(mean, row - 0.25, xerr=_half(result), fmt="D", color="black", markersize=4,
                     capsize=3.5)
-        text = f"{mean:+.3f}"
-        if result.interval:
-            low, high = result.interval
-            text += f"  [{low:+.3f}, {high:+.3f}]"
-        ax.annotate(text.replace("-", "−"), (1.01, row - 0.12),
+        ends = "  [{:+.3f}, {:+.3f}]".format(*result.interval) if result.interval else ""
+        ax.annotate(f"{mean:+.3f}{ends}".replace("-", "−"), (1.01, row - 0.12),
                     xycoords=("axes fraction", "data"), va="center", fontsize=8)
     ax.set_xscale("symlog", linthresh=0.05)
     ax.xaxis.set_major_locator(ticker.FixedLocator([-2, -1, -0.5, -0.2, -0.1, -0.05, 0, 0.05, 0.1,
@@ -217,15 +179,14 @@ def probes(study: Study) -> Figure | None:
     return fig
 
 
-FIGURES = {"fig_gap": gap, "fig_forest": forest, "fig_rates": rates, "fig_mechanism": mechanism,
+FIGURES = {"fig_gap": gap, "fig_forest": forest, "fig_mechanism": mechanism,
            "fig_context": context, "fig_probes": probes}
 
 
-def style(study: Study, arm: str) -> dict[str, Any]:
-    """Of a line, by the arm's place in the plan; what is not planned comes after."""
-    known = list(dict.fromkeys([*study.plan["arms"], *study.plan.get("treatments", [])]))
-    place = known.index(arm) if arm in known else len(known) + sum(map(ord, arm))
-    return STYLES[place % len(STYLES)]
+def style(study: Study, line: str, lines: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the style of an arm's line, by its place in the plan, or of another of `lines`."""
+    names = list(dict.fromkeys([*study.plan["arms"], *lines]))
+    return STYLES[names.index(line) % len(STYLES)]
 
 
 def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes]]:
@@ -252,27 +213,18 @@ def _half(result: Paired) -> float | None:
     return result.interval and (result.interval[1] - result.interval[0]) / 2
 
 
-def _line(
-    ax: Axes, study: Study, arm: str, points: Mapping[Any, float], label: str = "", **more: Any
-) -> None:
-    ax.plot(list(points), list(points.values()), label=label or arm, linewidth=1.5, markersize=5,
-            mec="white", mew=0.5, **style(study, arm), **more)
-
-
-def _bands(
-    ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]
-) -> bool:
+def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]) -> bool:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
     around it. Over the x that all its seeds have: elsewhere it would be a mean over other seeds.
 
     Returns whether any arm had a point.
     """
-    drawn = {arm: points for arm, curves in series.items() if (points := aligned(curves))}
-    for arm, points in drawn.items():
-        means = {x: statistics.fmean(of) for x, of in points.items()}
-        _line(ax, study, arm, means, markevery=max(1, len(means) // 8))
-        ax.fill_between(list(points), [min(of) for of in points.values()],
-                        [max(of) for of in points.values()], color=style(study, arm)["color"],
+    drawn = {name: points for name, curves in series.items() if (points := aligned(curves))}
+    for name, points in drawn.items():
+        look, x, by_seed = style(study, name, series), list(points), points.values()
+        ax.plot(x, list(map(statistics.fmean, by_seed)), label=name, linewidth=1.5, markersize=5,
+                mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
+        ax.fill_between(x, list(map(min, by_seed)), list(map(max, by_seed)), color=look["color"],
                         alpha=0.15, lw=0)
     return bool(drawn)
 

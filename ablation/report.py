@@ -189,9 +189,6 @@ def tuning_table(study: Study) -> str:
         steps = plan["steps"]["tuning" if stage == "arms" else stage]
         tokens = amount(steps * plan["step_tokens"])
         parts.append(table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows))
-    if plan.get("treatment"):
-        parts.append(escape(f"In all that follows, {plan['treatments'][0]} is "
-                            f"{plan['treatment']}."))
     if parts:
         parts.append(f"Validation loss by seed ({joined(plan['tuning_seeds'])}), none of which is "
                      "reported; \\*: the rate chosen.")

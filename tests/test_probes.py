@@ -9,6 +9,7 @@ import torch
 
 from ablation import probes
 from ablation.probes import P1, P2, PROBES, lag_copy, lag_copy_entropy, repeats, run_probe
+from gyre.optim import OptimConfig, lr_factor
 from model.transformer import Transformer
 
 
@@ -114,6 +115,17 @@ def test_steps_to_90_is_the_first_evaluation_that_has_them(monkeypatch):
     monkeypatch.setattr(probes, "repeat_score", lambda *args: next(scores))
     small = replace(P2, seq_len=32, batch_size=2, dim=8, eval_interval=1)
     assert run_probe("P2", "rope", 0, steps=3, device="cpu", probe=small)["steps_to_90"] == 2
+
+
+def test_every_step_has_its_own_rate(monkeypatch):
+    """The rates of the schedule in its order, from the first step's to the last one's."""
+    rates = []
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, *a: rates.append(
+        {group["lr"] for group in self.param_groups}))
+    small = replace(P1, seq_len=32, batch_size=2, dim=8, eval_interval=30)
+    run_probe("P1", "rope", 0, steps=30, device="cpu", probe=small)
+    config = OptimConfig(lr=P1.lr, warmup_steps=20)
+    assert rates == [{P1.lr * lr_factor(config, step, 30)} for step in range(30)]
 
 
 def test_arms_start_from_the_same_weights():

@@ -21,6 +21,7 @@ from ablation.study import Study
 from errors import UserError
 from files import locked, read_json, write_json
 from gyre.rundir import RunDir
+from gyre.signals import StopSignal
 
 N_WORDS = 9000  # of `world`: enough for rows of eight times the training length
 # So short that tests are short, and tuned all the same.
@@ -195,6 +196,17 @@ def test_what_a_folder_refuses(world, finished, capsys):
     said = refusal(capsys, ablate.main, *arguments(world, "--name", "mine"))[-1]
     assert "is not a study" in said
     assert [p.name for p in (world / "runs" / "mine").iterdir()] == ["notes.txt"]
+
+
+def test_workers_that_stopped_a_study_train_another(world, monkeypatch):
+    """Those of a scheduler live on."""
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(StopSignal, "number", signal.SIGTERM)
+    config = Runner(arguments(world)).config
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, \
+            runner_module.open_client(cluster.scheduler_address, config, None):
+        assert StopSignal.number == 0
 
 
 @pytest.mark.parametrize("extra, words", [
