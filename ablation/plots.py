@@ -85,7 +85,7 @@ def mechanism(study: Study) -> Figure | None:
         return None
     fig, (left, right) = _panels(2, against_tokens=True)
     _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.arms})
-    heads = {arm: [strongest_previous(record) for record in study.of(arm).values()]
+    heads = {arm: [strongest_previous(record) for record in study.runs(arm).values()]
              for arm in study.arms}
     _bands(right, study, heads)
     even = sum(1 / m for m in range(2, study.seq_len + 1)) / (study.seq_len - 1)
@@ -108,7 +108,7 @@ def context(study: Study) -> Figure | None:
     """Loss of the same targets against the length of the window that slides over them."""
     series = {
         arm + words: [defined((row["context"], row["loss"]) for row in rows(record, table, **which))
-                      for record in study.of(arm).values()]
+                      for record in study.runs(arm).values()]
         for words, table, which in BY_CONTEXT for arm in study.arms
     }
     fig, (ax,) = _panels(1)

@@ -132,35 +132,34 @@ def headline(study: Study) -> str:
 
 def left_out(study: Study) -> str:
     """How far the study is, where it is not finished, and which runs diverged."""
-    plan, said = study.plan, []
-    runs = sum(len(study.awaited(arm)) for arm in plan["arms"])
-    probes = sum(len(of["arms"]) * len(of["seeds"]) for of in plan["probes"].values())
+    plan, sentences, diverged = study.plan, [], study.plan.get("diverged", [])
+    runs = len(plan["arms"]) * len(plan["seeds"]) - len(diverged)
+    probes = sum(len(probe["arms"]) * len(probe["seeds"]) for probe in plan["probes"].values())
     if len(study.records) < runs or len(study.probes) < probes:
-        counts = joined(f"{arm} {len(study.of(arm))}" for arm in plan["arms"])
-        said.append(f"Run so far, of {len(plan['seeds'])} seeds: {counts}; and {len(study.probes)} "
-                    f"of {probes} probes.")
-    if diverged := plan.get("diverged"):
-        said.append(f"Diverged, and left out: {joined(diverged)}.")
-    return escape(" ".join(said))
+        counts = joined(f"{arm} {len(study.runs(arm))}" for arm in plan["arms"])
+        sentences.append(f"Run so far, of {len(plan['seeds'])} seeds: {counts}; and "
+                         f"{len(study.probes)} of {probes} probes.")
+    if diverged:
+        sentences.append(f"Diverged, and left out: {joined(diverged)}.")
+    return escape(" ".join(sentences))
 
 
 def arms_table(study: Study) -> str:
     """A row for each arm, a loss and a difference for each length."""
-    header, base = ["arm", "learning rate", "n"], study.baseline
+    header = ["arm", "learning rate", "n"]
+    rows = {arm: [arm, joined(sorted({run["lr"] for run in study.runs(arm).values()}), "{:g}"),
+                  str(len(study.runs(arm)))] for arm in study.arms}
     for tokens in study.horizons:
-        header += [f"loss, {amount(tokens)}", f"minus {base}"]
-    adjusted = {tokens: p_values(study, tokens) for tokens in study.horizons}
-    rows = []
-    for arm in study.arms:
-        rates = joined(sorted({record["lr"] for record in study.of(arm).values()}), "{:g}")
-        row = [arm, rates, str(len(study.of(arm)))]
-        for tokens in study.horizons:
-            row += [with_sd(study.values(arm, at_horizon(tokens, "loss")).values(), ".3f"),
-                    UNDEFINED if arm == base else
-                    difference(study.paired(arm, tokens), adjusted[tokens].get(arm),
-                               len(study.of(arm)))]
-        rows.append([*row, until_used(study, arm)])
-    return table([*header, "used"], rows)
+        header += [f"loss, {amount(tokens)}", f"minus {study.baseline}"]
+        adjusted = p_values(study, tokens)
+        for arm, row in rows.items():
+            losses = study.values(arm, at_horizon(tokens, "loss")).values()
+            paired = None if arm == study.baseline else study.paired(arm, tokens)
+            row += [with_sd(losses, ".3f"), difference(paired, adjusted.get(arm), len(losses))]
+    for arm, row in rows.items():
+        ends = [max(curve) for curve in study.curves(arm, "loss").values() if curve]
+        row.append(span(study.tokens_until_used(arm).values(), min(ends, default=0)))
+    return table([*header, "used"], [*rows.values()])
 
 
 def p_values(study: Study, tokens: int) -> dict[str, float]:
@@ -235,13 +234,13 @@ def facts(study: Study) -> list[str]:
         "; ".join(dict.fromkeys(flat(record[key]) for record in study.records.values()))
         for key in ("machine", "trained_by")
     )
-    known = {
-        "tier": plan["tier"], "minutes": f"{plan['minutes']:.0f}",
-        "machines": machines or flat(plan["machine"]), "dtype": plan["dtype"],
-        "versions at the start": plan["versions"], "revision at the start": plan["git"],
-        "runs were trained by": trained_by or None,
-    }
-    return [f"{name}: {flat(value)}" for name, value in known.items() if value is not None]
+    return [
+        f"tier: {plan['tier']}", f"minutes: {plan['minutes']:.0f}",
+        f"machines: {machines or flat(plan['machine'])}", f"dtype: {plan['dtype']}",
+        f"versions at the start: {flat(plan['versions'])}",
+        f"revision at the start: {flat(plan['git'])}",
+        f"runs were trained by: {trained_by}",
+    ]
 
 
 # --- Markdown and numbers as text -----------------------------------------------------------------
@@ -267,29 +266,21 @@ def number(value: float | None, form: str = ".4f") -> str:
     return UNDEFINED if value is None else format(value, form).replace("-", "−")
 
 
-def interval(ends: tuple[float, float]) -> str:
-    return f"[{joined(number(end, '+.3f') for end in ends)}]"
-
-
 def difference(result: stats.Paired | None, p: float | None, seeds: int | None = None) -> str:
     """`seeds`: of the arm, which may have more than the pairs that this rests on."""
     if result is None:
         return UNDEFINED
-    bounds = f" {interval(result.interval)}" if result.interval else ""
+    ends = joined(number(end, "+.3f") for end in result.interval or ())
+    bounds = f" [{ends}]" if ends else ""
     pairs = f" ({result.n} of them)" if seeds not in (None, result.n) else ""
     return f"{number(result.mean, '+.3f')}{bounds}{pairs}" + ("" if p is None else f", p {p:.2g}")
 
 
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     """Mean ± sd of the values that are defined."""
-    known = [value for value in values if value is not None]
-    spread = stats.sd(known)
-    return number(stats.mean(known), form) + ("" if spread is None else f" ± {spread:{form}}")
-
-
-def until_used(study: Study, arm: str) -> str:
-    ends = [max(curve) for curve in study.curves(arm, "loss").values() if curve]
-    return span(study.tokens_until_used(arm).values(), min(ends, default=0))
+    defined = [value for value in values if value is not None]
+    spread = stats.sd(defined)
+    return number(stats.mean(defined), form) + ("" if spread is None else f" ± {spread:{form}}")
 
 
 def span(times: Collection[float], end: float) -> str:

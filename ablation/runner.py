@@ -335,7 +335,8 @@ class Runner:
         """Return a job for each arm and seed without a record, seed by seed: the longest run, those
         that branch off from it, and the measurements."""
         plan, jobs = self.plan, []
-        steps, cooldown = plan["steps"]["horizons"], self.config.optim.cooldown
+        steps, followed = plan["steps"]["horizons"], self.tier.followed
+        cooldown = self.config.optim.cooldown
         for seed, arm in itertools.product(plan["seeds"], self.arms):
             name = f"{arm}-s{seed}"
             result = self.path / "results" / f"{name}.json"
@@ -345,17 +346,16 @@ class Runner:
             if "optim.lr" not in values and plan["grid"]:
                 losses = planning.tuning_losses(plan, "arms")[arm]
                 values["optim.lr"] = planning.best_rate(losses)
-            trainings = []
+            trunk, trainings = None, []
             for count in reversed(steps):
                 amount = self.amount(count)
-                own = {**values, "train.eval_interval": count,
-                       "log.group": f"{self.path.name}/{amount}/{arm}"}
-                trunk = trainings[0]["run"] if trainings else None
+                options = {**values, "train.eval_interval": count,
+                           "log.group": f"{self.path.name}/{amount}/{arm}"}
                 if trunk is None:
-                    own["train.keep"] = planning.kept_steps(steps, cooldown, self.tier.followed)
-                    own["train.eval_interval"] = math.ceil(count / planning.VALIDATIONS)
-                at = count - round(cooldown * count)
-                trainings.append(self.training(f"{name}-{amount}", count, own, trunk, at))
+                    options |= {"train.keep": planning.kept_steps(steps, cooldown, followed),
+                                "train.eval_interval": math.ceil(count / planning.VALIDATIONS)}
+                trainings.append(self.training(f"{name}-{amount}", count, options, trunk))
+                trunk = trainings[0]["run"]
             jobs.append({
                 "kind": "pair", "name": name, "arm": arm, "trainings": trainings,
                 "yarn": self.arms[arm] == ARMS["rope"], "windows": self.tier.windows,
@@ -377,11 +377,11 @@ class Runner:
         return jobs
 
     def training(
-        self, name: str, steps: int, values: dict[str, Any], trunk: str | None = None, at: int = 0
+        self, name: str, steps: int, values: dict[str, Any], trunk: str | None = None
     ) -> dict[str, Any]:
         """Return how to train a run: its folder, its steps and the words of the command line.
 
-        With a `trunk` it branches off from that run at a step, and all else is that run's.
+        With a `trunk` it branches off from that run where its cooldown begins.
         """
         revision = (self.plan["git"] or {}).get("revision", "no git")[:7]
         tags = [self.options.tier, self.config.data.source, revision, *self.config.log.tags]
@@ -390,9 +390,10 @@ class Runner:
         if trunk is None:
             argv = [*self.argv, *spelled({**values, "train.dtype": self.plan["dtype"]})]
         else:
-            own = {key: value for key, value in values.items()
-                   if key.partition(".")[0] in ("train", "log", "name")}
-            argv = ["--branch-from", trunk, "--at", str(at), *spelled(own)]
+            changed = {key: value for key, value in values.items()
+                       if key.partition(".")[0] in ("train", "log", "name")}
+            at = steps - round(self.config.optim.cooldown * steps)
+            argv = ["--branch-from", trunk, "--at", str(at), *spelled(changed)]
         return {"run": str(self.path / name), "steps": steps, "argv": argv}
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ablation import stats
 from ablation.plan import read_plan
 from errors import UserError
@@ -111,12 +113,7 @@ class Study:
     @property
     def arms(self) -> list[str]:
         """With at least one run, as planned."""
-        return [arm for arm in self.plan["arms"] if self.of(arm)]
-
-    def awaited(self, arm: str) -> list[int]:
-        """The seeds of a planned arm, but for those that diverged."""
-        diverged = self.plan.get("diverged", [])
-        return [seed for seed in self.plan["seeds"] if f"{arm}-s{seed}" not in diverged]
+        return [arm for arm in self.plan["arms"] if self.runs(arm)]
 
     @property
     def others(self) -> list[str]:
@@ -130,9 +127,10 @@ class Study:
 
     # --- what was measured ---
 
-    def of(self, arm: str) -> dict[int, Record]:
+    def runs(self, arm: str) -> dict[int, Record]:
         """The records of an arm by seed."""
-        return {seed: r for (a, seed), r in sorted(self.records.items()) if a == arm}
+        return {seed: record for (name, seed), record in sorted(self.records.items())
+                if name == arm}
 
     def probe(self, probe: str, arm: str) -> dict[int, Record]:
         """The records of a probe and an arm by seed."""
@@ -140,7 +138,7 @@ class Study:
 
     def values(self, arm: str, measure: Measure) -> dict[int, float]:
         """A measure by seed, without the seeds for which it is undefined."""
-        measured = {seed: measure(record) for seed, record in self.of(arm).items()}
+        measured = {seed: measure(record) for seed, record in self.runs(arm).items()}
         return {seed: value for seed, value in measured.items() if value is not None}
 
     def mean(self, arm: str, measure: Measure) -> float | None:
@@ -156,19 +154,18 @@ class Study:
     def text_error(self, arm: str, tokens: int) -> float | None:
         """Standard error of that mean difference over stretches of the validation text: what
         another text of this kind would change."""
-        of_run = at_horizon(tokens, "stretches")
-        ours, theirs = ({seed: of_run(record) for seed, record in self.of(name).items()}
-                        for name in (arm, self.baseline))
-        pairs = [(ours[seed], theirs[seed]) for seed in ours.keys() & theirs]
-        by_stretch = [sum(a[i] - b[i] for a, b in pairs) / len(pairs)
-                      for i in range(len(pairs[0][0]))]
+        losses, baseline = (self.values(name, at_horizon(tokens, "stretches"))
+                            for name in (arm, self.baseline))
+        differences = [np.subtract(losses[seed], baseline[seed])
+                       for seed in losses.keys() & baseline]
+        by_stretch = np.mean(differences, axis=0).tolist()
         spread = stats.sd(by_stretch)
         return spread and spread / len(by_stretch) ** 0.5
 
     def curves(self, arm: str, key: str) -> dict[int, Curve]:
         """By seed, the measure `key` against training tokens along the constant rate."""
         return {seed: defined((point["tokens"], point[key]) for point in record["trajectory"])
-                for seed, record in self.of(arm).items()}
+                for seed, record in self.runs(arm).items()}
 
     def gaps(self, arm: str) -> list[Curve]:
         """Of each seed that both have, the difference from the baseline along the constant rate."""
@@ -210,9 +207,9 @@ def minus(a: Curve, b: Curve) -> Curve:
 
 def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
     """The y of all curves that have a point, at each x that all of these have."""
-    some = [curve for curve in curves if curve]
-    shared = [x for x in some[0] if all(x in curve for curve in some)] if some else []
-    return {x: [curve[x] for curve in some] for x in shared}
+    drawn = [curve for curve in curves if curve]
+    shared = [x for x in drawn[0] if all(x in curve for curve in drawn)] if drawn else []
+    return {x: [curve[x] for curve in drawn] for x in shared}
 
 
 def _keyed(folder: Path, keys: tuple[str, ...]) -> dict[Any, Record]:

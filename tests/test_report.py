@@ -173,15 +173,15 @@ def test_the_documents_say_what_the_committed_records_hold():
     assert (f"RoPE leads by {-leads[first].mean:.2f} nats a token after {first / 1e6:.2f} M "
             f"training tokens, and by {-leads[last].mean:.2f} after {last / 1e6:.2f} M") in readme
     planned = len(study.plan["seeds"])
-    assert leads[last].n == len(study.of("rope")) == len(study.of("sin")) == planned
-    assert all(len(study.of(arm)) == planned for arm in study.plan["arms"])
+    assert leads[last].n == len(study.runs("rope")) == len(study.runs("sin")) == planned
+    assert all(len(study.runs(arm)) == planned for arm in study.plan["arms"])
     assert f"{planned} seeds of each of {len(study.arms)} encodings" in readme
     assert f"ALiBi ends {-study.paired('alibi', last, 'rope').mean:.2f} ahead of RoPE" in readme
     seeds = f"means of {planned} seeds"
     rises = [statistics.fmean(
         cell("context", "loss", context=2 * study.seq_len, mode="nonoverlapping")(record)
         - cell("context", "loss", context=study.seq_len, mode="nonoverlapping")(record)
-        for record in study.of(arm).values()) for arm in ("rope", "sin", "alibi")]
+        for record in study.runs(arm).values()) for arm in ("rope", "sin", "alibi")]
     assert (f"on {last / 1e6:.2f} M tokens, the loss of whole windows of twice that length rises "
             f"by {rises[0]:+.2f} for RoPE and by {rises[1]:+.2f} for sinusoids, and changes by "
             f"{rises[2]:+.2f} for ALiBi ({seeds};") in positions
@@ -199,7 +199,7 @@ def test_the_guide_says_what_another_rate_would_have_changed():
     folder = ROOT / "docs" / "results"
     study = Study.load(folder)
     others = [read_json(file) for file in sorted((folder / "rope_at_2e-3").iterdir())]
-    lower = [statistics.fmean(at_horizon(tokens, "loss")(study.of("rope")[record["seed"]])
+    lower = [statistics.fmean(at_horizon(tokens, "loss")(study.runs("rope")[record["seed"]])
                               - at_horizon(tokens, "loss")(record) for record in others)
              for tokens in study.horizons]
     guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())

@@ -50,7 +50,7 @@ def test_seeds_without_a_record_are_left_out(tmp_path):
     path = make_pair(tmp_path / "half", 2)
     (path / "results" / "rope-s1.json").unlink()
     half = Study.load(path)
-    assert list(half.of("rope")) == [0] and half.paired("rope", HORIZONS[0]).n == 1
+    assert list(half.runs("rope")) == [0] and half.paired("rope", HORIZONS[0]).n == 1
 
 
 FROM_ALL = r"differs .* in rope-s0; .* in rope-s1, sin-s0, sin-s1\)"
