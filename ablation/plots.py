@@ -11,7 +11,6 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablation.stats import Paired
 from ablation.study import BY_CONTEXT, Curve, Record, Study, aligned, defined, rows
 from files import write_file
 
@@ -65,10 +64,9 @@ def gap(study: Study) -> Figure | None:
     for (place, arm), tokens in itertools.product(enumerate(study.others), study.horizons):
         if result := study.paired(arm, tokens):
             beside = 1.05 ** (place - (len(study.others) - 1) / 2)  # so that none hides another
-            look = style(study, arm)
-            right.errorbar(tokens * beside, result.mean, _half(result), fmt=look["marker"],
-                           markersize=6, mec="white", mew=0.6, color=look["color"], elinewidth=2.2,
-                           zorder=3)
+            look, half = style(study, arm), result.interval and result.interval[1] - result.mean
+            right.errorbar(tokens * beside, result.mean, half, fmt=look["marker"], markersize=6,
+                           mec="white", mew=0.6, color=look["color"], elinewidth=2.2, zorder=3)
     right.axhline(0, color="0.4", linewidth=0.8)
     left.set(ylabel="validation loss (nats / token)", title="Loss at a constant learning rate")
     what = study.others[0] if len(study.others) == 1 else "Each arm"
@@ -123,40 +121,6 @@ def context(study: Study) -> Figure | None:
     return fig
 
 
-def forest(study: Study) -> Figure | None:
-    """Paired differences after every length: seeds, means and intervals. The axis is linear within
-    0.05 nats and logarithmic outside, so that a large effect does not hide a small one."""
-    results = {(arm, tokens): result for arm in reversed(study.others)
-               for tokens in reversed(study.horizons) if (result := study.paired(arm, tokens))}
-    if not results:
-        return None
-    fig = Figure(figsize=(7.4, 1.3 + 0.3 * len(results)), layout="constrained")
-    ax = fig.add_subplot()
-    ax.axvline(0, color="0.4", linewidth=0.8)
-    for row, result in enumerate(results.values()):
-        seeds, mean = list(result.differences.values()), result.mean
-        ax.plot(seeds, [row] * len(seeds), "o", color="0.35", markersize=3.5, alpha=0.7, mew=0)
-        ax.errorbar(mean, row - 0.25, xerr=_half(result), fmt="D", color="black", markersize=4,
-                    capsize=3.5)
-        ends = "  [{:+.3f}, {:+.3f}]".format(*result.interval) if result.interval else ""
-        ax.annotate(f"{mean:+.3f}{ends}".replace("-", "−"), (1.01, row - 0.12),
-                    xycoords=("axes fraction", "data"), va="center", fontsize=8)
-    ax.set_xscale("symlog", linthresh=0.05)
-    ax.xaxis.set_major_locator(ticker.FixedLocator([-2, -1, -0.5, -0.2, -0.1, -0.05, 0, 0.05, 0.1,
-                                                    0.2, 0.5, 1, 2]))
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_locator(ticker.NullLocator())
-    labels = [f"{arm}, {ticker.EngFormatter(places=1, sep='')(tokens)}" for arm, tokens in results]
-    ax.set_yticks(range(len(results)), labels)
-    ax.tick_params(labelsize=8)
-    ax.set_ylim(-0.7, len(results) - 0.5)
-    ax.set_xlabel(f"validation loss minus {study.baseline}'s, same seed (nats / token, left is "
-                  "better;\nlogarithmic outside ±0.05)")
-    ax.set_title("dots: seeds; diamond and line: mean and 95 % interval", fontsize=8)
-    _tidy(ax)
-    return fig
-
-
 def probes(study: Study) -> Figure | None:
     """The probes' learning curves, and P1 at lengths that were not trained."""
     names = sorted({probe for probe, *_ in study.probes})
@@ -179,8 +143,8 @@ def probes(study: Study) -> Figure | None:
     return fig
 
 
-FIGURES = {"fig_gap": gap, "fig_forest": forest, "fig_mechanism": mechanism,
-           "fig_context": context, "fig_probes": probes}
+FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context,
+           "fig_probes": probes}
 
 
 def style(study: Study, line: str, lines: Iterable[str] = ()) -> dict[str, Any]:
@@ -206,11 +170,6 @@ def _tidy(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="both", color="0.9", linewidth=0.6)
     ax.set_axisbelow(True)
-
-
-def _half(result: Paired) -> float | None:
-    """Half the length of its interval, where it has one."""
-    return result.interval and (result.interval[1] - result.interval[0]) / 2
 
 
 def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]) -> bool:

@@ -35,7 +35,7 @@ from data.sources import DataConfig
 from errors import UserError, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.device import DTYPE_NAMES, product_rates, resolve_device, resolve_dtype
+from gyre.device import resolve_device
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.rundir import RunDir, git_revision
 from gyre.signals import StopSignal
@@ -115,6 +115,7 @@ class Runner:
             except UserError as error:
                 raise UserError(f"arm {arm}: {error}") from None
         check_study(self.config, self.config_of, bool(self.tier.grid))
+        self.cooldown = self.config.optim.cooldown or 0.0  # a schedule of wsd has one
         stem = Path(files[-1]).stem
         default = stem if options.tier == "quick" else f"{stem}-{options.tier}"
         name = self.config.name or default
@@ -172,7 +173,7 @@ class Runner:
         steps = {"horizons": [tokens // self.step_tokens for tokens in tier.horizons],
                  "tuning": tier.tuning_tokens // self.step_tokens}
         for count in filter(None, (*steps["horizons"], steps["tuning"])):
-            cooldown = round(config.optim.cooldown * count)
+            cooldown = round(self.cooldown * count)
             if not cooldown or config.optim.warmup_steps >= count - cooldown:
                 raise UserError(f"a run of {count} steps has {cooldown} of cooldown after "
                                 f"{config.optim.warmup_steps} of warm-up: choose more --tokens, or "
@@ -200,17 +201,12 @@ class Runner:
         if self.path.exists() and any(self.path.iterdir()):
             raise UserError(f"{self.path} is not empty and holds no plan.json, so it is not a "
                             "study: choose another folder with --name")
-        device = resolve_device(config.train.device)
-        dtype, _ = resolve_dtype(  # of all runs: two arms must not decide differently
-            config.train.dtype, device,
-            lambda: product_rates(device, config.model, self.step_tokens, training=True),
-        )
         folder, width = self.data.folder, self.data.manifest["dtype"]
         train, held_out = (np.fromfile(folder / f"{split}.bin", dtype=width).astype(np.int64)
                            for split in ("train", "val"))
         return {
             "name": self.path.name, "command": self.command, **wanted,
-            "dtype": DTYPE_NAMES[dtype],
+            "dtype": config.train.dtype,
             "ngrams": ngram_losses(train, held_out, self.data.manifest["vocab_size"]),
             "machine": planning.machine(), "versions": planning.versions(),
             "git": git_revision(), "tuned": {"arms": {}}, "minutes": 0.0,
@@ -336,7 +332,6 @@ class Runner:
         that branch off from it, and the measurements."""
         plan, jobs = self.plan, []
         steps, followed = plan["steps"]["horizons"], self.tier.followed
-        cooldown = self.config.optim.cooldown
         for seed, arm in itertools.product(plan["seeds"], self.arms):
             name = f"{arm}-s{seed}"
             result = self.path / "results" / f"{name}.json"
@@ -352,7 +347,7 @@ class Runner:
                 options = {**values, "train.eval_interval": count,
                            "log.group": f"{self.path.name}/{amount}/{arm}"}
                 if trunk is None:
-                    options |= {"train.keep": planning.kept_steps(steps, cooldown, followed),
+                    options |= {"train.keep": planning.kept_steps(steps, self.cooldown, followed),
                                 "train.eval_interval": math.ceil(count / planning.VALIDATIONS)}
                 trainings.append(self.training(f"{name}-{amount}", count, options, trunk))
                 trunk = trainings[0]["run"]
@@ -388,11 +383,11 @@ class Runner:
         values = {**values, "name": name, "train.steps": steps, "log.runs": str(self.path),
                   "log.tags": tags}
         if trunk is None:
-            argv = [*self.argv, *spelled({**values, "train.dtype": self.plan["dtype"]})]
+            argv = [*self.argv, *spelled(values)]
         else:
             changed = {key: value for key, value in values.items()
                        if key.partition(".")[0] in ("train", "log", "name")}
-            at = steps - round(self.config.optim.cooldown * steps)
+            at = steps - round(self.cooldown * steps)
             argv = ["--branch-from", trunk, "--at", str(at), *spelled(changed)]
         return {"run": str(self.path / name), "steps": steps, "argv": argv}
 
@@ -554,6 +549,8 @@ def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
                         "different lengths are one run until they cool down")
+    if base.train.dtype == "auto":
+        raise UserError("train.dtype auto could be another for each run: say float32 or bfloat16")
     for arm, config in arms.items():
         for key in SHARED:
             if attrgetter(key)(config) != attrgetter(key)(base):

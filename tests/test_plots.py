@@ -2,9 +2,8 @@
 
 import io
 
-import numpy as np
 import pytest
-from made_up_study import EFFECT, HORIZONS, NGRAMS, losses, make_study
+from made_up_study import EFFECT, HORIZONS, NGRAMS, make_study
 from matplotlib import image
 
 from ablation import plots
@@ -58,11 +57,3 @@ def test_the_gap_has_the_floors_and_the_cooled_ends(study):
     for (marker, x), y in ends.items():
         tokens = min(HORIZONS, key=lambda tokens: abs(tokens - x))
         assert y == study.paired(markers[marker], tokens).mean
-
-
-def test_the_forest_has_every_seed_of_every_difference(study):
-    forest = plots.forest(study).axes[0]
-    labels = [label.get_text() for label in forest.get_yticklabels()[::-1]]
-    assert len(labels) == 3 * (len(EFFECT) - 1) and labels[2] == "rope, 409.6k"
-    dots = [x.get_xdata() for x in forest.lines if x.get_marker() == "o"]
-    np.testing.assert_allclose(dots[-3], losses("rope", range(6)) - losses("sin", range(6)))

@@ -214,6 +214,7 @@ def test_workers_that_stopped_a_study_train_another(world, monkeypatch):
     (["--tier", "quik"], "did you mean quick?"),
     (["--seed", "3"], "seed 3 has no effect"),
     (["--train.steps", "300"], "train.steps 300 has no effect"),
+    (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=model.theta=1"], "model.theta must be above 1"),
     (["--arm", "b=modle.theta=5"], "did you mean --model.theta?"),
@@ -249,7 +250,7 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     """In our own configurations, and in the commands of runs, where what comes last wins."""
     argv = arguments(world, "--model.dim", "64", "--arm", "big=model.n_layers=3,optim.lr=5e-3")
     runner = Runner(argv)
-    runner.plan = {"git": None, "dtype": "float32"}
+    runner.plan = {"git": None}
     training = runner.training("x", 9, dict(runner.arms["big"]))
     for config in (runner.config_of["big"], load(*training["argv"])):
         assert (config.model.dim, config.model.n_layers, config.model.n_heads) == (64, 3, 2)
@@ -284,7 +285,7 @@ def test_runs_come_seed_by_seed_and_probes_last(world, monkeypatch):
     runner = Runner(arguments(world, "--name", "order", "--no-tuning", "--arms", "nope,sin"))
     runner.step_tokens = 256
     runner.plan = {"seeds": [0, 1], "steps": {"horizons": [10, 100], "tuning": 0}, "grid": [],
-                   "git": None, "dtype": "float32", "tuned": {"arms": {}},
+                   "git": None, "tuned": {"arms": {}},
                    "probes": {"P1": {"arms": ["sin"], "seeds": [0], "steps": 1}}}
     assert runner.run_all(None)
     assert rounds == [["nope-s0", "sin-s0", "nope-s1", "sin-s1", "P1-sin-s0"]]
