@@ -165,6 +165,7 @@ class Runner:
         """
         tier, config = self.tier, self.config
         probed = [arm for arm in planning.PROBED if self.arms.get(arm) == ARMS[arm]]
+        assert config.optim.cooldown is not None, "check_study asks for wsd"
         self.step_tokens = config.train.batch_size * config.data.seq_len
         steps = {"horizons": [tokens // self.step_tokens for tokens in tier.horizons],
                  "tuning": tier.tuning_tokens // self.step_tokens}
@@ -361,6 +362,7 @@ class Runner:
         longest run, those that branch off from it, and the measurements."""
         plan, jobs = self.plan, []
         steps, cooldown = plan["steps"]["horizons"], self.config.optim.cooldown
+        assert cooldown is not None, "check_study asks for wsd"
         for seed, arm in itertools.product(plan["seeds"], arms):
             name = f"{arm}-s{seed}"
             result = self.path / "results" / f"{name}.json"
