@@ -73,8 +73,8 @@ def build(start: Start, world: World) -> Setup:
     parallelism = make_parallelism(world, config.train.shard)
     new = parent is None or (start.resumed and not parent.checkpoints.has_training)
     if start.resumed and new and start.resumed.record.get("inherited"):
-        raise UserError(f"{start.resumed.path} is a branch that was killed before its first checkpoint: "
-                        "remove it, and branch again")
+        raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
+                        "checkpoint: remove it, and branch again")
     initial = None
     if new and config.init_from is None:
         initial = lambda model: model.drawn(config.seed)  # noqa: E731
