@@ -26,12 +26,10 @@ from tqdm import tqdm
 
 from gyre.device import autocast
 from gyre.optim import OptimConfig, Optimizers
-from gyre.parallel import World, whole
-from gyre.sharding import divide, mesh_of
+from gyre.parallel import World
+from gyre.sharding import Sharded
 from gyre.step import summed_loss
-from gyre.trainer import checkpoint_activations
 from model.config import ModelConfig
-from model.transformer import Transformer
 
 DOCS = Path(__file__).parent
 # What the estimate assumes of a machine with eight GPUs, each way and for each GPU.
@@ -75,12 +73,8 @@ class CollectiveCounter(TorchDispatchMode):
 def simulate(name: str, size: int, shards: int) -> dict[str, Any]:
     """One process's second step: the first makes AdamW's moments."""
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=size)
-    world, config = World(0, size, CPU, shards), MODELS[name]
-    mesh_of.cache_clear()  # of an earlier case, whose process group is gone
-    with torch.device("meta"):
-        model = Transformer(config)
-    divide(model, world)
-    checkpoint_activations(model)
+    parallelism = Sharded(World(0, size, CPU), shards)
+    model, module = parallelism.wrap(MODELS[name], None, False, checkpoint_activations=True)
     optimizers = Optimizers(model, OptimConfig())
     with FakeTensorMode(allow_non_fake_inputs=True):
         tokens = torch.zeros(ROWS, SEQ_LEN, dtype=torch.long)
@@ -88,11 +82,11 @@ def simulate(name: str, size: int, shards: int) -> dict[str, Any]:
             memory, counter = MemTracker(), CollectiveCounter()
             memory.track_external(model, *optimizers.optimizers)
             with counter, memory:
-                with world.averaging(model, last=True):
+                with parallelism.averaging(module, last=True):
                     with autocast(CPU, torch.bfloat16):
-                        logits = model(tokens)
+                        logits = module(tokens)
                     summed_loss(logits, tokens).backward()
-                whole(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+                parallelism.norm(model, 1.0)
                 for optimizer in optimizers.optimizers:
                     optimizer.step()
                 optimizers.zero_grad()
