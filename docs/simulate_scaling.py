@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_leaves
 from tqdm import tqdm
 
 from gyre.device import autocast
-from gyre.optim import OptimConfig, Optimizers
+from gyre.optim import OptimConfig, Optimizers, gather_tensor
 from gyre.parallel import World
 from gyre.sharding import Sharded
 from gyre.step import summed_loss
@@ -86,7 +86,7 @@ def simulate(name: str, size: int, shards: int) -> dict[str, Any]:
                     with autocast(CPU, torch.bfloat16):
                         logits = module(tokens)
                     summed_loss(logits, tokens).backward()
-                parallelism.norm(model, 1.0)
+                gather_tensor(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))
                 for optimizer in optimizers.optimizers:
                     optimizer.step()
                 optimizers.zero_grad()
