@@ -4,11 +4,11 @@
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
 
 The model has random weights, which take as long as trained ones. If transformers is installed
-(requirements-dev.txt), its LlamaForCausalLM runs the same weights: in the dtype of --train.dtype,
-or, for auto, in float32 and in bfloat16 unless one of them multiplies at less than a tenth of the
-other's rate. Both train with AdamW and without dropout, whatever the configuration says. Every
-subject has a process of its own, and they take turns, so that all share the machine's slower
-minutes. Figures are medians. Compilation starts with an empty cache on the disk.
+(requirements-dev.txt), its LlamaForCausalLM of the same sizes runs too: in the dtype of
+--train.dtype, or, for auto, in float32 and in bfloat16 unless one of them multiplies at less than a
+tenth of the other's rate. Both train with AdamW and without dropout, whatever the configuration
+says. Every subject has a process of its own, and they take turns, so that all share the machine's
+slower minutes. Figures are medians. Compilation starts with an empty cache on the disk.
 """
 
 from errors import UserError, check_ranges, exit_in_words, say  # first: Ctrl-C has no traceback
@@ -37,7 +37,7 @@ from tqdm import tqdm
 
 from files import write_file
 from formats import hf
-from formats.names import refuse_without_counterpart, tensor_names, to_hf
+from formats.names import refuse_without_counterpart
 from gyre.device import (
     DTYPE_NAMES,
     autocast,
@@ -53,8 +53,6 @@ from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.step import summed_loss
 from model.config import ModelConfig
 from model.generation import generate, next_logits
-from model.kernels import rotate_in_reals
-from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import KVCache, Transformer, linear
 
@@ -218,19 +216,12 @@ def our_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> 
 
 
 def peer_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any:
-    """Return transformers' LlamaForCausalLM with the same weights."""
+    """Return transformers' LlamaForCausalLM of the same sizes."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    torch.manual_seed(0)
     no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     model: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), **no_ids))
-    source = Transformer(config)
-    source.init_weights(0)
-    state = source.state_dict()
-    weights = {theirs: to_hf(ours, state[ours], config.head_dim)
-               for ours, theirs in tensor_names(config, "hf").items()}
-    if config.tie_embeddings:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    model.load_state_dict(weights)
     return model.to(device, dtype)
 
 
@@ -272,16 +263,12 @@ def prefill(setting: Setting, config: ModelConfig, length: int, device: torch.de
     prompt, dtype = torch.zeros(1, length, dtype=torch.long, device=device), setting.dtype
     if setting.program == "transformers":
         peer = peer_model(config, device, dtype).eval()
-
-        def once() -> object:
-            return peer(prompt, logits_to_keep=1).logits
+        call: Call = lambda: peer(prompt, logits_to_keep=1).logits  # noqa: E731
     else:
         model, reach = our_model(config, device, dtype).eval(), config.max_positions
-
-        def once() -> object:
-            return next_logits(model, prompt, KVCache(config, 1, reach, device, dtype))
-
-    return torch.inference_mode()(lambda: [once() for _ in range(PREFILLS)])
+        call = lambda: next_logits(  # noqa: E731
+            model, prompt, KVCache(config, 1, reach, device, dtype))
+    return torch.inference_mode()(lambda: [call() for _ in range(PREFILLS)])
 
 
 def decoding(setting: Setting, config: ModelConfig, rows: int, new: int,
@@ -297,42 +284,6 @@ def decoding(setting: Setting, config: ModelConfig, rows: int, new: int,
     model = our_model(config, device, setting.dtype).eval()
     return lambda: generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
                             num_samples=rows, compile=setting.compiled)
-
-
-Rotate = Callable[[torch.Tensor, torch.Tensor], object]
-
-
-def rotations(head_dim: int, length: int, device: torch.device) -> dict[str, Rotate]:
-    """Return RoPE of queries and keys (B, T, H, D) in four forms, those of docs/positions.md."""
-    table = precompute_freqs_cis(head_dim, length).to(device)
-    pairs = torch.view_as_real(table)
-    cos, sin = (torch.cat((x, x), dim=-1)[:, None] for x in pairs.unbind(-1))  # (T, 1, D)
-    units = torch.eye(head_dim, device=device).expand(1, length, -1, -1)
-    matrices = apply_rotary_emb(units, units, table)[0][0]  # (T, D, D): x @ them is R x
-
-    def halves(x: torch.Tensor) -> torch.Tensor:
-        first, second = x.chunk(2, dim=-1)
-        return x * cos + torch.cat((-second, first), dim=-1) * sin
-
-    return {"complex": lambda q, k: apply_rotary_emb(q, k, table),
-            "reals": lambda q, k: rotate_in_reals(q, k, pairs),
-            "halves": lambda q, k: (halves(q), halves(k)),
-            "matrices": lambda q, k: (q @ matrices, k @ matrices)}
-
-
-def rotation_seconds(config: ModelConfig, rows: int, length: int,
-                     device: torch.device) -> dict[str, float]:
-    """Return the seconds of each form in one layer, in float32 and not compiled; none for odd
-    heads."""
-    if config.head_dim % 2:
-        return {}
-    forms = rotations(config.head_dim, length, device)
-    q, k = (torch.randn(rows, length, heads, config.head_dim, device=device)
-            for heads in (config.n_heads, config.n_kv_heads))
-    clocks = {name: partial(measure_seconds, device, partial(form, q, k))
-              for name, form in forms.items()}
-    alternate(clocks, 1, "rotations")  # not counted
-    return alternate(clocks, 20, "rotations")
 
 
 # --- the tables -----------------------------------------------------------------------------------
@@ -373,18 +324,15 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
     dtype, eager = settings[0].dtype, [setting for setting in settings if not setting.compiled]
     with subject(device) as call:
         machine = call(measure_machine, device)
-        turns = call(rotation_seconds, model, rows, length, device)
     copy, flops = machine.pop("copy"), machine[str(dtype)]
     print(f"machine: {processor()}; matrix products: {machine['torch.float32'] / 1e9:,.0f} GFLOP/s "
           f"in float32, {machine['torch.bfloat16'] / 1e9:,.0f} in bfloat16; copies: "
           f"{copy / 1e9:.1f} GB/s")
-    each = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in turns.items())
-    print(f"rotating {rows} x {length} in one layer, float32, eager: {each or 'odd heads'}")
     figures: dict[str, Any] = {
         "processor": processor(), "device": str(device), "dtype": str(dtype),
         "torch": torch.__version__, "threads": torch.get_num_threads(),
         "model": dataclasses.asdict(model), "matmul_flops_per_second": machine,
-        "copy_bytes_per_second": copy, "rotation_seconds": turns,
+        "copy_bytes_per_second": copy,
     }
     with ExitStack() as stack:
         calls = {setting: stack.enter_context(subject(device)) for setting in settings}

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
+from dataclasses import dataclass
 from io import StringIO, TextIOWrapper
 from typing import Any, TextIO, cast
 
@@ -30,26 +31,26 @@ def say(text: str) -> None:
     tqdm.write(text, file=sys.stderr)
 
 
+@dataclass
 class _Stderr:
     """A stream that ignores what it cannot write.
 
     A terminal that is closed, or a full disk under a log, is no reason to stop a training.
     """
 
-    def __init__(self, stream: Any):
-        self._stream = stream
+    stream: Any
 
     def write(self, text: str) -> int:
         with suppress(OSError):
-            self._stream.write(text)
+            self.stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         with suppress(OSError):
-            self._stream.flush()
+            self.stream.flush()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
 
 @contextmanager
@@ -101,5 +102,6 @@ def check_ranges(part: str, values: object, **ranges: str) -> None:
         inside = value is None or float(low) < value < float(high)
         at_end = value == float(low) and ends[0] == "[" or value == float(high) and ends[1] == "]"
         if not (inside or at_end):
-            words = f"at least {low}" if ends == "[)" and high == "inf" else f"in {interval}"
+            finite_only = ends == "[)" and high == "inf" and value != float(high)
+            words = f"at least {low}" if finite_only else f"in {interval}"
             raise UserError(f"{part}.{name} must be {words}, not {value}")

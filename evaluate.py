@@ -130,11 +130,7 @@ def list_runs(runs: list[RunDir]) -> str:
     """Return one row per run: what it is, how far it is, and its lowest validation loss so far."""
     rows = [["run", "encoding", "learning rate", "steps", "loss", "when"]]
     for run in runs:
-        try:
-            config, points = read_config(run.path / "config.yaml"), run.metrics()
-        except UserError as error:
-            say(f"skipped: {error}")
-            continue
+        config, points = read_config(run.path / "config.yaml"), run.metrics()
         created = datetime.fromisoformat(run.record["created"]).astimezone()
         steps = f"{points[-1]['step']} of {config.train.steps}" if points else "-"
         rows.append([run.path.name, config.model.position, f"{config.optim.lr:g}", steps,

@@ -77,7 +77,8 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     try:
         with suppress(OSError):  # a full disk is reported by what is written under the lock
             since = f"{datetime.now():%Y-%m-%d %H:%M}"
-            file.write_text(f"process {os.getpid()} on {platform.node()}, since {since}", "utf-8")
+            owner = f"process {os.getpid()} on {platform.node()}, since {since}"
+            file.write_text(owner, encoding="utf-8")
         yield
     finally:
         with suppress(OSError):  # Windows keeps a file that is open

@@ -8,6 +8,7 @@ import itertools
 import json
 import logging
 import math
+import runpy
 import shlex
 import shutil
 import signal
@@ -38,6 +39,7 @@ from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.rundir import RunDir, git_revision
 from gyre.signals import StopSignal
 
+ROOT = Path(__file__).parent.parent
 # What the study sets for each run, so that a value for all of them would have no effect.
 CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type")
 PROBE_TOKENS = 800_000  # training tokens that take as long as a probe, for the progress bar
@@ -472,8 +474,6 @@ def do_job(job: dict[str, Any]) -> Any:
 def train_run(training: dict[str, Any]) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing. Returns False where it
     diverged. Raises Stopped where it was told to stop, and UserError where it failed."""
-    import train  # the command: the run is the one that a user would start
-
     folder, argv = Path(training["run"]), training["argv"]
     if folder.exists():
         done = steps_saved(folder)
@@ -488,7 +488,8 @@ def train_run(training: dict[str, Any]) -> bool:
     torch._dynamo.reset()  # as in a process of its own: no run depends on what was compiled before
     print("$", shlex.join(["python", "train.py", *argv]), flush=True)
     try:
-        train.main(argv)
+        # As the command would: the run is the one that a user would start.
+        runpy.run_path(str(ROOT / "train.py"))["main"](argv)
         code = 0
     except SystemExit as stop:
         code = stop.code

@@ -389,8 +389,8 @@ def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, An
             scorer.trained.load_state_dict(read_whole(folder, "model."))
             tokens = checkpoints.load_training(folder)["progress"]["tokens"]
         (moved,) = shift(scorer, spans, [1])
-        points.append({"tokens": tokens, "loss": target_losses(scorer).mean().item(), "shift": moved["dloss"],
-                       "previous": attention_to_previous(scorer, spans)})
+        points.append({"tokens": tokens, "loss": target_losses(scorer).mean().item(),
+                       "shift": moved["dloss"], "previous": attention_to_previous(scorer, spans)})
     return points
 
 

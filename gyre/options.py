@@ -12,7 +12,6 @@ import reprlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
@@ -89,7 +88,11 @@ class Config:
 
     def to_yaml(self) -> str:
         """Return all fields as YAML, of which `read_config` makes an equal configuration."""
-        return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False, allow_unicode=True)
+        fields = dataclasses.asdict(self)
+        text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
+        if set(text) & set("\x85\u2028\u2029"):  # PyYAML reads these line ends back as spaces
+            text = yaml.safe_dump(fields, sort_keys=False)
+        return text
 
 
 SECTIONS: dict[str, type] = {
@@ -185,8 +188,7 @@ class Option(NamedTuple):
 
     type: Any
     default: Any
-    settings: dict[str, Any]
-    """What argparse is told of it."""
+    help: str
 
 
 def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
@@ -200,38 +202,37 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
             text = " ".join((docs.get(item.name) or "").split()).replace("%", "%%")
             if isinstance(default, str | int | float) and default is not False and default != "":
                 text += f" (default: {default})"
-            options[name] = Option(hint, default, {
-                "type": partial(convert_word, hint), "help": text,
-                "metavar": "null" if table else show_type(hint),
-            })
+            options[name] = Option(hint, default, text)
         if table is not None:
             options |= list_options(table, f"{name}.")
     return options
 
 
 def show_type(hint: Any) -> str:
-    """Return a type as the help shows it, such as int|null or auto|true|false."""
+    """Return a type as the help shows it, such as int or true|false|auto; no null."""
     if get_origin(hint) is list:
         return f"[{show_type(get_args(hint)[0])}, ...]"
     if get_args(hint):
-        return "|".join(map(show_type, get_args(hint)))
-    names: dict[Any, str] = {bool: "true|false", str: "text", NoneType: "null"}
+        return "|".join(show_type(part) for part in get_args(hint) if part is not NoneType)
+    if dataclasses.is_dataclass(hint):
+        return "null"  # its fields are options of their own
+    names: dict[Any, str] = {bool: "true|false", str: "text"}
     return names.get(hint) or getattr(hint, "__name__", str(hint))
 
 
-def convert(hint: Any, value: Any) -> Any:
+def convert(hint: Any, value: Any, option: str) -> Any:
     """Return a text, or a list of texts, as a value of this type; None is YAML's null.
 
-    Raises ValueError, which says what the type is.
+    Raises ValueError, which names the option and its type.
     """
     origin, parts = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         for part in parts:
             with suppress(ValueError):
-                return convert(part, value)
+                return convert(part, value, option)
     elif origin is list and value is not None:
         values = value if isinstance(value, list) else [value]
-        return [convert(parts[0], entry) for entry in values]
+        return [convert(parts[0], entry, option) for entry in values]
     elif hint is NoneType and value is None:
         return None
     elif isinstance(value, str):
@@ -246,7 +247,7 @@ def convert(hint: Any, value: Any) -> Any:
         with suppress(ValueError):
             if hint is float or hint is int and str(int(value)) == value:  # 010 is 8 to YAML
                 return hint(value)
-    raise ValueError(f"must be {show_type(hint)}, not {reprlib.repr(value)}")
+    raise ValueError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}")
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
@@ -259,34 +260,25 @@ def nearest(word: str, names: Iterable[str]) -> str:
 # --- YAML -----------------------------------------------------------------------------------------
 
 
-class TextLoader(yaml.BaseLoader):
-    """Reads scalars as text, but a plain null as None, and refuses repeated keys."""
-
-    def construct_scalar(self, node: Any) -> Any:
-        text = super().construct_scalar(node)
-        return None if node.style is None and text in ("", "~", "null") else text
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        repeated = next((key for key in keys if keys.count(key) > 1), None)
-        if repeated is not None:
-            raise yaml.YAMLError(f"{repeated} is there twice")
-        return super().construct_mapping(node, deep)
-
-
-def read_yaml(name: str) -> dict[str, Any]:
+def read_yaml(name: str | Path, saved: bool = False) -> dict[str, Any]:
     """Return the layer in a YAML file: a path, or the name of one of ours.
 
-    Raises UserError, which names the file, for unknown options and values of another type.
+    Only the file of a `saved` run may hold `init_from`. Raises UserError, which names the file, for
+    unknown options and values of another type.
     """
     candidates = (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml")
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
-        raise UserError(f"no config {name!r}, neither as a path nor among ours: {OURS}")
-    layer = read_layer(path)
-    if layer.get("init_from"):
-        raise UserError(f"{path}: init_from is no option of a file: say --init-from on the command "
-                        "line")
+        raise UserError(f"no config {name}, neither as a path nor among ours: {OURS}")
+    try:
+        document = yaml.compose(path.read_text(encoding="utf-8"), yaml.BaseLoader)
+        if not isinstance(document, yaml.MappingNode):
+            raise ValueError("it holds no table of options")
+        layer = convert_table(document)
+        if layer.get("init_from") and not saved:
+            raise ValueError("init_from is no option of a file: say --init-from RUN instead")
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
     return layer
 
 
@@ -298,51 +290,37 @@ def read_config(path: Path) -> Config:
         raise UserError(f"{path} is not a configuration of this gyre: {error}") from None
 
 
-def read_layer(path: Path) -> dict[str, Any]:
-    """Return the layer in a YAML file. Raises UserError as `read_yaml` does."""
-    try:
-        table = yaml.load(path.read_text(encoding="utf-8"), TextLoader)
-        if not isinstance(table, dict):
-            raise ValueError("it holds no table of options")
-        return convert_table(table)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
-
-
-def convert_table(table: dict[Any, Any], prefix: str = "") -> dict[str, Any]:
+def convert_table(table: yaml.MappingNode, prefix: str = "") -> dict[str, Any]:
     """Return a table of YAML with typed values. Raises ValueError, which names the option."""
-    layer = {}
-    for name, value in table.items():
-        option = f"{prefix}{name}"
-        if option in TABLES and isinstance(value, dict):
-            layer[name] = convert_table(value, f"{option}.")
+    layer: dict[str, Any] = {}
+    for key, node in table.value:
+        name, option = str(key.value), f"{prefix}{key.value}"
+        entries = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        # A quoted null is text. Scalars are texts here, and get their types from `convert`.
+        values = [None if entry.value in ("", "~", "null") and entry.style is None else entry.value
+                  for entry in entries]
+        value = values if entries is node.value else values[0]
+        if name in layer:
+            raise ValueError(f"{option} is there twice")
+        if option in TABLES and isinstance(node, yaml.MappingNode):
+            layer[name] = convert_table(node, f"{option}.")
         elif option in SECTIONS and value is None:
             continue  # a section without options
-        elif option not in OPTIONS or "." in str(name):
+        elif option not in OPTIONS or "." in name:
             raise ValueError(f"there is no option {option}{nearest(option, OPTIONS)}")
         else:
-            try:
-                layer[name] = convert(OPTIONS[option].type, value)
-            except ValueError as error:
-                raise ValueError(f"{option} {error}") from None
+            layer[name] = convert(OPTIONS[option].type, value, option)
     return layer
 
 
 # --- the command line -----------------------------------------------------------------------------
 
 
-def convert_word(hint: Any, word: str) -> Any:
-    """Return a word of the command line as a value of this type; a list is written as in YAML."""
-    value: Any = None if word == "null" and NoneType in get_args(hint) else word
-    try:
-        if word.startswith("[") and list in map(get_origin, (hint, *get_args(hint))):
-            value = yaml.load(word, TextLoader)
-        return convert(hint, value)
-    except (RecursionError, yaml.YAMLError):
-        raise argparse.ArgumentTypeError(f"{word} is no list: quote its globs, as in "
-                                         "\"['*.md', book.txt]\"") from None
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Shows the type of an option as what stands for its value."""
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        return show_type(getattr(action, "hint", str))
 
 
 class Parser(argparse.ArgumentParser):
@@ -350,7 +328,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, description: str | None = None):
         super().__init__(description=description, allow_abbrev=False,
-                         formatter_class=argparse.RawDescriptionHelpFormatter)
+                         formatter_class=HelpFormatter)
 
     def add_fields(self, *classes: type, heading: str | None = None) -> None:
         """Add one option for each field of dataclasses, `top_k` as --top-k.
@@ -361,12 +339,14 @@ class Parser(argparse.ArgumentParser):
         group = self.add_argument_group(heading) if heading else self
         for cls in classes:
             for name, option in list_options(cls).items():
-                settings = {"default": option.default, **option.settings}
+                settings: dict[str, Any] = {"default": option.default}
                 if option.type is bool:
-                    settings = {"action": "store_true", "help": settings["help"]}
+                    settings = {"action": "store_true"}
                 elif option.type == list[str]:
-                    settings |= {"action": "append", "type": str, "default": [], "metavar": "text"}
-                group.add_argument(f"--{name.replace('_', '-')}", **settings)
+                    settings = {"action": "append", "default": [], "metavar": "text"}
+                action = group.add_argument(
+                    f"--{name.replace('_', '-')}", help=option.help, **settings)
+                action.hint = option.type  # pyrefly: ignore
 
     def add_config(self) -> None:
         """Add --config, and an option for each field of Config, such as --model.dim."""
@@ -378,9 +358,10 @@ class Parser(argparse.ArgumentParser):
         groups = {name: self.add_argument_group(name) for name in ("run", *SECTIONS)}
         for name, option in OPTIONS.items():
             if name != "init_from":  # --init-from sets it, and takes the model of that run
-                groups[name.partition(".")[0] if "." in name else "run"].add_argument(
-                    f"--{name}", dest=f"given.{name}", default=argparse.SUPPRESS, **option.settings
-                )
+                group = groups[name.partition(".")[0] if "." in name else "run"]
+                action = group.add_argument(f"--{name}", dest=f"given.{name}", help=option.help,
+                                            default=argparse.SUPPRESS)
+                action.hint = option.type  # pyrefly: ignore
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:
         """Return the options, typed. `given` is the layer of Config's fields that were said."""
@@ -391,13 +372,32 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"unexpected argument {word!r}")
             self.error(f"there is no option {word}{nearest(word, self._option_string_actions)}")
         options.given = {}
-        for dest in [dest for dest in vars(options) if dest.startswith("given.")]:
+        actions = {action.dest: action for action in self._actions}
+        for dest, word in [*vars(options).items()]:
+            hint = getattr(actions.get(dest), "hint", None)
+            if hint is None or not isinstance(word, str):
+                continue
+            option = actions[dest].option_strings[0]
+            value: Any = None if word == "null" and NoneType in get_args(hint) else word
+            try:
+                if word.startswith("[") and list in map(get_origin, (hint, *get_args(hint))):
+                    value = yaml.load(word, yaml.BaseLoader)
+                value = convert(hint, value, option)
+            except (RecursionError, yaml.YAMLError):
+                self.error(f"{option} {word} is no list: quote its globs, as in "
+                           "\"['*.md', book.txt]\"")
+            except ValueError as error:
+                self.error(str(error))
+            if not dest.startswith("given."):
+                setattr(options, dest, value)
+                continue
             _, *sections, name = dest.split(".")
             layer = options.given
             for section in sections:
                 layer[section] = layer.get(section) or {}
                 layer = layer[section]
-            layer[name] = vars(options).pop(dest)
+            layer[name] = value
+            delattr(options, dest)
         return options
 
     def error(self, message: str) -> NoReturn:

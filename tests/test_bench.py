@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import draw, model_config, refusal
+from conftest import model_config, refusal
 
 import bench
 from model.config import ModelConfig
@@ -33,7 +33,6 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
     assert all(peak > 2**26 for peak in figures["training"]["peak_bytes"].values())
     limit = figures["matmul_flops_per_second"][figures["dtype"]] / model.flops_per_token(24)
     assert figures["training"]["limit"] == pytest.approx(limit)
-    assert all(seconds > 0 for seconds in figures["rotation_seconds"].values())
     # 32 rows read the weights once, and 32 caches.
     width = 2 if figures["dtype"] == "torch.bfloat16" else 4
     weights = width * (300 * 32 + 3 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32)
@@ -64,19 +63,6 @@ def test_an_encoding_that_is_not_llamas_runs_without_the_peer(capsys):
     assert "without transformers" in captured.err
     rates = json.loads(captured.out.splitlines()[-1])["prefill"]["tokens_per_second"]
     assert set(rates) == {"gyre, eager, float32"}
-
-
-def test_the_forms_of_a_rotation_turn_alike():
-    q, k = draw(3, 7, 6, 8), draw(3, 7, 2, 8, seed=1)
-    forms = bench.rotations(8, 7, torch.device("cpu"))
-    order = [0, 2, 4, 6, 1, 3, 5, 7]
-    turned = {name: form(*((q[..., order], k[..., order]) if name == "halves" else (q, k)))
-              for name, form in forms.items()}
-    expected = turned.pop("complex")
-    for name, (xq, xk) in turned.items():
-        for x, y in zip(expected, (xq, xk), strict=True):
-            torch.testing.assert_close(y, x[..., order] if name == "halves" else x)
-    assert set(turned) == {"reals", "halves", "matrices"}
 
 
 @pytest.mark.parametrize(("options", "words"), [

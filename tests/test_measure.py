@@ -2,14 +2,12 @@
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from conftest import random_model, trained
 
-from ablation import plan
 from errors import UserError
 from gyre import measure
 from gyre.measure import Scorer, Windows, blocks, cut, slide
@@ -152,26 +150,6 @@ def test_sliding_by_a_window_is_cutting_and_only_raw_is_the_model_as_it_is():
         assert len({rows[name, context] for name in measure.SCALINGS}) == 5
 
 
-def test_a_study_counts_the_forwards_that_measuring_takes(monkeypatch):
-    s, rows, tokens = scorer(length=1000), Scorer.rows, 0
-
-    def counted(self, starts, context):
-        nonlocal tokens
-        tokens += len(starts) * context
-        return rows(self, starts, context)
-
-    monkeypatch.setattr(Scorer, "rows", counted)
-    every = blocks(s.spans(3), T, all_blocks=True)
-    measure.loss_by_context(s, every)
-    measure.loss_by_scaling(s, every, ["yarn"])
-    assert tokens / (3 * 8 * T) == pytest.approx(plan.CONTEXT_FORWARDS, rel=0.01)
-    tokens = 0
-    measure.target_losses(s)
-    tier = replace(plan.TIERS["quick"], windows=0, horizons=(8 * 64, 16 * 64))
-    passes = len(plan.kept_steps([8, 16], 0.2, tier.followed)) + 2 + plan.VALIDATIONS - 1
-    assert plan.measuring_tokens(tier, 64, 0.2, 1000, T) == plan.FORWARD * passes * (tokens + 1)
-
-
 def test_all_blocks_are_every_target_of_the_spans_once():
     s = scorer()
     spans = s.spans(2)
@@ -261,7 +239,8 @@ def test_a_record_agrees_with_what_training_wrote_down(runs, records):
         assert record["loss"] == pytest.approx(last["val/loss"], abs=1e-6)
         assert record["bpb"] == pytest.approx(last["val/bpb"], abs=1e-6)
         assert record["tokens"] == 4 * TOKENS
-        assert record["parameters"] == sum(v.numel() for v in run.load_weights().values())
+        weights = run.checkpoints.load_weights()
+        assert record["parameters"] == sum(value.numel() for value in weights.values())
         assert record["tokenizer_sha256"] == run.tokenizer_sha256
         assert json.loads(json.dumps(record, allow_nan=False)) == record
 

@@ -54,7 +54,7 @@ def test_a_value_has_the_type_of_its_field_in_a_file_and_as_an_argument(write, o
         assert converted == value and type(converted) is type(value)
 
 
-texts = st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "true", "1:30", "010"])
+texts = st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "1:30", "010", "\x85"])
 values = {
     "model": st.fixed_dictionaries({}, optional={
         "position": st.sampled_from([*POSITIONS]), "theta": st.floats(2, 1e9),
@@ -75,7 +75,8 @@ values = {
 }
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(layer=st.fixed_dictionaries({}, optional=values))
 def test_a_configuration_that_is_written_is_read_back_equal(tmp_path, layer):
     try:
@@ -117,12 +118,12 @@ def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     write("seed: 9\n", "small.yaml")
     assert load("--config", "small.yaml").seed == 9
-    with pytest.raises(UserError, match=r"no config 'smal.yaml'.*: ablation.yaml, .*small.yaml"):
+    with pytest.raises(UserError, match=r"no config smal.yaml.*: ablation.yaml, .*small.yaml"):
         load("--config=smal.yaml")
 
 
 @pytest.mark.parametrize("text, words", [
-    ("init_from: runs/a", "init_from .* say --init-from on the command line"),
+    ("init_from: runs/a", "init_from .* say --init-from RUN instead"),
     ("resume: runs/a", "there is no option resume"),
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
     ("modle: {dim: 3}", "there is no option modle"),
@@ -140,11 +141,11 @@ def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypa
     ("seed: 1\nseed: 2", "seed is there twice"),
     ("model: {dim: 8}\nseed: 1\nmodel: {dim: 9}", "model is there twice"),
     ("a: &a [x, x]\nb: &b [*a, *a]\ndata: {files: [*b, *b]}", "there is no option a"),
-    ("data: {files: &a [*a]}", "recursive"),
+    ("data: {files: &a [*a]}", "data.files must be"),
     ("data: {files: [*.md]}", "while scanning an alias"),
     ("[seed, 3]", "it holds no table of options"),
     ("", "it holds no table of options"),
-    ("{a: b}: 3", "unhashable key"),
+    ("{a: b}: 3", "there is no option"),
     ("seed: [", "while parsing"),
     ("[" * 5000, "recursion"),
 ])
@@ -164,10 +165,10 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--xyzzy"], "^there is no option --xyzzy$"),
     (["surprise"], "^unexpected argument 'surprise'$"),
     (["--config"], "^--config: expected one argument$"),
-    (["--optim.muon_lr", "x"], r"^--optim.muon_lr: must be float\|null, not 'x'$"),
-    (["--train.compile", "maybe"], r"^--train.compile: must be true\|false\|auto, not 'maybe'$"),
+    (["--optim.muon_lr", "x"], r"^--optim.muon_lr must be float, not 'x'$"),
+    (["--train.compile", "maybe"], r"^--train.compile must be true\|false\|auto, not 'maybe'$"),
     (["--data.files", "[*.md, a.txt]"], "quote its globs"),
-    (["--name", "caf\udce9"], "^--name: must be text"),  # the byte E9 is not UTF-8
+    (["--name", "caf\udce9"], "^--name must be text"),  # the byte E9 is not UTF-8
     (["--model.rope_scaling.factor", "2"], "model.rope_scaling needs a type and a factor"),
     (["--model.position", "rop"], "model.position.*rope.*sinusoidal"),
     (["--model.n_heads", "3"], "model.dim 256 is not divisible by model.n_heads 3"),
@@ -203,7 +204,7 @@ def test_a_command_tells_its_own_options_from_those_of_the_configuration():
     assert options.given == {"seed": 1}  # also where it is the default
     for argv, words in (
         (["a", "--topk", "3"], r"no option --topk \(did you mean --top-k\?"),
-        (["a", "--checkpoint", "first"], r"^--checkpoint: must be best\|last, not 'first'$"),
+        (["a", "--checkpoint", "first"], r"^--checkpoint must be best\|last, not 'first'$"),
         ([], "required: RUN$"),
     ):
         with pytest.raises(UserError, match=words):
@@ -216,7 +217,7 @@ def test_help_explains_every_option(capsys):
     assert train.__doc__.strip() in help_text
     words = " ".join(help_text.split())
     for name, option in OPTIONS.items():
-        explained = " ".join(option.settings["help"].split())
+        explained = " ".join(option.help.split())
         assert explained, name  # the docstring of the field
         assert name == "init_from" or f"--{name} " in words
     assert {name.partition(".")[0] for name in OPTIONS} == {

@@ -1,6 +1,5 @@
 """What the README and the guide say is run: their commands, the tree, the lines of Python."""
 
-import html
 import re
 import shlex
 
@@ -91,24 +90,8 @@ def test_it_is_short_in_its_order_and_has_its_pictures():
         "What you should see", "Does the encoding matter?", "Why", "Your own text", "Your runs",
         "Generate", "From Python", "Your own encoding", "A study", "Weights", "Scale", "Map",
         "Tests"]
-    images = dict((target, text) for text, target in re.findall(r"!\[(.*?)\]\((.*?)\)", README))
-    assert all(len(text.split()) > 8 for text in images.values())  # they say what is to be seen
-    picture = README.index("docs/terminal.svg")
-    assert README.index("generate.py --prompt") < picture < README.index("## What you should see")
-
-
-def test_the_terminal_in_the_picture_shows_what_the_command_says():
-    """The words of a training that the picture has are those of today's code."""
-    svg = (ROOT / "docs" / "terminal.svg").read_text(encoding="utf-8")
-    text = html.unescape(" ".join(re.findall(">([^<]+)</text>", svg))).replace("\xa0", " ")
-    source = "".join((ROOT / name).read_text(encoding="utf-8")
-                     for name in ("train.py", "gyre/build.py"))
-    for words in ("validation loss", "--- sample at step", "steps of", "done    ", "next    "):
-        assert words in text and words in source
-    (command,) = re.findall(r"\$ +python (train.py .*?) *\n", text)
-    assert resolve(command.split()[1:], "").config.train.steps > 0
-    assert "http" not in re.sub('xmlns="[^"]*"|<!--.*?-->', "", svg)  # nothing is fetched
-    assert "next    python generate.py --run " in text
+    images = re.findall(r"!\[(.*?)\]\((.*?)\)", README)
+    assert images and all(len(text.split()) > 8 for text, _ in images)  # say what is to be seen
 
 
 def test_its_lines_of_python_load_a_run_and_continue_a_text(tmp_path, monkeypatch, capsys):

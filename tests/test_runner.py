@@ -115,8 +115,9 @@ def test_a_worker_that_is_killed_costs_nothing(world, finished, tmp_path):
     process = begin(world, "--jobs", "2", "--log.runs", str(tmp_path))
     study = tmp_path / "ablation-smoke"
     wait_for(process, study / "rope-s0-25k" / "metrics.jsonl", 9000)
-    (holder,) = [line for line in (study / ".rope-s0-25k.lock").read_text().split()
-                 if line.isdigit()][:1]
+    # The lock holds "process N on HOST, since ...".
+    owner = (study / ".rope-s0-25k.lock").read_text(encoding="utf-8")
+    holder = owner.split()[1]
     os.kill(int(holder), signal.SIGKILL)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
