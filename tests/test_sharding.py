@@ -62,17 +62,17 @@ else:
 # A training that is told to stop after a step, of which rank 1 alone is told. In the end no group
 # of processes would have waited longer than train.timeout.
 TRAIN = FORK + """
-number, log, leave = int(sys.argv.pop(1)), train.log, train.World.leave
-def stopping(setup, run, values):
-    log(setup, run, values)
-    if setup.world.rank == 1 and setup.progress.step == number and "train/loss" in values:
-        signal.raise_signal(signal.SIGTERM)
+number, step, leave = int(sys.argv.pop(1)), train.train_step, train.World.leave
+def stopping(setup, at):
+    if setup.world.rank == 1 and at == number - 1:
+        train.StopSignal.number = signal.SIGTERM
+    return step(setup, at)
 def leave_in_time(self):
     for group in dist.distributed_c10d._world.pg_map:
         waits = group._get_backend(self.device).options._timeout.total_seconds()
         assert waits == self.timeout, waits
     leave(self)
-train.log, train.World.leave = stopping, leave_in_time
+train.train_step, train.World.leave = stopping, leave_in_time
 train.main()
 """
 # Two processes without a training.
