@@ -85,7 +85,8 @@ from gyre.optim import OptimConfig, Optimizers
 from gyre.parallel import World
 world = World.read("cpu", 30)
 world.join()
-assert world.sum(2.0**24 + rank, 0.5) == [2.0**25 + 1, 1.0], "float32 has no such number"
+sums = world.sum(2.0**24 + rank, 0.5)  # float32 has no such number
+assert sums == [2.0**25 + 1, 1.0], sums
 assert world.collect(rank) == [0, 1]
 parallelism = make_parallelism(world, "full")
 model, module = parallelism.wrap(model_config(), lambda m: m.drawn(1), False, False)
