@@ -122,7 +122,7 @@ def train(start: Start, world: World) -> int:
                         f"{shlex.join([*world.launcher, 'train.py', *again])}")
                 return stop.number or signal.SIGTERM  # 0: another rank was told
         bar.close()
-        if world.is_main:
+        if run is not None and world.is_main:
             run.draw_losses()
             name = run.path.name if run.path.parent == Path("runs") else str(run.path)
             prompt = config.train.sample_prompt or "Once"

@@ -243,7 +243,7 @@ class Hub(Source):
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         config, datasets = self.config, import_datasets()
-        name, revision = config.hub, config.hub_revision
+        name, revision = str(config.hub), config.hub_revision
         silence: Exception | None = None
         try:  # asked first and briefly, because `datasets` itself tries for minutes
             hub = HfApi(endpoint=datasets.config.HF_ENDPOINT)
@@ -267,7 +267,7 @@ class Hub(Source):
                             f"{OFFLINE}")
         if config.column in rows.column_names:
             rows = rows.select_columns(config.column)
-        for text in column_of(rows, config.column, str(name)):
+        for text in column_of(rows, config.column, name):
             yield [text]
 
 

@@ -348,7 +348,7 @@ def _eos_ids(path: Path, eos_id: int) -> list[int]:
     return list(dict.fromkeys([*stated_eos_ids(path.with_name(GENERATION)), eos_id]))
 
 
-def _content(token: str | Added | None) -> str | None:
+def _content(token: str | dict[str, str] | None) -> str | None:
     """The text of a special token, which settings spell alone or in a table."""
     return token["content"] if isinstance(token, dict) else token
 

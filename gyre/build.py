@@ -60,7 +60,7 @@ def build(start: Start, world: World) -> Setup:
         from data.prepare import prepare  # slow to import
 
         data = prepare(config.data)  # one of several processes does it, and the others wait
-    if manifest and manifest["files"] != data.manifest["files"]:
+    if parent and manifest and manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {parent.path} has changed since it was started: restore it, "
                         "or start a new run")
     world.join()
@@ -72,9 +72,9 @@ def build(start: Start, world: World) -> Setup:
     )
     parallelism = make_parallelism(world, config.train.shard)
     new = parent is None or (start.resumed and not parent.checkpoints.has_training)
-    if start.resumed and new and parent.record.get("inherited"):
-        raise UserError(f"{parent.path} is a branch that was killed before its first checkpoint: "
-                        "remove it, and branch again")
+    if start.resumed and new and start.resumed.record.get("inherited"):
+        raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
+                        "checkpoint: remove it, and branch again")
     initial = None
     if new and config.init_from is None:
         initial = lambda model: model.drawn(config.seed)  # noqa: E731
@@ -100,7 +100,7 @@ def build(start: Start, world: World) -> Setup:
         if start.note:
             say(start.note)
         if start.resumed and new:
-            say(f"{parent.path} has no checkpoint yet: starting at step 0")
+            say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
         tokens = config.train.batch_size * config.data.seq_len * config.train.steps
         say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
             f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}\n"
@@ -148,6 +148,7 @@ def restore(start: Start, setup: Setup) -> None:
     Raises UserError where it does not fit the configuration or leaves no step to take.
     """
     run, steps = start.parent, setup.config.train.steps
+    assert run is not None, "there is nothing to restore"
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, setup.world) as folder:
         training = run.checkpoints.load_training(folder)

@@ -226,10 +226,12 @@ def read_whole(folder: Path, prefix: Literal["model.", "state."]) -> dict[str, T
     if (folder / WEIGHTS).exists():
         return load_file(folder / (WEIGHTS if prefix == "model." else STATES))
     from torch.distributed.checkpoint import HuggingFaceStorageReader  # slow to import
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
     stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     tensors = {name: torch.empty(entry.size, dtype=entry.properties.dtype)
-               for name, entry in stored.items() if name.startswith(prefix)}
+               for name, entry in stored.items()
+               if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)}
     read_shards(folder, tensors)
     return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
 

@@ -190,7 +190,7 @@ class Optimizers:
 
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
         """Return what the optimizers keep, by name, such as state.norm.weight.exp_avg."""
-        names = {parameter: name for name, parameter in model.named_parameters()}
+        names: dict[Any, str] = {p: name for name, p in model.named_parameters()}
         return {
             f"state.{names[parameter]}.{key}": value
             for optimizer in self.optimizers
@@ -226,7 +226,7 @@ def is_sharded(tensor: Tensor) -> bool:
 
 def gather_tensor(tensor: Tensor) -> Tensor:
     """Return a tensor, of which this rank may have a part only, whole. All ranks call it."""
-    return tensor.full_tensor() if is_sharded(tensor) else tensor
+    return getattr(tensor, "full_tensor", lambda: tensor)()
 
 
 def shard_like(tensor: Tensor, like: Tensor) -> Tensor:

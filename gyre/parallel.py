@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -106,6 +107,10 @@ class World:
     def leave(self) -> None:
         """Disconnect them again."""
         if self.size > 1 and dist.is_initialized():
+            # DDP keeps gloo's threads to the end. One that waits for Python's lock, to free its
+            # last tensor, aborts the process if it gets the lock while Python exits. While this one
+            # sleeps, it gets it in time.
+            time.sleep(0.1)
             dist.destroy_process_group()
 
     def sum(self, *values: float) -> list[float]:

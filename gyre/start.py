@@ -143,7 +143,7 @@ def branch(
 ) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
     saved = trained_config(run)
-    base = asdict(saved) | {"name": None}
+    base: dict[str, Any] = asdict(saved) | {"name": None}
     base["train"]["keep"] = []
     if given.get("optim", {}).get("schedule", saved.optim.schedule) != saved.optim.schedule:
         base["optim"]["cooldown"] = None  # it belongs to the other schedule

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from model.kernels import compile_for_decoding
 from model.sampling import Sampling, sample
-from model.transformer import KVCache, Transformer, attend
+from model.transformer import KVCache, Transformer, TransformerBlock, attend
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -26,6 +26,7 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
         return model.logits(model.hidden_states(tokens, cache)[:, -1])
     h, freqs_cis, mask, stop = model.inputs(tokens, cache)
     *blocks, last = model.layers
+    assert isinstance(last, TransformerBlock)
     for block in blocks:
         h = block(h, freqs_cis, mask, cache)
     xq, xk, xv = last.attention.project(last.attention_norm(h), freqs_cis, cache)

@@ -13,11 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-# Tests run side by side, one process a core: each has one thread, and so do its children.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-# No test reaches wandb unless it says so (test_wandb_log.py removes this again).
-os.environ.setdefault("WANDB_MODE", "disabled")
-
+import outside  # noqa: F401  first: it sets the environment
 import pytest
 import torch
 from torch import Tensor
@@ -180,8 +176,13 @@ def start(
     return subprocess.Popen(
         [sys.executable, *what, *map(str, argv)], cwd=cwd, env={**os.environ, **environment},
         text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=new_session,
+        start_new_session=new_session, preexec_fn=default_hangup,
     )
+
+
+def default_hangup() -> None:
+    """In a child: SIGHUP, which nohup ignores, ends it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def output(program: str | Path, *argv: str | Path, **options: Any) -> str:

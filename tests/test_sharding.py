@@ -62,17 +62,17 @@ else:
 # A training that is told to stop after a step, of which rank 1 alone is told. In the end no group
 # of processes would have waited longer than train.timeout.
 TRAIN = FORK + """
-number, log, leave = int(sys.argv.pop(1)), train.log, train.World.leave
-def stopping(setup, run, values):
-    log(setup, run, values)
-    if setup.world.rank == 1 and setup.progress.step == number and "train/loss" in values:
-        signal.raise_signal(signal.SIGTERM)
+number, step, leave = int(sys.argv.pop(1)), train.train_step, train.World.leave
+def stopping(setup, at):
+    if setup.world.rank == 1 and at == number - 1:
+        train.StopSignal.number = signal.SIGTERM
+    return step(setup, at)
 def leave_in_time(self):
     for group in dist.distributed_c10d._world.pg_map:
         waits = group._get_backend(self.device).options._timeout.total_seconds()
         assert waits == self.timeout, waits
     leave(self)
-train.log, train.World.leave = stopping, leave_in_time
+train.train_step, train.World.leave = stopping, leave_in_time
 train.main()
 """
 # Two processes without a training.
@@ -85,7 +85,8 @@ from gyre.optim import OptimConfig, Optimizers
 from gyre.parallel import World
 world = World.read("cpu", 30)
 world.join()
-assert world.sum(2.0**24 + rank, 0.5) == [2.0**25 + 1, 1.0], "float32 has no such number"
+sums = world.sum(2.0**24 + rank, 0.5)  # float32 has no such number
+assert sums == [2.0**25 + 1, 1.0], sums
 assert world.collect(rank) == [0, 1]
 parallelism = make_parallelism(world, "full")
 model, module = parallelism.wrap(model_config(), lambda m: m.drawn(1), False, False)

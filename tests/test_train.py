@@ -9,7 +9,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CPU, ROOT, arguments, points, refusal, run, setup_of, start, stop_at, trained
+from conftest import (
+    CPU,
+    ROOT,
+    arguments,
+    output,
+    points,
+    refusal,
+    run,
+    setup_of,
+    start,
+    stop_at,
+    trained,
+)
 from matplotlib.image import imread
 
 import gyre.build
@@ -266,6 +278,12 @@ def test_a_signal_that_is_ignored_stays_ignored_and_a_second_ctrl_c_acts_at_once
         signal.raise_signal(signal.SIGINT)
         assert stop.number == signal.SIGINT
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_system_without_sighup_has_the_other_signals():
+    """As Windows."""
+    code = "import signal; del signal.SIGHUP; from gyre.signals import SIGNALS; print(len(SIGNALS))"
+    assert output(code) == "2\n"
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ kills           SIGKILL at every call of a training that changes the disk, half 
 errors          no space, an input/output error and a read-only disk at each of those calls, and at
                 all after it, six for each call: exit 0 or 2 without a traceback, then resumed
                 bitwise
-damage          flipped bytes and cuts in every file of a run and of prepared data: found, or
-                without effect
+damage          flipped bytes and cuts in every file of a run (but metrics.jsonl) and of prepared
+                data: found, or without effect
 configurations  files of --config made by hypothesis: a configuration, or one sentence
 imports         folders of Hugging Face's and Meta's, damaged in one place: a run that generates
                 and exports, or one sentence, within 20 s and four times the folder's size
-processes       torchrun with two processes: each of them, or the launcher, killed or told to stop:
-                nobody is left after 60 s
+processes       torchrun with two processes: each of them killed or told to stop, or the launcher
+                told to stop: nobody is left after 60 s
 
 Prints how many faults were tried and what was found; exits with 1 where something was. Needs gcc.
 """

@@ -30,11 +30,14 @@ from made_up_study import make_study
 
 import train
 from ablation.study import Study
+from data.dataset import find_prepared
 from data.prepare import prepare
 from errors import UserError
+from gyre.checkpoint import read_whole
 from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.start import resolve
 
 RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
 Finding = str | None  # what went wrong in one trial
@@ -48,6 +51,19 @@ class Ended(NamedTuple):
     calls: int
     grown: int
     said: str
+
+
+def stored(run: RunDir) -> tuple[dict, dict, dict]:
+    """What `last` holds: weights, states of the optimizers, and training.pt."""
+    with run.checkpoints.open("last") as folder:
+        return (read_whole(folder, "model."), read_whole(folder, "state."),
+                run.checkpoints.load_training(folder))
+
+
+def leaves(*values: Any) -> list[Any]:
+    """All numbers and texts in these values."""
+    return [x.tolist() if isinstance(x, torch.Tensor) else x
+            for x in torch.utils._pytree.tree_leaves(list(values))]
 
 
 def peak() -> int:
@@ -111,13 +127,11 @@ class World:
     def content(self, name: str) -> list[Any]:
         """All numbers of a run but the times."""
         run = RunDir.open(self.folder / "runs" / name)
-        weights, state = run.load_training()
         points = [{k: v for k, v in point.items() if "seconds" not in k and "per_second" not in k}
                   for point in run.metrics()]
-        count = {**state["count"], "seconds": 0}
-        leaves = torch.utils._pytree.tree_leaves(
-            [weights, run.load_weights("best"), state["optimizers"], count, points])
-        return [x.tolist() if isinstance(x, torch.Tensor) else x for x in leaves]
+        weights, states, training = stored(run)
+        training["progress"]["seconds"] = 0
+        return leaves(weights, run.checkpoints.load_weights("best"), states, training, points)
 
     def interrupted(self, at: int, error: int = 0, once: bool = False) -> Finding:
         """A training with this fault, then what a user does: resume it, or start it if nothing is
@@ -176,22 +190,22 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
         said = StringIO()
         with redirect_stderr(said):
             run = RunDir.open(source)
-            weights, state = run.load_training()
-            points = run.points_until(99, state["metrics"])
-            data = prepare(config)
-            leaves = torch.utils._pytree.tree_leaves(
-                [weights, run.load_weights("best"), state, points, run.record, data.manifest])
-            leaves = [x.tolist() if isinstance(x, torch.Tensor) else x for x in leaves]
+            points = run.points_until(99)
+            data = find_prepared(config, run.manifest["settings"]) or prepare(config)
+            # wandb's id, the date and the like in run.json have no hash, and no effect on a run.
+            values = leaves(*stored(run), run.checkpoints.load_weights("best"), points,
+                            run.record["sha256"], data.manifest)
         files = [(source / name).read_bytes() for name in ("config.yaml", "tokenizer.model")]
         bins = [(data.folder / f"{split}.bin").read_bytes() for split in ("train", "val")]
-        return None if "warning" in said.getvalue() else (leaves, files, bins)
+        return None if "warning" in said.getvalue() else (values, files, bins)
 
     shutil.rmtree(source / "previous")
     study = make_study(world.folder / "study", 1, {"rope": 0.0, "sin": 0.1}, ["rope"])
     (prepared,) = (world.folder / "prepared").iterdir()
     files = [(file, read, read()) for folder, read in
              ((source, read_run), (prepared, read_run), (study, read_study))
-             for file in sorted(folder.rglob("*")) if file.is_file()]
+             for file in sorted(folder.rglob("*"))
+             if file.is_file() and file.name != "metrics.jsonl"]  # it has no hash
     for file, read, expected in itertools.cycle(files):
         content = file.read_bytes()
         at = random.randrange(len(content))
@@ -233,7 +247,7 @@ def configurations(world: World) -> Iterator[tuple[str, Finding]]:
         file.write_text(yaml.safe_dump(table, allow_unicode=True), encoding="utf-8")
         finding = None
         try:
-            train.load(["--config", str(file)])
+            resolve(["--config", str(file)], "")
         except UserError as error:
             finding = "two lines" if "\n" in str(error) else None
         except Exception:
@@ -252,7 +266,8 @@ def processes(world: World) -> Iterator[tuple[str, Finding]]:
     argv = arguments(world.folder, "--name", "two", "--train.steps", "100000",
                      "--train.eval_interval", "50000")
     environment = {name: os.environ[name] for name in os.environ if name != "LD_PRELOAD"}
-    for who, number in itertools.cycle(itertools.product(range(3), ("KILL", "TERM"))):
+    # Not the launcher by SIGKILL: torchrun then leaves its workers behind.
+    for who, number in itertools.cycle([(0, "KILL"), (1, "TERM"), (2, "TERM"), (1, "KILL")]):
         shutil.rmtree(path, ignore_errors=True)
         launcher = subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",

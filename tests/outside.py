@@ -1,0 +1,18 @@
+"""Import this first: what the shell of whoever runs the tests has set is no part of them."""
+
+import os
+import signal
+import sys
+
+PREFIXES = ("HF_", "GIT_", "MASTER_", "TORCHELASTIC_", "WANDB_")
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+for name in [*os.environ] if "pytest" in sys.modules else ():  # not in a test's own process
+    if name.startswith(PREFIXES) or name.lower().endswith("_proxy") or name in NAMES:
+        del os.environ[name]
+# A shell that starts them in the background ignores Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests run side by side, one process a core: each has one thread, and so do its children.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test reaches wandb unless it says so (test_wandb_log.py removes this again).
+os.environ["WANDB_MODE"] = "disabled"
