@@ -85,6 +85,12 @@ def exit_in_words() -> Iterator[None]:
             say(f"error: this does not fit into the memory{size}: lower train.micro_batch_size, or "
                 "--num-samples, or the sizes of the model")
             sys.exit(2)
+        finally:
+            try:
+                if sys.__stderr__ is not None:
+                    sys.__stderr__.flush()
+            except OSError:  # or Python would try once more at its end, and exit with 120
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def check_ranges(part: str, values: object, **ranges: str) -> None:
