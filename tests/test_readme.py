@@ -139,19 +139,7 @@ def test_help_works_and_teaches(program, words):
     assert all(word in out for word in ["python ", *words])
 
 
-@pytest.mark.parametrize("document, at_least", [("checks.md", 40), ("reliability.md", 25)])
-def test_the_checks_it_points_to_exist(document, at_least):
-    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
-    tests = "\n".join(p.read_text(encoding="utf-8") for p in (ROOT / "tests").glob("test_*.py"))
-    names = re.findall(r"`(test_\w+)`", text)
-    assert len(names) > at_least
-    for name in names:
-        assert f"def {name}(" in tests, name
-
-
-def test_its_times_stand_in_the_benchmarks():
-    """Also those of the guide's quick start; docs/benchmarks.md names the machine of each."""
-    benchmarks = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split("## Your own text")[0]
-    times = [time for text in (README, guide) for time in re.findall(r"\d+ min \d+ s", text)]
-    assert len(times) >= 5 and all(time in benchmarks for time in times)
+def test_the_test_files_that_reliability_names_exist():
+    names = re.findall(r"`(test_\w+\.py)`", (ROOT / "docs/reliability.md").read_text("utf-8"))
+    assert len(names) > 40
+    assert all((ROOT / "tests" / name).exists() for name in names)
