@@ -1,7 +1,7 @@
 """From plan.json, results/ and probes/ of a study to report.html, RESULTS.md and figures.
 
     python -m ablation.report runs/ablation
-    python -m ablation.report docs/results docs/results.md
+    python -m ablation.report docs/results
 
 The words stand in report.md, and the numbers are filled in here; report.html is the result with the
 figures inside, laid out by page.html. Everything in it is read from the study's files, so it can be

@@ -176,7 +176,6 @@ def test_the_documents_say_what_the_committed_records_hold():
     assert leads[last].n == len(study.runs("rope")) == len(study.runs("sin")) == planned
     assert all(len(study.runs(arm)) == planned for arm in study.plan["arms"])
     assert f"{planned} seeds of each of {len(study.arms)} encodings" in readme
-    assert f"ALiBi ends {-study.paired('alibi', last, 'rope').mean:.2f} ahead of RoPE" in readme
     seeds = f"means of {planned} seeds"
     rises = [statistics.fmean(
         cell("context", "loss", context=2 * study.seq_len, mode="nonoverlapping")(record)
@@ -195,43 +194,41 @@ def test_the_documents_say_what_the_committed_records_hold():
             f"(means of {len(study.probe('P1', 'rope'))} seeds)") in positions
 
 
-def test_the_guide_says_what_another_rate_would_have_changed():
-    folder = ROOT / "docs" / "results"
-    study = Study.load(folder)
-    others = [read_json(file) for file in sorted((folder / "rope_at_2e-3").iterdir())]
-    lower = [statistics.fmean(at_horizon(tokens, "loss")(study.runs("rope")[record["seed"]])
-                              - at_horizon(tokens, "loss")(record) for record in others)
-             for tokens in study.horizons]
-    guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())
-    ends = f"ended {min(lower):.2f} to {max(lower):.2f} nats lower after every length"
-    assert f"two seeds at 0.002, run before, {ends}" in guide and len(others) == 2
-    tuned = study.plan["tuned"]["arms"]["rope"].items()
-    rates = {lr: statistics.fmean(of.values()) for lr, of in tuned if len(of) == 2}
-    assert min(rates, key=rates.__getitem__) == "0.001"
-    assert f"won over 0.002 by {rates['0.002'] - rates['0.001']:.3f} nats" in guide
-
-
-def test_the_guide_says_what_the_smaller_studies_hold():
+def test_results_md_says_what_the_records_hold():
     full, bases, english, wide = (Study.load(ROOT / "docs" / name)
                                   for name in ("results", "bases", "english", "wide"))
-    guide = " ".join((ROOT / "docs" / "guide.md").read_text(encoding="utf-8").split())
-    tokens = full.horizons[2]
-    assert all(study.horizons == [tokens] for study in (bases, english, wide))
-    base = bases.paired("rope_b1k", tokens, "rope_b500k")
-    low, high = base.interval
-    assert f"is {base.mean:+.3f} [{low:+.3f}, {high:+.3f}] nats ([bases.md](bases.md))" in guide
-    python, other, wider = (study.paired("rope", tokens) for study in (full, english, wide))
-    part = bases.paired("p_rope_50", tokens)
-    low, high = part.interval
-    assert f"{part.mean:+.3f} [{low:+.3f}, {high:+.3f}] against base 10,000" in guide
-    low, high = other.interval
-    assert (f"leads sinusoids by {-other.mean:.3f} [{-high:.3f}, {-low:.3f}] nats, as predicted, "
-            f"where it is {-python.mean:.3f} in the full study") in guide
-    low, high = wider.interval
-    assert f"it is {-wider.mean:.3f} [{-high:.3f}, {-low:.3f}] ([wide.md]" in guide
-    assert {base.n, part.n, other.n, wider.n} == {3}
-    (size,) = {record["parameters"] for record in wide.records.values()}
-    assert f"{size / 1e6:.1f} M parameters" in guide
+    text = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
+    loss = {arm: [statistics.fmean(map(at_horizon(tokens, "loss"), full.runs(arm).values()))
+                  for tokens in full.horizons] for arm in full.arms}
+
+    def show(difference, plus=""):
+        low, high = (f"{value:{plus}.3f}".replace("-", "\u2212") for value in difference.interval)
+        return f"{difference.mean:{plus}.3f}".replace("-", "\u2212") + f" [{low}, {high}]"
+
+    for number in (0, 2, 3):
+        tokens = full.horizons[number]
+        assert f"| {tokens / 1e6:.2f} M | {show(full.paired('rope', tokens))} |" in text
+        if number:  # RoPE's curve between its horizons, which double, in the logarithm of tokens
+            before, after = loss["rope"][number - 1 : number + 1]
+            share = (before - loss["sin"][number]) / (before - after)
+            assert f"| {2 ** (1 - share):.1f} |" in text
+    for study, words in ((english, "not tuned for it"), (wide, "three seeds, 4.19 M tokens")):
+        assert f"{words} | {show(study.paired('rope', full.horizons[2]))}" in text
+    base = bases.paired("rope_b1k", full.horizons[2], "rope_b500k")
+    assert f"base 500,000: {show(base, '+')}" in text
+    assert f"{show(bases.paired('p_rope_50', full.horizons[2]), '+')} against base 10,000" in text
+    faster = [read_json(file) for file in sorted((ROOT / "docs/results/rope_at_2e-3").iterdir())]
+    lower, behind = ([statistics.fmean(at_horizon(tokens, "loss")(full.runs(arm)[record["seed"]])
+                                       - at_horizon(tokens, "loss")(record) for record in faster)
+                      for tokens in full.horizons] for arm in ("rope", "alibi"))
+    assert f"ended {min(lower):.2f} to {max(lower):.2f} nats lower after every length" in text
+    first, second, third, last = (f"{-value:+.3f}".replace("-", "\u2212") for value in behind)
+    assert f"RoPE \u2212 ALiBi is {first}, {second}, {third} and {last}" in text
+    learned = [statistics.median(at_horizon(tokens, "loss")(full.runs("learned")[seed])
+                                 - at_horizon(tokens, "loss")(record)
+                                 for seed, record in full.runs("sin").items())
+               for tokens in full.horizons]
+    assert ", ".join(f"{value:.2f}" for value in learned).replace("-", "\u2212") in text
 
 
 def test_names_are_text_and_no_markup(tmp_path):
@@ -264,10 +261,11 @@ def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_p
 
 @pytest.mark.parametrize("name", ["results", "bases", "english", "wide"])
 def test_the_committed_report_is_what_the_records_give(name):
-    folder, file = ROOT / "docs" / name, ROOT / "docs" / f"{name}.md"
+    folder = ROOT / "docs" / name
     study = Study.load(folder)
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]
-    assert compose(study, figures, file.parent) == file.read_text(encoding="utf-8")
+    page = (folder / "RESULTS.md").read_text(encoding="utf-8")
+    assert compose(study, figures, folder) == page
 
 
 # --- wandb ----------------------------------------------------------------------------------------
