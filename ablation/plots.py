@@ -72,7 +72,7 @@ def gap(study: Study) -> Figure | None:
     what = study.others[0] if len(study.others) == 1 else "Each arm"
     right.set(ylabel="difference (nats / token)",
               title=f"{what} − {study.baseline}, same seed")
-    _legend_below(fig, left)
+    _legend_below(fig)
     return fig
 
 
@@ -91,7 +91,7 @@ def mechanism(study: Study) -> Figure | None:
     left.set(ylabel="change of the loss (nats / token)", title="All positions moved on by T")
     right.set(ylabel="share of its attention", ylim=(0, None),
               title="Previous token, the head with most")
-    _legend_below(fig, left)
+    _legend_below(fig)
     return fig
 
 
@@ -117,16 +117,16 @@ def context(study: Study) -> Figure | None:
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel=f"tokens in the window (line: T = {study.seq_len}, the training length)",
            ylabel="validation loss (nats / token)")
-    _legend_below(fig, ax)
+    _legend_below(fig)
     return fig
 
 
 def probes(study: Study) -> Figure | None:
     """The probes' learning curves, and P1 at lengths that were not trained."""
     names = sorted({probe for probe, *_ in study.probes})
-    if not names:
-        return None
     arms = list(dict.fromkeys(arm for _, arm, _ in study.probes))
+    if len(arms) < 2:
+        return None
     fig, (*curves, lengths) = _panels(len(names) + 1)
     for ax, name in zip(curves, names, strict=True):
         _bands(ax, study, {arm: [defined(r["curve"]) for r in study.probe(name, arm).values()]
@@ -139,7 +139,7 @@ def probes(study: Study) -> Figure | None:
     for ax in fig.axes:
         ax.axhline(0, color="0.4", linewidth=0.8)
         ax.set_ylabel("loss above the optimum (nats / token)")
-    _legend_below(fig, lengths)
+    _legend_below(fig)
     return fig
 
 
@@ -163,6 +163,7 @@ def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes
             ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
             ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
             ax.xaxis.set_minor_locator(ticker.NullLocator())
+            ax.tick_params(axis="x", labelsize=8)
     return fig, axes
 
 
@@ -188,9 +189,11 @@ def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, fl
     return bool(drawn)
 
 
-def _legend_below(fig: Figure, ax: Axes) -> None:
-    handles, labels = ax.get_legend_handles_labels()
+def _legend_below(fig: Figure) -> None:
+    """Add a legend of the lines of all panels: a line may be missing from one of them."""
+    labelled = {label: handle for ax in fig.axes
+                for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     fig.legend(
-        handles, labels, loc="outside lower center", ncols=6 if len(labels) <= 6 else 4,
-        frameon=False, handlelength=4, fontsize=9,
+        labelled.values(), labelled.keys(), loc="outside lower center", frameon=False,
+        ncols=4 if len("".join(labelled)) > 40 else 6, handlelength=4, fontsize=9,
     )

@@ -216,8 +216,9 @@ def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
 
 
 def probe_table(study: Study) -> str:
-    rows = []
-    probed = {arm for _, arm, _ in study.probes}
+    rows, probed = [], {arm for _, arm, _ in study.probes}
+    if len(probed) < 2:  # probes compare encodings
+        return NOT_MEASURED
     for arm in (arm for arm in PROBED if arm in probed):
         copies, repeats = (study.probe(probe, arm).values() for probe in ("P1", "P2"))
         excess = [with_sd(record["excess"].get(at) for record in copies)

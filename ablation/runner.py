@@ -169,6 +169,8 @@ class Runner:
         """
         tier, config = self.tier, self.config
         probed = [arm for arm in planning.PROBED if self.arms.get(arm) == ARMS[arm]]
+        if len(probed) < 2:  # a probe compares encodings, and knows nothing of the study's model
+            probed = []
         self.step_tokens = config.train.batch_size * config.data.seq_len
         steps = {"horizons": [tokens // self.step_tokens for tokens in tier.horizons],
                  "tuning": tier.tuning_tokens // self.step_tokens}

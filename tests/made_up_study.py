@@ -16,8 +16,7 @@ HORIZONS = [steps * STEP_TOKENS for steps in STEPS]
 NGRAMS = [5.0, 3.5, 2.9]
 # Δ from sin after the last length, and tokens at which the loss is 0.3 below the bigrams'.
 EFFECT = {"rope": -0.06, "sin": 0.0, "nope": 0.1, "learned": 0.03, "alibi": -0.03}
-USED = {"rope": 60_000, "sin": 150_000, "nope": 200_000, "learned": 170_000, "alibi": 70_000,
-        "rope_b1k": 60_000, "rope_b500k": 60_000}
+USED = {"rope": 60_000, "sin": 150_000, "nope": 200_000, "learned": 170_000, "alibi": 70_000}
 PROBED = ("rope", "sin", "alibi", "nope")
 
 
@@ -31,14 +30,14 @@ def record(arm: str, seed: int, effect: float, noise: float = 0.004) -> dict[str
     """One arm and seed. The gap to sin halves with every doubling of the tokens."""
     end = final(arm, seed, effect, noise)
     base = end - effect
-    relative = arm in ("rope", "nope", "alibi")
+    relative, used_at = arm in ("rope", "nope", "alibi"), USED.get(arm, 60_000)
     steepness = 1.2 / math.log(4)  # nats for each factor e of the tokens
     points = [
         {"tokens": int(tokens), "previous": [[0.1, 0.2], [0.05, 0.9 if used else 0.1]],
-         "loss": NGRAMS[1] - 0.3 - steepness * math.log(tokens / USED[arm]),
-         "shift": 0.0 if relative else 0.5 * used}
+         "loss": NGRAMS[1] - 0.3 - steepness * math.log(tokens / used_at),
+         "shift": None if arm == "learned" else 0.0 if relative else 0.5 * used}
         for tokens in np.geomspace(20_000, HORIZONS[-1], 13)
-        for used in (tokens >= USED[arm],)
+        for used in (tokens >= used_at,)
     ]
     grows = {"rope": 0.1, "alibi": 0.0, "nope": 0.3, "sin": 0.6}.get(arm)
     scale = "large" if arm == "sin" else "small"
@@ -97,7 +96,7 @@ def make_study(
     write_sealed(path / "plan.json", {
         "name": path.name, "command": "python ablate.py --tier full", "tier": "full",
         "arms": {arm: {"model.position": "none"} if arm == "nope" else {} for arm in effect},
-        "seeds": list(range(seeds)), "baseline": "sin",
+        "seeds": list(range(seeds)), "baseline": "sin" if "sin" in effect else next(iter(effect)),
         "steps": {"horizons": list(STEPS), "tuning": 800, "treatments": 400},
         "step_tokens": STEP_TOKENS, "seq_len": T, "ngrams": NGRAMS, "minutes": 43.21,
         "treatments": ["sin", "sin_offset"], "treatment": "sin_offset",

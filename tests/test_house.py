@@ -79,7 +79,7 @@ def test_arrows_point_one_way():
 CEILINGS = {
     "train": 176, "generate": 150, "evaluate": 134, "export": 80, "ablate": 15, "bench": 283,
     "errors": 71, "files": 122, "model": 900, "data": 934, "gyre": 2308, "formats": 872,
-    "ablation": 1346, "docs": 300,
+    "ablation": 1350, "docs": 300,
 }
 
 

@@ -7,6 +7,7 @@ from made_up_study import EFFECT, HORIZONS, NGRAMS, make_study
 from matplotlib import image
 
 from ablation import plots
+from ablation.report import NOT_MEASURED, probe_table
 from ablation.study import Study
 
 
@@ -39,10 +40,25 @@ def test_arms_differ_without_colour():
     (plots.gap, EFFECT), (plots.mechanism, EFFECT), (plots.context, [*EFFECT, "rope, YaRN"]),
     (plots.probes, ["rope", "sin", "alibi", "nope"]),
 ])
-def test_every_arm_is_drawn_once(study, figure, arms):
-    drawn = lines(figure(study).axes[0])
+def test_every_arm_is_drawn_once_and_in_the_legend(study, figure, arms):
+    fig = figure(study)
+    drawn = lines(fig.axes[-1 if figure is plots.mechanism else 0])
     assert set(drawn) == set(arms)
     assert len({line.get_marker() for line in drawn.values()}) == len(arms)
+    assert {text.get_text() for text in fig.legends[0].get_texts()} == set(arms)
+
+
+def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
+    names = [f"an_arm_of_name_{i}" for i in range(6)]
+    fig = plots.gap(Study.load(make_study(tmp_path / "long", 1, dict.fromkeys(names, 0.0), ())))
+    fig.draw_without_rendering()
+    box = fig.legends[0].get_window_extent()
+    assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1
+
+
+def test_probes_of_one_encoding_compare_nothing(tmp_path):
+    single = Study.load(make_study(tmp_path / "single", 1, probes=("rope",)))
+    assert plots.probes(single) is None and probe_table(single) == NOT_MEASURED
 
 
 def test_the_gap_has_the_floors_and_the_cooled_ends(study):
