@@ -29,7 +29,7 @@ from typing import Literal
 
 from tqdm import tqdm
 
-from gyre.build import Finished, build
+from gyre.build import build
 from gyre.load import continued, prompt_ids
 from gyre.parallel import World
 from gyre.rundir import RunDir, locked_run
@@ -49,14 +49,6 @@ def main(argv: list[str] | None = None) -> None:
         try:
             with world.in_contact():
                 number = train(start, world)
-        except Finished as finished:
-            if not start.repeatable:
-                raise
-            say(f"nothing to do: {finished}")
-            number = 0
-        except KeyboardInterrupt:
-            say("\ninterrupted; what was saved before is kept")
-            number = signal.SIGINT
         finally:
             world.leave()
     sys.exit(128 + number if number else 0)
@@ -76,7 +68,7 @@ def train(start: Start, world: World) -> int:
             mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
         run = None  # until the first step: a training that cannot take it leaves no run behind
-        unsaved_branch = start.parent is not None and start.resumed is None
+        saved = progress.step if start.resumed else 0  # the step of `last`; 0: there is none
         while progress.step < config.train.steps:
             started = time.perf_counter()
             result = train_step(setup, progress.step)
@@ -84,21 +76,19 @@ def train(start: Start, world: World) -> int:
             if run is None:
                 run = open_run(start, setup, held)
                 stop = held.enter_context(StopSignal())
-            progress.step += 1
-            progress.tokens += tokens
-            progress.seconds += seconds
-            if not progress.count(result, setup.scaler):
-                kept = run.checkpoints.has_training or run.checkpoints.kept_steps()
-                raise UserError(f"the loss or its gradient was not finite several steps in a row, "
-                                f"up to step {progress.step}, in {config.train.dtype}: try a "
-                                f"smaller optim.lr (now {config.optim.lr}). "
-                                f"{'The last' if kept else 'No'} checkpoint is kept in {run.path}")
+            searching = setup.scaler.is_enabled() and setup.scaler.get_scale() > 1
+            going_on = progress.advance(result, tokens, seconds, searching)
             run.log({
                 **progress.axes,
                 "train/loss": result.loss, "train/lr": result.lr,
                 "train/grad_norm": result.grad_norm, "train/tokens_per_second": tokens / seconds,
-                "train/skipped": progress.skipped,
+                "train/skipped": progress.skipped, **({} if going_on else {"diverged": 1}),
             })
+            if not going_on:
+                raise UserError(f"the loss or its gradient was not finite for three steps, up to "
+                                f"step {progress.step}, in {config.train.dtype}: try a smaller "
+                                f"optim.lr (now {config.optim.lr}). {run.path} has "
+                                f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")
             bar.update()
             bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
                                 refresh=False)
@@ -111,25 +101,26 @@ def train(start: Start, world: World) -> int:
                 validate(setup, run)
                 sample(setup, run)  # before saving: what comes after is not taken again
             stopping = world.sum(float(stop.number))[0] > 0  # on any rank
-            if due or stopping or unsaved_branch:
+            if due or stopping or (start.parent and not saved):  # a branch saves its first step
                 save(setup, run, "last")
-                unsaved_branch = False
+                saved = progress.step
             if stopping and not at_end:
                 bar.close()
+                again = start.argv if start.resumed else ["--resume", str(run.path)]
+                launcher = "python" if world.size == 1 else "torchrun ..."
                 if world.is_main:
-                    again = start.argv if start.resumed else ["--resume", str(run.path)]
-                    say(f"stopped after step {progress.step}, saved. To go on:\n    "
-                        f"{shlex.join([*world.launcher, 'train.py', *again])}")
+                    say(f"stopped after step {progress.step}, saved. To go on:\n"
+                        f"    {launcher} train.py {shlex.join(again)}")
                 return stop.number or signal.SIGTERM  # 0: another rank was told
         bar.close()
-        if run is not None and world.is_main:
+        if world.is_main and run is None:
+            say(f"nothing to do: {start.stem} has finished its {progress.step} steps")
+        elif world.is_main and run is not None:
             run.draw_losses()
-            name = run.path.name if run.path.parent == Path("runs") else str(run.path)
-            prompt = config.train.sample_prompt or "Once"
-            command = ["python", "generate.py", "--run", name, "--prompt", prompt]
             minutes, rest = divmod(round(progress.seconds), 60)
-            say(f"done    {minutes} min {rest} s of training steps; {run.path}\n"
-                f"next    {shlex.join(command)}")
+            prompt = config.train.sample_prompt or "Once"
+            say(f"done    {minutes} min {rest} s of training steps; {run.path}\nnext    "
+                + shlex.join(["python", "generate.py", "--run", str(run.path), "--prompt", prompt]))
     return 0
 
 

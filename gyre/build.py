@@ -1,41 +1,23 @@
 """Build what a training needs in one process: data, model, optimizers, arithmetic, state."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from inspect import signature
-from pathlib import Path
-from typing import Any
+from functools import partial
 
 import torch
-from safetensors.torch import save_file
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from data.dataset import find_prepared
 from errors import UserError, say
-from gyre.checkpoint import STATES, WEIGHTS, read_whole
-from gyre.device import (
-    DTYPE_NAMES,
-    check_memory,
-    product_rates,
-    resolve_compile,
-    resolve_dtype,
-    uncompiled,
-)
+from gyre.device import DTYPE_NAMES, check_memory, product_rates, resolve_compile, resolve_dtype
 from gyre.optim import Optimizers
 from gyre.options import Config
-from gyre.parallel import Initial, Parallelism, Shard, World, recompute_activations
+from gyre.parallel import World
+from gyre.replicated import Initial, Replicated
 from gyre.rundir import RunDir
 from gyre.start import Start
 from gyre.step import Progress, Setup, summed_loss
 from model import kernels
-from model.config import ModelConfig
 from model.transformer import Transformer
-
-
-class Finished(UserError):
-    """The run has no step left to take."""
 
 
 def build(start: Start, world: World) -> Setup:
@@ -49,11 +31,17 @@ def build(start: Start, world: World) -> Setup:
     if config.train.batch_size < world.size:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                         f"{world.size} processes")
+    shards = {"none": 1, "full": world.size}.get(str(config.train.shard), config.train.shard)
+    assert isinstance(shards, int)
+    if world.size > 1 and world.size % shards:
+        raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
+                        "a number that does, or full")
     # 12 bytes a parameter, for itself, its gradient and one moment at least, and the logits.
     size = 12 * config.model.matrix_parameters // world.size
     size += 4 * rows * config.data.seq_len * config.model.vocab_size
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
+
     manifest = parent.manifest if parent else None
     data = find_prepared(config.data, manifest and manifest["settings"])
     if data is None:
@@ -65,22 +53,26 @@ def build(start: Start, world: World) -> Setup:
                         "or start a new run")
     world.join()
     config, dtype, compiled, reason = decide_arithmetic(config, world, rows)
-
     place = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
     train_data = data.dataset(
         "train", batch_size=config.train.batch_size, seed=config.seed, **place
     )
-    parallelism = make_parallelism(world, config.train.shard)
+
     new = parent is None or (start.resumed and not parent.checkpoints.has_training)
     if start.resumed and new and start.resumed.record.get("inherited"):
         raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
                         "checkpoint: remove it, and branch again")
-    initial = None
+    initial: Initial | None = None
     if new and config.init_from is None:
-        initial = lambda model: model.drawn(config.seed)  # noqa: E731
+        initial = partial(Transformer.drawn, seed=config.seed)
     elif new:
         weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
         initial = lambda model: weights.items()  # noqa: E731
+    parallelism = Replicated(world)
+    if min(shards, world.size) > 1:
+        from gyre.sharding import Sharded  # slow to import
+
+        parallelism = Sharded(world, shards)
     model, module = parallelism.wrap(
         config.model, initial, compiled, config.train.checkpoint_activations
     )
@@ -97,19 +89,20 @@ def build(start: Start, world: World) -> Setup:
     if not new:
         restore(start, setup)
     if world.is_main:
-        if start.note:
-            say(start.note)
-        if start.resumed and new:
-            say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
         tokens = config.train.batch_size * config.data.seq_len * config.train.steps
-        say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
-            f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}\n"
+        lines = [
+            start.note,
+            f"{start.resumed.path} has no checkpoint yet: starting at step 0"
+            if start.resumed and new else "",
+            f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
+            f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}",
             f"model   {sum(p.numel() for p in model.parameters()):,} parameters, positions: "
             f"{config.model.position}; {config.train.steps} steps of {config.train.batch_size}x"
-            f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)\n"
-            f"device  {world.device}{parallelism}; {reason}")
-        if compiled:
-            say("        the first step compiles, which takes up to a minute")
+            f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)",
+            f"device  {world.device}{parallelism.label}; {reason}",
+            "        the first step compiles, which takes up to a minute" if compiled else "",
+        ]
+        say("\n".join(filter(None, lines)))
     return setup
 
 
@@ -172,103 +165,9 @@ def restore(start: Start, setup: Setup) -> None:
             raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
                             f"is {steps}: give a larger number, or an earlier step with --at")
         setup.progress.best = math.inf  # `best` has to be weights that this run has saved
-    elif step >= steps:
-        raise Finished(f"{run.path} has finished its {step} steps: give --train.steps a larger "
-                       "number to go on")
+    elif step >= steps and not start.repeatable:
+        raise UserError(f"{run.path} has finished its {step} steps: give --train.steps a larger "
+                        "number to go on")
     elif training["steps"] != steps and "steps" not in start.given.get("train", {}):
         raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
                         "which decides its learning rates: say so again, or choose another number")
-
-
-def make_parallelism(world: World, shard: Shard) -> Parallelism:
-    """Return how these processes share a model. UserError where they cannot be divided so."""
-    shards = {"none": 1, "full": world.size}[shard] if isinstance(shard, str) else shard
-    if world.size % shards and world.size > 1:
-        raise UserError(f"train.shard {shard} does not divide the {world.size} processes: choose a "
-                        "number that does, or full")
-    if min(shards, world.size) == 1:
-        return Replicated(world)
-    from gyre.sharding import Sharded  # takes as long to import as all else until the first step
-
-    return Sharded(world, shards)
-
-
-class Replicated:
-    """Every rank has the whole model; DDP averages the gradients."""
-
-    pads_micro_batches = False
-
-    def __init__(self, world: World):
-        self.world = world
-
-    def __str__(self) -> str:
-        return f" x {self.world.size}" if self.world.size > 1 else ""
-
-    def wrap(
-        self, config: ModelConfig, initial: Initial | None, compiled: bool,
-        checkpoint_activations: bool,
-    ) -> tuple[Transformer, nn.Module]:
-        """Return the model on its device, and the module that training calls: the same, compiled
-        and averaging its gradients.
-
-        `initial(model)` yields the first values of weights by name, None: they are loaded later.
-        """
-        model = Transformer(config)
-        with torch.no_grad():
-            weights = dict(model.named_parameters())
-            for name, value in initial(model) if initial else ():
-                weights[name].copy_(value)
-        model.to(self.world.device)
-        if checkpoint_activations:
-            recompute_activations(model)
-        if compiled:
-            model.compile()  # in place, so that the state dict keeps its names
-        if self.world.size == 1:
-            return model, model
-        # Buffers need no exchange, as every rank computes the same ones. The option was renamed in
-        # torch 2.13.
-        known = signature(DistributedDataParallel).parameters
-        sync = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-        options: dict[str, Any] = {sync: False}
-        ids = [self.world.device.index] if self.world.device.type == "cuda" else None
-        return model, DistributedDataParallel(
-            model, device_ids=ids, gradient_as_bucket_view=True, **options
-        )
-
-    def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
-        """Return the context for one of several micro-batches: gradients are added up, and averaged
-        over the ranks with the `last` one only."""
-        if last or not isinstance(module, DistributedDataParallel):
-            return nullcontext()
-        return module.no_sync()
-
-    def norm(self, model: nn.Module, limit: float) -> float:
-        """Return the norm of the whole gradient, and scale the gradient down to `limit`."""
-        return nn.utils.clip_grad_norm_(model.parameters(), limit).item()
-
-    def gather(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return the context in which methods other than `forward` can be called."""
-        return uncompiled()
-
-    def save(
-        self, folder: Path, model: Transformer, optimizers: Optimizers | None
-    ) -> list[Path]:
-        """Write the weights, and the state of the optimizers, into a folder.
-
-        Returns the files that this rank has written.
-        """
-        if not self.world.is_main:
-            return []
-        files = {WEIGHTS: model.state_dict()}
-        if optimizers is not None:
-            files[STATES] = optimizers.tensors(model)
-        for name, tensors in files.items():
-            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()},
-                      folder / name, {"format": "pt"})
-        return [folder / name for name in files]
-
-    def load(self, folder: Path, model: Transformer, optimizers: Optimizers) -> None:
-        """Read what `save` has written here or with a sharded model. KeyError or RuntimeError where
-        it does not fit."""
-        model.load_state_dict(read_whole(folder, "model."))
-        optimizers.load_tensors(model, read_whole(folder, "state."))

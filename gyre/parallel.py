@@ -1,39 +1,33 @@
-"""One process or many: PyTorch's process group, and what a way to share a model must do."""
+"""One process or many: who this process is, and how the processes exchange values."""
 
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from errors import UserError
 from files import first_line
 from gyre.device import resolve_device
-from gyre.optim import Optimizers
-from model.config import ModelConfig
-from model.transformer import Transformer
 
 Shard = Literal["none", "full"] | int
 REPLICATED: Shard = "none"
-Initial = Callable[[Transformer], Iterable[tuple[str, Tensor]]]
 # What gloo says when a process is gone or does not answer; nccl raises a DistError.
 LOST = re.compile(r"gloo|onnection (closed|reset|refused)|[Tt]imed out|[Bb]roken pipe")
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together, and which of them this one is. Without torchrun there is
-    one, and no method waits for another."""
+    """The processes that train together, and which of them this one is.
+
+    Without torchrun there is one process, and no method waits.
+    """
 
     rank: int
     size: int
@@ -42,7 +36,6 @@ class World:
     """Whether this process is rank 0, which writes and speaks."""
     timeout: float = 600.0
     """Seconds that a process waits for the others at most."""
-    machines: int = 1
 
     @classmethod
     def read(cls, device: str = "auto", timeout: float = 600.0) -> "World":
@@ -51,14 +44,8 @@ class World:
         Raises UserError where this machine does not have the device, or where several processes
         would share one card.
         """
-        try:
-            rank, size, local_rank, local_size = (
-                int(os.environ.get(name, default)) for name, default in
-                (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0), ("LOCAL_WORLD_SIZE", 1))
-            )
-        except ValueError as error:
-            raise UserError(f"RANK, WORLD_SIZE, LOCAL_RANK or LOCAL_WORLD_SIZE is no number "
-                            f"({error}): start with torchrun, or unset them") from None
+        rank, size, local_rank = (int(os.environ.get(name) or default) for name, default in
+                                  (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
         if not 0 <= rank < size or (size > 1 and "RANK" not in os.environ):
             raise UserError(f"WORLD_SIZE is {size} and RANK is {os.environ.get('RANK')}: start "
                             "with torchrun, which sets both, or unset WORLD_SIZE")
@@ -69,15 +56,7 @@ class World:
         if size > 1 and resolved.type == "mps":
             # A machine has one MPS device, and no backend connects processes that share it.
             resolved = torch.device("cpu")
-        return cls(rank, size, resolved, rank == 0, timeout, max(1, size // local_size))
-
-    @property
-    def launcher(self) -> list[str]:
-        """The words before `train.py` in a command that starts these processes."""
-        if self.size == 1:
-            return ["python"]
-        several = ["--nnodes", str(self.machines)] if self.machines > 1 else []
-        return ["torchrun", *several, "--nproc-per-node", str(self.size // self.machines)]
+        return cls(rank, size, resolved, rank == 0, timeout)
 
     def join(self) -> None:
         """Connect the processes: by nccl between GPUs, by gloo otherwise."""
@@ -88,10 +67,9 @@ class World:
         timeout = timedelta(seconds=self.timeout)
         try:
             store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
-            # torchrun keeps its store when it starts the processes again, and in it the addresses
-            # at which the old ones listened. So each start has names of its own: by the count of
-            # restarts, and by how often this many have joined, as a machine that comes or goes
-            # counts as no restart.
+            # torchrun keeps its store when it restarts the processes, with the addresses of the
+            # old ones. So each start has names of its own: the count of restarts, and how often
+            # this many have joined, because a machine that comes or goes counts as no restart.
             prefix = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{self.size}"
             start = (store.add(prefix, 1) - 1) // self.size
             dist.init_process_group(
@@ -105,17 +83,15 @@ class World:
                             f"{address}: {first_line(error)}") from error
 
     def leave(self) -> None:
-        """Disconnect them again."""
+        """Disconnect the processes."""
         if self.size > 1 and dist.is_initialized():
-            # DDP keeps gloo's threads to the end. One that waits for Python's lock, to free its
-            # last tensor, aborts the process if it gets the lock while Python exits. While this one
-            # sleeps, it gets it in time.
+            # A thread of gloo that takes Python's lock while Python exits aborts the process. It
+            # takes the lock to free its last tensor; this sleep gives it the time.
             time.sleep(0.1)
             dist.destroy_process_group()
 
     def sum(self, *values: float) -> list[float]:
-        """Return each value summed over all processes; in float64, so that token counts stay
-        exact."""
+        """Return each value summed over all processes, in float64: token counts stay exact."""
         if self.size == 1:
             return list(values)
         total = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -131,7 +107,7 @@ class World:
         return values
 
     def is_disconnect(self, error: Exception) -> bool:
-        """Whether this is what torch raises where another process is gone or does not answer."""
+        """Whether torch raised this because another process is gone or does not answer."""
         return self.size > 1 and bool(isinstance(error, dist.DistError) or LOST.search(str(error)))
 
     @contextmanager
@@ -148,56 +124,3 @@ class World:
 
 
 ALONE = World(0, 1, torch.device("cpu"))
-
-
-class Parallelism(Protocol):
-    """How the processes share a model: `Replicated` (gyre/build.py) or `Sharded`
-    (gyre/sharding.py). Nobody else asks which one it is."""
-
-    pads_micro_batches: bool
-    """Whether all ranks need equally many forward passes, because they gather weights together."""
-
-    def wrap(
-        self, config: ModelConfig, initial: Initial | None, compiled: bool,
-        checkpoint_activations: bool,
-    ) -> tuple[Transformer, nn.Module]:
-        """Return the bare model on its device, and the module that training calls.
-
-        `initial(model)` yields the first values of weights by name. None: they are loaded next.
-        """
-        ...
-
-    def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
-        """Return the context for one of several micro-batches: gradients are added up, and averaged
-        over the ranks with the `last` one."""
-        ...
-
-    def norm(self, model: nn.Module, limit: float) -> float:
-        """Return the norm of the whole gradient, and scale the gradient down to `limit`."""
-        ...
-
-    def gather(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return the context in which methods other than `forward` can be called."""
-        ...
-
-    def save(
-        self, folder: Path, model: Transformer, optimizers: Optimizers | None
-    ) -> list[Path]:
-        """Write weights and optimizer states into a folder. Returns the files of this rank.
-
-        Without optimizers, rank 0 writes the weights whole.
-        """
-        ...
-
-    def load(self, folder: Path, model: Transformer, optimizers: Optimizers) -> None:
-        """Read what any number of ranks has saved. KeyError or RuntimeError where it does not
-        fit."""
-        ...
-
-
-def recompute_activations(model: Transformer) -> None:
-    """Let each block keep its input only, and compute the rest again in the backward pass."""
-    for layer in model.layers:
-        # Nothing random is in it: dropout is addressed.
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False,
-                                preserve_rng_state=False)

@@ -1,9 +1,8 @@
 """A sharded model: every rank has a part of every weight, gradient and moment (FSDP2, DCP).
 
-Tensors are divided along their first dimension over all ranks (FSDP), or over those of a group, so
-that each group has a whole copy (HSDP). A block's weights are gathered for as long as they are
-needed. These imports take as long as all else until the first step, so this module is imported only
-to shard a model, or to read the checkpoint of one.
+Tensors are sharded along their first dimension, over all ranks (FSDP) or over the ranks of a group,
+so that each group has a whole copy (HSDP). The imports of this module are slow, so it is imported
+only to shard a model.
 """
 
 from collections.abc import Iterator
@@ -24,21 +23,20 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from gyre.checkpoint import WEIGHTS, explained, read_shards, read_whole, write_safetensors
 from gyre.device import uncompiled
 from gyre.optim import Optimizers, gather_tensor, shard_like
-from gyre.parallel import Initial, World, recompute_activations
+from gyre.parallel import World
+from gyre.replicated import Initial, Replicated, recompute_activations
 from model.config import ModelConfig
 from model.transformer import Transformer
 
 
-class Sharded:
-    """Every rank has a part of the model, of which FSDP2 gathers a block at a time.
+class Sharded(Replicated):
+    """Every rank has a part of the model, of which FSDP2 gathers one block at a time."""
 
-    The methods are those of `gyre.parallel.Parallelism`; see there.
-    """
-
-    pads_micro_batches = True  # ranks gather weights together, so all need equally many passes
+    pads_micro_batches = True
 
     def __init__(self, world: World, shards: int):
-        self.world, self.shards = world, shards
+        super().__init__(world)
+        self.label = f" x {world.size}, each with 1/{shards} of the model"
         shape, names = (world.size // shards, shards), ("replicate", "shard")
         if shards == world.size:
             shape, names = shape[1:], names[1:]
@@ -47,17 +45,14 @@ class Sharded:
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
                                                   self.mesh.get_group(name))
 
-    def __str__(self) -> str:
-        return f" x {self.world.size}, each with 1/{self.shards} of the model"
-
     def wrap(
         self, config: ModelConfig, initial: Initial | None, compiled: bool,
         checkpoint_activations: bool,
     ) -> tuple[Transformer, nn.Module]:
-        """Shard each block, and what is in none of them, before any weight takes memory.
+        """Shard each block, and then the rest of the model, before any weight takes memory.
 
-        There is no precision policy, which would hand blocks ALiBi's bias and RoPE's table in
-        bfloat16; autocast does the same everywhere.
+        There is no precision policy: it would round ALiBi's bias and RoPE's table to bfloat16.
+        Autocast does the rounding, as everywhere.
         """
         with torch.device("meta"):
             model = Transformer(config)
@@ -84,18 +79,15 @@ class Sharded:
         return model, model
 
     def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
-        """Average gradients over the groups with the last micro-batch only. Within a group it is
-        each time: a rank has no room for whole gradients."""
+        """Average gradients over the groups with the last micro-batch only.
+
+        Within a group they are averaged every time: a rank has no room for whole gradients.
+        """
         cast(FSDPModule, module).set_requires_all_reduce(last)
         return nullcontext()
 
-    def norm(self, model: nn.Module, limit: float) -> float:
-        """Return the norm of the whole gradient, and scale the gradient down to `limit`."""
-        return gather_tensor(nn.utils.clip_grad_norm_(model.parameters(), limit)).item()
-
     @contextmanager
     def gather(self, model: nn.Module) -> Iterator[None]:
-        """Within it, methods other than `forward` can be called."""
         cast(FSDPModule, model).unshard()
         with uncompiled():
             yield

@@ -17,7 +17,8 @@ from data.dataset import Prepared, TokenDataset
 from gyre.device import autocast, uncompiled
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
-from gyre.parallel import Parallelism, World
+from gyre.parallel import World
+from gyre.replicated import Replicated
 from model.config import derive_seed
 from model.transformer import Transformer
 
@@ -55,17 +56,18 @@ class Progress:
         """What a point of the log can be drawn against."""
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
-    def count(self, result: StepResult, scaler: torch.amp.GradScaler) -> bool:
-        """Count a step that was skipped. Returns whether training can go on: not after three in a
-        row.
+    def advance(self, result: StepResult, tokens: int, seconds: float, searching: bool) -> bool:
+        """Count a step. Returns whether training can go on: not after three bad steps in a row.
 
-        Where the loss is finite and the gradient overflows float16, the scaler is only looking for
-        its scale.
+        Where the loss is finite and the gradient overflows float16, the scaler may only be
+        `searching` for its scale.
         """
-        searching = scaler.is_enabled() and scaler.get_scale() > 1
-        diverged = not result.finite and not (searching and math.isfinite(result.loss))
+        self.step += 1
+        self.tokens += tokens
+        self.seconds += seconds
         self.skipped += not result.finite
-        self.skipped_in_a_row = self.skipped_in_a_row + 1 if diverged else 0
+        bad = not result.finite and not (searching and math.isfinite(result.loss))
+        self.skipped_in_a_row = self.skipped_in_a_row + 1 if bad else 0
         return self.skipped_in_a_row < 3
 
 
@@ -76,7 +78,8 @@ class Setup:
     config: Config
     """With everything that `auto` stood for decided."""
     world: World
-    parallelism: Parallelism
+    parallelism: Replicated
+    """Or `Sharded`, which has the same methods."""
     data: Prepared
     train_data: TokenDataset
     val_data: TokenDataset

@@ -20,10 +20,10 @@ from safetensors.torch import load_file, save_file
 import train
 from errors import UserError
 from gyre import checkpoint
-from gyre.build import Replicated
 from gyre.checkpoint import STATES, TRAINING, WEIGHTS, Checkpoints, read_whole, write_safetensors
 from gyre.optim import OptimConfig, Optimizers
 from gyre.parallel import ALONE, World
+from gyre.replicated import Replicated
 from gyre.rundir import RunDir
 
 SLOW = pytest.mark.slow

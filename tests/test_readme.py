@@ -140,6 +140,7 @@ def test_help_works_and_teaches(program, words):
 
 
 def test_the_test_files_that_reliability_names_exist():
-    names = re.findall(r"`(test_\w+\.py)`", (ROOT / "docs/reliability.md").read_text(encoding="utf-8"))
+    names = re.findall(r"`(test_\w+\.py)`",
+                       (ROOT / "docs/reliability.md").read_text(encoding="utf-8"))
     assert len(names) > 40
     assert all((ROOT / "tests" / name).exists() for name in names)

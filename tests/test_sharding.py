@@ -30,7 +30,6 @@ from failing import flip_a_bit
 import train
 from errors import UserError
 from gyre import build
-from gyre.build import make_parallelism
 from gyre.checkpoint import STATES
 from gyre.parallel import World
 from gyre.rundir import RunDir
@@ -79,16 +78,16 @@ train.main()
 TWO = FORK + """
 from pathlib import Path
 from conftest import model_config, random_model, random_tokens
-from gyre.build import make_parallelism
 from gyre.checkpoint import read_whole
 from gyre.optim import OptimConfig, Optimizers
 from gyre.parallel import World
+from gyre.sharding import Sharded
 world = World.read("cpu", 30)
 world.join()
 sums = world.sum(2.0**24 + rank, 0.5)  # float32 has no such number
 assert sums == [2.0**25 + 1, 1.0], sums
 assert world.collect(rank) == [0, 1]
-parallelism = make_parallelism(world, "full")
+parallelism = Sharded(world, 2)
 model, module = parallelism.wrap(model_config(), lambda m: m.drawn(1), False, False)
 optimizers = Optimizers(model, OptimConfig())
 expected = random_model(1)
@@ -243,16 +242,11 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
     with pytest.raises(UserError, match="WORLD_SIZE is 6 and RANK is None"):
         World.read("cpu")
     monkeypatch.setenv("RANK", "0")
-    with pytest.raises(UserError, match="train.shard 4 does not divide the 6 processes"):
-        make_parallelism(World.read("cpu"), 4)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
-    assert World.read("cpu").launcher == ["torchrun", "--nnodes", "2", "--nproc-per-node", "3"]
+    assert "train.shard 4 does not divide the 6 processes" in refusal(
+        capfd, train.main, *arguments(world, "--train.shard", "4"))[-1]
     with pytest.raises(UserError, match="cuda:1 is one card, and there are 6 processes"):
         World.read("cuda:1")
-    monkeypatch.setenv("RANK", "x")
-    with pytest.raises(UserError, match="is no number"):
-        World.read("cpu")
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+    for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert "say --resume auto" in refusal(capfd, train.main, *arguments(world))[-1]
