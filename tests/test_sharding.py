@@ -163,7 +163,7 @@ def test_a_run_goes_on_with_any_number_of_processes(world, capfd):
     one, path = trained(world, "one", *muon), world / "runs" / "chain"
     argv = arguments(world, *muon, "--train.shard", "full", "--resume", "auto", "--name", "chain")
     _, errors = start(TRAIN, "4", "4", *argv).communicate(timeout=300)
-    assert "torchrun --nproc-per-node 4 train.py --resume" in errors
+    assert "torchrun ... train.py --resume" in errors
     assert len(list((path / "last").glob("shard-*"))) == 4
     stop_at(9, *argv)
     assert (path / "last" / STATES).exists()
