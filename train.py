@@ -22,7 +22,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -130,27 +130,21 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     The run is locked, and its mirror in wandb open, until `held` is closed. All ranks call this.
     """
     config, world, step = setup.config, setup.world, setup.progress.step
-    if start.resumed:
-        run = start.resumed
-        run.is_main = world.is_main
-        if world.is_main:
-            run.resume(step, config.log, asdict(config))
-    else:
-        if world.is_main:
-            config.name = held.enter_context(RunDir.claim(
-                config.log.runs, config.name or start.stem, numbered=config.name is None
-            ))
-        config.name = world.collect(config.name)[0]
-        run = RunDir(Path(config.log.runs, config.name), {}, is_main=False)
-        if world.is_main:
-            saved = config
-            if config.data.tokenizer is not None:  # from now on the run's copy of it
-                saved = replace(config, data=replace(config.data, tokenizer=str(run.path)))
-            run = RunDir.create(
-                config.log, config.name, config_yaml=saved.to_yaml(), config=asdict(config),
-                tokenizer=setup.data.tokenizer_files, manifest=setup.data.manifest,
-                points=start.parent.points_until(step) if start.parent else (),
-            )
+    if world.is_main and not start.resumed:
+        config.name = held.enter_context(RunDir.claim(
+            config.log.runs, config.name or start.stem, numbered=config.name is None
+        ))
+    config.name = world.collect(config.name)[0]
+    run = start.resumed or RunDir(Path(config.log.runs, str(config.name)), {})
+    run.is_main = world.is_main
+    if world.is_main and start.resumed:
+        run.resume(step, config)
+    elif world.is_main:
+        run = RunDir.create(
+            config, tokenizer=setup.data.tokenizer_files, manifest=setup.data.manifest,
+            command=["python", "train.py", *start.argv],
+            points=start.parent.points_until(step) if start.parent else (),
+        )
     held.push(lambda kind, *_: run.finish(int(kind is not None)))
     if world.is_main:
         say(f"run     {run.path}")

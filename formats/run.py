@@ -1,6 +1,7 @@
 """The two ends of every conversion: a run to be exported, and a run made of an imported model."""
 
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,9 +92,8 @@ def create_run(
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
         RunDir.create(
-            log, target.name, config_yaml=config.to_yaml(), config={},
-            manifest={"imported": {"from": str(folder), "format": kind}},
-            tokenizer=files,
+            config, tokenizer=files, manifest={"imported": {"from": str(folder), "format": kind}},
+            command=sys.argv,
             write=lambda run: Checkpoints(run).save("best", write_weights, training=None),
         )
     return sum(math.prod(tensor.shape) for tensor in tensors.values())

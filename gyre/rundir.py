@@ -24,10 +24,9 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -39,8 +38,9 @@ from data.tokenizer import FILES
 from errors import UserError, say
 from files import atomic_path, first_line, fsync, locked, sha256, stage_json, write_file, writing
 from gyre.checkpoint import Checkpoints
+from gyre.options import Config
 from gyre.parallel import World
-from gyre.wandb_log import LogConfig, WandbThread, wandb_id
+from gyre.wandb_log import WandbThread, wandb_id
 
 METRICS = "metrics.jsonl"
 
@@ -90,31 +90,34 @@ class RunDir:
 
     @classmethod
     def create(
-        cls, log: LogConfig, name: str, *, config_yaml: str, config: dict[str, Any],
-        tokenizer: Sequence[Path], manifest: dict[str, Any],
-        write: Callable[[Path], None] | None = None, points: Sequence[dict[str, Any]] = (),
+        cls, config: Config, *, tokenizer: Sequence[Path], manifest: dict[str, Any],
+        command: Sequence[str] = (), write: Callable[[Path], None] | None = None,
+        points: Sequence[dict[str, Any]] = (),
     ) -> "RunDir":
-        """Make a new folder `runs/NAME`, completely or not at all, and a new wandb run.
+        """Make the folder of a new run, completely or not at all, and a new wandb run.
 
-        `config_yaml` is the configuration for config.yaml and `config` the one for wandb;
-        `tokenizer` are the files that make it up. `points` are those that a branch has of the run
-        that it leaves; until it has saved a checkpoint of its own it cannot be resumed. `write`
-        puts what an import has, besides, into the folder.
+        `tokenizer` are the files that make it up. `command` made the run. `write` adds what an
+        import has besides. `points` are those that a branch inherits; until it has saved a
+        checkpoint of its own it cannot be resumed.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
+        log, name = config.log, str(config.name)
         path = cls.new_path(log.runs, name)
+        saved = config
+        if config.data.tokenizer is not None:  # from now on the run's copy of it
+            saved = replace(config, data=replace(config.data, tokenizer=str(path)))
         with writing(path, "choose another folder with --log.runs"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(path) as staging:
                 staging.mkdir()
-                (staging / "config.yaml").write_text(config_yaml, encoding="utf-8")
+                (staging / "config.yaml").write_text(saved.to_yaml(), encoding="utf-8")
                 for file in tokenizer:
                     shutil.copyfile(file, staging / file.name)
                 stage_json(staging / "manifest.json", manifest)
                 record: dict[str, Any] = {
                     "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-                    "command": shlex.join(sys.argv),
+                    "command": shlex.join(command),
                     "git": git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
@@ -128,7 +131,7 @@ class RunDir:
                 if write is not None:
                     write(staging)
         run = cls(path, record)
-        run.start_wandb(log, config, points)
+        run.start_wandb(config, points)
         return run
 
     @classmethod
@@ -211,7 +214,7 @@ class RunDir:
                         raise
             yield name
 
-    def resume(self, step: int, log: LogConfig, config: dict[str, Any]) -> None:
+    def resume(self, step: int, config: Config) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
         Points of later steps, which a crash left behind, go: those steps are taken again. wandb
@@ -219,7 +222,7 @@ class RunDir:
         """
         points = self.points_until(step)
         self.write_points(points)
-        self.start_wandb(log, config, points)
+        self.start_wandb(config, points)
 
     # --- points ---
 
@@ -298,12 +301,11 @@ class RunDir:
 
     # --- wandb ---
 
-    def start_wandb(
-        self, log: LogConfig, config: dict[str, Any], points: Sequence[dict[str, Any]] = ()
-    ) -> None:
+    def start_wandb(self, config: Config, points: Sequence[dict[str, Any]] = ()) -> None:
         """Start the mirror in wandb, and hand it the points that there are."""
-        if log.wandb != "disabled":
-            self.wandb = WandbThread(log, self.path.name, self.record["wandb_id"], config)
+        if config.log.wandb != "disabled":
+            values, id = asdict(config), self.record["wandb_id"]
+            self.wandb = WandbThread(config.log, self.path.name, id, values)
             self.wandb.start()
             for point in points:
                 self.wandb.log(point)

@@ -243,10 +243,10 @@ def new_run(tmp_path) -> Callable[..., RunDir]:
     def new_run(name: str = "a", log: dict[str, Any] | None = None, **changes: Any) -> RunDir:
         tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(bytes(range(256)) * 9)
-        log_config = LogConfig(runs=str(tmp_path / "runs"), **(log or {"wandb": "disabled"}))
-        options: dict[str, Any] = {"config_yaml": "model:\n  dim: 48\n", "config": {},
-                                   "manifest": {"n": 7}, **changes}
-        return RunDir.create(log_config, name, tokenizer=[tokenizer], **options)
+        config = load("--name", name)
+        config.log = LogConfig(runs=str(tmp_path / "runs"), **(log or {"wandb": "disabled"}))
+        options: dict[str, Any] = {"manifest": {"n": 7}, **changes}
+        return RunDir.create(config, tokenizer=[tokenizer], **options)
 
     return new_run
 
@@ -267,7 +267,5 @@ def nobody_is_logged_in(monkeypatch, tmp_path) -> Iterator[None]:
 
 def untrained(runs: Path, name: str, tokenizer: Path, config: Config) -> RunDir:
     """The folder of a run with this configuration, and no weights yet."""
-    return RunDir.create(
-        LogConfig(runs=str(runs), wandb="disabled"), name, config_yaml=config.to_yaml(), config={},
-        tokenizer=[tokenizer], manifest={},
-    )
+    config.name, config.log = name, LogConfig(runs=str(runs), wandb="disabled")
+    return RunDir.create(config, tokenizer=[tokenizer], manifest={})

@@ -77,8 +77,8 @@ def test_arrows_point_one_way():
 # Code lines of a folder or a command, without blanks, comments and docstrings. Whoever adds a
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
-    "train": 168, "generate": 150, "evaluate": 134, "export": 80, "ablate": 15, "bench": 283,
-    "errors": 71, "files": 122, "model": 900, "data": 934, "gyre": 2264, "formats": 872,
+    "train": 161, "generate": 150, "evaluate": 134, "export": 80, "ablate": 15, "bench": 283,
+    "errors": 71, "files": 122, "model": 900, "data": 934, "gyre": 2267, "formats": 872,
     "ablation": 1350, "docs": 300,
 }
 

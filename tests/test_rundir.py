@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import load
 from failing import cut, failures, file_size_limit, flip_a_bit
 from safetensors.torch import save_file
 
 from errors import UserError
 from gyre import rundir
 from gyre.checkpoint import WEIGHTS, Checkpoints
+from gyre.options import read_config
 from gyre.parallel import ALONE
 from gyre.rundir import RunDir
-from gyre.wandb_log import LogConfig
 
-NO_WANDB = LogConfig(wandb="disabled")
+NO_WANDB = load("--log.wandb", "disabled")
 
 
 def write_weights(folder):
@@ -31,13 +32,12 @@ def write_weights(folder):
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def test_a_run_describes_itself(new_run, tmp_path, monkeypatch):
+def test_a_run_describes_itself(new_run, tmp_path):
     words = os.fsdecode(b"caf\xe9.txt")  # not UTF-8
-    monkeypatch.setattr("sys.argv", ["train.py", words])
-    run = new_run(manifest={"text": words, "x": "é"})
+    run = new_run(manifest={"text": words, "x": "é"}, command=["train.py", words])
     contents = {path.name: path.read_bytes() for path in run.path.iterdir()}
     assert contents.keys() == {"config.yaml", "manifest.json", "run.json", "tokenizer.model"}
-    assert contents["config.yaml"] == b"model:\n  dim: 48\n"
+    assert read_config(run.path / "config.yaml").name == "a"
     assert contents["tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
     again = RunDir.open(run.path)
     assert again.record == run.record and again.manifest == {"text": words, "x": "é"}
@@ -232,7 +232,7 @@ def test_resume_leaves_every_step_exactly_once(new_run, cut):
 
     run = RunDir.open(run.path)
     assert run.metrics() == expected[:-1]
-    run.resume(3, NO_WANDB, {})
+    run.resume(3, NO_WANDB)
     assert run.metrics() == [p for p in expected if p["step"] <= 3]
     for point in expected:
         if point["step"] > 3:
@@ -245,7 +245,7 @@ def test_a_damaged_line_is_left_out_and_listed(new_run, capsys):
     damaged = ["[1]", "{}", '{"step": "1"}', '{"step": true}', '{"step"; 2}', "\0\0"]
     lines = ['{"step": 1}', *damaged, '{"step": 3}', ""]
     (run.path / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    run.resume(3, NO_WANDB, {})
+    run.resume(3, NO_WANDB)
     listed = re.findall(r"leaving out line (\d) of .*metrics.jsonl", capsys.readouterr().err)
     assert listed == [str(number) for number in range(2, 8)]
     assert run.metrics() == [{"step": 1}, {"step": 3}] and capsys.readouterr().err == ""
@@ -275,7 +275,7 @@ def test_truncating_the_points_is_all_or_nothing(new_run):
         run.log({"step": step})
     for failing in failures():
         with failing:
-            run.resume(2, NO_WANDB, {})
+            run.resume(2, NO_WANDB)
         left = [p["step"] for p in run.metrics()]
         assert left == [0, 1, 2] or failing.error and left == [0, 1, 2, 3, 4]
 

@@ -13,6 +13,7 @@ import threading
 
 import pytest
 import torch
+from conftest import load
 
 from gyre import wandb_log
 from gyre.rundir import RunDir
@@ -109,7 +110,7 @@ def test_a_resumed_run_continues_its_own_curve(new_run):
     train(run)
     run.finish(1)
     resumed = RunDir.open(run.path)
-    resumed.resume(5, LogConfig(runs=str(run.path.parent), wandb="offline"), {})
+    resumed.resume(5, load(f"--log.runs={run.path.parent}", "--log.wandb=offline"))
     train(resumed, 6, 9)
     resumed.finish()
     segments = [records(folder) for folder in folders(run)]
