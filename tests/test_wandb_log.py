@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 
 import pytest
 import torch
 from conftest import load
 
 from gyre import wandb_log
+from gyre.options import read_config
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig, Table, log_to_wandb
 
@@ -73,8 +75,7 @@ def merged(points):
 
 def test_wandb_has_every_point_of_the_file(new_run, capfd):
     log = {"project": "p", "group": "g", "job_type": "probe", "tags": ["x", "y"]}
-    config = {"model": {"dim": 48, "position": "rope"}, "seed": 1}
-    run = new_run("small-rope-s1", log, config=config)
+    run = new_run("small-rope-s1", log)
     train(run, 1, 12)
     run.log({"step": 13, "tokens": 1248, "train/loss": math.nan})
     run.finish()
@@ -92,8 +93,8 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert about["run_id"] == run.record["wandb_id"] and about["display_name"] == "small-rope-s1"
     assert (about["project"], about["run_group"], about["job_type"]) == ("p", "g", "probe")
     assert about["tags"] == ["x", "y"]
-    logged = config | {"_wandb": {}}
-    assert about["config"]["update"] | {"_wandb": {}} == logged
+    logged = asdict(read_config(run.path / "config.yaml"))
+    assert about["config"]["update"] | {"_wandb": {}} == logged | {"_wandb": {}}
     panels = sorted({name for values in points.values() for name, value in values.items()
                      if not isinstance(value, str)})  # as leet sorts them
     assert panels == ["train/grad_norm", "train/loss", "val/bpb", "val/loss"]
