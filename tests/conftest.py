@@ -4,9 +4,12 @@ A test file says `from conftest import arguments, run, ...`; `world` is a fixtur
 import. Everything drawn at random comes from a generator with a fixed seed.
 """
 
+import multiprocessing
+import multiprocessing.forkserver
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -191,6 +194,61 @@ def output(program: str | Path, *argv: str | Path, **options: Any) -> str:
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return said
+
+
+class Ranks:
+    """Processes that call `target(*args)` as the ranks of one training; in `processes`."""
+
+    def __init__(self, context: Any, log: Path, size: int, target: Callable, *args: Any):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.log = log
+        self.processes = [
+            context.Process(target=be_rank, args=(rank, size, port, log, target, args))
+            for rank in range(size)
+        ]
+        for process in self.processes:
+            process.start()
+
+    def join(self) -> tuple[int, str]:
+        """Their largest exit code, and what all of them wrote to stderr."""
+        for process in self.processes:
+            process.join(100)
+            assert process.exitcode is not None, self.log.read_text(encoding="utf-8")
+        code = max((process.exitcode or 0 for process in self.processes), key=abs)
+        return code, self.log.read_text(encoding="utf-8")
+
+
+def be_rank(rank: int, size: int, port: int, log: Path, target: Callable, args: Any) -> None:
+    """The start of such a process."""
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    default_hangup()
+    if size > 1:
+        ranks = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_PORT": port}
+        os.environ.update({name: str(value) for name, value in ranks.items()})
+        os.environ["MASTER_ADDR"] = "127.0.0.1"
+    target(*args)
+
+
+@pytest.fixture(scope="session")
+def launch(tmp_path_factory) -> Iterator[Callable[..., Ranks]]:
+    """Start ranks, `launch(size, target, *args)`, by fork from a process that has imported what
+    they need: imports take longer than a tiny training."""
+    context, folder = multiprocessing.get_context("forkserver"), tmp_path_factory.mktemp("ranks")
+    context.set_forkserver_preload(["conftest", "gyre.sharding", "gyre.plot", "torch._dynamo"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for those imports
+        multiprocessing.forkserver.ensure_running()
+    started: list[Ranks] = []
+
+    def launch(*job: Any) -> Ranks:
+        started.append(Ranks(context, folder / str(len(started)), *job))
+        return started[-1]
+
+    yield launch
+    for process in (process for ranks in started for process in ranks.processes):
+        process.kill()  # of a test that failed
 
 
 def trained(world: Path, name: str, *extra: str) -> Path:

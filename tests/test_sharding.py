@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from conftest import (
-    ROOT,
+    CPU,
     arguments,
-    output,
+    model_config,
     points,
+    random_model,
+    random_tokens,
     refusal,
     run,
-    start,
     stop_at,
     trained,
     training,
@@ -28,90 +30,71 @@ from conftest import (
 from failing import flip_a_bit
 
 import train
-from errors import UserError
 from gyre import build
-from gyre.checkpoint import STATES
+from gyre.checkpoint import STATES, read_whole
+from gyre.optim import OptimConfig, Optimizers
 from gyre.parallel import World
 from gyre.rundir import RunDir
+from gyre.signals import StopSignal
 
 slow = pytest.mark.slow
 # 27 rows in micro-batches of 5 are more of them in some processes than in others.
 RAGGED = ["--model.dropout", "0.25", "--train.micro_batch_size", "5"]
-TORCHRUN = "import runpy; runpy.run_module('torch.distributed.run', run_name='__main__')"
-# Starts so many processes, by fork, because imports take longer than the training.
-FORK = f"""
-import os, signal, socket, sys
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
-import gyre.plot, gyre.sharding, torch, torch._dynamo, torch.distributed as dist, train
-size = int(sys.argv.pop(1))
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-os.environ |= {{"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
-               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}}
-children = []
-for rank in range(size):
-    children.append(os.fork())
-    if children[-1] == 0:
-        os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
-        break
-else:
-    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
-"""
-# A training that is told to stop after a step, of which rank 1 alone is told. In the end no group
-# of processes would have waited longer than train.timeout.
-TRAIN = FORK + """
-number, step, leave = int(sys.argv.pop(1)), train.train_step, train.World.leave
-def stopping(setup, at):
-    if setup.world.rank == 1 and at == number - 1:
-        train.StopSignal.number = signal.SIGTERM
-    return step(setup, at)
-def leave_in_time(self):
-    for group in dist.distributed_c10d._world.pg_map:
-        waits = group._get_backend(self.device).options._timeout.total_seconds()
-        assert waits == self.timeout, waits
-    leave(self)
-train.train_step, train.World.leave = stopping, leave_in_time
-train.main()
-"""
-# Two processes without a training.
-TWO = FORK + """
-from pathlib import Path
-from conftest import model_config, random_model, random_tokens
-from gyre.checkpoint import read_whole
-from gyre.optim import OptimConfig, Optimizers
-from gyre.parallel import World
-from gyre.sharding import Sharded
-world = World.read("cpu", 30)
-world.join()
-sums = world.sum(2.0**24 + rank, 0.5)  # float32 has no such number
-assert sums == [2.0**25 + 1, 1.0], sums
-assert world.collect(rank) == [0, 1]
-parallelism = Sharded(world, 2)
-model, module = parallelism.wrap(model_config(), lambda m: m.drawn(1), False, False)
-optimizers = Optimizers(model, OptimConfig())
-expected = random_model(1)
-with torch.no_grad():  # leaves the weights outside of blocks gathered
-    torch.testing.assert_close(module(random_tokens(2, 9)), expected(random_tokens(2, 9)))
-parallelism.save(Path(sys.argv[1]), model, optimizers)
-world.sum(0.0)
-for name, weight in read_whole(Path(sys.argv[1]), "model.").items():
-    assert torch.equal(weight, expected.state_dict()[name]), name
-states = read_whole(Path(sys.argv[1]), "state.")
-assert {state.item() for name, state in states.items() if name.endswith(".step")} == {0}
-world.leave()
-"""
 
 
-def torchrun(processes: int, *argv: str | Path) -> list[str | Path]:
-    """The arguments of TORCHRUN that start so many processes."""
-    return ["--nproc-per-node", str(processes), "--standalone", *argv]
+def train_rank(number: int, *argv: str) -> None:
+    """A training that is told to stop in step `number`, of which rank 1 alone is told.
+
+    At its end no group of processes would have waited longer than train.timeout.
+    """
+    train_step, leave = train.train_step, World.leave
+
+    def stopping(setup, step):
+        if setup.world.rank == 1 and step == number - 1:
+            StopSignal.number = signal.SIGTERM
+        return train_step(setup, step)
+
+    def leave_in_time(self):
+        for group in dist.distributed_c10d._world.pg_map:
+            waits = group._get_backend(self.device).options._timeout.total_seconds()
+            assert waits == self.timeout, waits
+        leave(self)
+
+    train.train_step, World.leave = stopping, leave_in_time
+    train.main([*argv])
 
 
-def children(process: int) -> list[int]:
-    """The processes that this one has started, in their order."""
-    file = Path(f"/proc/{process}/task/{process}/children")
-    return [int(number) for number in file.read_text(encoding="utf-8").split()]
+def check_two(folder: Path) -> None:
+    """Two processes without a training."""
+    from gyre.sharding import Sharded  # slow to import
+
+    world = World.read("cpu", 30)
+    world.join()
+    assert world.sum(2.0**24 + world.rank) == [2.0**25 + 1]
+    assert world.collect(world.rank) == [0, 1]
+    parallelism = Sharded(world, 2)
+    model, module = parallelism.wrap(model_config(), lambda m: m.drawn(1), False, False)
+    optimizers = Optimizers(model, OptimConfig())
+    expected = random_model(1)
+    with torch.no_grad():  # leaves the weights outside of blocks gathered
+        tokens = random_tokens(2, 9)
+        torch.testing.assert_close(module(tokens), expected(tokens))
+    parallelism.save(folder, model, optimizers)
+    world.sum(0.0)
+    for name, weight in read_whole(folder, "model.").items():
+        assert torch.equal(weight, expected.state_dict()[name]), name
+    states = read_whole(folder, "state.")
+    assert {state.item() for name, state in states.items() if name.endswith(".step")} == {0}
+    world.leave()
+
+
+def restarting(*argv: str) -> None:
+    """What torchrun --nproc-per-node 2 --max-restarts 3 does, with processes that are forked."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    config = LaunchConfig(1, 1, 2, run_id="a", rdzv_backend="c10d", rdzv_endpoint="localhost:0",
+                          max_restarts=3, start_method="fork", monitor_interval=0.1)
+    elastic_launch(config, train.main)([*argv])
 
 
 def wait_for(condition: Callable[[], bool], timeout: float = 100) -> None:
@@ -129,19 +112,22 @@ def assert_same_losses(path: Path, expected: Path) -> None:
 # The larger share of two has 14 rows; the matched sinusoid a scalar, which cannot be divided.
 MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false",
         "--train.micro_batch_size", "14", "--model.position", "sinusoidal"]
-ALIBI = ["--model.position", "alibi", "--train.checkpoint_activations", "true"]
+# In micro-batches of 6, the rank that has 6 of 27 rows takes one pass less than those that have 7.
+ALIBI = ["--model.position", "alibi", "--train.checkpoint_activations", "true",
+         "--train.micro_batch_size", "6"]
 
 
 @slow
 @pytest.mark.parametrize(("processes", "shard", "extra"), [
     (2, "none", []), (2, "full", MUON), (4, "2", ALIBI),
 ])
-def test_several_processes_train_as_one_does(world, processes, shard, extra):
+def test_several_processes_train_as_one_does(world, launch, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
     name = f"{shard}-{processes}"
     one, several = trained(world, f"one-{name}", *RAGGED, *extra), world / "runs" / name
     argv = arguments(world, *RAGGED, *extra, "--train.shard", shard, "--name", name)
-    output(TRAIN, str(processes), "0", *argv)
+    code, errors = launch(processes, train_rank, 0, *argv).join()
+    assert code == 0, errors
     assert_same_losses(several, one)
     assert {p.name for p in one.iterdir()} == {p.name for p in several.iterdir()}
     for which in ("last", "best"):
@@ -154,7 +140,7 @@ def test_several_processes_train_as_one_does(world, processes, shard, extra):
 
 
 @slow
-def test_a_run_goes_on_with_any_number_of_processes(world, capfd):
+def test_a_run_goes_on_with_any_number_of_processes(world, launch, capfd):
     """4, 1 and 3 processes, each a part of one run; the one has the whole model in one file.
 
     One rank that is told to stop stops all. The three find `last` damaged, each a part of it.
@@ -162,13 +148,15 @@ def test_a_run_goes_on_with_any_number_of_processes(world, capfd):
     muon = [*RAGGED, "--optim.optimizer", "muon", "--model.tie_embeddings", "false"]
     one, path = trained(world, "one", *muon), world / "runs" / "chain"
     argv = arguments(world, *muon, "--train.shard", "full", "--resume", "auto", "--name", "chain")
-    _, errors = start(TRAIN, "4", "4", *argv).communicate(timeout=300)
-    assert "torchrun ... train.py --resume" in errors
+    code, errors = launch(4, train_rank, 4, *argv).join()
+    assert code == 128 + signal.SIGTERM
+    assert "train.py --resume" in errors
     assert len(list((path / "last").glob("shard-*"))) == 4
     stop_at(9, *argv)
     assert (path / "last" / STATES).exists()
     flip_a_bit(path / "last" / STATES)
-    _, errors = start(TRAIN, "3", "0", *argv).communicate(timeout=300)
+    code, errors = launch(3, train_rank, 0, *argv).join()
+    assert code == 0
     assert errors.count("taking the checkpoint before it") == 1
     assert_same_losses(path, one)
 
@@ -194,90 +182,83 @@ def test_a_run_goes_on_with_any_number_of_processes(world, capfd):
 
 
 @slow
-def test_two_processes_sum_exactly_and_save_what_they_were_given(tmp_path):
-    output(TWO, "2", tmp_path)
+def test_two_processes_sum_exactly_and_save_what_they_were_given(launch, tmp_path):
+    code, errors = launch(2, check_two, tmp_path).join()
+    assert code == 0, errors
 
 
 @slow
-def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world):
+def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launch):
     """kill -9; torchrun starts all again, and --resume auto goes on."""
-    one, path = trained(world, "longer", *RAGGED, "--train.steps", "60"), world / "runs" / "shot"
-    argv = arguments(world, *RAGGED, "--train.steps", "60", "--train.shard", "full",
+    one, path = trained(world, "longer", *RAGGED, "--train.steps", "30"), world / "runs" / "shot"
+    argv = arguments(world, *RAGGED, "--train.steps", "30", "--train.shard", "full",
                      "--resume", "auto", "--name", "shot")
-    process = start(TORCHRUN, "--max-restarts", "3", *torchrun(2, ROOT / "train.py", *argv))
+    agent = launch(1, restarting, *argv)
     wait_for(lambda: (path / "last").exists())
-    os.kill(children(process.pid)[1], signal.SIGKILL)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+    pid = agent.processes[0].pid
+    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    os.kill(int(workers[1]), signal.SIGKILL)
+    code, errors = agent.join()
+    assert code == 0, errors
     assert_same_losses(path, one)
 
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, number):
+def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch, number):
     path = world / "runs" / number.name
     argv = arguments(world, "--train.shard", "full", "--train.timeout", "3", "--train.steps",
                      "100000", "--name", path.name)
-    process = start(TRAIN, "2", "0", *argv)
+    ranks = launch(2, train_rank, 0, *argv)
     wait_for(lambda: (path / "last").exists())
-    rank_1 = children(process.pid)[1]
-    os.kill(rank_1, number)
-    wait_for(lambda: children(process.pid) in ([], [rank_1]), timeout=30)
-    if number == signal.SIGSTOP:
-        os.kill(rank_1, signal.SIGKILL)
-    _, errors = process.communicate(timeout=60)
+    os.kill(ranks.processes[1].pid, number)
+    ranks.processes[0].join(30)
+    assert ranks.processes[0].exitcode == 2
+    ranks.processes[1].kill()
+    _, errors = ranks.join()
     assert "error: process 0 of 2 has lost the others: one of them ended, or gave no " in errors
-    assert "Traceback" not in errors and process.returncode == 2
+    assert "Traceback" not in errors
 
 
-def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch):
-    for argv, words in {
-        ("--train.shard", "0"): "train.shard must be at least 1, not 0",
-        ("--train.shard", "half"): "train.shard must be",
-        ("--train.shard", "full", "--train.dtype", "float16"): "float16 cannot be sharded",
-        ("--train.timeout", "0"): "train.timeout must be",
-    }.items():
-        assert words in refusal(capfd, train.main, *arguments(world, *argv))[-1]
-    monkeypatch.setenv("WORLD_SIZE", "6")
-    with pytest.raises(UserError, match="WORLD_SIZE is 6 and RANK is None"):
-        World.read("cpu")
-    monkeypatch.setenv("RANK", "0")
-    assert "train.shard 4 does not divide the 6 processes" in refusal(
-        capfd, train.main, *arguments(world, "--train.shard", "4"))[-1]
-    with pytest.raises(UserError, match="cuda:1 is one card, and there are 6 processes"):
-        World.read("cuda:1")
-    for name in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert "say --resume auto" in refusal(capfd, train.main, *arguments(world))[-1]
+@pytest.mark.parametrize("argv, environment, words", [
+    (["--train.shard", "0"], {}, "train.shard must be at least 1, not 0"),
+    (["--train.shard", "half"], {}, "train.shard must be"),
+    (["--train.shard", "full", "--train.dtype", "float16"], {}, "float16 cannot be sharded"),
+    (["--train.timeout", "0"], {}, "train.timeout must be"),
+    ([], {"WORLD_SIZE": "6"}, "WORLD_SIZE is 6 and RANK is None"),
+    ([], {"WORLD_SIZE": "2", "RANK": "2"}, "WORLD_SIZE is 2 and RANK is 2"),
+    (["--train.shard", "4"], {"WORLD_SIZE": "6", "RANK": "0"}, "4 does not divide the 6 processes"),
+    (["--train.batch_size", "5"], {"WORLD_SIZE": "6", "RANK": "5"}, "cannot be shared by 6"),
+    (["--train.device", "cuda:1"], {"WORLD_SIZE": "6", "RANK": "0"}, "one card, and there are 6"),
+    ([], {"TORCHELASTIC_RESTART_COUNT": "1"}, "say --resume auto"),
+])
+def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch, argv, environment, words):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert words in refusal(capfd, train.main, *arguments(world, *argv))[-1]
+
+
+def test_sums_over_processes_are_exact(monkeypatch):
+    """In float64: float32 has no 2**24 + 1."""
+    monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
+    assert World(0, 2, CPU).sum(2**24 + 1, 0.5) == [2**25 + 2, 1.0]
+    assert World(0, 1, CPU).sum(2**24 + 1) == [2**24 + 1]
 
 
 def test_the_same_command_starts_a_run_and_goes_on_with_it(world, tmp_path, capfd, monkeypatch):
     """Without the weights that it started from; what has been decided stays decided."""
-    path = world / "runs" / "again"
-    origin = shutil.copytree(trained(world, "origin"), tmp_path / "origin")
+    origin = shutil.copytree(trained(world, "origin", "--train.steps", "3"), tmp_path / "origin")
     argv = ["--init-from", str(origin), *training(
         world, "--train.dtype", "auto", "--name", "again", "--resume", "auto")]
-    slow_bfloat16 = [2e9, 1e9]
-    monkeypatch.setattr(build, "product_rates", lambda *args, **options: slow_bfloat16)
+    rates = [2e9, 1e9]  # in float32 and in bfloat16
+    monkeypatch.setattr(build, "product_rates", lambda *args, **options: rates)
     stop_at(4, *argv)
-    slow_bfloat16.reverse()
-    capfd.readouterr()
-    stop_at(7, *argv)
-    assert "float32, as configured" in capfd.readouterr().err
+    rates.reverse()
     shutil.rmtree(origin)
-    assert run(train.main, *argv) == 0
-    assert list(points(path)) == list(range(1, 13))
-    assert run(train.main, *argv) == 0
-    shutil.rmtree(path)
+    capfd.readouterr()
+    for _ in range(2):
+        assert run(train.main, *argv) == 0
+    assert "float32, as configured" in capfd.readouterr().err
+    assert list(points(world / "runs" / "again")) == list(range(1, 13))
+    shutil.rmtree(world / "runs" / "again")
     assert f"no run folder at {origin}" in refusal(capfd, train.main, *argv)[-1]
-
-
-def test_a_config_file_that_changed_is_listed(world, tmp_path, capfd):
-    file = tmp_path / "c.yaml"
-    argv = ["--config", str(file), *arguments(world, "--name", "listed", "--resume", "auto")]
-    for clip in (2, 3):
-        file.write_text(f"optim: {{grad_clip: {clip}}}", encoding="utf-8")
-        capfd.readouterr()
-        stop_at(2 * clip, *argv)
-    assert "goes on with its own optim.grad_clip, not" in capfd.readouterr().err
