@@ -21,12 +21,12 @@ from errors import exit_in_words  # first: Ctrl-C has no traceback
 # isort: split
 import sys
 
-from ablation.runner import Runner
+from ablation.runner import run_study
 
 
 def main(argv: list[str] | None = None) -> None:
     with exit_in_words():
-        code = Runner(sys.argv[1:] if argv is None else argv, __doc__).run()
+        code = run_study(sys.argv[1:] if argv is None else argv, __doc__)
     sys.exit(code)
 
 

@@ -24,6 +24,7 @@ import torch
 from errors import UserError
 from files import read_sealed
 from gyre.device import processor
+from gyre.optim import OptimConfig
 from gyre.options import nearest
 
 Overlay = dict[str, Any]
@@ -210,13 +211,20 @@ def _or_inf(loss: float | None) -> float:
 # --- lengths --------------------------------------------------------------------------------------
 
 
-def kept_steps(horizons: Sequence[int], cooldown: float, followed: int) -> list[int]:
-    """Return the steps of the longest run whose checkpoints are kept: those at which the shorter
-    ones branch off, and, to follow the run, `followed` to an octave down from the last before its
-    cooldown. `horizons` are in steps."""
-    ends = [steps - round(cooldown * steps) for steps in horizons]
-    on_the_way = [round(ends[-1] * 2 ** (-k / followed)) for k in range(10 * followed)]
-    return sorted({step for step in (*on_the_way, *ends) if step >= min(16, ends[0])})
+def count_cooldown(config: OptimConfig, steps: int) -> int:
+    """Return the steps in which the rate falls, of all `steps`, as `lr_factor` rounds them."""
+    return round((config.cooldown or 0.0) * steps)
+
+
+def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:
+    """Return the steps of the longest run whose checkpoints are kept.
+
+    These are the `branchings`, in ascending order, at which the cooldowns begin; and, to follow
+    the run, `followed` to an octave down from the last of them.
+    """
+    on_the_way = [round(branchings[-1] * 2 ** (-k / followed)) for k in range(10 * followed)]
+    return sorted({step for step in (*on_the_way, *branchings)
+                   if step >= min(16, branchings[0])})
 
 
 # --- plan.json ------------------------------------------------------------------------------------

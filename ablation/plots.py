@@ -11,7 +11,7 @@ from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ablation.study import BY_CONTEXT, Curve, Record, Study, aligned, defined, rows
+from ablation.study import BY_CONTEXT, Study, aligned, defined, rows
 from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
@@ -83,9 +83,10 @@ def mechanism(study: Study) -> Figure | None:
         return None
     fig, (left, right) = _panels(2, against_tokens=True)
     _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.arms})
-    heads = {arm: [strongest_previous(record) for record in study.runs(arm).values()]
-             for arm in study.arms}
-    _bands(right, study, heads)
+    _bands(right, study, {
+        arm: [{point["tokens"]: max(itertools.chain(*point["previous"]))  # of all layers and heads
+               for point in record["trajectory"]} for record in study.runs(arm).values()]
+        for arm in study.arms})
     even = sum(1 / m for m in range(2, study.seq_len + 1)) / (study.seq_len - 1)
     right.axhline(even, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
     left.set(ylabel="change of the loss (nats / token)", title="All positions moved on by T")
@@ -93,13 +94,6 @@ def mechanism(study: Study) -> Figure | None:
               title="Previous token, the head with most")
     _legend_below(fig)
     return fig
-
-
-def strongest_previous(record: Record) -> Curve:
-    """Along the constant rate, the largest share of attention that any head has on the previous
-    token."""
-    return defined((point["tokens"], max(itertools.chain(*point["previous"])))
-                   for point in record["trajectory"])
 
 
 def context(study: Study) -> Figure | None:
@@ -157,7 +151,9 @@ def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes
     fig = Figure(figsize=(8.4 if count < 3 else 10.4, 3.9), layout="constrained")
     axes = list(fig.subplots(1, count, squeeze=False)[0])
     for ax in axes:
-        _tidy(ax)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(color="0.9", linewidth=0.6)
+        ax.set_axisbelow(True)
         if against_tokens:
             ax.set(xscale="log", xlabel="training tokens")
             ax.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -165,12 +161,6 @@ def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes
             ax.xaxis.set_minor_locator(ticker.NullLocator())
             ax.tick_params(axis="x", labelsize=8)
     return fig, axes
-
-
-def _tidy(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(axis="both", color="0.9", linewidth=0.6)
-    ax.set_axisbelow(True)
 
 
 def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]) -> bool:

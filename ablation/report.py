@@ -11,7 +11,6 @@ made again anywhere, after any number of runs. Losses are in nats per token.
 import base64
 import html
 import math
-import os
 import re
 import statistics
 import sys
@@ -20,14 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
-from urllib.parse import quote, unquote
 
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
 from ablation.plan import PROBED, best_rate, next_rates, tuning_losses
 from ablation.study import BY_CONTEXT, USED, Study, at_horizon, cell
-from errors import UserError, exit_in_words
+from errors import exit_in_words
 from files import write_file
 from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, Table, log_to_wandb
@@ -38,25 +36,23 @@ WHOLE = ", whole windows", "context", {"mode": "nonoverlapping"}  # beside BY_CO
 RUN_COLUMNS = ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]  # of the table in wandb
 
 
-def write_report(path: Path, markdown: Path | None = None) -> None:
-    """Write the report about the study in the folder `path`.
+def write_report(path: Path) -> None:
+    """Write RESULTS.md, report.html and the figures of the study in the folder `path`.
 
-    `markdown` stands for RESULTS.md where that is to be in another folder than the figures. Raises
-    UserError where the runs cannot be compared; see ablation/study.py.
+    Raises UserError where the runs cannot be compared; see ablation/study.py.
     """
-    markdown = markdown or path / "RESULTS.md"
     study = Study.load(path)
-    text = compose(study, plots.draw(study), markdown.parent)
-    write_file(path / "report.html", to_html(text, markdown.parent).encode())
-    write_file(markdown, text.encode())
+    text = compose(study, plots.draw(study))
+    write_file(path / "report.html", to_html(text, path).encode())
+    write_file(path / "RESULTS.md", text.encode())
+    print(path / "report.html")
 
 
-def compose(study: Study, figures: list[str], folder: Path) -> str:
-    """Return the report in Markdown: report.md with its fields filled in, without the sections that
-    are not measured yet.
+def compose(study: Study, figures: list[str]) -> str:
+    """Return the report in Markdown: report.md with its fields filled in.
 
-    `figures`: the names of those there are; `folder`: where the text will stand, from where it
-    links to them. A notes.md in the study's folder, such as its predictions, is put in as it is.
+    Sections that are not measured yet are left out. `figures` are the names of those that were
+    drawn. A notes.md in the study's folder, such as its predictions, is put in as it is.
     """
     plan, last = study.plan, study.horizons[-1]
     warm_up = max((record["config"]["optim"]["warmup_steps"]
@@ -70,7 +66,7 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "corrected": secondary and f"; p Holm-corrected over {secondary}, within one length",
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
-        "bigram": number(study.bigram, ".2f"),
+        "bigram": number(study.plan["ngrams"][1], ".2f"),
         "last": amount(last),
         "targets": f"{min((r['targets'] for r in study.records.values()), default=0):,}",
         "seq_len": study.seq_len,
@@ -90,12 +86,9 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
         "facts": bullets(facts(study)),
     }
 
-    def shown(image: re.Match) -> str:
-        link = Path(os.path.relpath(study.path / f"{image[2]}.png", folder)).as_posix()
-        return f"![{image[1]}]({quote(link)})" if image[2] in figures else NOT_MEASURED
-
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
-    template = re.sub(r"!\[(.*)\]\((.*)\)", shown, template)
+    for name in plots.FIGURES.keys() - figures:
+        template = template.replace(f"({name}.png)", NOT_MEASURED)
     filled = {name: escape(str(value)) for name, value in fields.items()} | blocks
     text = re.sub(r"\n{3,}", "\n\n", template.format_map(filled))
     return "\n\n".join(section for section in re.split(r"\n\n(?=## )", text.rstrip())
@@ -103,12 +96,12 @@ def compose(study: Study, figures: list[str], folder: Path) -> str:
 
 
 def to_html(markdown: str, folder: Path) -> str:
-    """One file that needs no other: images are read from where the text, in `folder`, links to."""
+    """Return a page that needs no other file: the images, in `folder`, are put into it."""
     parser = MarkdownIt("js-default")  # tables, and no HTML within the text
     tokens = parser.parse(markdown)
     for image in (part for token in tokens for part in token.children or []):
         if image.type == "image":
-            png = (folder / unquote(str(image.attrs["src"]))).read_bytes()
+            png = (folder / str(image.attrs["src"])).read_bytes()
             image.attrs["src"] = f"data:image/png;base64,{base64.b64encode(png).decode()}"
     title = html.escape(markdown.partition("\n")[0].removeprefix("# "))
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
@@ -332,14 +325,6 @@ def mirror_in_wandb(path: Path, log: LogConfig) -> bool:
     return log_to_wandb(log, f"{path.name}-report", study.plan, [point])
 
 
-def main(argv: list[str] | None = None) -> None:
-    arguments = sys.argv[1:] if argv is None else argv
-    if len(arguments) not in (1, 2) or arguments[0].startswith("-"):
-        raise UserError("usage: python -m ablation.report runs/STUDY [RESULTS.md]")
-    write_report(*map(Path, arguments))
-    print(Path(arguments[0]) / "report.html")
-
-
 if __name__ == "__main__":
     with exit_in_words():
-        main()
+        write_report(*map(Path, sys.argv[1:]))

@@ -24,11 +24,21 @@ Curve = dict[float, float]
 Measure = Callable[[Record], Any]
 """A number of a record; None where it is undefined."""
 
-
 USED = 0.3
 """Nats below the bigrams' loss from which on an encoding counts as used."""
 # Losses by the length of the context: (label behind the arm, table of the record, which rows).
 BY_CONTEXT = (("", "context", {"mode": "sliding"}), (", YaRN", "rope_scaling", {"scaling": "yarn"}))
+ONE_CHANGE = "arms of one seed start from the same values and see the same batches"
+# (key, fields, why): records with the same values of these fields have to agree in the key. Initial
+# values are compared between arms of equal shapes, and embeddings between those of one scale.
+AGREEMENTS = (
+    ("data_sha256", (), "losses on different texts do not compare"),
+    ("tokenizer_sha256", (), "losses of different tokens do not compare"),
+    ("lr", ("arm",), "an arm has one learning rate"),
+    ("init_sha256", ("seed", "init_kind"), ONE_CHANGE),
+    ("embeddings_sha256", ("seed", "embeddings_kind"), ONE_CHANGE),
+    ("batches_sha256", ("seed",), ONE_CHANGE),
+)
 
 
 @dataclass(frozen=True)
@@ -42,51 +52,37 @@ class Study:
 
     @classmethod
     def load(cls, path: str | Path) -> "Study":
-        """Raises UserError for what is missing, damaged, or not comparable."""
+        """Return a study with those of its planned records that are there.
+
+        Raises UserError for what is missing, damaged, or not comparable.
+        """
         path = Path(path)
         if not (path / "plan.json").is_file():
             raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
-        plan = read_plan(path)
-        records = _keyed(path / "results", ("arm", "seed"))
-        for arm, seed in records:
-            if arm not in plan["arms"] or seed not in plan["seeds"]:
-                raise UserError(
-                    f"{path / 'results'} has a run of arm {arm!r} and seed {seed}, and plan.json "
-                    f"has arms {', '.join(plan['arms'])} and seeds "
-                    f"{', '.join(map(str, plan['seeds']))}: move it to a study of its own"
-                )
-        probes = _keyed(path / "probes", ("probe", "arm", "seed"))
+        plan, advice = read_plan(path), "remove it and run ablate.py again"
+        records = {(arm, seed): read_sealed(file, advice)
+                   for arm in plan["arms"] for seed in plan["seeds"]
+                   if (file := path / "results" / f"{arm}-s{seed}.json").exists()}
+        probes = {(probe, arm, seed): read_sealed(file, advice)
+                  for probe, parts in plan["probes"].items()
+                  for arm in parts["arms"] for seed in parts["seeds"]
+                  if (file := path / "probes" / f"{probe}-{arm}-s{seed}.json").exists()}
         study = cls(path, plan, records, probes)
         study._check()
         return study
 
     def _check(self) -> None:
-        """UserError for records that do not belong into one table.
-
-        Initial values are compared where arms have equal shapes, and embeddings where they have
-        one scale: an arm may be another model, and an encoding may ask for larger embeddings.
-        """
-        for key, same, why in (  # what is compared, among the records that have the same of what
-            ("data_sha256", (), "losses on different texts do not compare"),
-            ("tokenizer_sha256", (), "losses of different tokens do not compare"),
-            ("lr", ("arm",), "an arm has one learning rate"),
-            ("init_sha256", ("seed", "init_kind"),
-             "arms of one seed start from the same values, or they differ in more than the arm"),
-            ("embeddings_sha256", ("seed", "embeddings_kind"),
-             "arms of one seed start from the same embeddings, or they differ in more than the "
-             "arm"),
-            ("batches_sha256", ("seed",),
-             "arms of one seed see the same batches, or they differ in more than the arm"),
-        ):
-            holders: dict[Any, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        """Raise UserError for records that do not belong into one table."""
+        for key, names, why in AGREEMENTS:
+            groups: dict[Any, dict[Any, list[str]]] = defaultdict(lambda: defaultdict(list))
             for (arm, seed), record in self.records.items():
-                group = tuple(record[name] for name in same)
-                holders[group][record[key]].append(f"{arm}-s{seed}")
-            for values in holders.values():
-                if len(values) > 1:
-                    groups = "; ".join(f"{str(value)[:12]} in {', '.join(names)}"
-                                       for value, names in values.items())
-                    raise UserError(f"{self.path}: {key} differs ({groups}): {why}; remove or "
+                group = groups[tuple(record[name] for name in names)]
+                group[record[key]].append(f"{arm}-s{seed}")
+            for group in groups.values():
+                if len(group) > 1:
+                    values = "; ".join(f"{str(value)[:12]} in {', '.join(runs)}"
+                                       for value, runs in group.items())
+                    raise UserError(f"{self.path}: {key} differs ({values}): {why}; remove or "
                                     "repeat a run")
 
     # --- what was planned ---
@@ -97,18 +93,13 @@ class Study:
         return self.plan["seq_len"]
 
     @property
-    def horizons(self) -> list[int]:
-        """Training tokens of the runs of each arm and seed, in ascending order."""
-        return [steps * self.plan["step_tokens"] for steps in self.plan["steps"]["horizons"]]
-
-    @property
     def baseline(self) -> str:
         return self.plan["baseline"]
 
     @property
-    def bigram(self) -> float:
-        """The loss of bigrams on the validation split."""
-        return self.plan["ngrams"][1]
+    def horizons(self) -> list[int]:
+        """Training tokens of the runs of each arm and seed, in ascending order."""
+        return [steps * self.plan["step_tokens"] for steps in self.plan["steps"]["horizons"]]
 
     @property
     def arms(self) -> list[str]:
@@ -170,13 +161,14 @@ class Study:
     def gaps(self, arm: str) -> list[Curve]:
         """Of each seed that both have, the difference from the baseline along the constant rate."""
         base = self.curves(self.baseline, "loss")
-        return [minus(curve, base[seed])
+        return [{tokens: loss - base[seed][tokens] for tokens, loss in curve.items()
+                 if tokens in base[seed]}
                 for seed, curve in self.curves(arm, "loss").items() if seed in base]
 
     def tokens_until_used(self, arm: str) -> dict[int, float]:
         """By seed the training tokens at which the loss along the constant rate first is USED nats
         below the bigrams'; inf: never."""
-        return {seed: stats.tokens_to_target(curve, self.bigram - USED)
+        return {seed: stats.tokens_to_target(curve, self.plan["ngrams"][1] - USED)
                 for seed, curve in self.curves(arm, "loss").items()}
 
 
@@ -200,25 +192,8 @@ def defined(points: Iterable[tuple[K, float | None]]) -> dict[K, float]:
     return {x: y for x, y in points if y is not None}
 
 
-def minus(a: Curve, b: Curve) -> Curve:
-    """The difference of two curves at the x that both have."""
-    return {x: y - b[x] for x, y in a.items() if x in b}
-
-
 def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
     """The y of all curves that have a point, at each x that all of these have."""
     drawn = [curve for curve in curves if curve]
     shared = [x for x in drawn[0] if all(x in curve for curve in drawn)] if drawn else []
     return {x: [curve[x] for curve in drawn] for x in shared}
-
-
-def _keyed(folder: Path, keys: tuple[str, ...]) -> dict[Any, Record]:
-    """The records of a folder by these values of theirs."""
-    records = {}
-    for file in sorted(folder.glob("[!.]*.json")):
-        record = read_sealed(file, "remove it and run ablate.py again")
-        key = tuple(record[name] for name in keys)
-        if key in records:
-            raise UserError(f"{file} is a second record of {'-'.join(map(str, key))}: remove one")
-        records[key] = record
-    return records

@@ -18,11 +18,14 @@ class StopSignal:
     each send one. A signal that is ignored, such as SIGHUP under nohup, stays ignored.
     """
 
+    current: "StopSignal | None" = None
+    """The one that listens now, for other threads that ask this process to stop."""
     number = 0
 
     def __enter__(self) -> "StopSignal":
+        StopSignal.current = self
         on_main = threading.current_thread() is threading.main_thread()
-        # Another thread, such as that of a study's worker, gets no signals: it is told by `number`.
+        # Another thread, such as that of a study's worker, gets no signals: `number` is set for it.
         self._before = {n: signal.getsignal(n) for n in SIGNALS} if on_main else {}
         for number, handler in self._before.items():
             if handler != signal.SIG_IGN:
@@ -38,5 +41,6 @@ class StopSignal:
                 os.write(2, b"\nstopping after this step; Ctrl-C once more to stop at once\n")
 
     def __exit__(self, *error: object) -> None:
+        StopSignal.current = None
         for number, handler in self._before.items():
             signal.signal(number, handler)

@@ -78,8 +78,8 @@ def test_arrows_point_one_way():
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
     "train": 161, "generate": 150, "evaluate": 134, "export": 80, "ablate": 15, "bench": 283,
-    "errors": 71, "files": 122, "model": 900, "data": 934, "gyre": 2267, "formats": 872,
-    "ablation": 1350, "docs": 300,
+    "errors": 71, "files": 122, "model": 900, "data": 934, "gyre": 2270, "formats": 872,
+    "ablation": 1342, "docs": 300,
 }
 
 

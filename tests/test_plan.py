@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ablation import plan
-from ablation.runner import spelled
+from ablation.options import to_words as spelled
 from errors import UserError
 from gyre.optim import OptimConfig, lr_factor
 from model.transformer import Transformer
@@ -120,16 +120,16 @@ def test_one_rate_is_no_grid_to_extend():
 
 
 def test_checkpoints_are_kept_where_shorter_runs_branch_off_and_on_the_way():
-    kept = plan.kept_steps([512, 1024, 2048, 4096], 0.2, 4)
+    kept = plan.kept_steps([410, 819, 1638, 3277], 4)
     assert {410, 819, 1638, 3277} <= set(kept) and max(kept) == 3277 and min(kept) >= 16
     apart = [b / a for a, b in zip(kept, kept[1:], strict=False) if a > 30]
     assert all(1.0 < ratio < 1.25 for ratio in apart)
-    assert plan.kept_steps([10, 20], 0.2, 4)[-1] == 16 and 8 in plan.kept_steps([10, 20], 0.2, 4)
+    assert plan.kept_steps([8, 16], 4)[-1] == 16 and 8 in plan.kept_steps([8, 16], 4)
 
 
 def test_a_cooldown_of_half_an_odd_number_of_steps_is_the_one_of_the_schedule():
     """The step at which a run branches off is the last at the full rate."""
     config = OptimConfig(warmup_steps=2, schedule="wsd", cooldown=0.5, final_lr=0.0)
     for steps in (25, 51, 75):
-        at = plan.kept_steps([steps], 0.5, 4)[-1]
+        at = steps - plan.count_cooldown(config, steps)
         assert lr_factor(config, at - 1, steps) == 1.0 > lr_factor(config, at, steps)

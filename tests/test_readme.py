@@ -9,7 +9,7 @@ from conftest import ROOT, random_model, start
 from noise import noise_run
 
 import bench
-from ablation.runner import Runner
+from ablation.options import resolve as resolve_study
 from evaluate import parse as parse_evaluate
 from export import parse as parse_export
 from generate import parse as parse_generate
@@ -34,7 +34,7 @@ def commands(program: str) -> list[list[str]]:
 def test_its_configurations_are_understood(monkeypatch):
     monkeypatch.setattr(bench, "measure_all", lambda *arguments: {})
     for program, at_least, parse in (
-        ("train.py", 4, lambda argv: resolve(argv, "")), ("ablate.py", 2, Runner),
+        ("train.py", 4, lambda argv: resolve(argv, "")), ("ablate.py", 2, resolve_study),
         ("bench.py", 1, bench.main),
     ):
         written = [argv for argv in commands(program) if not OWN & set(argv)]

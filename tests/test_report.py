@@ -35,7 +35,7 @@ class Text(str):
 
 
 def composed(path) -> Text:
-    return Text(compose(Study.load(path), list(plots.FIGURES), path))
+    return Text(compose(Study.load(path), list(plots.FIGURES)))
 
 
 @pytest.fixture(scope="module")
@@ -234,25 +234,15 @@ def test_results_md_says_what_the_records_hold():
 def test_names_are_text_and_no_markup(tmp_path):
     path = make_pair(tmp_path / "odd")
     write_sealed(path / "plan.json", read_plan(path) | {"name": "<b>*a*|`b`"})
-    page = to_html(compose(Study.load(path), [], path), path)
+    page = to_html(compose(Study.load(path), []), path)
     assert "<h1>Position encodings: &lt;b&gt;*a*|`b`</h1>" in page
 
 
-@pytest.mark.slow
-def test_the_command_says_where_the_report_is_and_refuses_before_it_writes(tmp_path, capsys):
+def test_a_study_that_does_not_compare_has_no_report(tmp_path):
     path = make_pair(tmp_path / "s")
-    markdown = tmp_path / "other" / "text.md"
-    markdown.parent.mkdir()
-    report.main([str(path), str(markdown)])
-    assert capsys.readouterr().out.strip() == str(path / "report.html")
-    assert "](../s/fig_gap.png)" in markdown.read_text(encoding="utf-8")
-    assert not (path / "fig_probes.png").exists() and not (path / "RESULTS.md").exists()
-    with pytest.raises(UserError, match="usage"):
-        report.main([])
-    (path / "report.html").unlink()
     change(path, "rope-s0", data_sha256="f" * 64)
     with pytest.raises(UserError, match="data_sha256 differs"):
-        report.main([str(path)])
+        write_report(path)
     assert not (path / "report.html").exists()
 
 
@@ -265,7 +255,7 @@ def test_the_committed_report_is_what_the_records_give(name):
     study = Study.load(folder)
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
-    assert compose(study, figures, folder) == page
+    assert compose(study, figures) == page
 
 
 # --- wandb ----------------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""What a Dask worker does for a study: train runs, measure them, run probes.
+
+Every job can be repeated. What is on the disk is not done again, and a training that was stopped or
+killed is resumed. So if a worker is lost, another one takes its job.
+"""
+
+import runpy
+import shlex
+import shutil
+import signal
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ablation.plan import machine
+from errors import UserError
+from files import locked
+from gyre import measure
+from gyre.rundir import RunDir
+from gyre.signals import StopSignal
+
+ROOT = Path(__file__).parent.parent
+
+
+class Stopped(Exception):
+    """A training was told to stop, and has saved."""
+
+
+def do_job(folder: str, job: dict[str, Any]) -> Any:
+    """Return the loss of a tuning run, or the record of an arm and seed, or of a probe.
+
+    None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
+    """
+    log = Path(folder, "logs", f"{job['name']}.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
+        if job["kind"] == "probes":
+            from ablation.probes import run_probe
+
+            return run_probe(*job["arguments"])
+        if not all(map(train_run, job["trainings"])):
+            return None
+        runs = [RunDir.open(training["run"]) for training in job["trainings"]]
+        if job["kind"] == "tuning":
+            return next(point["val/loss"] for point in reversed(runs[0].metrics())
+                        if "val/loss" in point)
+        return measure_runs(job, *runs)
+
+
+def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[str, Any]:
+    """Return the record of an arm and seed: of its longest run, and of the ends of the others."""
+    if not trunk.checkpoints.kept_steps():
+        raise UserError(f"{trunk.path} has no checkpoints along the way any more: remove "
+                        f"{', '.join(str(run.path) for run in (trunk, *branches))} to train them "
+                        "again")
+    # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
+    record = measure.measure(trunk, "last", job["windows"], job["device"], all_blocks=True,
+                             scalings=["yarn"] if job["yarn"] else [])
+    shift = next(row["dloss"] for row in record["shift"] if row["delta"] == record["seq_len"])
+    windows = min(job["windows"], measure.WINDOWS)
+    ends = [measure.ending(run, windows, job["device"]) for run in reversed(branches)]
+    ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches")}
+                | {"shift": shift})
+    return {
+        "arm": job["arm"], **record, **measure.origin(trunk), "horizons": ends,
+        "trajectory": measure.follow(trunk, windows, job["device"]), "machine": machine(),
+        "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
+    }
+
+
+def train_run(training: dict[str, Any]) -> bool:
+    """Train what is missing of a run: all, the rest of it, or nothing. Returns False if it
+    diverged. Raises Stopped if it was told to stop, and UserError if it failed."""
+    folder, argv = Path(training["run"]), training["argv"]
+    # A worker that the scheduler has lost may still train this run.
+    with locked(folder.resolve(), f"{folder} is being trained by another worker: waiting for it"):
+        if folder.exists():
+            step = count_saved_steps(folder)
+            if step == training["steps"]:
+                return True
+            if has_diverged(folder):
+                return False  # it would again
+            if step:
+                argv = ["--resume", str(folder)]
+            else:
+                shutil.rmtree(folder)  # stopped before its first checkpoint
+    torch._dynamo.reset()  # as in a process of its own: no run depends on what was compiled before
+    print("$", shlex.join(["python", "train.py", *argv]), flush=True)
+    code = 0
+    try:
+        # As the command would: the run is the one that a user would start.
+        runpy.run_path(str(ROOT / "train.py"))["main"](argv)
+    except SystemExit as stop:
+        code = stop.code
+    if code == 128 + signal.SIGTERM:
+        raise Stopped(folder.name)
+    if code and not has_diverged(folder):
+        raise UserError(f"{folder.name} failed (exit {code}), and the study stopped; why is in the "
+                        f"job's log in {folder.parent / 'logs'}")
+    return not code
+
+
+def count_saved_steps(folder: Path) -> int:
+    """Return the step that a run can be resumed from; 0 without a checkpoint."""
+    checkpoints = RunDir.open(folder).checkpoints
+    if not checkpoints.has_training:
+        return 0
+    with checkpoints.open("last") as last:
+        return checkpoints.load_training(last)["progress"]["step"]
+
+
+def has_diverged(folder: Path) -> bool:
+    """Return whether the trainer gave a run up because its loss was not finite."""
+    return folder.exists() and any("diverged" in p for p in RunDir.open(folder).metrics())
+
+
+def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
+    """Tell the training of this worker to save and end, if its job is one of `keys`.
+
+    Returns those of `keys` that the worker is doing. Until its first step a training does not
+    listen, so the caller asks again.
+    """
+    doing = keys & {task.key for task in dask_worker.state.executing}
+    if doing and StopSignal.current is not None:
+        StopSignal.current.number = signal.SIGTERM
+    return doing
+
+
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C in a worker: the command gets it too, and stops the jobs."""
+    with suppress(ValueError):  # not the main thread of this worker
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,158 @@
+"""The command line of ablate.py: what it may say, and the study that it describes."""
+
+import json
+import shlex
+from argparse import Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from ablation import plan as planning
+from ablation.plan import TIERS, Overlay, Tier
+from data.sources import DataConfig
+from errors import UserError, check_ranges
+from gyre.options import Config, Parser, make_config, read_yaml
+from gyre.rundir import RunDir
+
+# What the study sets for each run, so that a value for all of them would have no effect.
+CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type")
+TUNED = ("optim.lr", "optim.muon_lr")
+# What all arms share: they branch off at the same steps and are compared at the same tokens.
+SHARED = ("train.steps", "train.batch_size", "train.dtype", "train.keep", "optim.schedule",
+          "optim.cooldown", "seed", *(f"data.{option.name}" for option in fields(DataConfig)))
+
+
+@dataclass
+class StudyOptions:
+    """What a study compares."""
+
+    tier: str = "quick"
+    """Size of the study: quick, full or smoke."""
+    arms: str | None = None
+    """Compare these instead of the tier's, such as rope,sin,nope."""
+    arm: list[str] = field(default_factory=list)
+    """Compare an arm of your own too, as NAME=OPTION=VALUE,..., such as
+    b500=model.theta=500,optim.lr=2e-3. May be given several times."""
+    baseline: str | None = None
+    """The arm that every difference is taken to. Default: sin, or the last one."""
+    seeds: int | None = None
+    """Seeds of each arm. Default: the tier's; quick: 6."""
+    tokens: str | None = None
+    """Training tokens of the runs, such as 1M,4M (M: 2^20). Default: the tier's; quick:
+    512k,1M."""
+    no_tuning: bool = False
+    """Train all arms at optim.lr, but for those that say their own, instead of choosing the best
+    rate of each."""
+    jobs: int | None = None
+    """Runs at a time on this machine. Default: one for each core, with one thread each; on a GPU,
+    1."""
+    scheduler: str | None = None
+    """Address of a Dask scheduler, such as tcp://HOST:8786, whose workers see the same files; they
+    then do the work."""
+    dry_run: bool = False
+    """Print the plan, and stop."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line of ablate.py, resolved and checked."""
+
+    line: str
+    """The command itself, which goes on with a study that was stopped."""
+    options: Namespace
+    tier: Tier
+    arms: dict[str, Overlay]
+    baseline: str
+    config: Config
+    """What all runs share."""
+    arm_configs: dict[str, Config]
+    run_argv: list[str]
+    """The words of train.py's command line that give `config`."""
+    path: Path
+    """The folder of the study."""
+
+
+def resolve(argv: list[str], description: str | None = None) -> Command:
+    """Return the study of a command line. UserError, before any work, where it is wrong."""
+    parser = Parser(description)
+    parser.add_fields(StudyOptions, heading="the study")
+    parser.add_config()
+    options = parser.parse_args(argv)
+    tier = choose_tier(options)
+    arms = planning.choose_arms(tier, options.arms, options.arm or [])
+    files = options.config or ["ablation.yaml"]
+    # The tier's values come before the user's, which win.
+    layers = [*map(read_yaml, files), tier.overrides, options.given]
+    config, arm_configs = make_config(*layers), {}
+    for arm, overlay in arms.items():
+        arm_parser = Parser()
+        arm_parser.add_config()
+        try:
+            given = arm_parser.parse_args(to_words(overlay)).given
+            arm_configs[arm] = make_config(*layers, given)
+        except UserError as error:
+            raise UserError(f"arm {arm}: {error}") from None
+    check_study(config, arm_configs, bool(tier.grid))
+    stem = Path(files[-1]).stem
+    name = config.name or (stem if options.tier == "quick" else f"{stem}-{options.tier}")
+    path = Path(config.log.runs) / name
+    if not path.exists():
+        RunDir.new_path(config.log.runs, name)  # refuses a bad name
+    return Command(
+        line=shlex.join(["python", "ablate.py", *argv]), options=options, tier=tier, arms=arms,
+        baseline=planning.choose_baseline(options.baseline, arms), config=config,
+        arm_configs=arm_configs, path=path,
+        run_argv=[*(word for file in files for word in ("--config", file)),
+                  *to_words(tier.overrides), *to_words(options.given)],
+    )
+
+
+def choose_tier(options: Namespace) -> Tier:
+    """Return the tier, changed as the options say."""
+    planning.check_name("tier", options.tier, TIERS)
+    check_ranges("study", options, jobs="[1, inf)", seeds="[1, inf)")
+    tier = TIERS[options.tier]
+    if options.seeds is not None:
+        tier = replace(tier, seeds=options.seeds)
+    if options.tokens is not None:
+        tier = replace(tier, horizons=planning.choose_horizons(options.tokens))
+    return replace(tier, grid=(), tuning_tokens=0) if options.no_tuning else tier
+
+
+def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
+    """Raise UserError where an option would be ignored, or where the arms would not compare.
+
+    The study sets some options for each run. All arms share text, steps, batches, schedule and
+    dtype.
+    """
+    default = make_config()
+    for key in (*CHOSEN, *(TUNED if tuned else ())):
+        value = attrgetter(key)(base)
+        if value != attrgetter(key)(default):
+            advice = "; --no-tuning trains all arms at optim.lr" if key in TUNED else ""
+            raise UserError(f"{key} {value} has no effect: the study sets it for each run "
+                            f"(ablation/plan.py); leave it out{advice}")
+    if base.optim.schedule != "wsd":
+        raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
+                        "different lengths are one run until they cool down")
+    if base.train.dtype == "auto":
+        raise UserError("train.dtype auto could be another for each run: say float32 or bfloat16")
+    for arm, config in arms.items():
+        for key in SHARED:
+            if attrgetter(key)(config) != attrgetter(key)(base):
+                raise UserError(f"--arm {arm}: {key} is the same in all arms of a study: set "
+                                f"--{key} for all")
+
+
+def to_words(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Return a layer, or dotted values, as words of a command line."""
+    words: list[str] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            words += to_words(value, f"{prefix}{key}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value)
+            words.append(f"--{prefix}{key}={text}")
+    return words
