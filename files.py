@@ -1,6 +1,5 @@
 """Files that are whole or not there: atomic writing, locks, JSON, hashes, room on the disk."""
 
-import errno
 import glob
 import hashlib
 import json
@@ -147,13 +146,6 @@ def require_space(
     if free < size:
         raise UserError(f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
                         f"{free / 1e6:,.1f} MB free: {advice}")
-
-
-def require_size(path: Path, size: int) -> None:
-    """Raise OSError if a file that was written without an error is shorter than it must be."""
-    written = path.stat().st_size
-    if written != size:
-        raise OSError(errno.ENOSPC, f"only {written} of {size} bytes were written", str(path))
 
 
 def sha256(path: Path) -> str:

@@ -1,7 +1,5 @@
 """Prepared token ids: finding them, and cutting them into the rows of a batch."""
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -17,16 +15,13 @@ from torch import Tensor
 
 from data.sources import SOURCES, DataConfig
 from errors import UserError
+from files import json_sha256, read_json, sha256
 
 if TYPE_CHECKING:
     from data.tokenizer import Tokenizer
 
-FORMAT = 1  # raised when what is written changes, so that old folders are not taken for new ones
+FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
-
-
-class Unusable(Exception):
-    """Why a folder cannot be used: it is not there, or not what its manifest says."""
 
 
 @dataclass
@@ -38,7 +33,7 @@ class Prepared:
 
     @cached_property
     def tokenizer(self) -> "Tokenizer":
-        """Opened when it is first needed."""
+        """The tokenizer, opened when it is first needed."""
         from data.tokenizer import open_tokenizer
 
         return open_tokenizer(self.folder)
@@ -50,75 +45,54 @@ class Prepared:
 
     def dataset(self, split: str, **options: int) -> "TokenDataset":
         """Return the token ids of "train" or "val"; the options are those of TokenDataset."""
-        return TokenDataset(self.folder / f"{split}.bin", dtype=self.manifest["dtype"], **options)
+        return TokenDataset(self.folder / f"{split}.bin", dtype=self.manifest["dtype"],
+                            vocab_size=self.manifest["vocab_size"], **options)
 
 
 def find_prepared(config: DataConfig, known: dict[str, Any] | None = None) -> Prepared | None:
-    """Return the prepared data of a configuration, or None where it has to be made.
+    """Return the prepared data of a configuration, or None if it has to be made.
 
-    `known` are the settings in the manifest of a run: where what it was trained on is still there,
-    that is taken, whatever has become of the text since.
+    `known` are the settings in the manifest of a run. The data of that run is used while it is
+    there, even if the text has changed since.
     """
     if known is not None:
-        for folder in Path(config.prepared).glob(f"*-{settings_key(known)}"):
-            with suppress(Unusable):
+        for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
+            with suppress(OSError, UserError):
                 return open_prepared(folder, known)
-    settings = prepared_settings(config)
-    with suppress(Unusable):  # prepare says why
-        return open_prepared(prepared_folder(config, settings), settings)
+    with suppress(OSError, UserError):  # prepare() says why
+        return open_prepared(*locate(config))
     return None
 
 
-def prepared_settings(config: DataConfig) -> dict[str, Any]:
-    """Return all that decides what the files hold. `seq_len` is not among it."""
-    ignored = {"files", "seq_len", "prepared", "tokenizer"}
+def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
+    """Return the folder of the prepared data, and the settings that decide what is in it."""
+    source, ignored = SOURCES[config.source](config), {"files", "seq_len", "prepared", "tokenizer"}
     fields = {name: value for name, value in asdict(config).items() if name not in ignored}
-    text = SOURCES[config.source](config).fingerprint()
-    settings = {"format": FORMAT, **fields, "text": text and settings_key(text)}
+    text = source.fingerprint()
+    settings = {"format": FORMAT, **fields, "text": text and json_sha256(text)[:12]}
     if config.tokenizer is not None:
         from data.tokenizer import tokenizer_files
 
         files = tokenizer_files(Path(config.tokenizer))
-        settings["tokenizer"] = {
-            file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files
-        }
-    return settings
-
-
-def settings_key(settings: Any) -> str:
-    """Return a short hash of what decides the content of a folder; the end of the folder's name."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def prepared_folder(config: DataConfig, settings: dict[str, Any]) -> Path:
-    """Return where the data is, or will be. The name begins with a part for people."""
-    label = SOURCES[config.source](config).label
-    readable = re.sub(r"[^A-Za-z0-9.]+", "-", label).strip("-.")[:40] or config.source
-    return Path(config.prepared) / f"{readable}-{settings_key(settings)}"
+        settings["tokenizer"] = {file.name: sha256(file) for file in files}
+    label = re.sub("[^A-Za-z0-9.]+", "-", source.label).strip("-.")[:40] or config.source
+    return Path(config.prepared) / f"{label}-{json_sha256(settings)[:12]}", settings
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
-    """Return a folder, checked against its manifest. Raises Unusable, which says why."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        if manifest.pop("key") != settings_key(manifest):  # a wrong count would go unnoticed
-            raise Unusable("manifest.json was changed")
-        if manifest["settings"] != settings:
-            raise Unusable("manifest.json is of other settings")
-        width = np.dtype(manifest["dtype"]).itemsize
-        for name, file in manifest["files"].items():
-            path = folder / name
-            if path.suffix == ".bin" and file["size"] != manifest[path.stem]["tokens"] * width:
-                raise Unusable(f"{name} was cut short by a full disk when it was made")
-            if not path.is_file() or path.stat().st_size != file["size"]:
-                raise Unusable(f"{name} is missing or not {file['size']} bytes long")
-            if file["size"] <= HASHED:
-                with path.open("rb") as stream:
-                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
-                if digest != file["sha256"]:
-                    raise Unusable(f"{name} was changed")
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        raise Unusable(f"manifest.json cannot be read: {error}") from None
+    """Return a folder, checked against its manifest.
+
+    Raises OSError or UserError if the folder is not there, or not what its manifest says.
+    """
+    manifest = read_json(folder / "manifest.json")
+    # The key is a hash of the rest: nothing else would notice a wrong count.
+    if manifest.pop("key", None) != json_sha256(manifest)[:12] or manifest["settings"] != settings:
+        raise UserError("manifest.json was changed")
+    for name, file in manifest["files"].items():
+        path, size = folder / name, file["size"]
+        changed = path.stat().st_size != size or size <= HASHED and sha256(path) != file["sha256"]
+        if changed:
+            raise UserError(f"{name} was changed")
     return Prepared(folder, manifest)
 
 
@@ -136,14 +110,14 @@ class TokenDataset:
     """
 
     def __init__(
-        self, path: Path, *, dtype: str, seq_len: int, batch_size: int = 1, seed: int = 0,
-        rank: int = 0, size: int = 1,
+        self, path: Path, *, dtype: str, vocab_size: int, seq_len: int, batch_size: int = 1,
+        seed: int = 0, rank: int = 0, size: int = 1,
     ):
         """`batch_size` counts the rows of all `size` processes, of which this one is `rank`.
 
-        Raises UserError where no row fits.
+        Raises UserError if the file is shorter than one row.
         """
-        self.seq_len, self.batch_size = seq_len, batch_size
+        self.vocab_size, self.seq_len, self.batch_size = vocab_size, seq_len, batch_size
         self.seed, self.rank, self.size, self.dtype = seed, rank, size, np.dtype(dtype)
         # Held open, so that a file replaced under the same name does not change a running training.
         self._file = open(path, "rb")  # noqa: SIM115
@@ -159,18 +133,24 @@ class TokenDataset:
         return range(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """This rank's rows of a global batch: x and y, int64 of (rows, seq_len), y one token on."""
-        first = step * self.batch_size
-        starts = [self._start(first + row) for row in self.share(self.batch_size)]
+        """Return this rank's rows of a global batch: x and y, int64 of (rows, seq_len).
+
+        y is x one token on.
+        """
+        starts = []
+        for row in self.share(self.batch_size):
+            epoch, index = divmod(step * self.batch_size + row, self.n_windows)
+            phase, order = _epoch(self.seed, epoch, self.n_windows, self.seq_len)
+            starts.append(phase + int(order[index]) * self.seq_len)
         index = np.array(starts, dtype=np.int64)[:, None] + np.arange(self.seq_len + 1)
-        rows = torch.from_numpy(self._ids()[index % self.n_tokens].astype(np.int64))
+        rows = torch.from_numpy(self._read(index % self.n_tokens))
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     def windows(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """This rank's share of all windows in order, at most `batch_size` rows at a time: x and y.
+        """Yield this rank's share of all windows in order, at most `batch_size` at a time: x and y.
 
         Over all ranks every token but the very first is a target exactly once. The short last
-        window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y; so is a
+        window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y. So is a
         whole row, for a rank that would have one batch less than others.
         """
         count = -(-(self.n_tokens - 1) // self.seq_len)
@@ -178,28 +158,27 @@ class TokenDataset:
         for i in range(-(-count // self.size // batch_size)):
             start = share.start + i * batch_size
             rows = min(batch_size, share.stop - start)
-            at = start * self.seq_len
-            ids = self._ids()[at : at + rows * self.seq_len + 1].astype(np.int64)
             shape = (max(rows, 1), self.seq_len)
             x, y = np.zeros(shape, dtype=np.int64), np.full(shape, -100)
             if rows:
+                at = start * self.seq_len
+                ids = self._read(slice(at, at + rows * self.seq_len + 1))
                 x.ravel()[: len(ids) - 1] = ids[:-1]
                 y.ravel()[: len(ids) - 1] = ids[1:]
             yield torch.from_numpy(x), torch.from_numpy(y)
 
-    def _start(self, row: int) -> int:
-        """The index in the stream of ids at which a row of the whole training begins."""
-        epoch, index = divmod(row, self.n_windows)
-        phase, order = _epoch(self.seed, epoch, self.n_windows, self.seq_len)
-        return phase + int(order[index]) * self.seq_len
-
-    def _ids(self) -> np.ndarray:
-        """The file, mapped anew each time: a lasting map would grow by every page ever touched."""
-        return np.memmap(self._file, dtype=self.dtype, mode="r")
+    def _read(self, index: np.ndarray | slice) -> np.ndarray:
+        """Return ids of the file as int64. Raises UserError for an id outside the vocabulary."""
+        # Map the file anew each time: a map that stays would grow by every page ever touched.
+        ids = np.memmap(self._file, dtype=self.dtype, mode="r")[index].astype(np.int64)
+        if ids.size and ids.max() >= self.vocab_size:  # a large file has not been hashed
+            raise UserError(f"{self._file.name} is damaged: it has the id {ids.max()}, and the "
+                            f"vocabulary {self.vocab_size}. Remove the folder to prepare it again")
+        return ids
 
 
 @lru_cache(maxsize=2)  # a batch may straddle two epochs
 def _epoch(seed: int, epoch: int, n_windows: int, seq_len: int) -> tuple[int, np.ndarray]:
-    """Phase and order of the windows of one epoch."""
+    """Return the phase and the order of the windows of one epoch."""
     generator = np.random.default_rng((seed, epoch))
     return int(generator.integers(seq_len)), generator.permutation(n_windows)

@@ -1,8 +1,8 @@
 """Text -> tokenizer, train.bin, val.bin, manifest.json: once for each setting.
 
-One pass copies the text into a temporary file, hashing each document; the copy is then sampled for
-the tokenizer, encoded, and deleted. So a source is read once, whatever its kind, and the text is
-never in memory as a whole.
+One pass copies the text into a temporary file and hashes each document. The tokenizer is trained on
+the copy, the copy is encoded, and then deleted. So every source is read once, and the text is never
+in memory as a whole.
 
 The ids of a split are one flat stream with EOS *before* every document, the first included: each
 document's first token then has a predecessor, and a pass over the validation split scores every
@@ -14,10 +14,8 @@ import platform
 import shutil
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
-from itertools import chain, compress, pairwise
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
@@ -25,43 +23,35 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data.dataset import (
-    Prepared,
-    Unusable,
-    open_prepared,
-    prepared_folder,
-    prepared_settings,
-    settings_key,
-)
+from data.dataset import Prepared, locate, open_prepared
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import atomic_path, locked, remove, require_size, sha256, stage_json
+from files import atomic_path, json_sha256, locked, remove, sha256, stage_json
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
-BATCH = 1 << 21  # characters of text that are encoded at a time, on all cores
-UNEVEN = 4  # times more or less text held out than asked for is said
+BATCH = 64  # blocks that are encoded at a time, on all cores
+WARN_FACTOR = 4  # warn if a split is this many times larger or smaller than requested
 
 
 def prepare(config: DataConfig) -> Prepared:
     """Make the prepared data of `config`, and put it into its folder by one rename.
 
-    A folder that does not match its manifest is made again, and says so. Of two processes that want
-    the same one, the second waits. Raises UserError where the text or the settings do not do.
+    A folder that does not match its manifest is made again, with a message. If another process
+    prepares the same folder, wait for it. Raises UserError if the text cannot be prepared.
     """
-    settings = prepared_settings(config)
-    folder = prepared_folder(config, settings)
+    folder, settings = locate(config)
     try:
         with locked(folder, f"waiting for another process: {folder}"):
             try:
-                return open_prepared(folder, settings)  # the other process has made it
-            except Unusable as reason:
+                return open_prepared(folder, settings)  # another process has made it
+            except (OSError, UserError) as reason:
                 damaged = f"{folder} is damaged ({reason}): preparing it again"
                 first = f"preparing {folder}: once for this text and these settings"
                 say(damaged if folder.exists() else first)
             with atomic_path(folder) as staging:
                 staging.mkdir()
-                _build(config, settings, staging)
+                write_files(config, settings, staging)
                 remove(folder)
             return open_prepared(folder, settings)
     except OSError as error:
@@ -69,41 +59,19 @@ def prepare(config: DataConfig) -> Prepared:
                         "with --data.prepared") from error
 
 
-# Making
-
-
-@dataclass
-class _Text:
-    """The documents, one after another in a file."""
-
-    file: BinaryIO
-    ends: array  # where each document ends, in bytes
-    hashes: array  # 64 bits of each document's sha256
-    characters: int = 0
-    sha256: str = ""  # of the whole file
-
-    @property
-    def bytes(self) -> int:
-        return self.ends[-1]
-
-
-def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
-    """Fill an empty folder; the manifest comes last."""
+def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
+    """Fill an empty folder. The manifest comes last."""
     with TemporaryFile(dir=folder) as file:
-        text = _copy(SOURCES[config.source](config).documents(), file)
-        train, val = _split(text, config.val_fraction)
-        held_out, asked = val.bytes / text.bytes, config.val_fraction
+        text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
+        train, val = split_text(file, text["characters"], spans, hashes, config.val_fraction)
+        asked, held_out = config.val_fraction, np.diff(val).sum() / text["bytes"]
         shares = held_out / asked, (1 - held_out) / (1 - asked)
-        if min(shares) * UNEVEN < 1 or max(shares) > UNEVEN:
-            say(f"warning: {held_out:.1%} of the text is held out, and not "
-                f"{asked:.1%} (data.val_fraction): {len(text.hashes)} documents are "
-                "too few, or too unequal, to be dealt out by their hashes")
+        if min(shares) * WARN_FACTOR < 1 or max(shares) > WARN_FACTOR:
+            say(f"warning: {held_out:.1%} of the text is held out, and not {asked:.1%} "
+                f"(data.val_fraction): {len(spans)} documents are too few, or too unequal")
         if config.tokenizer is None:
-            with tqdm(desc="sampling text", total=train.bytes, unit="B", unit_scale=True,
-                      delay=2) as bar:
-                tokenizer = Tokenizer.train(
-                    _counted(train.blocks(), bar), config.vocab_size, folder / "tokenizer.model"
-                )
+            texts = (block for _, block in read_blocks(file, train, "sampling text"))
+            tokenizer = Tokenizer.train(texts, config.vocab_size, folder / "tokenizer.model")
         else:
             for given in tokenizer_files(Path(config.tokenizer)):
                 shutil.copyfile(given, folder / given.name)
@@ -113,19 +81,15 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
                                 f"{tokenizer.vocab_size} of the tokenizer in {config.tokenizer} "
                                 "(data.tokenizer)")
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        total = train.bytes + val.bytes
-        with tqdm(desc="encoding", total=total, unit="B", unit_scale=True, delay=2) as bar:
-            write = partial(_write, tokenizer=tokenizer, dtype=dtype, bar=bar)
-            splits = {
-                "train": write(train.blocks(), folder / "train.bin"),
-                "val": write(val.blocks(), folder / "val.bin"),
-            }
+        splits = {}
+        for split, spans in {"train": train, "val": val}.items():
+            blocks = read_blocks(file, spans, f"encoding {split}")
+            splits[split] = write_ids(blocks, folder / f"{split}.bin", tokenizer, dtype)
     versions = {name: version(name) for name in ("sentencepiece", "datasets")}
     manifest = {
         "settings": settings,
         "versions": {"python": platform.python_version(), **versions},
-        "text": {"sha256": text.sha256, "documents": len(text.hashes), "bytes": text.bytes,
-                 "characters": text.characters},
+        "text": text,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
         **splits,
@@ -134,140 +98,97 @@ def _build(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
             for path in sorted(folder.iterdir())
         },
     }
-    stage_json(folder / "manifest.json", manifest | {"key": settings_key(manifest)})
+    stage_json(folder / "manifest.json", manifest | {"key": json_sha256(manifest)[:12]})
 
 
-def _copy(source: Iterable[Iterable[str]], file: BinaryIO) -> _Text:
-    """Write all documents to `file`; empty ones are none."""
-    text = _Text(file, array("Q"), array("Q"))
-    whole = hashlib.sha256()
+def copy_text(
+    documents: Iterable[Iterable[str]], file: BinaryIO
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Write all documents to `file`, one after another; empty ones are skipped.
+
+    Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
+    bits of its SHA-256.
+    """
+    ends, hashes, characters, whole = array("Q"), array("Q"), 0, hashlib.sha256()
     with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
-        for document in source:
+        for document in documents:
             digest, start = hashlib.sha256(), file.tell()
             for piece in document:
                 data = piece.encode()
                 digest.update(data)
                 whole.update(data)
-                text.characters += len(piece)
+                characters += len(piece)
                 file.write(data)
                 bar.update(len(data))
             if file.tell() > start:
-                text.ends.append(file.tell())
-                text.hashes.append(int.from_bytes(digest.digest()[:8]))
-    if not text.ends:
+                ends.append(file.tell())
+                hashes.append(int.from_bytes(digest.digest()[:8]))
+    if not ends:
         raise UserError("there is no text to prepare: every document is empty")
-    text.sha256 = whole.hexdigest()
-    return text
+    counts = {"sha256": whole.hexdigest(), "documents": len(ends), "bytes": ends[-1],
+              "characters": characters}
+    stops = np.array(ends, dtype=np.int64)
+    spans = np.stack((np.append(0, stops[:-1]), stops), axis=1)
+    return counts, spans, np.array(hashes)
 
 
-@dataclass
-class _Side:
-    """The part of the text that one split has: the stretches whose entry in `mine` is true."""
-
-    file: BinaryIO
-    ends: array  # where each stretch of the text ends, in bytes
-    mine: bytes
-
-    def _stretches(self) -> Iterator[tuple[int, int]]:
-        """Where each stretch of this side starts and ends, in order."""
-        return compress(pairwise(chain([0], self.ends)), self.mine)
-
-    @property
-    def bytes(self) -> int:
-        return sum(end - start for start, end in self._stretches())
-
-    def blocks(self) -> Iterator[tuple[bool, str]]:
-        """The text in order: (whether a stretch begins here, at most BLOCK bytes).
-
-        Blocks end after a line where they can: a cut in the middle of a word costs a token.
-        """
-        for begin, end in self._stretches():
-            start = begin
-            while start < end:
-                self.file.seek(start)
-                data = self.file.read(min(BLOCK, end - start))
-                if start + len(data) < end:
-                    data = data[: data.rfind(b"\n") + 1] or data
-                block = data.decode(errors="ignore")  # half a character: for the next block
-                yield start == begin, block
-                start += len(block.encode())
-
-
-def _split(text: _Text, val_fraction: float) -> tuple[_Side, _Side]:
-    """The sides for training and validation.
+def split_text(
+    file: BinaryIO, characters: int, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the spans of the text for training and those for validation.
 
     A single document gives its end to validation, the convention for tiny Shakespeare. Of several,
-    the hash of each decides: it stays on its side whatever is added, and equal documents are on the
-    same side. Where that leaves a side empty, the document nearest to it goes there.
+    the hash of each decides: it stays in its split whatever is added, and equal documents are in
+    the same split. If that would leave a split empty, it gets the document nearest to it.
     """
-    if len(text.hashes) == 1:
-        cut = _byte_offset(text, int(text.characters * (1 - val_fraction)))
-        if not 0 < cut < text.bytes:
-            raise UserError(f"a text of {text.characters} characters cannot be split with "
-                            f"--data.val_fraction {val_fraction}")
-        ends, val = array("Q", [cut, text.bytes]), bytes([0, 1])
-    else:
-        lowest, highest = min(text.hashes), max(text.hashes)
-        if lowest == highest:
-            raise UserError(f"all {len(text.hashes)} documents are equal: none can be held out for "
-                            "validation")
-        threshold = min(max(int(val_fraction * 2**64), lowest), highest - 1)
-        ends, val = text.ends, bytes(value <= threshold for value in text.hashes)
-    train = bytes(not held_out for held_out in val)
-    return _Side(text.file, ends, train), _Side(text.file, ends, val)
+    if len(spans) == 1:
+        cut, left = 0, int(characters * (1 - val_fraction))
+        for _, block in read_blocks(file, spans, "splitting text"):
+            cut += len(block[:left].encode())
+            left -= len(block[:left])
+        return np.array([[0, cut]]), np.array([[cut, spans[0, 1]]])
+    lowest, highest = int(hashes.min()), int(hashes.max())
+    held_out = hashes <= min(max(int(val_fraction * 2**64), lowest), highest - 1)
+    return spans[~held_out], spans[held_out]
 
 
-def _counted(blocks: Iterable[tuple[bool, str]], bar: tqdm) -> Iterator[str]:
-    for _, block in blocks:
-        yield block
-        bar.update(len(block.encode()))
+def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple[bool, str]]:
+    """Yield the text of spans in order: (whether a span begins here, at most BLOCK bytes of text).
+
+    Blocks end after a line if they can, because a cut in the middle of a word costs a token.
+    """
+    total = int(np.diff(spans).sum())
+    with tqdm(desc=title, total=total, unit="B", unit_scale=True, delay=2) as bar:
+        for begin, end in spans:
+            start = int(begin)
+            while start < end:
+                file.seek(start)
+                data = file.read(min(BLOCK, end - start))
+                if start + len(data) < end:
+                    data = data[: data.rfind(b"\n") + 1] or data
+                block = data.decode(errors="ignore")  # half a character is for the next block
+                yield start == begin, block
+                start += len(block.encode())
+                bar.update(len(block.encode()))
 
 
-def _byte_offset(text: _Text, characters: int) -> int:
-    """How many bytes the first `characters` characters have."""
-    offset = 0
-    for _, block in _Side(text.file, text.ends, bytes([1])).blocks():
-        if not characters:
-            break
-        taken = block[:characters]
-        offset += len(taken.encode())
-        characters -= len(taken)
-    return offset
-
-
-def _write(
-    blocks: Iterable[tuple[bool, str]], path: Path, *, tokenizer: Tokenizer, dtype: str, bar: tqdm
+def write_ids(
+    blocks: Iterator[tuple[bool, str]], path: Path, tokenizer: Tokenizer, dtype: str
 ) -> dict[str, int]:
-    """Write the ids of a split; returns what is in them."""
-    found = dict.fromkeys(("documents", "bytes", "characters", "tokens", "eos"), 0)
+    """Write the ids of a split to a file, and return counts of what is in them."""
+    counts = dict.fromkeys(("documents", "bytes", "characters", "tokens", "eos"), 0)
     with path.open("wb") as file:
-        for batch in _batches(blocks):
+        while batch := list(islice(blocks, BATCH)):
             ids: list[int] = []
-            for (first, text), row in zip(
-                batch, tokenizer.encode_batch([text for _, text in batch]), strict=True
-            ):
+            rows = tokenizer.encode_batch([text for _, text in batch])
+            for (first, text), row in zip(batch, rows, strict=True):
                 if first:
                     ids += [tokenizer.eos_id, *tokenizer.prefix_ids]
-                    found["documents"] += 1
-                    found["eos"] += 1
+                    counts["documents"] += 1
+                    counts["eos"] += 1
                 ids += row
-                size = len(text.encode())
-                found["bytes"] += size
-                found["characters"] += len(text)
-                bar.update(size)
-            found["tokens"] += len(ids)
-            file.write(np.array(ids, dtype=dtype).data)  # not tofile, which loses its last error
-    require_size(path, found["tokens"] * np.dtype(dtype).itemsize)
-    return found
-
-
-def _batches(blocks: Iterable[tuple[bool, str]]) -> Iterator[list[tuple[bool, str]]]:
-    batch, size = [], 0
-    for block in blocks:
-        batch.append(block)
-        size += len(block[1])
-        if size >= BATCH:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
+                counts["bytes"] += len(text.encode())
+                counts["characters"] += len(text)
+            counts["tokens"] += len(ids)
+            file.write(np.array(ids, dtype=dtype).data)  # tofile() would not raise its last error
+    return counts

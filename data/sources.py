@@ -13,31 +13,28 @@ import os
 import platform
 import re
 import sysconfig
-import textwrap
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-from tqdm import tqdm
-
 from errors import UserError, check_ranges
-from files import atomic_path, first_line, locked, sha256
+from files import atomic_path, first_line, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
-PATIENCE = 15  # seconds without a byte from a server before we say so
-ROWS = 1000  # of a Parquet file in memory at a time; and of any table, by which it has a column
-OFFLINE = "Offline there are --data.files PATH, with a copy of it, and --data.source stdlib"
+PATIENCE = 15  # seconds to wait for the Hub's first answer
+ROWS = 1000  # rows of a Parquet file in memory at a time
+OFFLINE = "Offline, use --data.files PATH, with a copy of it, or --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 
-# Not text that anybody would read: test suites, what others installed, a megabyte of generated
-# code-page tables, and the settings with which this Python was compiled.
-NOT_LIBRARY = {"test", "tests", "idle_test", "site-packages", "dist-packages", "encodings"}
-NOT_LIBRARY_PREFIX = ("_sysconfigdata", "config-")
+# Files and folders that nobody reads as text: test suites, what others installed, a megabyte of
+# generated code-page tables, and the settings with which this Python was compiled.
+NOT_LIBRARY = re.compile("(test|tests|idle_test|site-packages|dist-packages|encodings)$"
+                         "|_sysconfigdata|config-")
 
 
 @dataclass
@@ -52,7 +49,7 @@ class DataConfig:
     url: str | None = None
     """Address of one such file, for source url. It is fetched once."""
     sha256: str | None = None
-    """SHA-256 that the file of data.url must have, in hexadecimal digits; unset: any."""
+    """SHA-256 that the file of data.url must have, in small hexadecimal digits; unset: any."""
     hub: str | None = None
     """Id of a data set on the Hugging Face Hub, for source hub."""
     hub_config: str | None = None
@@ -76,76 +73,69 @@ class DataConfig:
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
     def check(self) -> None:
-        """Let `files` replace any other source. Raises UserError for what cannot be."""
-        readers: dict[str, list[str]] = {}
-        for name, source in SOURCES.items():
-            for option in source.options:
-                readers.setdefault(option, []).append(name)
-        if self.files is not None:
-            # A local copy stands in for a download: --data.files needs no other change.
-            self.source = "files"
-            for option in readers.keys() - set(Files.options):
-                setattr(self, option, getattr(DataConfig, option))
+        """Let `files` replace any other source. Raises UserError for settings that contradict."""
         if self.source not in SOURCES:
             raise UserError(f"data.source must be one of {', '.join(SOURCES)}, not {self.source}")
-        if self.source in readers and not getattr(self, self.source):
+        if self.files is not None:
+            # A local copy stands in for a download: --data.files needs no other change.
+            for option in {*SOURCES[self.source].options} - {*Files.options}:
+                setattr(self, option, getattr(DataConfig, option))
+            self.source = "files"
+        read = SOURCES[self.source].options
+        if self.source in read and not getattr(self, self.source):
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
-        for option, names in readers.items():
-            if getattr(self, option) != getattr(DataConfig, option) and self.source not in names:
-                raise UserError(f"data.{option} has no effect with data.source {self.source}: it "
-                                f"belongs to {', '.join(names)}")
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise UserError(f"data.url {self.url} must start with http:// or https://")
-        if self.sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise UserError(f"data.sha256 {self.sha256} must be 64 hexadecimal digits, in small "
-                            "letters")
+        for option in {option for source in SOURCES.values() for option in source.options}:
+            if option not in read and getattr(self, option) != getattr(DataConfig, option):
+                raise UserError(f"data.{option} has no effect with data.source {self.source}")
         check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, {2**31})",
                      seq_len="[1, inf)", val_fraction="(0, 1)")
-        if not self.prepared:
-            raise UserError("data.prepared is empty: name a folder")
 
 
+@dataclass
 class Source:
-    """A source of text. A subclass reads some fields of DataConfig, its `options`."""
+    """A source of text. A subclass names the fields of DataConfig that it reads, its `options`."""
 
-    options: tuple[str, ...] = ()
+    options = ()
+    config: DataConfig
 
-    def __init__(self, config: DataConfig):
-        self.config = config
-        self.label = config.source
-        """For people: the beginning of the name of the folder of what is prepared."""
+    @property
+    def label(self) -> str:
+        """The readable part of the name of the prepared folder: of the first file, URL, ..."""
+        value = getattr(self.config, self.config.source, self.config.source)
+        return Path(urlsplit(value if isinstance(value, str) else value[0]).path).stem
 
     def documents(self) -> Iterator[Iterable[str]]:
         """Yield the documents in a fixed order, each as pieces of bounded size.
 
-        Raises UserError where the source is missing, empty, not UTF-8, or does not answer.
+        Raises UserError if the source is missing, empty, not UTF-8, or does not answer.
         """
         raise NotImplementedError
 
     def fingerprint(self) -> Any:
-        """Return something that changes when the text does, without reading the text. None for what
-        has to be fetched: it may change at any moment, and is fetched once."""
+        """Return a value that changes when the text does, without reading the text.
+
+        None is for text that has to be fetched. It is fetched once.
+        """
         return None
 
 
 class StandardLibrary(Source):
-    """The modules of this Python's standard library, then the topics of `help()`: the language
-    reference as plain text."""
+    """The modules of this Python's standard library, then the topics of `help()`.
 
-    def __init__(self, config: DataConfig):
-        super().__init__(config)
-        self.label = f"stdlib-{platform.python_version()}"
+    The topics are the language reference as plain text.
+    """
+
+    @property
+    def label(self) -> str:
+        return f"stdlib-{platform.python_version()}"
 
     def files(self) -> list[tuple[str, Path]]:
-        """Return the name and path of each module, by name."""
+        """Return the name and path of each module, sorted by name."""
         root, files = sysconfig.get_paths()["stdlib"], []
-        foreign = re.compile(f"({'|'.join(map(re.escape, NOT_LIBRARY))})$|"
-                             f"({'|'.join(map(re.escape, NOT_LIBRARY_PREFIX))})")
         for folder, subfolders, names in os.walk(root):
-            subfolders[:] = [name for name in subfolders if not foreign.match(name)]
-            for name in names:
-                path = Path(folder, name)
-                if path.suffix == ".py" and not foreign.match(name) and path.is_file():
+            subfolders[:] = [name for name in subfolders if not NOT_LIBRARY.match(name)]
+            for path in (Path(folder, name) for name in names if not NOT_LIBRARY.match(name)):
+                if path.suffix == ".py" and path.is_file():
                     files.append((path.relative_to(root).as_posix(), path))
         if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
             raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
@@ -159,10 +149,10 @@ class StandardLibrary(Source):
     def texts(self) -> Iterator[dict[str, str]]:
         """Yield each document as a row."""
         for name, path in self.files():
-            if name == "pydoc_data/topics.py":  # the same topics as one escaped literal
-                continue
+            # pydoc_data/topics.py has the topics as one escaped literal.
             with suppress(UnicodeDecodeError):
-                yield {"text": path.read_bytes().decode()}
+                if name != "pydoc_data/topics.py":
+                    yield {"text": path.read_bytes().decode()}
         with suppress(ImportError):  # some distributions leave them out
             from pydoc_data.topics import topics
 
@@ -179,30 +169,18 @@ class Files(Source):
 
     options = ("files", "column")
 
-    def __init__(self, config: DataConfig):
-        super().__init__(config)
-        self.label = Path((config.files or [""])[0]).stem
-
     def paths(self) -> list[str]:
-        """Return the files that the paths and globs stand for, once each, whatever links lead to
-        them; globs sorted."""
+        """Return the files of the paths and globs, globs sorted. A file is returned once, however
+        many links lead to it."""
         paths: dict[str, str] = {}
         for pattern in map(os.path.expanduser, self.config.files or ()):
-            matches = [pattern]
-            if not os.path.exists(pattern):
-                matches = sorted(glob.glob(pattern, recursive=True))
+            exact = os.path.exists(pattern)
+            matches = [pattern] if exact else sorted(glob.glob(pattern, recursive=True))
             files = [path for path in matches if not os.path.isdir(path)]
             if not files:
-                wrong = "does not exist"
-                if matches:
-                    wrong = f"is a folder: name its files, as in '{pattern}/*'"
-                elif glob.has_magic(pattern):
-                    wrong = "matches no file"
-                raise UserError(f"--data.files {pattern} {wrong}")
+                raise UserError(f"--data.files {pattern} matches no file. Name the files of a "
+                                "folder as in 'FOLDER/*'")
             for path in files:
-                if not os.path.isfile(path):  # a pipe, which nobody may ever write to
-                    raise UserError(f"--data.files {path} is neither a file nor a folder, or a "
-                                    "link to nothing: leave it out")
                 paths.setdefault(os.path.realpath(path), path)
         return list(paths.values())
 
@@ -215,18 +193,26 @@ class Files(Source):
 
 
 class Url(Source):
-    """The address of one such file. It is fetched once."""
+    """The address of one such file. It is fetched once, into the cache of `datasets`."""
 
     options = ("url", "sha256", "column")
 
-    def __init__(self, config: DataConfig):
-        super().__init__(config)
-        self.label = Path(urlsplit(config.url or "").path).stem or "url"
-
     def documents(self) -> Iterator[Iterable[str]]:
-        assert self.config.url is not None
-        file = download(self.config.url, self.config.sha256)
-        return read_files([file], self.config.column, self.config.url)
+        # The Hub's client resumes a download, and knows proxies and HF_HUB_OFFLINE.
+        from huggingface_hub.file_download import http_get
+
+        url, digest = str(self.config.url), self.config.sha256
+        cache = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH)
+        path = cache / hashlib.sha256(url.encode()).hexdigest()
+        if not path.exists() or digest not in (None, sha256(path)):
+            cache.mkdir(parents=True, exist_ok=True)
+            with reading(url, OFFLINE), atomic_path(path) as staging:
+                with staging.open("wb") as file:
+                    http_get(url, file)
+                if digest not in (None, fetched := sha256(staging)):
+                    raise UserError(f"{url} has the SHA-256 {fetched}, and data.sha256 is "
+                                    f"{digest}: it is another file, or a changed one")
+        return read_files([str(path)], self.config.column, url)
 
 
 class Hub(Source):
@@ -234,40 +220,33 @@ class Hub(Source):
 
     options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
 
-    def __init__(self, config: DataConfig):
-        super().__init__(config)
-        self.label = config.hub or "hub"
-
     def documents(self) -> Iterator[Iterable[str]]:
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         config, datasets = self.config, import_datasets()
         name, revision = str(config.hub), config.hub_revision
         silence: Exception | None = None
-        try:  # asked first and briefly, because `datasets` itself tries for minutes
+        try:  # ask once and briefly, because `datasets` itself tries for minutes
             hub = HfApi(endpoint=datasets.config.HF_ENDPOINT)
             hub.dataset_info(name, revision=revision, timeout=PATIENCE)
-        except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-            raise UserError(f"the Hub has no data set {name}: {cause(error)}") from error
-        except Exception as error:  # no network, no answer, a server in trouble, HF_HUB_OFFLINE
+        except Exception as error:  # no network, no such data set, or HF_HUB_OFFLINE
             silence = error
         datasets.config.HF_HUB_OFFLINE = silence is not None
         try:
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
                                          revision=revision)
+            # Offline, `datasets` takes the newest copy in its cache, of any revision.
+            copies = [Path(file["filename"]).parts for file in rows.cache_files]
+            if silence and revision and not all(revision in parts for parts in copies):
+                raise silence
         except Exception as error:
-            raise UserError(f"the Hub gives no {name} ({cause(silence or error)}). {OFFLINE}"
-                            ) from error
-        # Offline, `datasets` takes the newest copy in its cache, of whatever revision.
-        copies = [file["filename"] for file in rows.cache_files]
-        if silence and revision and not all(revision in Path(copy).parts for copy in copies):
-            raise UserError(f"the Hub does not answer ({cause(silence)}), and the cache, which "
-                            f"knows commits by their hashes only, has no {revision} of {name}. "
-                            f"{OFFLINE}")
+            cause = silence or error
+            raise UserError(f"neither the Hub nor its cache has {name}, revision "
+                            f"{revision or 'any'}: {type(cause).__name__}: {first_line(cause)}. "
+                            f"{OFFLINE}") from error
         if config.column in rows.column_names:
             rows = rows.select_columns(config.column)
-        for text in column_of(rows, config.column, name):
+        for text in read_column(rows, config.column, name):
             yield [text]
 
 
@@ -277,11 +256,11 @@ SOURCES: dict[str, type[Source]] = {
 }
 
 
-def read_files(
-    paths: list[str], column: str, url: str | None = None
-) -> Iterator[Iterable[str]]:
-    """Yield the documents of files: a text file is one, a row of a table is one, an empty file is
-    none. `url` is where a single file came from: its path in a cache says nothing."""
+def read_files(paths: list[str], column: str, url: str | None = None) -> Iterator[Iterable[str]]:
+    """Yield the documents of files: a text file, or each row of a table; an empty file has none.
+
+    `url` is where a single file came from: its path in a cache says nothing.
+    """
     full = [path for path in paths if os.path.getsize(path)]
     if not full:
         raise UserError(f"{url or paths[0]} is empty")
@@ -289,36 +268,34 @@ def read_files(
         name = url or path
         suffix = PurePosixPath(urlsplit(url).path if url else path).suffix.lower()
         if suffix not in (".jsonl", ".parquet"):
-            rows = import_datasets().IterableDataset.from_generator(
-                read_text, gen_kwargs={"path": path, "name": name}
-            )
-            yield (row["text"] for row in rows)
+            yield read_text(path, name)
             continue
-        read_table = read_json if suffix == ".jsonl" else read_parquet
-        try:
-            for text in column_of(read_table(path, column, name), column, name):
+        with reading(name):
+            read_table = read_json if suffix == ".jsonl" else read_parquet
+            for text in read_column(read_table(path, column, name), column, name):
                 yield [text]
-        except UserError:
-            raise
-        except Exception as error:  # whatever Arrow makes of a damaged file
-            kind = suffix.removeprefix(".").removesuffix("l")
-            raise UserError(f"{name} cannot be read as {kind}: {cause(error)}") from error
 
 
-def read_text(path: str, name: str) -> Iterator[dict[str, str]]:
+@contextmanager
+def reading(name: str, advice: str = "Is it damaged?") -> Iterator[None]:
+    """Turn any error of reading a file into a UserError, which ends with `advice`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name} cannot be read: {type(error).__name__}: {first_line(error)}. "
+                        f"{advice}") from error
+
+
+def read_text(path: str, name: str) -> Iterator[str]:
     """Yield a text file in pieces.
 
     The builder "text" of `datasets` would translate line ends, and hold a whole file in memory.
     """
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            while text := file.read(PIECE):
-                yield {"text": text}
-    except OSError as error:
-        raise UserError(f"{name} cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 text (byte 0x{error.object[error.start]:02x}): "
-                        "convert it, or leave it out") from error
+    with reading(name), open(path, encoding="utf-8", newline="") as file:
+        while text := file.read(PIECE):
+            yield text
 
 
 def read_json(path: str, column: str, name: str) -> Iterator[dict[str, Any]]:
@@ -335,20 +312,16 @@ def read_json(path: str, column: str, name: str) -> Iterator[dict[str, Any]]:
             continue
         try:
             row = json.loads(line["text"])
-            if not isinstance(row, dict):
-                raise ValueError("one JSON object in each line is needed")
-            for value in row.values():
-                if isinstance(value, str):
-                    value.encode()  # JSON can spell half a character
-        except ValueError as error:
-            raise ValueError(f"line {number}: {getattr(error, 'msg', error)}") from error
+            str(row.get(column)).encode()  # JSON can spell half a character
+        except (AttributeError, ValueError) as error:
+            raise ValueError(f"line {number}: {error}") from error
         yield row
 
 
 def read_parquet(path: str, column: str, name: str) -> Iterable[dict[str, Any]]:
     """Return the rows of a Parquet file, with one column.
 
-    Raises UserError for a column that is not there or holds no text, before a row is read: where
+    Raises UserError for a column that is not there or holds no text, before a row is read: if
     reading ends early, Arrow may crash (apache/arrow issue 45214).
     """
     from pyarrow import parquet
@@ -362,15 +335,15 @@ def read_parquet(path: str, column: str, name: str) -> Iterable[dict[str, Any]]:
     )
 
 
-def column_of(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
-    """Yield the texts of one column, which one of the first rows must have. A row without text
-    (null, "" or no such column) is no document."""
+def read_column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
+    """Yield the texts of one column, which one of the rows must have. A row without text (null, ""
+    or no such column) is no document."""
     types: dict[str, str] = {}
-    for i, row in enumerate(rows):
+    for row in rows:
         text = row.get(column)
         if column not in types or not isinstance(text, str | None):
             types |= {key: type(value).__name__ for key, value in row.items()}
-        if not isinstance(text, str | None) or (i == ROWS and column not in types):
+        if not isinstance(text, str | None):
             raise no_text(column, types, name)
         if text:
             yield text
@@ -380,50 +353,9 @@ def column_of(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterato
 
 def no_text(column: str, types: dict[str, str], name: str) -> UserError:
     """Return the error for a table with columns of these types, of which `column` is no text."""
-    if column not in types:
-        return UserError(f"{name} has no column {column!r}, only {', '.join(types)}: choose with "
-                         "--data.column")
-    return UserError(f"column {column!r} of {name} holds {types[column]}, not text: choose another "
-                     "with --data.column")
-
-
-def download(url: str, digest: str | None) -> str:
-    """Fetch a file once, into the cache of `datasets`; the copy serves ever after, also offline.
-
-    A copy that does not have this SHA-256 is fetched again. UserError where the answer does not
-    have it, either.
-    """
-    # The Hub's connection knows proxies, certificates and HF_HUB_OFFLINE; `datasets` leaves other
-    # addresses to fsspec, which cannot do http as it is installed.
-    from huggingface_hub import get_session
-
-    folder = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH)
-    path = folder / hashlib.sha256(url.encode()).hexdigest()
-    with locked(path, f"waiting for another process: {url}"):
-        if path.exists() and digest in (None, sha256(path)):
-            return str(path)
-        try:
-            with atomic_path(path) as staging:
-                with (
-                    staging.open("wb") as file,
-                    get_session().stream("GET", url, timeout=PATIENCE) as answer,
-                    tqdm(desc=url, unit="B", unit_scale=True, delay=2) as bar,
-                ):
-                    answer.raise_for_status()
-                    for block in answer.iter_bytes():
-                        file.write(block)
-                        bar.update(len(block))
-                if digest not in (None, fetched := sha256(staging)):
-                    raise UserError(f"{url} has the SHA-256 {fetched}, and data.sha256 is "
-                                    f"{digest}: it is another file, or a changed one")
-        except UserError:
-            raise
-        except Exception as error:
-            if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # of the disk
-                raise UserError(f"cannot write {path}: {first_line(error)}; make room, or name "
-                                "another folder with HF_HOME") from error
-            raise UserError(f"{url} cannot be fetched ({cause(error)}). {OFFLINE}") from error
-    return str(path)
+    columns = ", ".join(f"{key}: {kind}" for key, kind in types.items())
+    return UserError(f"{name} has no text in a column {column!r}, only {columns}: choose a column "
+                     "of text with --data.column")
 
 
 def import_datasets() -> ModuleType:
@@ -432,9 +364,3 @@ def import_datasets() -> ModuleType:
 
     datasets.logging.set_verbosity(logging.CRITICAL)
     return datasets
-
-
-def cause(error: BaseException) -> str:
-    """Return the type of an error and the first line of its message, cut at 200 characters."""
-    kind, text = type(error).__name__, str(error).strip()
-    return textwrap.shorten(f"{kind}: {text.splitlines()[0]}" if text else kind, 200)

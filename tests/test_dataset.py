@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import output
 
 from data.dataset import TokenDataset
 from data.sources import DataConfig
@@ -26,7 +25,8 @@ def path(tmp_path):
 
 
 def dataset(path, **options):
-    return TokenDataset(path, **{"dtype": "uint16", "seq_len": SEQ_LEN, "seed": 5, **options})
+    defaults = {"dtype": "uint16", "vocab_size": N, "seq_len": SEQ_LEN, "seed": 5}
+    return TokenDataset(path, **{**defaults, **options})
 
 
 def epoch_rows(path, epoch, **options):
@@ -35,19 +35,8 @@ def epoch_rows(path, epoch, **options):
     return dataset(path, batch_size=n_windows, **options).batch(epoch)[0]
 
 
-def test_targets_are_the_next_tokens(path):
-    data = dataset(path, batch_size=11)
-    for step in range(40):
-        x, y = data.batch(step)
-        assert x.shape == y.shape == (11, SEQ_LEN)
-        assert x.dtype == y.dtype == torch.int64
-        assert x.is_contiguous() and y.is_contiguous()
-        assert torch.equal(y, (x + 1) % N)  # the end of the file is followed by its beginning
-        assert torch.equal(x[:, 1:], y[:, :-1])
-
-
-@pytest.mark.parametrize("epoch", [0, 1, 5])
-@pytest.mark.parametrize("n", [8, 20, 21, 700, N])
+@pytest.mark.parametrize("epoch", [0, 5])
+@pytest.mark.parametrize("n", [8, 20, 21, N])
 def test_an_epoch_has_no_token_twice(tmp_path, n, epoch):
     path = write_ids(tmp_path / "x.bin", range(n))
     assert dataset(path).n_windows == n // SEQ_LEN
@@ -64,20 +53,21 @@ def test_epochs_and_seeds_differ_in_order_and_in_cuts(path):
     assert len(phases) > 3 and max(phases) < SEQ_LEN
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 5, 12])
+@pytest.mark.parametrize("batch_size", [1, 5, 12])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_ranks_share_the_batch_of_one_process(path, batch_size, size):
     """Every row once, in an order that does not depend on the size of the batch, also across the
-    end of an epoch and in unequal parts."""
+    end of an epoch and in unequal parts. Targets are the next tokens."""
     rows = torch.cat([dataset(path, batch_size=50).batch(step)[0] for step in range(7)])
-    whole = dataset(path, batch_size=batch_size)
     ranks = [dataset(path, batch_size=batch_size, rank=rank, size=size) for rank in range(size)]
-    for step in range(2 * whole.n_windows // batch_size + 3):
+    for step in range(2 * ranks[0].n_windows // batch_size + 3):
         parts = [rank.batch(step) for rank in ranks]
-        for got, expected in zip(zip(*parts, strict=True), whole.batch(step), strict=True):
-            assert torch.equal(torch.cat(got), expected)
         first = step * batch_size
         assert torch.equal(torch.cat([x for x, _ in parts]), rows[first : first + batch_size])
+        for x, y in parts:
+            assert x.dtype == y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()
+            assert torch.equal(y, (x + 1) % N)  # the end of the file is followed by its beginning
+            assert torch.equal(x[:, 1:], y[:, :-1])
         counts = [len(x) for x, _ in parts]
         assert max(counts) - min(counts) <= 1
 
@@ -95,8 +85,8 @@ def test_batches_do_not_depend_on_what_was_asked_before(path):
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.parametrize("n", [8, 9, 14, 15, 16, 70, 71, 72, N])
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("n", [8, 9, 15, 71, N])
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("batch_size", [1, 4, 1000])
 def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_size):
     """And every rank has equally many batches, of which a last one may be empty of targets."""
@@ -121,10 +111,18 @@ def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_s
 
 def test_large_ids_survive(tmp_path):
     ids = [2**16 + 5, 7, 2**31, 2**32 - 1, 0, 1, 2, 3, 4]
-    data = dataset(write_ids(tmp_path / "x.bin", ids, "uint32"), dtype="uint32")
-    assert data.n_tokens == 9
-    x, y = next(data.windows(2))
+    path = write_ids(tmp_path / "x.bin", ids, "uint32")
+    x, y = next(dataset(path, dtype="uint32", vocab_size=2**32).windows(2))
     assert x.flatten()[:8].tolist() == ids[:-1] and y.flatten()[:8].tolist() == ids[1:]
+
+
+def test_an_id_outside_the_vocabulary_is_refused(path):
+    """It would be an IndexError of the embedding, or worse on a GPU."""
+    data = dataset(path, vocab_size=N - 1, batch_size=N // SEQ_LEN)
+    with pytest.raises(UserError, match=f"train.bin is damaged: it has the id {N - 1}"):
+        list(data.windows(4))
+    with pytest.raises(UserError, match="train.bin is damaged"):
+        list(map(data.batch, range(9)))
 
 
 def test_a_text_too_short_for_one_row_names_numbers_and_knobs(tmp_path):
@@ -143,59 +141,44 @@ def test_a_file_replaced_under_its_name_does_not_change_a_running_training(path,
     assert torch.equal(data.batch(3)[0], before)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_stays_flat_over_a_large_file(tmp_path):
     """A map that is kept grows by every page it ever touched, up to the whole file."""
-    script = """
-import resource, sys
-import numpy as np
-from pathlib import Path
-from data.dataset import TokenDataset
+    def resident():
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * 4096
 
-def resident():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-with open(sys.argv[1], "wb") as file:
-    for _ in range(64):
-        file.write(bytes(1 << 20))
-data = TokenDataset(Path(sys.argv[1]), dtype="uint16", seq_len=64, batch_size=16)
-data.batch(0)
-start = resident()
-for step in range(2_000):
-    data.batch(step)
-for _ in data.windows(4096):
-    pass
-print((resident() - start) >> 20)
-"""
-    assert int(output(script, tmp_path / "large.bin")) < 16  # MiB, of 64
+    data = dataset(write_ids(tmp_path / "large.bin", np.zeros(32 << 20)), seq_len=64, batch_size=64)
+    start = resident()
+    for step in range(100):
+        data.batch(step)
+    middle = resident()
+    for _ in data.windows(4096):
+        pass
+    assert max(middle, resident()) - start < 40 << 20  # of 64 MiB, and the order of the windows
 
 
 # The configuration
 
 
 @pytest.mark.parametrize("source", [
-    {}, {"source": "url", "url": "http://a/b"}, {"source": "hub", "hub": "a/b"},
+    {}, {"source": "url", "url": "http://a/b", "sha256": "0" * 64},
     {"source": "hub", "hub": "a/b", "hub_config": "c", "hub_split": "d", "hub_revision": "e"},
 ])
 def test_files_replace_any_source(source):
-    config = DataConfig(**source, files=["a.txt"])
+    config = DataConfig(**source, files=["a.txt"], column="story")
     config.check()
-    assert config == DataConfig(source="files", files=["a.txt"])
+    assert config == DataConfig(source="files", files=["a.txt"], column="story")
 
 
 @pytest.mark.parametrize("options, words", [
     ({"source": "url"}, "--data.url"),
     ({"source": "hub"}, "--data.hub"),
-    ({"source": "files"}, "--data.files"),
-    ({"source": "mine"}, "must be one of stdlib, files, url, hub, not mine"),
     ({"files": []}, "--data.files"),
+    ({"source": "mine"}, "must be one of stdlib, files, url, hub, not mine"),
     ({"url": "http://a/b"}, "url has no effect with data.source stdlib"),
-    ({"source": "url", "url": "ftp://a/b"}, "http://"),
-    ({"hub": "a/b"}, "hub has no effect"),
     ({"sha256": "0" * 64}, "sha256 has no effect"),
-    ({"source": "url", "url": "http://a/b", "sha256": "A" * 64}, "AAA must be 64 hexadecimal"),
+    ({"sha256": "0" * 64, "files": ["a"]}, "sha256 has no effect with data.source files"),
+    ({"hub_revision": "c", "files": ["a"]}, "hub_revision has no effect with data.source files"),
     ({"source": "url", "url": "http://a/b", "hub_revision": "c"}, "hub_revision has no effect"),
     ({"hub_split": "test"}, "hub_split has no effect"),
     ({"column": "story"}, "column has no effect"),
@@ -203,8 +186,7 @@ def test_files_replace_any_source(source):
     ({"seq_len": 0}, "seq_len must be at least 1, not 0"),
     ({"val_fraction": 0.0}, r"val_fraction must be in \(0, 1\), not 0\.0"),
     ({"val_fraction": 1.0}, r"val_fraction must be in \(0, 1\), not 1\.0"),
-    ({"prepared": ""}, "prepared"),
 ])
-def test_what_cannot_be_is_refused_in_words(options, words):
+def test_settings_that_contradict_are_refused(options, words):
     with pytest.raises(UserError, match=words):
         DataConfig(**options).check()
