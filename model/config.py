@@ -1,27 +1,26 @@
-"""What a model is made of: the shape of its layers, and what its positions do."""
+"""The configuration of a model: the shape of its layers and its position encoding."""
 
 import hashlib
 import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-# The standard deviation of every embedding at the start; sinusoids are scaled to it.
+# The standard deviation of the first weights; sinusoids are scaled to it.
 INIT_STD = 0.02
 
-# The default of a field that is filled in later, from others. Its type is what it then is.
+# The default of a field that is filled in later from other fields, of whatever type.
 UNSET: Any = None
 
-# What may change when a model is trained on from its weights: none of it is in their shapes.
+# Fields that may change when training starts from the weights of another run: no shape needs them.
 CHANGEABLE = (
     "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid",
 )
 
 
 def derive_seed(*address: object) -> int:
-    """Return the seed of the random stream that belongs to an address, such as (seed, name).
+    """Return the seed of the random stream at an address, such as (seed, name).
 
-    63 bits of the sha256 of its parts as text, joined by slashes. So what is drawn never depends on
-    what was drawn before.
+    It is 63 bits of the sha256 of "seed/name". So no draw depends on earlier draws.
     """
     digest = hashlib.sha256("/".join(map(str, address)).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
@@ -34,26 +33,26 @@ ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]
 class RopeScaling:
     """Slower rotations, with which a model that was trained on L positions reads s*L of them.
 
-    Past L the slow pairs reach angles that they never had in training. Each type slows them down
-    in its own way; all of them work without further training, and better with some. Raises
-    ValueError for values without a meaning, or without an effect.
+    Past L, the slow pairs reach angles that training never had. Each type slows them down in its
+    own way. All work without further training, and better with some. Raises ValueError for values
+    that have no meaning or no effect.
     """
 
     type: ScalingType
-    """linear slows every pair alike, ntk the slow ones more, dynamic as ntk but only as much as the
-    current length asks for; yarn and llama3 leave the fast pairs alone and slow the slow ones."""
+    """linear slows all pairs equally; ntk slows the slow ones more; dynamic is ntk for the current
+    length; yarn and llama3 keep the fast pairs and slow the slow ones."""
     factor: float
-    """By how much the context grows, s. For dynamic, how steeply it reacts: 1 is the paper's, other
-    values are Hugging Face's."""
+    """How many times longer the context becomes, s. For dynamic, 1 is the paper's form
+    and other values are Hugging Face's."""
     original_positions: int = UNSET
     """The length L that the model was trained on. Unset: data.seq_len."""
     beta_fast: float = 32.0
-    """Pairs that turn at least this often within L keep their frequency (yarn). At L = 128 even the
-    fastest turns only 20 times; it alone is kept then, and a lower value keeps more."""
+    """Pairs that turn at least this often within L keep their frequency (yarn). If none does, the
+    fastest is kept alone; at L = 128 it turns 20 times. A lower value keeps more."""
     beta_slow: float = 1.0
     """Pairs that turn at most this often within L are slowed by the whole factor (yarn)."""
     attention_factor: float | None = None
-    """Multiplies queries and keys each (yarn). Unset: 0.1 ln s + 1."""
+    """Factor on queries and on keys (yarn). Unset: 0.1 ln s + 1."""
     low_freq_factor: float = 1.0
     """Pairs that turn at most this often within L are slowed by the whole factor (llama3)."""
     high_freq_factor: float = 4.0
@@ -87,13 +86,12 @@ class RopeScaling:
 
     @property
     def reach(self) -> int:
-        """How many positions the scaling is meant for: s*L."""
+        """The number of positions that the scaling is meant for: s*L."""
         return math.ceil(self.factor * self.original_positions)
 
     @property
     def magnitude(self) -> float:
-        """What queries and keys are multiplied by each, so that attention over more keys is no
-        flatter: YaRN's attention factor, 1 elsewhere."""
+        """The factor on queries and on keys: YaRN's, which sharpens attention; 1 for others."""
         if self.type != "yarn":
             return 1.0
         if self.attention_factor is not None:
@@ -103,11 +101,11 @@ class RopeScaling:
 
 @dataclass
 class ModelConfig:
-    """The shape of the model and what its positions do.
+    """The shape of the model and its position encoding.
 
-    Constructing one fills in what is unset, but for `vocab_size` and `max_positions`, which depend
-    on the data. Raises ValueError for what cannot be built, but for what only the encoding can tell
-    (`check_position` in model/position.py).
+    The constructor fills in unset fields, except `vocab_size` and `max_positions`, which depend on
+    the data. It raises ValueError for values that cannot be built. `check_position` in
+    model/position.py checks the encoding.
     """
 
     dim: int = 256
@@ -129,21 +127,21 @@ class ModelConfig:
     norm_eps: float = 1e-5
     """Epsilon of RMSNorm."""
     dropout: float = 0.0
-    """Probability of dropping a channel of the embeddings and of what each half block adds."""
+    """Probability of dropping a number of the embeddings and of each half block's output."""
     max_positions: int = UNSET
-    """How far positions reach (prompt + new tokens). Unset: the larger of 4 data.seq_len and what
-    rope_scaling is meant for; data.seq_len for an encoding that ends where training rows do."""
+    """Longest text (prompt + new tokens). Unset: the larger of 4 data.seq_len and the length that
+    rope_scaling is meant for; data.seq_len for learned positions."""
     position: str = "rope"
     """Position encoding: rope, sinusoidal, learned, alibi, none, or one of your own."""
     theta: float = 10000.0
     """Base of the wavelengths (rope, sinusoidal)."""
     partial: float = 1.0
-    """Fraction of the channel pairs that turn, the fastest first (rope): p-RoPE."""
+    """Fraction of the channel pairs that turn, the fastest ones (rope): p-RoPE."""
     rope_scaling: RopeScaling | None = None
-    """Slower rotations for texts longer than the training rows (rope): type and factor, at least.
+    """Slower rotations for texts longer than the training rows (rope); needs type and factor.
     Unset: none."""
     sinusoid: Literal["matched", "vaswani", "naive"] = "matched"
-    """How sinusoids meet the embeddings (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
+    """How sinusoids are added (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
 
     def __post_init__(self) -> None:
         for name in ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
@@ -177,8 +175,10 @@ class ModelConfig:
 
     @property
     def matrix_parameters(self) -> int:
-        """Weights that take part in a matrix product for every token: those of the blocks and the
-        output matrix. Looking up an embedding is no product, so tied or not makes no difference."""
+        """The number of weights in the matrix products of each token: blocks and output matrix.
+
+        Looking up an embedding is no product, so tying makes no difference.
+        """
         attention = 2 * (self.n_heads + self.n_kv_heads) * self.head_dim  # wq, wo; wk, wv
         rows = self.n_layers * (attention + 3 * self.hidden_dim) + self.vocab_size
         return rows * self.dim
@@ -186,9 +186,9 @@ class ModelConfig:
     def flops_per_token(self, seq_len: int) -> int:
         """FLOPs of a training step, forward and backward, per token of a row of T = seq_len.
 
-        6 for every weight in a matrix product, and 12 T n_layers n_heads head_dim for the scores
-        and the values (Chowdhery et al. 2022, arXiv:2204.02311, appendix B, which does not halve
-        them for the causal mask).
+        6 for every weight in a matrix product, and 12 T n_layers n_heads head_dim for scores and
+        values. The causal mask does not halve these. (Chowdhery et al. 2022, arXiv:2204.02311,
+        appendix B)
         """
         attention = 12 * seq_len * self.n_layers * self.n_heads * self.head_dim
         return 6 * self.matrix_parameters + attention

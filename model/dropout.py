@@ -1,8 +1,8 @@
 """Dropout whose mask is a function of an address and not of what was drawn before.
 
-Number (row, position, channel) of one place in the model is dropped or not by a hash of the row's
-key, the place, the position and the channel. So it makes no difference how a batch is cut, on how
-many processes or on which device it runs, and whether it is compiled.
+A hash of the row's key, the place in the model, the position and the channel decides whether a
+number is dropped. The mask is therefore the same however a batch is split, on any number of
+processes, on any device, and compiled or not.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,18 @@ Drop = Callable[[Tensor, int], Tensor]
 
 
 def mixed(x: Tensor) -> Tensor:
-    """int64 -> int64, in which every bit of x has a part in every bit. Products wrap around."""
+    """Hash int64 -> int64: every bit of x changes every bit. Products wrap around."""
     x = (x ^ (x >> 30)) * MIX_1
     x = (x ^ (x >> 27)) * MIX_2
     return x ^ (x >> 31)
 
 
 def kept(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> Tensor:
-    """Which numbers of (B, T, C) stay, bool: each with probability 1 - p (to 2**-32).
+    """Return which numbers of (B, T, C) stay, bool: each with probability 1 - p (to 2**-32).
 
-    keys: int64 (B,), one for each row of the batch, such as a hash of (seed, step, row); shape: T
-    and C. A hash of each token is multiplied with an odd number for each channel, and mixed again:
-    four cheap operations for each number, which the compiler makes one loop of.
+    `keys`, int64 (B,), has one key for each row, such as a hash of (seed, step, row). `shape` is
+    (T, C). The hash of each token is multiplied by an odd number for each channel and mixed again.
+    That is four cheap operations per number, which the compiler fuses into one loop.
     """
     length, width = shape
     here = mixed(keys + place * STEP % 2**62)[:, None]
@@ -42,9 +42,11 @@ def kept(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> Tensor:
 
 
 def dropping(p: float, tokens: Tensor, keys: Tensor | None = None) -> Drop:
-    """Return the dropout of one forward pass over tokens (B, T): it zeroes numbers with probability
-    p and divides the others by 1 - p. `keys` (B,): see `kept`. Unset, they are drawn, so that every
-    pass drops others."""
+    """Return the dropout of one forward pass over tokens (B, T).
+
+    It zeroes numbers with probability p and divides the others by 1 - p. For `keys` (B,) see
+    `kept`. Unset keys are drawn at random, so every pass drops other numbers.
+    """
     if keys is None:
         keys = torch.randint(2**62, tokens.shape[:1], device=tokens.device)
 

@@ -1,4 +1,4 @@
-"""From a prompt to more of it: prefill, decoding, and the loop over both.
+"""From a prompt to its continuation: prefill, decoding, and the loop over both.
 
 Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 """
@@ -17,12 +17,13 @@ from model.transformer import KVCache, Transformer, TransformerBlock, attend
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
-    """Tokens (B, T) -> logits (B, V) of what follows the last one.
+    """Tokens (B, T) -> logits (B, V) for the token after the last one.
 
-    Prefill is this with a prompt, decoding is this with T = 1. In prefill the last block is
-    computed for the last token alone, but for queries, keys and values.
+    Prefill calls this with a prompt, decoding with T = 1. In prefill, the last block computes
+    queries, keys and values for all tokens, and the rest for the last token only.
     """
-    if tokens.shape[1] == 1 or hasattr(model, "unshard"):  # a sharded block gathers in forward only
+    # A sharded model gathers a block's weights in the block's `forward` only.
+    if tokens.shape[1] == 1 or hasattr(model, "unshard"):
         return model.logits(model.hidden_states(tokens, cache)[:, -1])
     h, freqs_cis, mask, stop = model.inputs(tokens, cache)
     *blocks, last = model.layers
@@ -40,11 +41,11 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
 
 
 def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:
-    """Prefill for `samples` copies of each prompt, side by side: rows (B, T) -> logits (B, V).
+    """Prefill for `samples` adjacent copies of each prompt: (B, T) -> logits (B, V).
 
     Run each prompt once and copy its keys and values.
     """
-    once = copy.copy(cache)  # a view of every `samples`-th row
+    once = copy.copy(cache)  # its tensors are views of every `samples`-th row
     once.keys, once.values = ([x[::samples] for x in xs] for xs in (cache.keys, cache.values))
     logits = next_logits(model, tokens[::samples], once)
     for x in cache.keys + cache.values:
@@ -58,7 +59,7 @@ def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples:
 def compiled_next_logits(
     device_type: str,
 ) -> Callable[[Transformer, Tensor, KVCache | None], Tensor]:
-    """`next_logits` for a kind of device ("cpu"), compiled; see `compile_for_decoding`."""
+    """Return `next_logits`, compiled for a type of device such as "cpu"."""
     return compile_for_decoding(next_logits, device_type)
 
 
@@ -76,22 +77,21 @@ def generate(
     compile: bool = False,
     on_token: Callable[[int, int], bool] | None = None,
 ) -> list[list[int]]:
-    """Continue every prompt `num_samples` times; return the new tokens of every row.
+    """Continue every prompt `num_samples` times and return the new tokens of every row.
 
-    Row `p * num_samples + s` is sample s of prompt p and does not depend on the other rows. It
-    ends after `max_new_tokens`, before one of `eos_ids` (which is no part of it), or when
-    `on_token(row, token)`, called as each token is drawn, returns True.
+    Row `p * num_samples + s` is sample s of prompt p. It does not depend on the other rows. It ends
+    after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
+    True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding,
+    which takes up to a minute and makes a single row about five times as fast on a CPU.
 
-    All rows start at position 0, so they share their positions, and prompts may differ in length:
-    each forward feeds what is known of all unfinished rows, up to the shortest. At first that is
-    the prompts' common length (prefill, each prompt once), then one token (decode), which a longer
-    row takes from its prompt and a shorter one from what it drew; once the shorter rows are done,
-    it is the rest of the longer prompts. Dropout is off meanwhile. With `compile`, decoding is
-    compiled, which takes up to a minute and makes one row about five times as fast on a CPU.
+    Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
+    tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then
+    one token at a time (decode). While a short row draws tokens, a longer one still reads its
+    prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
 
-    Raises ValueError, before any compute, for an empty prompt, for more than the context holds, for
-    a cache whose keys would go stale, for `compile` without a cache, and for options of `sampling`
-    without a meaning or without an effect.
+    Raises ValueError, before any compute, for an empty prompt, for more tokens than the context
+    holds, for cached keys that would become wrong, for `compile` without a cache, and for options
+    of `sampling` that have no meaning or no effect.
     """
     _check(model, prompts, sampling, max_new_tokens, num_samples, use_cache, compile)
     total = max(map(len, prompts)) + max_new_tokens
@@ -113,23 +113,22 @@ def generate(
         live = list(range(len(starts)))
         while live:
             known = min(lengths[row] for row in live)
-            due = [row for row in live if lengths[row] == known]  # the others have prompt left
-            # Cloned: a slice's place in `tokens` would be a reason to compile again.
+            due = [row for row in live if lengths[row] == known]  # the others read their prompt
+            # Cloned, because the compiler would compile again for a slice at another offset.
             fed = tokens[:, 0 if cache is None else cache.length : known].clone().to(device)
-            # The token is needed on the CPU, so it is drawn there: alike for every device.
             if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
                 logits = prefill_samples(model, fed, cache, num_samples)
             else:
                 decode = compile and fed.shape[1] == 1
                 forward = compiled_next_logits(device.type) if decode else next_logits
                 logits = forward(model, fed, cache)
-            logits = logits.float().cpu()
-            rows = slice(None) if len(due) == len(starts) else due  # all of them need no copy
+            logits = logits.float().cpu()  # drawing there gives every device the same tokens
+            rows = slice(None) if len(due) == len(starts) else due  # a slice copies nothing
             addresses = [(seed, row % num_samples, known - starts[row]) for row in due]
             drawn = sample(logits[rows], sampling, addresses, seen[rows])
             tokens[rows, known] = drawn
             if sampling.repetition_penalty != 1:
-                seen[due, drawn] = True  # pairs: a slice for `due` would take every token drawn
+                seen[due, drawn] = True  # pairs (row, token): a slice would mark all rows
             for row, token in zip(due, drawn.tolist(), strict=True):
                 if token in eos_ids:
                     live.remove(row)
@@ -147,7 +146,7 @@ def _check(
     model: Transformer, prompts: list[list[int]], sampling: Sampling, max_new_tokens: int,
     num_samples: int, use_cache: bool, compile: bool,
 ) -> None:
-    """Raise ValueError for what `generate` cannot do; see there."""
+    """Raise the ValueErrors of `generate`."""
     temperature, penalty = sampling.temperature, sampling.repetition_penalty
     top_k, top_p, min_p = sampling.top_k, sampling.top_p, sampling.min_p
     for name, value, valid, limit in (
@@ -167,7 +166,7 @@ def _check(
     if compile and not use_cache:
         raise ValueError("compiled decoding needs the cache: use_cache=True")
     if not prompts or not all(prompts):
-        raise ValueError("the prompt is empty: there is nothing to continue")
+        raise ValueError("the prompt is empty: give at least one token")
     longest = max(map(len, prompts))
     total, limit = longest + max_new_tokens, model.config.max_positions
     if total > limit:
@@ -177,13 +176,13 @@ def _check(
         )
     if use_cache and total > model.position.cache_limit:
         raise ValueError(
-            f"{total} tokens pass {model.position.cache_limit}, beyond which this encoding's "
-            "frequencies change with the length and cached keys are stale: use_cache=False"
+            f"{total} tokens pass {model.position.cache_limit}, where this encoding changes its "
+            "frequencies with the length. Cached keys would be wrong: use_cache=False"
         )
 
 
 def compute_dtype(model: Transformer) -> torch.dtype:
-    """The dtype of the model's keys and values: autocast's where it is on, else the weights'."""
+    """Return the dtype of the model's keys and values: autocast's if it is on, or the weights'."""
     weight = model.tok_embeddings.weight
     if torch.is_autocast_enabled(weight.device.type):
         return torch.get_autocast_dtype(weight.device.type)

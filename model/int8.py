@@ -1,8 +1,8 @@
-"""Matrix products in int8, for decoding several rows on a CPU: a model quantised once trained.
+"""Matrix products in int8, to decode several rows faster on a CPU. For trained models only.
 
-Weights have a scale for each output channel and inputs one for each token, both the largest
-magnitude over 127. Sums are exact, in int32, so that a token's outputs do not depend on the other
-tokens in the product. Embeddings, norms and attention stay in float32.
+Weights have a scale for each output channel, inputs have one for each token. A scale is the
+largest magnitude over 127. Sums are exact, in int32, so a token's output does not depend on the
+other tokens in the product. Embeddings, norms and attention stay in float32.
 """
 
 import torch
@@ -14,8 +14,8 @@ LARGEST = 127
 
 
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x (..., I) -> int8 (..., I) and float32 scales (..., 1), with x close to their product."""
-    # A row of zeros has a scale too, so that it does not become nan.
+    """x (..., I) -> int8 values (..., I) and scales (..., 1) whose product is close to x."""
+    # The minimum keeps a row of zeros from becoming nan.
     scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / LARGEST
     return (x / scale).round().to(torch.int8), scale
 
@@ -39,8 +39,10 @@ class Int8Linear(nn.Module):
 
 
 def to_int8(model: Transformer) -> Transformer:
-    """`model` with every matrix product in int8, in place. A tied model gets an output matrix of
-    its own and keeps its embeddings."""
+    """Replace every matrix of `model` by its int8 form, in place, and return the model.
+
+    A tied model gets an int8 output matrix and keeps its embeddings.
+    """
     if model.config.tie_embeddings:
         model.add_module("output", Int8Linear(model.tok_embeddings.weight))
     for parent in list(model.modules()):

@@ -1,21 +1,22 @@
-"""Every form that is faster than plain PyTorch, and when it is taken. To understand the model,
-read nothing here.
+"""Faster forms of the model's functions, and when each is used.
 
-plain form              faster form              taken
+You can understand the model without this file.
+
+plain form              faster form              used
 linear                  linear_by_sums           compiled decoding on a CPU, no autocast, up to
                                                  8 tokens
                         onednn_product           float32 on a CPU, no autocast, from 16 tokens,
-                                                 where oneDNN was measured to be faster
+                                                 if oneDNN was measured to be faster
 attend                  attend_by_sums           one query, no mask, compiled decoding on a CPU
                         attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
 apply_rotary_emb        rotate_in_reals          compiled
-any function to decode  compile_for_decoding     asked for by `generate(compile=True)`
+next_logits             compile_for_decoding     `generate(compile=True)`
 
-The plain forms are in model/transformer.py and model/rope.py, marked `@or_faster`. CHOICES decides
-which form a call takes. tests/test_kernels.py holds each form to its plain one, values and
-gradients; docs/benchmarks.md says what each of them gains.
+The plain forms are in model/transformer.py and model/rope.py, marked `@or_faster`. CHOICES picks
+the form for each call. tests/test_kernels.py compares values and gradients of each form with the
+plain one. docs/benchmarks.md has the gain of each.
 
 Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width.
 """
@@ -35,8 +36,7 @@ Form = Callable[..., Any]
 
 
 def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
-    """Return a function that calls the form chosen for the arguments of a call, `plain` unless
-    there is a faster one."""
+    """Return a function that calls the fastest form of `plain` for its arguments."""
     choose = CHOICES[plain.__name__]
 
     @functools.wraps(plain)
@@ -49,7 +49,7 @@ def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
 
 def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     """Return the faster form of `linear` for these operands, or None."""
-    # Autocast converts the operands of F.linear and of no other form.
+    # Autocast converts the operands of F.linear only.
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return None
     compiling = torch.compiler.is_compiling()
@@ -60,7 +60,7 @@ def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
         and x.dtype == weight.dtype == torch.float32
         and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
         and x.shape[-1] > 0
-        # The operator has the derivative of `backward` alone, and would say that others are 0.
+        # The operator defines `backward` only; other derivatives would silently be 0.
         and (compiling or torch.autograd.forward_ad._current_level < 0)
         and (compiling or torch._C._functorch.peek_interpreter_stack() is None)
     ):
@@ -76,16 +76,15 @@ def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) ->
     on_cpu = xq.device.type == "cpu"
     if xq.shape[2] == 1:
         return attend_by_sums if compiling and on_cpu and not training else attend_one_query
-    # In bfloat16 the backward pass of the CPU's fused kernel runs at a tenth of a matrix product's
-    # speed. Eager, the scores that are kept for it cost more memory than they save time in long
-    # rows.
+    # In bfloat16, the backward pass of the CPU's fused kernel is ten times slower than matrix
+    # products. In long rows, eager products keep too many scores in memory to be worth it.
     short = compiling or xq.shape[2] <= EAGER_MAX_QUERIES
     if on_cpu and xq.dtype == torch.bfloat16 and training and short:
         return attend_by_products
     return None
 
 
-# By the name of the plain form. Inductor generates no code for complex numbers.
+# Keys are names of plain forms. Inductor generates no code for complex numbers.
 CHOICES: dict[str, Callable[..., Form | None]] = {
     "linear": choose_linear,
     "attend": choose_attention,
@@ -101,38 +100,38 @@ MAX_SUMMED_TOKENS = 8
 
 
 def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
-    """`linear` as sums of products, in float32: the compiler makes one loop of them and of what
-    surrounds them, up to three times as fast as the library's product.
+    """`linear` as sums of products, in float32.
 
-    One sum for each token, not one for all, so that the loop reads every weight once.
+    The compiler fuses them with the operations around them into one loop, which is up to three
+    times as fast as the library's product. Each token has its own sum, so that the loop reads every
+    weight once.
     """
     sums = [(token.float() * weight).sum(-1) for token in x.reshape(-1, x.shape[-1])]
     return torch.stack(sums).view(*x.shape[:-1], -1).type_as(x)
 
 
-# oneDNN multiplies few rows slower than MKL, and many about as fast on Intel's processors. On AMD's
-# with AVX-512, of which MKL uses half, it is twice as fast.
+# oneDNN is slower than MKL for few rows. For many, it is about as fast on Intel's processors and
+# twice as fast on AMD's with AVX-512, of which MKL uses half.
 MIN_ONEDNN_TOKENS = 16
 onednn_is_faster = False  # see `prefer_onednn`
 
 
 def prefer_onednn(faster: bool) -> None:
-    """Whether this process computes float32 products by oneDNN. Nothing does unless told. A run
-    that is resumed goes on as it began."""
+    """Set whether this process uses oneDNN for float32 products. A resumed run keeps its choice."""
     global onednn_is_faster
     onednn_is_faster = faster
 
 
-# `linear` and its gradients by oneDNN, where F.linear asks MKL. An operator, because Inductor takes
-# oneDNN's own for constant weights only. Not by custom_op: the first call of one imports the
-# compiler, which takes as long as all else until the first token.
+# `linear` and its gradients by oneDNN; F.linear uses MKL. It is an operator because Inductor
+# compiles oneDNN's own for constant weights only. It is no custom_op because the first call of one
+# imports the compiler, which doubles the time to the first token.
 library.define("gyre::onednn_product", "(Tensor x, Tensor weight) -> Tensor")
 onednn_product = torch.ops.gyre.onednn_product
 
 
 @library.impl("gyre::onednn_product", "CPU")
 def _onednn_product(x: Tensor, weight: Tensor) -> Tensor:
-    """x (..., I) with weight (O, I) -> (..., O), in float32."""
+    """Multiply x (..., I) with a weight (O, I) -> (..., O), in float32."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, None, "none", [], "")
 
 
@@ -155,33 +154,30 @@ def _onednn_gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor
     return for_x, for_weight
 
 
-def _keep_operands(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs)
-
-
 library.register_autograd(
-    "gyre::onednn_product", _onednn_gradients, setup_context=_keep_operands
+    "gyre::onednn_product", _onednn_gradients,
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
 )
 
 
 # --- attention ---
 
 
-# Of more float32 numbers than this the compiler makes a sum of sums, at half the speed, and guards
-# on their number (CppKernel.need_use_acc_helper of torch 2.13). Each of 16 parts stays below that
-# up to 65,000 keys.
+# The compiler turns a sum of more float32 numbers than this into a sum of sums, which runs at half
+# the speed, and guards on their number (CppKernel.need_use_acc_helper of torch 2.13). Each of 16
+# parts stays below it up to 65,000 keys.
 LONGEST_SUM = 4096
 PARTS = 16
 
 
 def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
-    """`attend` for one query (T == 1), in float32, as sums that the compiler makes one loop of."""
+    """`attend` for one query (T == 1), in float32, as sums that the compiler fuses."""
     B, H, _, D = xq.shape
     S = xk.shape[2]
     q = xq.float().view(B, xk.shape[1], -1, 1, D) * D**-0.5  # (B, H_kv, H / H_kv, 1, D)
     weights = (q * xk[:, :, None]).sum(-1).softmax(-1)  # (B, H_kv, H / H_kv, S)
-    # The values of a long text are summed in parts: all but the last side by side, and the last
-    # alone, with what was left over. It is never empty, which would be another case to compile.
+    # The values of a long text are summed in 16 parts: 15 of equal size at once, then the rest. The
+    # rest is never empty, because an empty one would be another case to compile.
     cut = S // PARTS * (PARTS - 1) if S > LONGEST_SUM else 0
     out = (weights[..., cut:, None] * xv[:, :, None, cut:]).sum(-2)
     if cut:
@@ -192,14 +188,17 @@ def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Ten
 
 
 def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
-    """`attend` for one query (T == 1): the query heads of a group are taken for queries of one
-    head, so that its keys and values are read once."""
+    """`attend` for one query (T == 1).
+
+    The query heads of a group become several queries of one head, so that the keys and values of
+    the group are read once.
+    """
     stacked = xq.unflatten(1, (xk.shape[1], -1)).squeeze(3)  # (B, H_kv, H / H_kv, D)
     return F.scaled_dot_product_attention(stacked, xk, xv).flatten(1, 2).unsqueeze(2)
 
 
-# How many queries' scores are computed at a time. Larger blocks compute more of what the mask
-# hides, more blocks take longer to compile.
+# Queries are processed in blocks. Larger blocks compute more scores that the mask hides; more
+# blocks take longer to compile.
 MIN_QUERY_BLOCK = 128
 MAX_QUERY_BLOCKS = 4
 EAGER_MAX_QUERIES = 512
@@ -208,9 +207,9 @@ EAGER_MAX_QUERIES = 512
 def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
     """Causal `attend` (T == S) as matrix products: blocks of queries times the keys up to them.
 
-    A group's query heads are stacked, so that each key/value head is one product and is never
-    repeated. Scores are rounded to the inputs' dtype, which the fused kernel does not do: in
-    bfloat16, large ones cost some more of its digits. The softmax is computed in float32.
+    The query heads of a group are stacked, so that no key/value head is repeated. Scores are
+    rounded to the inputs' dtype, unlike in the fused kernel, so large scores lose some digits in
+    bfloat16. The softmax is float32.
     """
     B, H, T, D = xq.shape
     H_kv = xk.shape[1]
@@ -231,8 +230,7 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
 
 
 def rotate_in_reals(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """`apply_rotary_emb` in real arithmetic: queries (B, T, H, D), keys (B, T, H_kv, D), pairs
-    (T, D/2, 2) of cosine and sine."""
+    """`apply_rotary_emb` in real arithmetic; `pairs` (T, D/2, 2) are cosines and sines."""
     cos, sin = pairs[:, None].unbind(-1)  # (T, 1, D/2) each
 
     def rotate(x: Tensor) -> Tensor:
@@ -245,27 +243,26 @@ def rotate_in_reals(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tens
 
 # --- compilation ---
 
-MAX_GRAPHS = 32  # PyTorch's own limit, 8, is not enough for one of each number of rows
+MAX_GRAPHS = 32  # PyTorch's limit, 8, is too low for a graph per number of rows
 
 
 def compile_for_decoding(function: Callable[P, R], device_type: str) -> Callable[P, R]:
-    """`function`, compiled once for all lengths of the cache, on a kind of device such as "cpu".
+    """Return `function` compiled once for all lengths of the cache, for a device such as "cpu".
 
-    The first two calls compile, for each number of rows up to MAX_SUMMED_TOKENS, for all larger
-    ones together, and for every shape and dtype of model. So does the first beyond LONGEST_SUM
-    keys, and one that fills the cache or `max_positions`, which `generate` never does; up to 16
-    times LONGEST_SUM no other does, for as many tokens as follow. PyTorch gives up and runs
-    eagerly, with a warning, after MAX_GRAPHS in a process.
+    The first two calls compile: once for each number of rows up to MAX_SUMMED_TOKENS, once for all
+    larger numbers, and for every shape and dtype of model. The first call beyond LONGEST_SUM keys
+    compiles again, and so does one that fills the cache, which `generate` never does. No other call
+    compiles, up to 16 times LONGEST_SUM keys. After MAX_GRAPHS in a process, PyTorch warns and runs
+    eagerly.
     """
-    # Else dynamic=True makes a tensor of every norm's eps at every step. That, and the checks that
-    # buffers have the sizes the compiler gave them, would be a good part of one row's step.
+    # Without this, dynamic=True makes a tensor of every norm's eps at every step. That and the
+    # size checks turned off below would take a good part of one row's step.
     torch._dynamo.config.specialize_float = True
     torch._dynamo.config.recompile_limit = MAX_GRAPHS
     options: dict[str, Any] = {"size_asserts": False}
     if device_type == "cpu":
-        # What loops read again and again, such as a normalised input by every row of a matrix, is
-        # computed once if it takes more than one number to compute; by default, only if more than
-        # four. That a loop reads it again torch 2.13 counts in its deterministic mode alone, which
-        # does nothing else on a CPU.
+        # Every row of a matrix reads the normalised input again. The threshold makes the compiler
+        # store such a value if it is computed from more than 1 number, instead of 4. torch 2.13
+        # counts these reads in its deterministic mode only, which changes nothing else on a CPU.
         options |= {"realize_reads_threshold": 1, "deterministic": True}
     return torch.compile(function, dynamic=True, options=options)

@@ -1,6 +1,6 @@
-"""Position encodings: how a decoder learns in which order its tokens stand.
+"""Position encodings: how a decoder learns the order of its tokens.
 
-Attention by itself sees a set. An encoding is one small class with up to three hooks:
+Attention by itself does not see order. An encoding is one small class with up to three hooks:
 
     embed        add something to the embeddings          (absolute: Sinusoidal, Learned)
     freqs_cis    rotate the queries and the keys          (relative: RoPE)
@@ -29,19 +29,18 @@ Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; 
 class PositionEncoding(nn.Module):
     """No positions at all ("none"), and the base of every encoding.
 
-    A subclass overrides the hooks it uses. What it precomputes goes into `table`, which is a plain
-    attribute: in no state dict, so a checkpoint does not pin the length; and out of reach of
-    `module.to(dtype)`, which would drop the imaginary part of a complex buffer and round positions
-    above 256 together in bfloat16. `_apply` moves it between devices and does nothing else to it.
+    A subclass overrides the hooks it uses and keeps what it precomputes in `table`. The table is a
+    plain attribute and no buffer. So it is in no state dict, and a checkpoint does not fix the
+    length. And `module.to(torch.bfloat16)` does not round it, which would make positions 256 and
+    257 equal. `_apply` only moves it between devices.
 
-    Its parameters of fewer than two dimensions keep their first values; others are drawn like all
-    matrices.
+    Parameters of fewer than two dimensions keep their first values; matrices are drawn.
     """
 
     options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads
-    extrapolates = True  # False: no position beyond the training length has a meaning
-    cache_limit: float = math.inf  # past this length, keys that were cached before it are wrong
-    embedding_std = INIT_STD  # of the token embeddings that it is added to, at the start
+    extrapolates = True  # False: positions beyond the training length have no meaning
+    cache_limit: float = math.inf  # texts longer than this need other keys than were cached
+    embedding_std = INIT_STD  # standard deviation of the token embeddings at the start
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
@@ -55,7 +54,7 @@ class PositionEncoding(nn.Module):
         super()._apply(fn, recurse)
         if self.table is not None:
             device = fn(torch.empty(0, device=self.table.device)).device
-            # The table is derived, not loaded: on "meta" it would be lost for good.
+            # No checkpoint holds the table, so moving it to "meta" would lose it.
             if device.type != "meta":
                 self.table = self.table.to(device)
         return self
@@ -63,35 +62,40 @@ class PositionEncoding(nn.Module):
     # --- the hooks ---
 
     def embed(self, h: Tensor, start: int) -> Tensor:
-        """Add positions to the embeddings h (B, T, C) of the tokens from `start` on."""
+        """Return the embeddings h (B, T, C) of the tokens from `start` on with positions added."""
         return h
 
     def freqs_cis(self, length: int) -> Tensor | None:
-        """Return the rotation of queries and keys at each position, in a text that is `length`
-        tokens long now: at least (length, D/2, 2), complex numbers as pairs of real ones. None:
-        they are not rotated."""
+        """Return the rotations of all positions of a text that is `length` tokens long now.
+
+        At least `length` rows: (length, D/2, 2), complex numbers as pairs of real ones. None means
+        that queries and keys are not rotated.
+        """
         return None
 
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        """What is added to the scores, after their scaling by 1/sqrt(D): (H, T, S), or None."""
+        """Return what is added to the scores q k / sqrt(D): (H, T, S), or None for nothing."""
         return None
 
     # --- the mask ---
 
     def mask(self, start: int, stop: int, device: torch.device, first: int = 0) -> Mask:
-        """What new tokens at start .. stop-1 see of the keys first .. stop-1: None where attention
-        needs no mask, bool (T, S), or float (1, H, T, S) where the encoding has a bias."""
+        """Return the mask for queries at start .. stop-1 and keys at first .. stop-1.
+
+        None where plain causal attention does, else bool (T, S), or float (1, H, T, S) if the
+        encoding has a bias.
+        """
         keys = torch.arange(first, stop, device=device)
         queries = keys[start - first :]
         bias = self.bias(queries, keys)
         if bias is None and (start == first or stop - start == 1):
             return None
         visible = queries[:, None] >= keys[None, :]
-        # Of 3 dimensions, scaled_dot_product_attention would not fuse the bias on a CPU.
+        # [None]: scaled_dot_product_attention fuses a bias of 4 dimensions only, on a CPU.
         return visible if bias is None else bias.masked_fill(~visible, -torch.inf)[None]
 
     def causal_bias(self, length: int, device: torch.device) -> Tensor:
-        """The bias with -inf on the keys that a query must not see: (T, S) or (H, T, S), T == S."""
+        """Return the bias with -inf on the keys after each query: (T, T) or (H, T, T)."""
         positions = torch.arange(length, device=device)
         bias = self.bias(positions, positions)
         bias = torch.zeros((), device=device) if bias is None else bias
@@ -104,8 +108,8 @@ class RoPE(PositionEncoding):
     A rotation changes no norm, and the score of two rotated vectors depends on their distance only.
     (Su et al. 2021, arXiv:2104.09864; the layout is Meta's.)
 
-    With dynamic scaling the frequencies depend on where the text ends now. The table then has the
-    rows up to the trained length, where they do not; longer texts get rows of their own.
+    With dynamic scaling, frequencies depend on the length of the text once it passes the trained
+    length. The table then ends there, and every longer length computes its own.
     """
 
     options = ("theta", "partial", "rope_scaling")
@@ -114,8 +118,7 @@ class RoPE(PositionEncoding):
     def check(cls, config: ModelConfig) -> None:
         if config.head_dim % 2:
             raise ValueError(
-                "rope turns pairs of channels, so model.head_dim must be even, not "
-                f"{config.head_dim}"
+                f"rope turns pairs of channels: model.head_dim must be even, not {config.head_dim}"
             )
         if config.rope_scaling is not None and config.rope_scaling.type in ("ntk", "dynamic"):
             ntk_theta(config.theta, config.rope_scaling.factor, config.head_dim)
@@ -141,9 +144,9 @@ class RoPE(PositionEncoding):
 
 
 def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
-    """Vaswani's table: p[m, 2t] = sin(m / theta^(2t/C)), p[m, 2t+1] = cos(the same).
+    """Return Vaswani's table p[m, 2t] = sin(m / theta^(2t/C)), p[m, 2t+1] = cos(the same).
 
-    Returns float32 of shape (end, C), rounded once from float64. Its rms is sqrt(1/2).
+    Float32 of shape (end, C), rounded once from float64, with rms sqrt(1/2).
     (Vaswani et al. 2017, arXiv:1706.03762, section 3.5)
     """
     positions = torch.arange(end, dtype=torch.float64, device="cpu")
@@ -155,13 +158,13 @@ def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
 class Sinusoidal(PositionEncoding):
     """Fixed sinusoids added to the embeddings, once, at the input.
 
-    LLaMA's embeddings start with a standard deviation of 0.02; a sinusoid of amplitude 1 beside
-    them is 35 times larger and drowns them. `sinusoid` says how the two are brought together:
+    LLaMA's embeddings E start with a standard deviation of 0.02. A sinusoid p of amplitude 1 is 35
+    times larger. The option `sinusoid` says how to add the two:
 
-    matched   E + alpha*p    alpha is learnable and starts where both have the same rms
-    vaswani   sqrt(C)*E + p  the paper's: E starts with standard deviation 1/sqrt(C), so that
-                             what is added to the sinusoids has variance 1
-    naive     E + p          what a careless swap does; kept to show what it costs
+    matched   E + alpha*p    alpha is learnable and starts where both terms have the same rms
+    vaswani   sqrt(C)*E + p  as in the paper; E starts with standard deviation 1/sqrt(C), so the
+                             first term has variance 1
+    naive     E + p          a careless swap, kept to show what it costs
     """
 
     options = ("theta", "sinusoid")
@@ -185,8 +188,7 @@ class Sinusoidal(PositionEncoding):
 class Learned(PositionEncoding):
     """One trainable vector per position, added to the embeddings (GPT-2).
 
-    A position that training never reached has a row of noise, so the table ends where training rows
-    do.
+    Training never changes the rows of later positions, so the table ends where training rows do.
     """
 
     extrapolates = False
@@ -200,9 +202,10 @@ class Learned(PositionEncoding):
 
 
 def alibi_slopes(n_heads: int) -> Tensor:
-    """2^(-8(h+1)/H) for a power of two; otherwise the published interpolation between two of them.
+    """Return 2^(-8(h+1)/H) for each head h, float32 (H,), if H is a power of two.
 
-    Returns float32 of shape (H,). (Press et al. 2021, arXiv:2108.12409, and its reference code)
+    Otherwise the published interpolation between two powers. (Press et al. 2021,
+    arXiv:2108.12409, and its reference code)
     """
     whole = 2 ** math.floor(math.log2(n_heads))
     slopes = [2.0 ** (-8 * (h + 1) / whole) for h in range(whole)]
@@ -235,8 +238,8 @@ POSITIONS: dict[str, type[PositionEncoding]] = {
 
 
 def check_position(config: ModelConfig) -> None:
-    """Raise ValueError for an encoding that is not known, cannot serve this model, or would not
-    read an option that is set."""
+    """Raise ValueError if the encoding is unknown, cannot serve this model, or ignores an option
+    that is set."""
     if config.position not in POSITIONS:
         raise ValueError(f"model.position must be one of {', '.join(POSITIONS)}")
     readers: dict[str, list[str]] = {}

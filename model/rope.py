@@ -1,4 +1,4 @@
-"""RoPE as functions: the table of rotations, its application, and its scaling to longer texts.
+"""RoPE as functions: the table of rotations, how it is applied, and its scaling to longer texts.
 
 Shapes: T tokens, H query heads, H_kv key/value heads, D head width, D/2 pairs of channels.
 """
@@ -13,11 +13,11 @@ from model.kernels import or_faster
 
 
 def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0) -> Tensor:
-    """How far pair i of a head turns from one position to the next, in radians: theta^(-2i/D).
+    """Radians that pair i turns from one position to the next: theta^(-2i/D).
 
-    Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1 only
-    the first int(partial * D // 2) pairs turn, at unchanged frequencies, and the slow rest stands
-    still: p-RoPE (Barbero et al. 2024, arXiv:2410.06205), which is not "partial rotary".
+    Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1, only
+    the first int(partial * D // 2) pairs turn and the slower ones stand still. This is p-RoPE
+    (Barbero et al. 2024, arXiv:2410.06205), which is not "partial rotary".
     """
     pairs = torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu")
     frequencies = theta ** (-pairs / head_dim)
@@ -32,11 +32,11 @@ def precompute_freqs_cis(
     partial: float = 1.0,
     scaling: RopeScaling | None = None,
 ) -> Tensor:
-    """The table of rotations e^(i * position * frequency) for positions 0 .. end-1.
+    """Return the rotations e^(i * position * frequency) of positions 0 .. end-1.
 
-    Returns complex64 of shape (end, D/2), on the CPU. Angles are computed in float64 and rounded
-    once: in float32 the angle of position 8191 is already off by 2e-4. Every entry has magnitude 1,
-    or what YaRN multiplies queries and keys by. (Su et al. 2021, arXiv:2104.09864)
+    Returns complex64 of shape (end, D/2), on the CPU. Every entry has magnitude 1; with YaRN it is
+    the factor on queries and keys. Angles are computed in float64 and rounded once, because in
+    float32 the angle of position 8191 is off by 2e-4. (Su et al. 2021, arXiv:2104.09864)
     """
     if scaling is None:
         frequencies, magnitude = rope_frequencies(head_dim, theta, partial), 1.0
@@ -48,47 +48,36 @@ def precompute_freqs_cis(
     return torch.polar(torch.full_like(angles, magnitude), angles).to(torch.complex64)
 
 
-def reshape_for_broadcast(freqs_cis: Tensor, x: Tensor) -> Tensor:
-    """A table (T, D/2) -> (1, T, 1, D/2), to multiply x of shape (B, T, H, D/2).
-
-    Raises ValueError if the two disagree: a table of one row would broadcast in silence.
-    """
-    if freqs_cis.shape != (x.shape[1], x.shape[-1]):
-        raise ValueError(
-            f"freqs_cis has shape {tuple(freqs_cis.shape)}, but the tokens and pairs to rotate are "
-            f"{(x.shape[1], x.shape[-1])}"
-        )
-    return freqs_cis[None, :, None, :]
-
-
 @or_faster
 def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D) by freqs_cis (T, D/2), complex.
 
-    Channels 2i and 2i+1 are read as one complex number (Meta's layout) and multiplied by
-    e^(i*angle), in float32; the result has the caller's dtype. Afterwards the score of a query at
-    position m and a key at n depends on n - m alone: q^T R(n-m) k.
+    Channels 2i and 2i+1 are one complex number (Meta's layout). It is multiplied by e^(i*angle) in
+    float32, and the result has the dtype of the input. Afterwards the score of a query at position
+    m and a key at position n depends on n - m alone: q^T R(n-m) k.
 
-    freqs_cis may also be (T, D/2, 2), the complex numbers as pairs of real ones. Models hold it so,
-    because the compiler has no complex numbers.
+    freqs_cis may also be real, (T, D/2, 2). Models hold it so because the compiler generates no
+    code for complex numbers. Raises ValueError if it has not one row for every token.
     """
     if not freqs_cis.is_complex():
         freqs_cis = torch.view_as_complex(freqs_cis)
-
-    def rotate(x: Tensor) -> Tensor:
-        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))  # (B, T, H, D/2)
-        turned = pairs * reshape_for_broadcast(freqs_cis, pairs)
-        return torch.view_as_real(turned).flatten(-2).type_as(x)
-
-    return rotate(xq), rotate(xk)
+    if freqs_cis.shape != (shape := (xq.shape[1], xq.shape[-1] // 2)):  # one row would broadcast
+        raise ValueError(f"freqs_cis has shape {tuple(freqs_cis.shape)} instead of {shape}")
+    freqs_cis = freqs_cis[:, None]  # (T, 1, D/2): every head turns alike
+    xq_pairs = torch.view_as_complex(xq.float().unflatten(-1, (-1, 2)))  # (B, T, H, D/2)
+    xk_pairs = torch.view_as_complex(xk.float().unflatten(-1, (-1, 2)))  # (B, T, H_kv, D/2)
+    xq_out = torch.view_as_real(xq_pairs * freqs_cis).flatten(-2)  # (B, T, H, D)
+    xk_out = torch.view_as_real(xk_pairs * freqs_cis).flatten(-2)  # (B, T, H_kv, D)
+    return xq_out.type_as(xq), xk_out.type_as(xk)
 
 
 def scaled_frequencies(
     scaling: RopeScaling, length: int, head_dim: int, theta: float = 10000.0, partial: float = 1.0
 ) -> Tensor:
-    """`rope_frequencies`, scaled. `length` is how long the text is now, which dynamic reads.
+    """Return `rope_frequencies` as `scaling` slows them, float64 (D/2,).
 
-    linear is position interpolation (Chen et al. 2023, arXiv:2306.15595).
+    `length` is how long the text is now; only `dynamic` reads it. `linear` is position
+    interpolation (Chen et al. 2023, arXiv:2306.15595).
     """
     frequencies = rope_frequencies(head_dim, theta, partial)
     slowed = frequencies / scaling.factor
@@ -103,32 +92,33 @@ def scaled_frequencies(
 
 
 def ntk_theta(theta: float, factor: float, head_dim: int) -> float:
-    """The base with which the fastest pair turns as before and the slowest exactly s times slower.
+    """Return the base that keeps the fastest pair and slows the slowest exactly s times.
 
-    b' = b * s^(D/(D-2)). (bloc97 2023, "NTK-aware scaled RoPE"; arXiv:2309.00071, section 3.1)
+    It is b * s^(D/(D-2)). (bloc97 2023, "NTK-aware scaled RoPE"; arXiv:2309.00071, section 3.1)
     """
     if head_dim < 4:
         raise ValueError(
-            f"model.head_dim {head_dim} is one pair, which ntk and dynamic scaling never slow: "
-            "it must be at least 4"
+            f"model.head_dim {head_dim} is one pair, which ntk and dynamic scaling never slow. "
+            "Use at least 4"
         )
     return theta * factor ** (head_dim / (head_dim - 2))
 
 
 def dynamic_factor(scaling: RopeScaling, length: int) -> float:
-    """f*l/L - (f-1), and 1 up to length L: dynamic NTK as Hugging Face has it.
+    """Return s for the current length l: f*l/L - (f-1), and 1 up to length L.
 
-    The paper's l/L is f = 1. (emozilla 2023; arXiv:2309.00071, section 3.3)
+    This is Hugging Face's dynamic NTK. With f = 1 it is the paper's l/L. (emozilla 2023;
+    arXiv:2309.00071, section 3.3)
     """
     f, stretch = scaling.factor, length / scaling.original_positions
     return max(1.0, f * stretch - (f - 1))
 
 
 def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
-    """How much of the slowing each pair gets: 0 for the fast pairs, 1 for the slow, a line between.
+    """Return how much each pair is slowed, (D/2,): 0 if fast, 1 if slow, a line between.
 
-    The line is drawn over the number of the pair, as in the reference code; the paper draws it over
-    the pair's turns within L. Returns (D/2,). (Peng et al. 2023, arXiv:2309.00071)
+    The line runs over the index of the pair, as in the reference code. The paper's runs over the
+    turns that the pair makes within L. (Peng et al. 2023, arXiv:2309.00071)
     """
 
     def pair_that_turns(times: float) -> float:
@@ -138,14 +128,15 @@ def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
     low = max(math.floor(pair_that_turns(scaling.beta_fast)), 0)
     high = min(math.ceil(pair_that_turns(scaling.beta_slow)), head_dim - 1)
     pairs = torch.arange(head_dim // 2, dtype=torch.float64, device="cpu")
-    width = (high - low) or 0.001  # below 0 for L under a few tokens, as in the reference code
+    width = (high - low) or 0.001  # negative if L is a few tokens, as in the reference code
     return ((pairs - low) / width).clamp(0, 1)
 
 
 def llama3_ramp(scaling: RopeScaling, frequencies: Tensor) -> Tensor:
-    """How much of its frequency each pair keeps, by its turns within L: 1 for the fast ones.
+    """Return how much of its frequency each pair keeps, (D/2,): 1 if fast, 0 if slow.
 
-    Returns (D/2,). (Llama Team 2024, arXiv:2407.21783; apply_scaling in meta-llama/llama-models)
+    It depends on the turns that the pair makes within L. (Llama Team 2024,
+    arXiv:2407.21783; apply_scaling in meta-llama/llama-models)
     """
     turns = scaling.original_positions * frequencies / (2 * math.pi)
     low, high = scaling.low_freq_factor, scaling.high_freq_factor

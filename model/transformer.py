@@ -1,7 +1,7 @@
 """A decoder-only transformer of the LLaMA family, with the names of Meta's reference code.
 
-Positions are in `model/position.py`. A function marked `@or_faster` is the plain form of what it
-does; where another form is faster, `model/kernels.py` puts that in its place.
+Positions are in `model/position.py`. Functions marked `@or_faster` are plain PyTorch;
+`model/kernels.py` replaces them where another form computes the same faster.
 
 B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C width, V vocabulary.
 """
@@ -23,7 +23,7 @@ from model.rope import apply_rotary_emb
 
 @or_faster
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x (..., I) with weight (O, I) -> (..., O)."""
+    """Multiply x (..., I) with a weight (O, I) -> (..., O)."""
     return F.linear(x, weight)
 
 
@@ -31,22 +31,23 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     """Softmax attention of xq (B, H, T, D) over xk, xv (B, H_kv, S, D) -> (B, H, T, D).
 
-    No mask, causal, is for T == S or T == 1 only: `is_causal` aligns its triangle top-left.
+    Without a mask, attention is causal. Then T must be S, or 1 for a query that sees all keys.
     """
     gqa, causal = xq.shape[1] != xk.shape[1], mask is None and xq.shape[2] > 1
     if mask is None or mask.dtype in (torch.bool, xq.dtype):
         return F.scaled_dot_product_attention(xq, xk, xv, mask, is_causal=causal, enable_gqa=gqa)
-    with torch.autocast(xq.device.type, enabled=False):  # a bfloat16 bias rounds 257 to 256
+    # The mask is a float32 bias. In bfloat16 it would round distance 257 to 256.
+    with torch.autocast(xq.device.type, enabled=False):
         q, k, v = (x.to(mask.dtype) for x in (xq, xk, xv))
         return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).type_as(xq)
 
 
 class KVCache:
-    """The keys and values of the tokens so far, one pair of (B, H_kv, S, D) tensors per layer.
+    """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer.
 
-    The keys and values of a head lie side by side in memory, which is how attention reads them.
-    `length` counts the tokens that are held; `Transformer.hidden_states` moves it on once all
-    layers have written. It is a Python int, so that nobody has to ask the device.
+    Those of a head lie side by side in memory, which is how attention reads them. `length` is the
+    number of tokens held. `Transformer.hidden_states` raises it after all layers have written. It
+    is a Python int, because reading a tensor would wait for the device.
     """
 
     def __init__(
@@ -61,21 +62,17 @@ class KVCache:
         self.length = 0
 
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
-        """Write xk, xv (B, H_kv, T, D) behind what is there; return all of it, (B, H_kv, S + T, D).
+        """Append xk, xv (B, H_kv, T, D) and return all keys and values, (B, H_kv, S, D).
 
-        Raises ValueError, with nothing written, if there is no room, and for a batch or a dtype
-        not the cache's: one would broadcast, the other convert all the keys at every step.
+        Raises ValueError, with nothing written, for too many tokens, another batch size (it would
+        broadcast), or another dtype (attention would convert all the keys at every step).
         """
         keys, values = self.keys[layer], self.values[layer]
         stop = self.length + xk.shape[2]
-        if stop > keys.shape[2]:
+        if stop > keys.shape[2] or xk.shape[0] != keys.shape[0] or xk.dtype != keys.dtype:
             raise ValueError(
-                f"the cache is full: {self.length} + {xk.shape[2]} tokens, room for {keys.shape[2]}"
-            )
-        if xk.shape[0] != keys.shape[0] or xk.dtype != keys.dtype:
-            raise ValueError(
-                f"the cache holds {keys.shape[0]} rows of {keys.dtype}, "
-                f"not {xk.shape[0]} of {xk.dtype}"
+                f"{xk.shape[0]} x {stop} tokens in {xk.dtype} do not fit into a cache "
+                f"for {keys.shape[0]} x {keys.shape[2]} in {keys.dtype}"
             )
         keys[:, :, self.length : stop] = xk
         values[:, :, self.length : stop] = xv
@@ -90,8 +87,10 @@ class Linear(nn.Linear):
 
 
 class RMSNorm(nn.Module):
-    """x / rms(x) * weight, (..., C) -> (..., C), computed in float32, in the dtype of x.
-    (arXiv:1910.07467)"""
+    """x / rms(x) * weight, (..., C) -> (..., C). (Zhang and Sennrich 2019, arXiv:1910.07467)
+
+    The normalisation runs in float32. The result has the dtype of x.
+    """
 
     def __init__(self, dim: int, eps: float):
         super().__init__()
@@ -119,13 +118,13 @@ class Attention(nn.Module):
     def project(
         self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries (B, H, T, D), and keys and values (B, H_kv, S, D), those of the cache and
-        the new ones."""
+        """Return queries (B, H, T, D), and keys and values (B, H_kv, S, D) with the cached ones."""
         xq, xk, xv = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk, self.wv))
+        # (B, T, H, D), and (B, T, H_kv, D) twice
         if freqs_cis is not None:  # RoPE
             xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
         xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)
-        if cache is not None:  # keys are kept as rotated: their positions do not change
+        if cache is not None:  # it keeps rotated keys, because their positions never change
             xk, xv = cache.update(self.layer, xk, xv)
         return xq, xk, xv
 
@@ -136,7 +135,7 @@ class Attention(nn.Module):
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
     def weights(self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor) -> Tensor:
-        """Return the softmax of the scores plus a float mask: (B, T, C) -> (B, H, T, T)."""
+        """Return the attention weights under a float mask: (B, T, C) -> (B, H, T, T)."""
         xq, xk, _ = self.project(x, freqs_cis)
         xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
         scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * self.head_dim**-0.5
@@ -157,7 +156,7 @@ class FeedForward(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Attention and SwiGLU, each normalised and added to the residual stream (B, T, C)."""
+    """Attention and SwiGLU. Each reads the normalised stream (B, T, C) and adds to it."""
 
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
@@ -182,7 +181,9 @@ class TransformerBlock(nn.Module):
 
 class Transformer(nn.Module):
     """Tokens in, logits out. State-dict keys are Meta's; tied models have no `output.weight`.
-    Raises ValueError for a configuration that is incomplete or that its encoding cannot serve."""
+
+    Raises ValueError if the configuration is incomplete or its encoding cannot serve it.
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -192,7 +193,7 @@ class Transformer(nn.Module):
         check_position(config)
         self.config = config
         self.tok_embeddings = nn.Embedding(config.vocab_size, config.dim)
-        with torch.device("cpu"):  # what it computes has values where the rest is on "meta" too
+        with torch.device("cpu"):  # a model built on "meta" needs the values of its tables
             self.position = POSITIONS[config.position](config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
         self.norm = RMSNorm(config.dim, config.norm_eps)
@@ -201,18 +202,19 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Draw every matrix, see `drawn`."""
+        """Set every matrix to its first value, see `drawn`. All others keep theirs."""
         parameters = dict(self.named_parameters())
         for name, matrix in self.drawn(seed):
             parameters[name].copy_(matrix)
 
     def drawn(self, seed: int) -> Iterator[tuple[str, Tensor]]:
-        """Name and first value of every matrix, one at a time, on the CPU: normal with std 0.02,
-        from a stream addressed by (seed, its name).
+        """Yield the name and the first value of every matrix, on the CPU.
 
-        So models of one seed share the values of all matrices that they share. What writes into the
-        residual stream is divided by sqrt(2 n_layers): its variance does not grow with depth. An
-        encoding may ask for another std of the embeddings."""
+        Values are normal with std 0.02, from a random stream addressed by (seed, name). Two models
+        of one seed therefore share the values of all matrices that both have. Matrices that write
+        into the residual stream are divided by sqrt(2 n_layers), so that its variance does not grow
+        with depth. An encoding may ask for another std of the embeddings.
+        """
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
                 into_residual = name.endswith(("wo.weight", "w2.weight"))
@@ -225,17 +227,14 @@ class Transformer(nn.Module):
     def inputs(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0
     ) -> tuple[Tensor, Tensor | None, Mask, int]:
-        """Return what the blocks take: embeddings (B, T, C), the rotations of RoPE, and the mask;
-        and the position behind the last token.
+        """Return the embeddings (B, T, C), RoPE's freqs_cis, the mask, and the next position.
 
         Tokens (B, T) continue the cache, or begin at position `start`. Raises ValueError for
-        positions past `max_positions`, for a start that is negative or beside a cache, and for a
-        length at which the keys in the cache would be wrong.
+        positions past `max_positions`, for a start that is negative or given beside a cache, and
+        for a length at which the cached keys would be wrong.
         """
         if start < 0 or (start and cache is not None):
-            raise ValueError(
-                f"start {start}: positions start at 0 or later, and a cache says itself where"
-            )
+            raise ValueError(f"start is {start}: use 0 or more, and 0 with a cache")
         first_key = start
         start = start if cache is None else cache.length
         stop = start + tokens.shape[1]
@@ -246,14 +245,14 @@ class Transformer(nn.Module):
             )
         if cache is not None and stop > self.position.cache_limit:
             raise ValueError(
-                f"position {stop} is past {self.position.cache_limit}, from where on this encoding "
-                "rotates all keys anew for every length (model.rope_scaling): keys that were "
-                "cached before would be wrong, so go on without a cache"
+                f"position {stop} is past {self.position.cache_limit}, where this encoding changes "
+                "its frequencies with the length (model.rope_scaling). Cached keys would be wrong: "
+                "use no cache"
             )
         h = self.position.embed(self.tok_embeddings(tokens), start)
         freqs_cis = self.position.freqs_cis(stop)
-        if freqs_cis is not None:  # RoPE
-            freqs_cis = freqs_cis[start:stop]
+        if freqs_cis is not None:
+            freqs_cis = freqs_cis[start:stop]  # (T, D/2, 2): row t turns the token at start + t
         return h, freqs_cis, self.position.mask(start, stop, tokens.device, first_key), stop
 
     def hidden_states(
@@ -262,8 +261,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Tokens (B, T) -> normalised hidden states (B, T, C).
 
-        With a cache, the tokens continue it and it is longer by T afterwards; without, the first
-        token stands at position `start`. `keys` (B,) address dropout.
+        With a cache, the tokens continue it, and it grows by T. Without one, the first token stands
+        at position `start`. `keys` (B,) address dropout, see `model/dropout.py`.
         """
         h, freqs_cis, mask, stop = self.inputs(tokens, cache, start)
         drop = None
@@ -278,15 +277,16 @@ class Transformer(nn.Module):
 
     def logits(self, hidden_states: Tensor) -> Tensor:
         """Hidden states (..., C) -> logits (..., V)."""
-        own, weight = getattr(self, "output", None), self.tok_embeddings.weight
-        return linear(hidden_states, weight) if own is None else own(hidden_states)
+        if hasattr(self, "output"):
+            return self.output(hidden_states)
+        return linear(hidden_states, self.tok_embeddings.weight)  # tied
 
     def forward(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). The arguments are those of `hidden_states`."""
         return self.logits(self.hidden_states(tokens, *args, **kwargs))
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Tokens (B, T) -> for each layer in turn what attention weighs values by, (B, H, T, T)."""
+        """Tokens (B, T) -> the attention weights of each layer in turn, (B, H, T, T)."""
         h, freqs_cis, _, _ = self.inputs(tokens)
         mask = self.position.causal_bias(tokens.shape[1], tokens.device)
         for layer in self.layers:

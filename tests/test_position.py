@@ -156,9 +156,9 @@ def test_a_start_reaches_to_the_end_of_the_context_and_no_further():
     assert torch.equal(model(TOKENS, start=57), before)
     with pytest.raises(ValueError, match="position 65 is past the context of 64"):
         model(TOKENS, start=58)
-    with pytest.raises(ValueError, match="start -1: positions start at 0 or later"):
+    with pytest.raises(ValueError, match="start is -1: use 0 or more"):
         model(TOKENS, start=-1)
-    with pytest.raises(ValueError, match="start 3: .* a cache says itself where"):
+    with pytest.raises(ValueError, match="start is 3: .* 0 with a cache"):
         model(TOKENS, KVCache(model.config, len(TOKENS), 64), start=3)
 
 

@@ -11,12 +11,7 @@ from conftest import halves, random_model, rotate_half, rotate_halves, rotation,
 from torch import Tensor, nn
 
 from model.position import sinusoid
-from model.rope import (
-    apply_rotary_emb,
-    precompute_freqs_cis,
-    reshape_for_broadcast,
-    rope_frequencies,
-)
+from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies
 
 draw = partial(conftest.draw, dtype=torch.float64)
 
@@ -69,7 +64,6 @@ def test_article_bs_program_has_these_shapes_and_its_angles_err_at_position_8191
     theirs, table = torch.polar(torch.ones(10, 16), angles(32, 10)), precompute_freqs_cis(32, 10)
     torch.testing.assert_close(theirs, table)
     q = conftest.draw(2, 10, 12, 32)
-    assert reshape_for_broadcast(table, q[..., :16]).shape == (1, 10, 1, 16)
     assert [x.shape for x in apply_rotary_emb(q, q, table)] == [q.shape] * 2
     error = angles(64, 8192)[8191] - 8191 * rope_frequencies(64)
     assert error.abs().max().item() == pytest.approx(2e-4, rel=0.3)
