@@ -129,11 +129,9 @@ def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
     """
     default = make_config()
     for key in (*CHOSEN, *(TUNED if tuned else ())):
-        value = attrgetter(key)(base)
-        if value != attrgetter(key)(default):
-            advice = "; --no-tuning trains all arms at optim.lr" if key in TUNED else ""
-            raise UserError(f"{key} {value} has no effect: the study sets it for each run "
-                            f"(ablation/plan.py); leave it out{advice}")
+        if attrgetter(key)(base) != attrgetter(key)(default):
+            raise UserError(f"--{key} has no effect: the study sets it for each run. Leave it out"
+                            f"{', or add --no-tuning' if key in TUNED else ''}")
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
                         "different lengths are one run until they cool down")

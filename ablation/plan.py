@@ -106,26 +106,26 @@ TIERS = {
 
 
 def choose_arms(tier: Tier, names: str | None, added: Sequence[str]) -> dict[str, Overlay]:
-    """Return the overlays of a study's arms by name: those of `names`, "rope,sin,...", or the
-    tier's, and those that are `added`, each "NAME=key=value,key=value".
+    """Return the overlays of a study's arms by name.
 
-    Raises UserError for a name that does not exist or exists already, and for fewer than two arms.
+    They are those of `names`, "rope,sin,...", or the tier's, and those that are `added`, each as
+    "NAME=key=value,key=value". Raises UserError for a name that does not exist or exists already,
+    and for fewer than two arms.
     """
-    local: dict[str, Overlay] = {}
+    known, wanted = dict(ARMS), list(tier.arms if names is None else names.split(","))
     for text in added:
         name, _, rest = text.partition("=")
-        pairs = [part.partition("=") for part in rest.split(",")]
-        if not re.fullmatch(r"\w+", name) or not all(key and value for key, _, value in pairs):
+        overlay = dict(re.findall(r"([^=,]+)=([^,]+)", rest))
+        if not re.fullmatch(r"\w+", name) or not overlay or len(overlay) < rest.count(",") + 1:
             raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, such as "
                             "b500=model.theta=500,optim.lr=2e-3")
-        if name in ARMS or name in local:
+        if name in known:
             raise UserError(f"--arm {name}: there is an arm of this name already; choose another")
-        local[name] = {key: value for key, _, value in pairs}
-    known = {**ARMS, **local}
-    wanted = tier.arms if names is None else tuple(names.split(","))
+        known[name] = overlay
+        wanted.append(name)
     for name in wanted:
         check_name("arm", name, known)
-    chosen = {name: known[name] for name in (*wanted, *local)}
+    chosen = {name: known[name] for name in wanted}
     if len(chosen) < 2:
         raise UserError(f"a study compares at least two arms, and --arms {names} is one")
     return chosen
@@ -159,8 +159,8 @@ def choose_baseline(name: str | None, arms: Mapping[str, Overlay]) -> str:
 
 # --- learning rates -------------------------------------------------------------------------------
 
-Losses = Mapping[float, Mapping[int, float | None]]
-"""Of one arm: loss by learning rate and seed; None where the run diverged."""
+Losses = Mapping[float, Mapping[int, float]]
+"""Of one arm: loss by learning rate and seed; inf where the run diverged."""
 WIDEST = 8  # times below and above the grid, within which it is extended
 
 
@@ -174,8 +174,7 @@ def next_rates(
     best two on the other seeds. Where all seeds together prefer one at an edge, it goes on beyond
     that, and what is then no worse on the first seed is run on the others too.
     """
-    first = {lr: _or_inf(by_seed[seeds[0]]) for lr, by_seed in losses.items()
-             if seeds[0] in by_seed}
+    first = {lr: by_seed[seeds[0]] for lr, by_seed in losses.items() if seeds[0] in by_seed}
     missing = [(lr, seeds[0]) for lr in grid if lr not in first]
     if missing:
         return missing
@@ -199,13 +198,9 @@ def next_rates(
 def best_rate(losses: Losses) -> float:
     """The rate of the lowest mean loss, of those that were run on the most seeds."""
     most = max(map(len, losses.values()))
-    means = {lr: statistics.fmean(map(_or_inf, by_seed.values()))
-             for lr, by_seed in losses.items() if len(by_seed) == most}
+    means = {lr: statistics.fmean(by_seed.values()) for lr, by_seed in losses.items()
+             if len(by_seed) == most}
     return min(means, key=means.__getitem__)
-
-
-def _or_inf(loss: float | None) -> float:
-    return math.inf if loss is None else loss
 
 
 # --- lengths --------------------------------------------------------------------------------------
@@ -237,10 +232,13 @@ def read_plan(path: Path) -> dict[str, Any]:
 
 
 def tuning_losses(plan: Mapping[str, Any], stage: str) -> dict[str, Losses]:
-    """Return what the tuning runs of a stage found, by arm; the keys of JSON are text."""
+    """Return what the tuning runs of a stage ended with, by arm.
+
+    JSON has text for keys, and null for the loss of a run that diverged.
+    """
     return {
-        arm: {float(lr): {int(seed): loss for seed, loss in losses.items()}
-              for lr, losses in rates.items()}
+        arm: {float(lr): {int(seed): math.inf if loss is None else loss
+                          for seed, loss in losses.items()} for lr, losses in rates.items()}
         for arm, rates in plan["tuned"].get(stage, {}).items()
     }
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import yaml
 from markdown_it import MarkdownIt
 
 from ablation import plots, stats
@@ -55,8 +56,7 @@ def compose(study: Study, figures: list[str]) -> str:
     drawn. A notes.md in the study's folder, such as its predictions, is put in as it is.
     """
     plan, last = study.plan, study.horizons[-1]
-    warm_up = max((record["config"]["optim"]["warmup_steps"]
-                   for record in study.records.values()), default=0) * plan["step_tokens"]
+    warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
     secondary = joined(study.planned_others[1:])
     errors = {arm: study.text_error(arm, last) for arm in study.others if study.paired(arm, last)}
     notes = study.path / "notes.md"
@@ -83,7 +83,7 @@ def compose(study: Study, figures: list[str]) -> str:
         "probes": probe_table(study),
         "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
         "command": f"```\n{plan['command']}\n```",
-        "facts": bullets(facts(study)),
+        "facts": f"```\n{facts(study)}```",
     }
 
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
@@ -174,7 +174,7 @@ def tuning_table(study: Study) -> str:
         grid = sorted({lr for rates in losses.values() for lr in rates})
         best = {arm: best_rate(rates) for arm, rates in losses.items()
                 if not next_rates(plan["grid"], plan["tuning_seeds"], rates)}
-        rows = [[arm, *(", ".join("diverged" if loss is None else f"{loss:.3f}"
+        rows = [[arm, *(", ".join("diverged" if loss == math.inf else f"{loss:.3f}"
                                   for loss in rates.get(lr, {}).values())
                         + " *" * (lr == best.get(arm)) for lr in grid)]
                 for arm, rates in losses.items()]
@@ -221,20 +221,14 @@ def probe_table(study: Study) -> str:
     return table(["arm", "P1 at T", "P1 at 2T", "P1 at 4T", "P2: steps to 90 %"], rows)
 
 
-def facts(study: Study) -> list[str]:
-    """What the plan and the records say of when, where and with what the study was made."""
-    plan = study.plan
-    machines, trained_by = (
-        "; ".join(dict.fromkeys(flat(record[key]) for record in study.records.values()))
-        for key in ("machine", "trained_by")
-    )
-    return [
-        f"tier: {plan['tier']}", f"minutes: {plan['minutes']:.0f}",
-        f"machines: {machines or flat(plan['machine'])}", f"dtype: {plan['dtype']}",
-        f"versions at the start: {flat(plan['versions'])}",
-        f"revision at the start: {flat(plan['git'])}",
-        f"runs were trained by: {trained_by}",
-    ]
+def facts(study: Study) -> str:
+    """Return when, where and with what the study was made, as YAML."""
+    values: dict[str, Any] = {key: study.plan[key] for key in ("tier", "dtype", "versions", "git")}
+    values["minutes"] = round(study.plan["minutes"])
+    for key in ("machine", "trained_by"):
+        different = {str(record[key]): record[key] for record in study.records.values()}
+        values[key] = [*different.values()]
+    return yaml.safe_dump(values, default_flow_style=None, sort_keys=False, width=math.inf)
 
 
 # --- Markdown and numbers as text -----------------------------------------------------------------
@@ -242,10 +236,6 @@ def facts(study: Study) -> list[str]:
 
 def escape(text: str) -> str:
     return re.sub(r"([\\|*<>`])", r"\\\1", text)
-
-
-def bullets(items: Iterable[str]) -> str:
-    return "\n".join(f"- {escape(item)}" for item in items)
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -300,12 +290,6 @@ def amount(tokens: float) -> str:
         if tokens >= size:
             return f"{tokens / size:.3g} {unit}"
     return f"{tokens:.0f}"
-
-
-def flat(value: Any) -> str:
-    if isinstance(value, dict):
-        return joined(f"{key} {flat(part)}" for key, part in value.items() if part is not None)
-    return str(value)
 
 
 # --- wandb ----------------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ def settle_rate(plan: Plan, arm: str) -> float:
     """Return the best learning rate of an arm. UserError where it diverged at all of them."""
     losses = planning.tuning_losses(plan, "arms")[arm]
     best = planning.best_rate(losses)
-    if None in losses[best].values():
+    if math.inf in losses[best].values():
         raise UserError(f"{arm} diverged at every learning rate from {min(losses):g} to "
                         f"{max(losses):g}: leave it out, or change its settings")
     return best

@@ -66,7 +66,7 @@ def test_arms_of_the_users_own_and_names_that_are_wrong():
 
 def tuned(loss, grid, seeds) -> tuple[dict, int]:
     """All that is run where (rate, seed) costs `loss`, and in how many rounds."""
-    losses: dict[float, dict[int, float | None]] = {}
+    losses: dict[float, dict[int, float]] = {}
     for rounds in range(99):
         todo = plan.next_rates(grid, seeds, losses)
         if not todo:
@@ -91,7 +91,7 @@ def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
 
 
 def test_a_rate_that_diverged_loses_and_the_seeds_decide_between_the_best_two():
-    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): None, (2e-3, 1): 1.7, (4e-3, 1): 1.95,
+    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): math.inf, (2e-3, 1): 1.7, (4e-3, 1): 1.95,
               (1e-3, 0): 2.1}
     losses, _ = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
     assert plan.best_rate(losses) == 2e-3
@@ -107,7 +107,7 @@ def test_a_rate_beyond_the_edge_that_all_seeds_prefer_is_run_on_all_where_it_cou
 
 
 def test_where_all_rates_diverge_a_smaller_one_is_tried():
-    losses = {4e-3: {0: None}, 2e-3: {0: None}}
+    losses = {4e-3: {0: math.inf}, 2e-3: {0: math.inf}}
     assert plan.next_rates((2e-3, 4e-3), [0], losses) == [(1e-3, 0)]
 
 

@@ -88,20 +88,6 @@ def test_the_page_needs_no_other_file(study):
     assert not re.search("<(script|link)|src=\"(?!data:)", page)
 
 
-def test_each_table_says_what_was_put_in(seen):
-    contexts = seen.table("arm", "T/2", "T")
-    assert [cell == "–" for cell in contexts["learned"]] == [False, False, True, True, True]
-    assert contexts["rope, YaRN"][:2] == ["–", "–"] and "(se 0.020)" in contexts["rope"][0]
-    assert seen.table("arm", "P1 at T")["nope"][-1] == "more than 500"
-    assert seen.table("arm", "P1 at T")["rope"][-1] == "160 (150 – 170)"
-    # the rate that was chosen is marked
-    rates = seen.table("arms, 205 k tokens", "0.001")
-    assert rates["rope"] == ["2.200", "2.100, 2.120 *", "2.150, 2.160"]
-    for fact in ("python ablate.py --tier full", "minutes: 43", "Example CPU", "torch 2.13.0",
-                 "0123abcd", "50,176 or more"):
-        assert fact in seen, fact
-
-
 def test_one_seed_has_no_interval(tmp_path):
     path = make_pair(tmp_path / "one")
     seen = composed(path)
@@ -134,22 +120,15 @@ def test_a_study_that_is_half_run_says_so_and_corrects_for_all_that_is_planned(t
     assert "of 6 seeds: rope 3, sin 2, nope 2, learned 0, alibi 0; and 24 of 24 probes." in seen
 
 
-def test_a_rate_that_diverged_is_not_one_that_was_not_tried(tmp_path):
-    path = make_study(tmp_path / "rates")
-    plan = read_plan(path)
-    plan["tuned"]["arms"]["rope"] = {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": None}}
-    write_sealed(path / "plan.json", plan)
-    assert "| rope | 2.500, diverged" in report.tuning_table(Study.load(path))
-    assert "| diverged |" in report.tuning_table(Study.load(path))
-
-
-def test_a_diverged_seed_is_awaited_no_more(tmp_path):
+def test_a_rate_or_a_seed_that_diverged_is_not_one_that_is_missing(tmp_path):
     path = make_study(tmp_path / "diverged")
     (path / "results" / "nope-s3.json").unlink()
     plan = read_plan(path) | {"diverged": ["nope-s3"]}
+    plan["tuned"]["arms"]["rope"] = {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": None}}
     write_sealed(path / "plan.json", plan)
-    seen = composed(path)
-    assert "Diverged, and left out: nope-s3." in seen and "so far" not in seen
+    page = composed(path)
+    assert "Diverged, and left out: nope-s3." in page and "so far" not in page
+    assert "| rope | 2.500, diverged | diverged |" in page
 
 
 @pytest.mark.parametrize("times, words", [
@@ -163,72 +142,71 @@ def test_what_never_happened_is_longer_than_was_looked(times, words):
     assert report.span(times, 500) == words
 
 
-def test_the_documents_say_what_the_committed_records_hold():
-    """README's lead of RoPE, and what docs/positions.md says of twice the training length."""
-    study = Study.load(ROOT / "docs" / "results")
-    readme, positions = (" ".join((ROOT / name).read_text(encoding="utf-8").split())
-                         for name in ("README.md", "docs/positions.md"))
+def words(name: str) -> str:
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
+def at(mode: str, context: int):
+    return cell("context", "loss", context=context, mode=mode)
+
+
+def test_readme_and_positions_say_what_the_records_hold():
+    study, positions = Study.load(ROOT / "docs" / "results"), words("docs/positions.md")
     first, last = study.horizons[0], study.horizons[-1]
-    leads = {tokens: study.paired("rope", tokens) for tokens in (first, last)}
-    assert (f"RoPE leads by {-leads[first].mean:.2f} nats a token after {first / 1e6:.2f} M "
-            f"training tokens, and by {-leads[last].mean:.2f} after {last / 1e6:.2f} M") in readme
+    leads = [-study.paired("rope", tokens).mean for tokens in (first, last)]
+    assert (f"RoPE leads by {leads[0]:.2f} nats a token after {first / 1e6:.2f} M training tokens, "
+            f"and by {leads[1]:.2f} after {last / 1e6:.2f} M") in words("README.md")
     planned = len(study.plan["seeds"])
-    assert leads[last].n == len(study.runs("rope")) == len(study.runs("sin")) == planned
     assert all(len(study.runs(arm)) == planned for arm in study.plan["arms"])
-    assert f"{planned} seeds of each of {len(study.arms)} encodings" in readme
-    seeds = f"means of {planned} seeds"
-    rises = [statistics.fmean(
-        cell("context", "loss", context=2 * study.seq_len, mode="nonoverlapping")(record)
-        - cell("context", "loss", context=study.seq_len, mode="nonoverlapping")(record)
-        for record in study.runs(arm).values()) for arm in ("rope", "sin", "alibi")]
+    assert f"{planned} seeds of each of {len(study.arms)} encodings" in words("README.md")
+    rope, sin, alibi = (study.mean(arm, at("nonoverlapping", 2 * study.seq_len))
+                        - study.mean(arm, at("nonoverlapping", study.seq_len))
+                        for arm in ("rope", "sin", "alibi"))
     assert (f"on {last / 1e6:.2f} M tokens, the loss of whole windows of twice that length rises "
-            f"by {rises[0]:+.2f} for RoPE and by {rises[1]:+.2f} for sinusoids, and changes by "
-            f"{rises[2]:+.2f} for ALiBi ({seeds};") in positions
-    excess = {(arm, at): statistics.fmean(r["excess"][at] for r in study.probe("P1", arm).values())
-              for arm in PROBED for at in ("T", "2T")}
+            f"by {rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by {alibi:+.2f} "
+            f"for ALiBi (means of {planned} seeds;") in positions
+    excess = {(arm, length): statistics.fmean(r["excess"][length] for r in
+                                              study.probe("P1", arm).values())
+              for arm in PROBED for length in ("T", "2T")}
     assert ("ends {rope:.3f} nats above the optimum with RoPE, {sin:.3f} with matched sinusoids, "
             "and {alibi:.3f} with ALiBi and {nope:.3f} without positions"
             ).format(**{arm: excess[arm, "T"] for arm in PROBED}) in positions
     assert (f"in rows of twice the length, {excess['rope', '2T']:.3f} with RoPE and "
-            f"{excess['sin', '2T']:.3f} with matched sinusoids "
-            f"(means of {len(study.probe('P1', 'rope'))} seeds)") in positions
+            f"{excess['sin', '2T']:.3f} with matched sinusoids") in positions
 
 
 def test_results_md_says_what_the_records_hold():
     full, bases, english, wide = (Study.load(ROOT / "docs" / name)
                                   for name in ("results", "bases", "english", "wide"))
-    text = " ".join((ROOT / "docs" / "results.md").read_text(encoding="utf-8").split())
-    loss = {arm: [statistics.fmean(map(at_horizon(tokens, "loss"), full.runs(arm).values()))
-                  for tokens in full.horizons] for arm in full.arms}
+    page = words("docs/results.md").replace("\u2212", "-")
+    loss = {arm: [full.mean(arm, at_horizon(tokens, "loss")) for tokens in full.horizons]
+            for arm in full.arms}
 
-    def show(difference, plus=""):
-        low, high = (f"{value:{plus}.3f}".replace("-", "\u2212") for value in difference.interval)
-        return f"{difference.mean:{plus}.3f}".replace("-", "\u2212") + f" [{low}, {high}]"
+    def show(study, tokens, *arms, plus=""):
+        result = study.paired(arms[0], tokens, *arms[1:])
+        low, high = result.interval
+        return f"{result.mean:{plus}.3f} [{low:{plus}.3f}, {high:{plus}.3f}]"
 
     for number in (0, 2, 3):
         tokens = full.horizons[number]
-        assert f"| {tokens / 1e6:.2f} M | {show(full.paired('rope', tokens))} |" in text
+        assert f"| {tokens / 1e6:.2f} M | {show(full, tokens, 'rope')} |" in page
         if number:  # RoPE's curve between its horizons, which double, in the logarithm of tokens
             before, after = loss["rope"][number - 1 : number + 1]
             share = (before - loss["sin"][number]) / (before - after)
-            assert f"| {2 ** (1 - share):.1f} |" in text
-    for study, words in ((english, "not tuned for it"), (wide, "three seeds, 4.19 M tokens")):
-        assert f"{words} | {show(study.paired('rope', full.horizons[2]))}" in text
-    base = bases.paired("rope_b1k", full.horizons[2], "rope_b500k")
-    assert f"base 500,000: {show(base, '+')}" in text
-    assert f"{show(bases.paired('p_rope_50', full.horizons[2]), '+')} against base 10,000" in text
+            assert f"| {2 ** (1 - share):.1f} |" in page
+    tokens = full.horizons[2]
+    assert f"not tuned for it | {show(english, tokens, 'rope')}" in page
+    assert f"three seeds, 4.19 M tokens | {show(wide, tokens, 'rope')}" in page
+    assert f"500,000: {show(bases, tokens, 'rope_b1k', 'rope_b500k', plus='+')}" in page
+    assert f"{show(bases, tokens, 'p_rope_50', plus='+')} against base 10,000" in page
     faster = [read_json(file) for file in sorted((ROOT / "docs/results/rope_at_2e-3").iterdir())]
-    lower, behind = ([statistics.fmean(at_horizon(tokens, "loss")(full.runs(arm)[record["seed"]])
-                                       - at_horizon(tokens, "loss")(record) for record in faster)
-                      for tokens in full.horizons] for arm in ("rope", "alibi"))
-    assert f"ended {min(lower):.2f} to {max(lower):.2f} nats lower after every length" in text
-    first, second, third, last = (f"{-value:+.3f}".replace("-", "\u2212") for value in behind)
-    assert f"RoPE \u2212 ALiBi is {first}, {second}, {third} and {last}" in text
-    learned = [statistics.median(at_horizon(tokens, "loss")(full.runs("learned")[seed])
-                                 - at_horizon(tokens, "loss")(record)
-                                 for seed, record in full.runs("sin").items())
-               for tokens in full.horizons]
-    assert ", ".join(f"{value:.2f}" for value in learned).replace("-", "\u2212") in text
+    lower, ahead = ([statistics.fmean(at_horizon(tokens, "loss")(record)
+                                      - at_horizon(tokens, "loss")(full.runs(arm)[record["seed"]])
+                                      for record in faster)
+                     for tokens in full.horizons] for arm in ("rope", "alibi"))
+    assert f"ended {-max(lower):.2f} to {-min(lower):.2f} nats lower after every length" in page
+    first, second, third, last = (f"{value:+.3f}" for value in ahead)
+    assert f"RoPE - ALiBi is {first}, {second}, {third} and {last}" in page
 
 
 def test_names_are_text_and_no_markup(tmp_path):
@@ -246,9 +224,6 @@ def test_a_study_that_does_not_compare_has_no_report(tmp_path):
     assert not (path / "report.html").exists()
 
 
-# --- the committed study --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["results", "bases", "english", "wide"])
 def test_the_committed_report_is_what_the_records_give(name):
     folder = ROOT / "docs" / name
@@ -256,9 +231,6 @@ def test_the_committed_report_is_what_the_records_give(name):
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
     assert compose(study, figures) == page
-
-
-# --- wandb ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
