@@ -1,26 +1,55 @@
 """One step and the loss of a split: exact under any split of a batch, and without a trace."""
 
 import math
+from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import CPU, points, setup_of, trained
+from conftest import CPU, draw, points, random_tokens, setup_of, trained
+from torch import nn
 
 from gyre.parallel import World
-from gyre.step import evaluate, micro_batches, summed_loss, train_step
+from gyre.step import Progress, StepResult, evaluate, micro_batches, summed_loss, train_step
 from model.position import POSITIONS
 
 DRAWN = ["--model.dropout", "0.2"]  # drawn for the row, and so the same however rows are shared
 
 
 def test_the_loss_is_summed_in_float32_over_what_is_not_masked():
-    logits = torch.randn(2, 7, 97, generator=torch.Generator().manual_seed(0)).bfloat16()
-    y = torch.randint(97, (2, 7), generator=torch.Generator().manual_seed(1))
+    logits, y = draw(2, 7, 97).bfloat16(), random_tokens(2, 7)
     y[1, 3:] = -100
     log_p = logits.float().log_softmax(-1)
     expected = -sum(log_p[b, t, y[b, t]] for b in range(2) for t in range(7) if y[b, t] >= 0)
     torch.testing.assert_close(summed_loss(logits, y), expected)
+
+
+def test_steps_are_those_of_a_loop_written_by_hand(world):
+    """Mean loss, AdamW with its groups, warm-up and cosine, and a gradient that is clipped."""
+    argv = ["--optim.grad_clip", "0.5", "--optim.lr", "1e-2", "--optim.warmup_steps", "2",
+            "--optim.weight_decay", "0.3", "--train.steps", "5", "--train.batch_size", "6"]
+    model, setup = setup_of(world, *argv).model, setup_of(world, *argv)
+    hidden = [p for n, p in model.named_parameters() if n.startswith("layers.") and "norm" not in n]
+    rest = [p for n, p in model.named_parameters() if not n.startswith("layers.") or "norm" in n]
+    adamw = torch.optim.AdamW([{"params": hidden}, {"params": rest, "weight_decay": 0.0}],
+                              betas=(0.9, 0.95), weight_decay=0.3)
+    rates = [0.5, 1.0, *(0.1 + 0.45 * (1 + math.cos(math.pi * i / 3)) for i in (1, 2, 3))]
+    for step, rate in enumerate(rates):
+        x, y = setup.train_data.batch(step)
+        loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+        adamw.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5).item()
+        for group in adamw.param_groups:
+            group["lr"] = 1e-2 * rate
+        adamw.step()
+        result = train_step(setup, step)
+        assert result == pytest.approx((loss.item(), norm, 1e-2 * rate, True), rel=1e-4)
+        assert norm > 0.55  # it is clipped
+    for mine, theirs in zip(setup.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
+        assert mine.grad is None
 
 
 def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
@@ -28,6 +57,7 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
     results = []
     for rows in ("27", "10", "1"):
         setup = setup_of(world, *DRAWN, "--train.micro_batch_size", rows)
+        assert setup.module is setup.model  # in one process
         assert [len(x) for x, _, _ in micro_batches(setup, 0)][0] == int(rows)
         results.append([train_step(setup, step) for step in range(2)])
     dry = train_step(setup_of(world), 0)
@@ -39,6 +69,42 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
             assert mine.grad_norm == pytest.approx(theirs.grad_norm, rel=1e-5)
 
 
+class Rank(World):
+    """One of several ranks, without the others: a sum is its own part."""
+
+    def sum(self, *values: float) -> list[float]:
+        return list(values)
+
+
+def test_ranks_average_to_the_gradient_of_the_whole_batch(world, monkeypatch):
+    """27 rows over 2 ranks in micro-batches of 13: rank 0 has one pass less, and may pad it.
+
+    DDP and FSDP take the mean over the ranks, after the last pass.
+    """
+    def take_step(ranks: int, rank: int, pads: bool) -> tuple[float, list[torch.Tensor]]:
+        setup = setup_of(world, *DRAWN, "--train.micro_batch_size=13", "--optim.grad_clip=0")
+        setup = replace(setup, world=Rank(rank, ranks, CPU))
+        setup.train_data.rank, setup.train_data.size = rank, ranks
+        setup.parallelism.pads_micro_batches = pads
+        averaged = []  # by each pass
+        monkeypatch.setattr(setup.parallelism, "averaging",
+                            lambda _, last: averaged.append(last) or nullcontext())
+        monkeypatch.setattr(setup.optimizers, "zero_grad", lambda: None)
+        targets = torch.cat([y for _, y, _ in micro_batches(setup, 0)])
+        assert (targets != -100).any(1).sum() == 27 // ranks + rank
+        loss = train_step(setup, 0).loss
+        passes = 3 if ranks == 1 else 2 if pads or rank else 1
+        assert averaged == [False] * (passes - 1) + [True]
+        return loss, [p.grad for p in setup.model.parameters()]
+
+    loss, whole = take_step(1, 0, False)
+    for pads in (False, True):
+        (loss_0, first), (loss_1, second) = (take_step(2, rank, pads) for rank in (0, 1))
+        assert loss_0 + loss_1 == pytest.approx(loss, rel=1e-6)
+        for gradient, *parts in zip(whole, first, second, strict=True):
+            torch.testing.assert_close(sum(parts) / 2, gradient, rtol=1e-4, atol=1e-7)
+
+
 def test_rows_have_their_own_dropout_at_every_step(world):
     setup = setup_of(world, *DRAWN, "--train.micro_batch_size", "10")
     keys = [torch.cat([keys for *_, keys in micro_batches(setup, step)]) for step in (0, 1)]
@@ -47,10 +113,13 @@ def test_rows_have_their_own_dropout_at_every_step(world):
     assert torch.equal(again, keys[1])
 
 
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("loss, gradient", [(math.nan, 1.0), (1.0, math.inf)])
-def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient):
-    """A finite loss with an infinite gradient, too."""
+def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient, scaled):
+    """A finite loss with an infinite gradient, too. A scaler halves its scale."""
     setup = setup_of(world, "--optim.grad_clip", "0")
+    if scaled:
+        setup = replace(setup, scaler=torch.amp.GradScaler("cpu", init_scale=1024.0))
     before = [weight.detach().clone() for weight in setup.model.parameters()]
     if math.isnan(loss):
         hook = setup.model.norm.register_forward_hook(lambda module, x, out: out * loss)
@@ -58,61 +127,43 @@ def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient):
         hook = setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
     assert not train_step(setup, 0).finite
     assert all(map(torch.equal, before, setup.model.parameters()))
+    assert setup.scaler.get_scale() == (512 if scaled else 1)
     hook.remove()
     result = train_step(setup, 1)
     assert result.finite and math.isfinite(result.loss)
     assert not all(map(torch.equal, before, setup.model.parameters()))
 
 
-def test_the_scaler_unscales_before_the_norm_and_steps_after(world):
-    """A loss that is scaled by 1024 has the norm and the weights of one that is not."""
-    calls = []
-
-    class Scaler(torch.amp.GradScaler):
-        def unscale_(self, optimizer):
-            calls.append("unscale")
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    parameter.grad.div_(1024)
-
-        def scale(self, loss):
-            calls.append("scale")
-            return loss * 1024
-
-        def step(self, optimizer):
-            calls.append("step")
-            optimizer.step()
-
-        def update(self):
-            calls.append("update")
-
-    plain, scaled = setup_of(world), setup_of(world)
-    object.__setattr__(scaled, "scaler", Scaler("cpu", enabled=False))
-    expected, result = train_step(plain, 0), train_step(scaled, 0)
-    assert calls == ["scale", "unscale", "step", "update"]
-    assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
+def test_a_scaled_loss_has_the_norm_and_the_weights_of_one_that_is_not(world):
+    """Gradients are unscaled before they are clipped. The scale grows after a good step."""
+    clipped = ["--optim.grad_clip", "0.5"]
+    plain, scaled = setup_of(world, *clipped), setup_of(world, *clipped)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
+    scaled = replace(scaled, scaler=scaler)
+    for step in range(2):
+        expected, result = train_step(plain, step), train_step(scaled, step)
+        assert result == pytest.approx(expected, rel=1e-5)
+    assert scaler.get_scale() == 4096
     for mine, theirs in zip(scaled.model.parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-7)
 
 
-def test_ranks_that_gather_together_take_equally_many_passes(world):
-    """27 rows over 2 ranks in micro-batches of 13: rank 0 has one pass less, and pads it."""
-    setup = setup_of(world, *DRAWN, "--train.micro_batch_size", "13")
-    object.__setattr__(setup, "world", World(0, 2, CPU))
-    setup.train_data.size = 2
-    for rank, rows in ((0, 13), (1, 14)):
-        setup.train_data.rank = rank
-        for pads in (False, True):
-            setup.parallelism.pads_micro_batches = pads
-            batches = micro_batches(setup, 0)
-            assert sum(len(x) for x, _, _ in batches) == rows + (pads and rank == 0)
-            if pads:
-                assert len(batches) == 2
-                x, y, keys = batches[-1]
-                assert rank == 1 or (len(x) == len(keys) == 1 and (y == -100).all())
+def test_three_bad_steps_in_a_row_end_a_training():
+    """But not those in which a scaler searches for its scale: a finite loss, and no gradient."""
+    good, bad, searching = (StepResult(loss, norm, 1.0, finite) for loss, norm, finite in (
+        (1.0, 1.0, True), (math.nan, math.nan, False), (1.0, math.inf, False)))
+    for results, scaling, lasts in (
+        ([bad, bad, good, bad, bad, good], False, 6), ([good, bad, bad, bad, good], False, 4),
+        ([searching] * 9, True, 9), ([searching] * 9, False, 3), ([bad] * 9, True, 3),
+    ):
+        progress = Progress()
+        for result in results:
+            if not progress.advance(result, 540, 0.5, scaling):
+                break
+        assert (progress.step, progress.tokens, progress.seconds) == (lasts, 540 * lasts, lasts / 2)
+        assert progress.skipped == sum(not result.finite for result in results[:lasts])
 
 
-@pytest.mark.slow
 def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
     setups = {p: setup_of(world, "--model.position", p) for p in POSITIONS}
     weights = {p: setup.model.state_dict() for p, setup in setups.items()}
