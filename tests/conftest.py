@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,13 @@ def launch(tmp_path_factory) -> Iterator[Callable[..., Ranks]]:
     yield launch
     for process in (process for ranks in started for process in ranks.processes):
         process.kill()  # of a test that failed
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    stop = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < stop, "waited in vain"
+        time.sleep(0.05)
 
 
 def trained(world: Path, name: str, *extra: str) -> Path:

@@ -1,6 +1,7 @@
 """Groups, schedule, and both optimizers' agreement with what they claim."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -139,6 +140,12 @@ def test_state_survives_a_round_trip(optimizer):
             replaced = Optimizers(models[1], config)
             replaced.load_tensors(models[1], second.tensors(models[1]))
             second = replaced
+            # A branch has the rates and the decay of its own configuration.
+            changed = Optimizers(models[1], replace(config, lr=7.0, weight_decay=3.0))
+            changed.load_tensors(models[1], second.tensors(models[1]))
+            groups = [group for o in changed.optimizers for group in o.param_groups]
+            assert {group["lr"] for group in groups} == {7.0}
+            assert {group["weight_decay"] for group in groups} == {0.0, 3.0}
     torch.testing.assert_close(*(list(model.parameters()) for model in models), rtol=0, atol=0)
 
 

@@ -7,8 +7,6 @@ there are, in whatever groups, and however often a run is stopped and resumed by
 import os
 import shutil
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,7 @@ from conftest import (
     stop_at,
     trained,
     training,
+    wait_for,
 )
 from failing import flip_a_bit
 
@@ -95,13 +94,6 @@ def restarting(*argv: str) -> None:
     config = LaunchConfig(1, 1, 2, run_id="a", rdzv_backend="c10d", rdzv_endpoint="localhost:0",
                           max_restarts=3, start_method="fork", monitor_interval=0.1)
     elastic_launch(config, train.main)([*argv])
-
-
-def wait_for(condition: Callable[[], bool], timeout: float = 100) -> None:
-    stop = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < stop, "waited in vain"
-        time.sleep(0.05)
 
 
 def assert_same_losses(path: Path, expected: Path) -> None:
