@@ -75,10 +75,7 @@ class Options:
 def main(argv: list[str] | None = None) -> None:
     """Print tables, and the figures in them as a line of JSON."""
     with exit_in_words():
-        parser = Parser(__doc__)
-        parser.add_fields(Options)
-        parser.add_config()
-        options = parser.parse_args(argv)
+        options = Parser(__doc__, Options, config=True).parse_args(argv)
         check_ranges("bench", options, repeats="[1, inf)", new_tokens="[1, inf)")
         config = make_config(*map(read_yaml, options.config or ["bench.yaml"]), options.given)
         if config.train.dtype == "float16" or config.train.micro_batch_size is not None:

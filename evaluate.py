@@ -76,9 +76,8 @@ def main(argv: list[str] | None = None) -> None:
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """Return the options, checked."""
-    parser = Parser(__doc__)
+    parser = Parser(__doc__, RunOptions, Options)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="A run. Without one: list all.")
-    parser.add_fields(RunOptions, Options)
     options = parser.parse_args(argv)
     if argv and not options.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")

@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
 
 @dataclass
 class ModelOptions:
-    """How the model runs, beside RunOptions."""
+    """Which run, and how its model computes."""
 
     run: str | None = None
     """A run: its folder, or its name in runs/. Unset: the newest one there."""
@@ -92,11 +92,7 @@ class TextOptions:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """Return the options, checked: all prompts in `prompt`, and `sampling` made of those of
     Sampling."""
-    parser = Parser(__doc__)
-    parser.add_fields(RunOptions, ModelOptions, heading="the model")
-    parser.add_fields(TextOptions, heading="the text")
-    parser.add_fields(Sampling, heading="the choice of each token")
-    options = parser.parse_args(argv)
+    options = Parser(__doc__, RunOptions, ModelOptions, TextOptions, Sampling).parse_args(argv)
     prompted = bool(options.prompt or options.prompt_file)
     for wrong, message in (
         ((options.rope_scaling is None) != (options.rope_factor is None),

@@ -76,10 +76,7 @@ class Command:
 
 def resolve(argv: list[str], description: str | None = None) -> Command:
     """Return the study of a command line. UserError, before any work, where it is wrong."""
-    parser = Parser(description)
-    parser.add_fields(StudyOptions, heading="the study")
-    parser.add_config()
-    options = parser.parse_args(argv)
+    options = Parser(description, StudyOptions, config=True).parse_args(argv)
     tier = choose_tier(options)
     arms = planning.choose_arms(tier, options.arms, options.arm or [])
     files = options.config or ["ablation.yaml"]
@@ -87,10 +84,8 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     layers = [*map(read_yaml, files), tier.overrides, options.given]
     config, arm_configs = make_config(*layers), {}
     for arm, overlay in arms.items():
-        arm_parser = Parser()
-        arm_parser.add_config()
         try:
-            given = arm_parser.parse_args(to_words(overlay)).given
+            given = Parser(config=True).parse_args(to_words(overlay)).given
             arm_configs[arm] = make_config(*layers, given)
         except UserError as error:
             raise UserError(f"arm {arm}: {error}") from None

@@ -2,12 +2,14 @@
 
 A configuration is made of layers, each over the one before: the defaults of the dataclasses, YAML
 files, the run that training starts from, the command line. A layer is a dict of sections, such as
-{"model": {"dim": 64}, "seed": 2}. One function, `convert`, gives values their types.
+{"model": {"dim": 64}, "seed": 2}. One function, `convert`, gives every value its type.
 """
 
 import argparse
 import dataclasses
 import difflib
+import functools
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -88,17 +90,7 @@ class Config:
 
     def to_yaml(self) -> str:
         """Return all fields as YAML, of which `read_config` makes an equal configuration."""
-        fields = dataclasses.asdict(self)
-        text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True)
-        if set(text) & set("\x85\u2028\u2029"):  # PyYAML reads these line ends back as spaces
-            text = yaml.safe_dump(fields, sort_keys=False)
-        return text
-
-
-SECTIONS: dict[str, type] = {
-    "model": ModelConfig, "data": DataConfig, "optim": OptimConfig, "train": TrainConfig,
-    "log": LogConfig,
-}
+        return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False)
 
 
 def make_config(*layers: Mapping[str, Any]) -> Config:
@@ -106,25 +98,23 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
 
     Raises UserError for values without a meaning and for parts that do not fit together.
     """
-    config = build_config(*layers)
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merge(merged, layer)
+    try:
+        config = build_config(merged)
+        check_position(config.model)
+    except ValueError as error:
+        raise UserError(str(error)) from None
     model, data, optim, train = config.model, config.data, config.optim, config.train
     data.check()
     optim.check()
-    check_ranges(
-        "train", train, steps="[1, inf)", batch_size="[1, inf)", micro_batch_size="[1, inf)",
-        eval_interval="[1, inf)", sample_tokens="[0, inf)", timeout="(0, 1e6]",
-        **({} if isinstance(train.shard, str) else {"shard": "[1, inf)"}),
-    )
+    check_ranges("train", train, steps="[1, inf)", batch_size="[1, inf)", timeout="(0, 1e6]",
+                 micro_batch_size="[1, inf)", eval_interval="[1, inf)", sample_tokens="[0, inf)")
+    if isinstance(train.shard, int):
+        check_ranges("train", train, shard="[1, inf)")
     if model.vocab_size is None:  # one embedding for each piece of the tokenizer
         model.vocab_size = data.vocab_size
-    padded = data.tokenizer is not None and model.vocab_size > data.vocab_size
-    if model.vocab_size != data.vocab_size and not padded:  # imported models are often padded
-        raise UserError(f"model.vocab_size {model.vocab_size} and data.vocab_size "
-                        f"{data.vocab_size} differ: leave model.vocab_size unset")
-    try:
-        check_position(model)
-    except ValueError as error:
-        raise UserError(str(error)) from None
     extrapolates, scaling = POSITIONS[model.position].extrapolates, model.rope_scaling
     if scaling is not None and scaling.original_positions is None:
         scaling.original_positions = data.seq_len
@@ -132,6 +122,9 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         reach = scaling.reach if scaling is not None else 0
         model.max_positions = max(data.seq_len * (4 if extrapolates else 1), reach)
     for wrong, message in (
+        (model.vocab_size < data.vocab_size,
+         f"model.vocab_size {model.vocab_size} is less than data.vocab_size {data.vocab_size}: "
+         "leave model.vocab_size unset"),
         (train.shard != REPLICATED and train.dtype == "float16",
          "train.dtype float16 cannot be sharded (train.shard): use bfloat16"),
         (any(not 1 <= step <= train.steps for step in train.keep),
@@ -153,21 +146,19 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     return config
 
 
-def build_config(*layers: Mapping[str, Any]) -> Config:
-    """Return the configuration of these layers over the defaults, unchecked but for the model."""
-    merged: dict[str, Any] = {section: {} for section in SECTIONS}
-    for layer in layers:
-        merge(merged, layer)
-    model = merged["model"]
-    try:
-        if model.get("rope_scaling") is not None:
-            model["rope_scaling"] = RopeScaling(**model["rope_scaling"])
-        sections = {section: cls(**merged.pop(section)) for section, cls in SECTIONS.items()}
-        return Config(**sections, **merged)
-    except TypeError:
-        raise UserError("model.rope_scaling needs a type and a factor") from None
-    except ValueError as error:
-        raise UserError(str(error)) from None
+def build_config(layer: Mapping[str, Any]) -> Config:
+    """Return the configuration of one layer over the defaults, unchecked but for the model.
+
+    Raises ValueError for a model that cannot be.
+    """
+    sections = {name: {**layer.get(name, {})} for name in SECTIONS}
+    scaling = sections["model"].get("rope_scaling")
+    if scaling is not None:
+        if not {"type", "factor"} <= scaling.keys():
+            raise ValueError("model.rope_scaling needs a type and a factor")
+        sections["model"]["rope_scaling"] = RopeScaling(**scaling)
+    parts = {name: cls(**sections[name]) for name, cls in SECTIONS.items()}
+    return Config(**{**layer, **parts})
 
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
@@ -208,6 +199,12 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
     return options
 
 
+SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
+            if dataclasses.is_dataclass(cls)}
+OPTIONS = list_options(Config)
+TABLES = {name.rpartition(".")[0] for name in OPTIONS}
+
+
 def show_type(hint: Any) -> str:
     """Return a type as the help shows it, such as int or true|false|auto; no null."""
     if get_origin(hint) is list:
@@ -216,38 +213,42 @@ def show_type(hint: Any) -> str:
         return "|".join(show_type(part) for part in get_args(hint) if part is not NoneType)
     if dataclasses.is_dataclass(hint):
         return "null"  # its fields are options of their own
-    names: dict[Any, str] = {bool: "true|false", str: "text"}
-    return names.get(hint) or getattr(hint, "__name__", str(hint))
+    return {bool: "true|false", str: "text"}.get(hint) or getattr(hint, "__name__", str(hint))
 
 
 def convert(hint: Any, value: Any, option: str) -> Any:
-    """Return a text, or a list of texts, as a value of this type; None is YAML's null.
+    """Return a text, or a list of texts, as a value of this type; null is None where that fits.
 
-    Raises ValueError, which names the option and its type.
+    Raises UserError, which names the option and its type.
     """
     origin, parts = get_origin(hint), get_args(hint)
+    if value in (None, "null") and NoneType in parts:
+        return None
     if origin in (Union, UnionType):
         for part in parts:
-            with suppress(ValueError):
+            with suppress(UserError):
                 return convert(part, value, option)
     elif origin is list and value is not None:
-        values = value if isinstance(value, list) else [value]
-        return [convert(parts[0], entry, option) for entry in values]
-    elif hint is NoneType and value is None:
-        return None
+        with suppress(ValueError):
+            if isinstance(value, str):
+                value = read_text(value) if value.startswith("[") else [value]
+            return [convert(parts[0], entry, option) for entry in value]
     elif isinstance(value, str):
         choices = {str(part): part for part in parts}  # of a Literal
-        if hint is bool:
-            choices = {"true": True, "True": True, "false": False, "False": False}
-        if value in choices:
-            return choices[value]
-        if hint is str:
-            value.encode()  # an argument that is not UTF-8 cannot be stored
-            return value
         with suppress(ValueError):
-            if hint is float or hint is int and str(int(value)) == value:  # 010 is 8 to YAML
+            if value in choices:
+                return choices[value]
+            if hint is bool and value.lower() in ("true", "false"):
+                return value.lower() == "true"
+            if hint is str and "\0" not in value:
+                value.encode()  # an argument that is not UTF-8 cannot be stored
+                return value
+            # YAML would read 010 as 8. Numbers past 64 bits overflow elsewhere.
+            if hint is float or hint is int and re.fullmatch(r"0|-?[1-9]\d{0,18}", value):
                 return hint(value)
-    raise ValueError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}")
+    is_list = isinstance(value, str) and value.startswith("[")
+    quote = ": quote its globs, as in ['*.md', b.txt]" if is_list else ""
+    raise UserError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}{quote}")
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
@@ -260,25 +261,70 @@ def nearest(word: str, names: Iterable[str]) -> str:
 # --- YAML -----------------------------------------------------------------------------------------
 
 
-def read_yaml(name: str | Path, saved: bool = False) -> dict[str, Any]:
+def read_yaml(name: str | Path) -> dict[str, Any]:
     """Return the layer in a YAML file: a path, or the name of one of ours.
 
-    Only the file of a `saved` run may hold `init_from`. Raises UserError, which names the file, for
-    unknown options and values of another type.
+    Raises UserError, which names the file, for unknown options and values of another type.
     """
     candidates = (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml")
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
         raise UserError(f"no config {name}, neither as a path nor among ours: {OURS}")
     try:
-        document = yaml.compose(path.read_text(encoding="utf-8"), yaml.BaseLoader)
-        if not isinstance(document, yaml.MappingNode):
+        document = read_text(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
             raise ValueError("it holds no table of options")
         layer = convert_table(document)
-        if layer.get("init_from") and not saved:
+        if layer.get("init_from"):
             raise ValueError("init_from is no option of a file: say --init-from RUN instead")
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+        return layer
+    except (UserError, ValueError) as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def read_text(text: str) -> Any:
+    """Return what a text says as YAML: dicts and lists of texts.
+
+    Raises ValueError for what is no YAML and for a key that stands twice; also for aliases, which
+    can make a short text endless, and deep brackets, which take minutes.
+    """
+    try:
+        depth = 0
+        for event in yaml.parse(text):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > 9 or isinstance(event, yaml.AliasEvent):
+                raise ValueError("aliases such as *name and deep brackets are not read")
+        return yaml.load(text, UniqueLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+class UniqueLoader(yaml.BaseLoader):
+    """Reads every scalar but null as a text, and no key twice."""
+
+    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+        null = node.style is None and node.value in ("", "~", "null")  # quoted, it is a text
+        return None if null else node.value
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise ValueError(f"{twice[0]} is there twice")
+        return super().construct_mapping(node, deep)
+
+
+def convert_table(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a layer, or a part of it, with values of their types."""
+    layer: dict[str, Any] = {}
+    for name, value in table.items():
+        option = f"{prefix}{name}"
+        if option in TABLES and isinstance(value, dict):
+            layer[name] = convert_table(value, f"{option}.")
+        elif option in OPTIONS and "." not in name:
+            layer[name] = convert(OPTIONS[option].type, value, option)
+        elif option not in SECTIONS or value:  # a section may be empty
+            raise UserError(f"there is no option {option}{nearest(option, OPTIONS)}")
     return layer
 
 
@@ -286,126 +332,73 @@ def read_config(path: Path) -> Config:
     """Return the configuration of a saved run, which was complete and checked when it was made."""
     try:
         return build_config(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (TypeError, UserError, yaml.YAMLError) as error:  # of a run made by another gyre
+    except (AttributeError, TypeError, ValueError, yaml.YAMLError) as error:
         raise UserError(f"{path} is not a configuration of this gyre: {error}") from None
-
-
-def convert_table(table: yaml.MappingNode, prefix: str = "") -> dict[str, Any]:
-    """Return a table of YAML with typed values. Raises ValueError, which names the option."""
-    layer: dict[str, Any] = {}
-    for key, node in table.value:
-        name, option = str(key.value), f"{prefix}{key.value}"
-        entries = node.value if isinstance(node, yaml.SequenceNode) else [node]
-        # A quoted null is text. Scalars are texts here, and get their types from `convert`.
-        values = [None if entry.value in ("", "~", "null") and entry.style is None else entry.value
-                  for entry in entries]
-        value = values if entries is node.value else values[0]
-        if name in layer:
-            raise ValueError(f"{option} is there twice")
-        if option in TABLES and isinstance(node, yaml.MappingNode):
-            layer[name] = convert_table(node, f"{option}.")
-        elif option in SECTIONS and value is None:
-            continue  # a section without options
-        elif option not in OPTIONS or "." in name:
-            raise ValueError(f"there is no option {option}{nearest(option, OPTIONS)}")
-        else:
-            layer[name] = convert(OPTIONS[option].type, value, option)
-    return layer
 
 
 # --- the command line -----------------------------------------------------------------------------
 
 
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Shows the type of an option as what stands for its value."""
-
-    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
-        return show_type(getattr(action, "hint", str))
-
-
 class Parser(argparse.ArgumentParser):
-    """A parser of whole option names. Whatever it refuses is a UserError of one sentence."""
+    """A parser of the fields of dataclasses. Whatever it refuses is a UserError of one sentence.
 
-    def __init__(self, description: str | None = None):
-        super().__init__(description=description, allow_abbrev=False,
-                         formatter_class=HelpFormatter)
+    Each of `tables` is a group of options, `top_k` as --top-k. A field of type bool is a flag
+    without a value, and list[str] an option that can be given several times. With `config` there
+    are --config too, and an option for each field of Config, such as --model.dim.
+    """
 
-    def add_fields(self, *classes: type, heading: str | None = None) -> None:
-        """Add one option for each field of dataclasses, `top_k` as --top-k.
-
-        A field of type bool is a flag without a value, and list[str] an option that can be given
-        several times. `heading` is that of a group of their own in the help.
-        """
-        group = self.add_argument_group(heading) if heading else self
-        for cls in classes:
-            for name, option in list_options(cls).items():
-                settings: dict[str, Any] = {"default": option.default}
+    def __init__(self, doc: str | None = None, *tables: type, config: bool = False):
+        super().__init__(description=doc, allow_abbrev=False,
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
+        for table in tables:
+            group = self.add_argument_group(f"{table.__doc__}".partition(".")[0])
+            for name, option in list_options(table).items():
+                flag = f"--{name.replace('_', '-')}"
                 if option.type is bool:
-                    settings = {"action": "store_true"}
+                    group.add_argument(flag, action="store_true", help=option.help)
                 elif option.type == list[str]:
-                    settings = {"action": "append", "default": [], "metavar": "text"}
-                action = group.add_argument(
-                    f"--{name.replace('_', '-')}", help=option.help, **settings)
-                action.hint = option.type  # pyrefly: ignore
-
-    def add_config(self) -> None:
-        """Add --config, and an option for each field of Config, such as --model.dim."""
-        self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
-        self.add_argument(
-            "--config", action="append", default=[], metavar="FILE",
-            help=f"YAML file with any of the options below, or one of ours: {OURS}.",
-        )
-        groups = {name: self.add_argument_group(name) for name in ("run", *SECTIONS)}
-        for name, option in OPTIONS.items():
-            if name != "init_from":  # --init-from sets it, and takes the model of that run
-                group = groups[name.partition(".")[0] if "." in name else "run"]
-                action = group.add_argument(f"--{name}", dest=f"given.{name}", help=option.help,
-                                            default=argparse.SUPPRESS)
-                action.hint = option.type  # pyrefly: ignore
+                    add_option(group, flag, option._replace(type=str), action="append", default=[])
+                else:
+                    add_option(group, flag, option, default=option.default)
+        if config:
+            self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
+            self.add_argument(
+                "--config", action="append", default=[], metavar="FILE",
+                help=f"YAML file with any of the options below, or one of ours: {OURS}.",
+            )
+            groups = {name: self.add_argument_group(f"{cls.__doc__}".partition(".")[0])
+                      for name, cls in SECTIONS.items()}
+            for name, option in OPTIONS.items():
+                if name != "init_from":  # --init-from sets it, and takes the model of that run
+                    group = groups.get(name.partition(".")[0], self)
+                    add_option(group, f"--{name}", option, dest=f"given.{name}",
+                               default=argparse.SUPPRESS)
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the options, typed. `given` is the layer of Config's fields that were said."""
+        """Return the options. `given` is the layer of the fields of Config that were named."""
         options, unknown = self.parse_known_args(*args, **kwargs)
         if unknown:
             word = unknown[0].partition("=")[0]
-            if not word.startswith("-"):
-                self.error(f"unexpected argument {word!r}")
             self.error(f"there is no option {word}{nearest(word, self._option_string_actions)}")
         options.given = {}
-        actions = {action.dest: action for action in self._actions}
-        for dest, word in [*vars(options).items()]:
-            hint = getattr(actions.get(dest), "hint", None)
-            if hint is None or not isinstance(word, str):
-                continue
-            option = actions[dest].option_strings[0]
-            value: Any = None if word == "null" and NoneType in get_args(hint) else word
-            try:
-                if word.startswith("[") and list in map(get_origin, (hint, *get_args(hint))):
-                    value = yaml.load(word, yaml.BaseLoader)
-                value = convert(hint, value, option)
-            except (RecursionError, yaml.YAMLError):
-                self.error(f"{option} {word} is no list: quote its globs, as in "
-                           "\"['*.md', book.txt]\"")
-            except ValueError as error:
-                self.error(str(error))
-            if not dest.startswith("given."):
-                setattr(options, dest, value)
-                continue
-            _, *sections, name = dest.split(".")
-            layer = options.given
-            for section in sections:
-                layer[section] = layer.get(section) or {}
-                layer = layer[section]
-            layer[name] = value
-            delattr(options, dest)
+        for dest, value in [*vars(options).items()]:
+            if dest.startswith("given."):
+                delattr(options, dest)
+                for name in dest.split(".")[:0:-1]:
+                    value = {name: value}
+                merge(options.given, value)
         return options
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))
 
 
-OPTIONS = list_options(Config)
-TABLES = {name.rpartition(".")[0] for name in OPTIONS}
+def add_option(group: Any, flag: str, option: Option, **settings: Any) -> None:
+    """Add an option whose value is converted to its type."""
+    group.add_argument(
+        flag, help=option.help, metavar=show_type(option.type),
+        type=functools.partial(convert, option.type, option=flag), **settings,
+    )
 
 
 # --- options that several commands share ----------------------------------------------------------
@@ -413,7 +406,7 @@ TABLES = {name.rpartition(".")[0] for name in OPTIONS}
 
 @dataclass
 class RunOptions:
-    """What every command about a finished run asks."""
+    """Which weights of a run, and where they run."""
 
     checkpoint: Literal["best", "last"] = "best"
     """Weights with the lowest validation loss, or the last ones."""

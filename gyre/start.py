@@ -60,10 +60,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     if not argv:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
                         "(--help lists all options)")
-    parser = Parser(doc)
-    parser.add_fields(StartOptions)
-    parser.add_config()
-    options = parser.parse_args(argv)
+    options = Parser(doc, StartOptions, config=True).parse_args(argv)
     given = options.given
     chosen = [name for name in ("resume", "branch_from") if getattr(options, name)]
     if len(chosen) == 2:

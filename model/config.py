@@ -62,8 +62,8 @@ class RopeScaling:
         types = get_args(ScalingType)
         if self.type not in types:
             raise ValueError(f"model.rope_scaling.type must be one of {', '.join(types)}")
-        if not 1 <= self.factor < math.inf:
-            raise ValueError(f"model.rope_scaling.factor must be at least 1, not {self.factor}")
+        if not 1 <= self.factor <= 1e6:
+            raise ValueError(f"model.rope_scaling.factor must be in [1, 1e6], not {self.factor}")
         for name in ("original_positions", "attention_factor"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -146,8 +146,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
                      "vocab_size", "max_positions"):
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ValueError(f"model.{name} must be at least 1, not {value}")
+            if (value := getattr(self, name)) is not None and not 1 <= value < 2**31:
+                raise ValueError(f"model.{name} must be in [1, 2^31), not {value}")
         for name, valid, limit in (
             ("dropout", 0 <= self.dropout < 1, "in [0, 1)"),
             ("partial", 0 <= self.partial <= 1, "in [0, 1]"),

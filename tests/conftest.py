@@ -294,9 +294,7 @@ def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
 
 def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
     """The configuration that a command line describes."""
-    parser = Parser()
-    parser.add_config()
-    options = parser.parse_args([*argv])
+    options = Parser(config=True).parse_args([*argv])
     return make_config(*map(read_yaml, options.config), base or {}, options.given)
 
 
