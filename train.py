@@ -117,10 +117,9 @@ def train(start: Start, world: World) -> int:
             say(f"nothing to do: {start.stem} has finished its {progress.step} steps")
         elif world.is_main and run is not None:
             run.draw_losses()
-            minutes, rest = divmod(round(progress.seconds), 60)
-            prompt = config.train.sample_prompt or "Once"
-            say(f"done    {minutes} min {rest} s of training steps; {run.path}\nnext    "
-                + shlex.join(["python", "generate.py", "--run", str(run.path), "--prompt", prompt]))
+            command = ["python", "generate.py", "--run", str(run.path), "--prompt", "Once"]
+            say(f"done    {tqdm.format_interval(progress.seconds)} of training steps; {run.path}\n"
+                f"next    {shlex.join(command)}")
     return 0
 
 
@@ -192,17 +191,14 @@ def sample(setup: Setup, run: RunDir) -> None:
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
-    training = None
+    optimizers, training = None, None
     if name != "best":
-        training = {
+        optimizers, training = setup.optimizers, {
             "progress": asdict(setup.progress), "steps": setup.config.train.steps,
             "scaler": setup.scaler.state_dict(), "onednn": kernels.onednn_is_faster,
         }
-    optimizers = None if name == "best" else setup.optimizers
-    run.save(
-        name, lambda folder: setup.parallelism.save(folder, setup.model, optimizers), training,
-        setup.world,
-    )
+    run.save(name, lambda folder: setup.parallelism.save(folder, setup.model, optimizers),
+             training, setup.world)
 
 
 if __name__ == "__main__":
