@@ -191,12 +191,12 @@ def sample(setup: Setup, run: RunDir) -> None:
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
-    optimizers, training = None, None
-    if name != "best":
-        optimizers, training = setup.optimizers, {
-            "progress": asdict(setup.progress), "steps": setup.config.train.steps,
-            "scaler": setup.scaler.state_dict(), "onednn": kernels.onednn_is_faster,
-        }
+    optimizers, training = setup.optimizers, {
+        "progress": asdict(setup.progress), "steps": setup.config.train.steps,
+        "scaler": setup.scaler.state_dict(), "onednn": kernels.onednn_is_faster,
+    }
+    if name == "best":
+        optimizers, training = None, {"step": setup.progress.step}
     run.save(name, lambda folder: setup.parallelism.save(folder, setup.model, optimizers),
              training, setup.world)
 

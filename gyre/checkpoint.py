@@ -1,18 +1,18 @@
 """The checkpoints of a run. A crash at any instant, or a full disk, leaves a whole one.
 
-    last/       weights, optimizer states and training.pt: what --resume continues from
-    previous/   the same of the save before: taken where `last` turns out to be damaged
-    best/       the weights of the lowest validation loss
-    kept/N/     what `last` was after step N, for --branch-from
-    .saving/    what is being written; nobody reads it
+    last/       weights, optimizer states and training.pt: --resume continues from it
+    previous/   the save before, used if `last` is damaged
+    best/       the weights of the lowest validation loss; training.pt has their step
+    kept/N/     `last` after step N, for --branch-from
+    .saving/    is being written; nobody reads it
 
-A checkpoint has one safetensors file of weights and one of optimizer states, or, of a sharded
-model, one for each rank; any number of processes goes on from either. Its manifest.json, written
-last, has the SHA-256 of every other file in it, and is checked whenever the checkpoint is read.
+A checkpoint has one safetensors file of weights and one of optimizer states, or, for a sharded
+model, one of both for each rank. Any number of processes resumes from either. manifest.json,
+written last, has the SHA-256 of every other file, and is checked at every read.
 
-How `last` is replaced: each step is complete before the next one begins.
+How `last` is replaced. Each step is complete before the next one begins:
 
-    step                                    stands after a crash that follows it
+    step                                    a crash after it leaves
     write all files into .saving            last  previous
     fsync all files and .saving             last  previous
     remove previous                         last
@@ -20,9 +20,8 @@ How `last` is replaced: each step is complete before the next one begins.
     rename .saving to last                  last  previous
     fsync the folder of the run             last  previous, now also without power
 
-So `last` or `previous` is whole at every instant. Where `last` was found damaged and `previous`
-loaded in its place, the next save removes `last` and keeps `previous`. `best` is replaced in the
-same way, with .best in the place of `previous`, which is removed at the end.
+If `last` was damaged and `previous` was loaded, the next save removes `last` and keeps `previous`.
+`best` is replaced in the same way: .best stands for `previous`, and is removed at the end.
 """
 
 import hashlib
@@ -46,7 +45,7 @@ from gyre.parallel import ALONE, World
 
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
 TRAINING, MANIFEST = "training.pt", "manifest.json"
-HINT = "the checkpoint before it is kept; make room and --resume"
+HINT = "make room and --resume"
 
 
 class Replaced(UserError):
@@ -95,32 +94,50 @@ class Checkpoints:
             self._put_in_place(staging, str(name))
 
     def _put_in_place(self, staging: Path, name: str) -> None:
-        target, before = self.path / name, self.path / ".best"
-        if name == "last":
-            before = self.path / "previous"
-        elif name != "best":
-            target = self.path / "kept" / name
-            target.parent.mkdir(exist_ok=True)
-            remove(target)  # of a run that is resumed from before this step
+        target = self.path / (name if name in ("last", "best") else f"kept/{name}")
+        before = self.path / {"last": "previous", "best": ".best"}.get(name, ".removing")
+        target.parent.mkdir(exist_ok=True)
         if name == "last" and not self.last_is_good:
-            remove(target)
+            self._remove(target)
         elif target.exists():
-            remove(before)
+            self._remove(before)
             target.rename(before)
         staging.rename(target)
         fsync(target.parent, self.path)
         if name == "last":
             self.last_is_good = True
         elif name == "best":
-            remove(before)
+            self._remove(before)
+
+    def _remove(self, folder: Path) -> None:
+        """Remove a checkpoint. It loses its name first, so that no reader takes it for damaged."""
+        if folder.exists():
+            remove(self.path / ".removing")  # of a process that was killed
+            remove(folder.rename(self.path / ".removing"))
+
+    def best_step(self) -> int:
+        """Return the step of `best`; 0 if there is none, or if it was imported."""
+        with suppress(UserError):
+            return int(self.load_training(self.path / "best")["step"])
+        return 0
+
+    def forget_after(self, step: int) -> None:
+        """Remove `best` and what was kept of later steps: a run that resumes at `step` takes those
+        steps again, perhaps with other options."""
+        if self.best_step() > step:
+            self._remove(self.path / "best")
+            self._remove(self.path / ".best")
+        for later in self.kept_steps():
+            if later > step:
+                self._remove(self.path / "kept" / str(later))
 
     @contextmanager
     def open(self, name: Literal["last", "best"] | int, world: World = ALONE) -> Iterator[Path]:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
-        It is `last` where no `best` was ever written, and `previous`, with a warning, where `last`
-        is damaged. The ranks of `world` call it together, and each checks some of the files.
-        Raises UserError where files are missing, or a training replaced the folder meanwhile.
+        If no `best` was ever written it is `last`. If `last` is damaged it is `previous`, with a
+        warning. The ranks of `world` call this together, and each checks some of the files.
+        Raises UserError for missing files, and for a folder that a training replaced meanwhile.
         """
         folder, previous = self.path / str(name), self.path / "previous"
         if isinstance(name, int):
@@ -129,13 +146,15 @@ class Checkpoints:
                 kept = ", ".join(map(str, self.kept_steps())) or "none"
                 raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                                 "(--train.keep says which)")
-        if name == "best" and not folder.exists():
-            folder = self.path / (".best" if (self.path / ".best").exists() else "last")
-        if folder.name == "last" and not folder.exists():
-            if not previous.exists():
+        elif not folder.exists():
+            # A save is, or was killed, between its renames; or no best was written. `best` is
+            # asked for twice, because a save may have finished in between.
+            names = (".best", "best", "last") if name == "best" else ()
+            folders = [self.path / name for name in (*names, "previous")]
+            folder = next((folder for folder in folders if folder.exists()), folder)
+            if not folder.exists():
                 raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
                                 f"{self.path}, or choose another run")
-            folder = previous  # a crash came between the renames of a save
         with unchanged(folder):
             try:
                 check_files(folder, world)

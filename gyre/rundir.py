@@ -28,7 +28,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -221,6 +220,7 @@ class RunDir:
         gets all points once more, because of what it had not written yet when a process was killed.
         """
         points = self.points_until(step)
+        self.checkpoints.forget_after(step)
         self.write_points(points)
         self.start_wandb(config, points)
 
@@ -274,11 +274,10 @@ class RunDir:
         return [point for point in self.metrics() if point["step"] <= step]
 
     def best_point(self) -> dict[str, Any] | None:
-        """Return the point of the lowest validation loss, whose weights are `best`; None before the
-        first validation. Points that a branch has of the run that it left do not count."""
-        points = self.metrics()[self.record.get("inherited", 0) :]
-        validated = (point for point in points if point.get("val/loss") is not None)
-        return min(validated, key=itemgetter("val/loss"), default=None)
+        """Return the point of the validation that made `best`; None before the first one."""
+        step = self.checkpoints.best_step()
+        validated = (p for p in self.metrics() if p["step"] == step and "val/loss" in p)
+        return next(validated, None)
 
     def save(
         self, name: Literal["last", "best"] | int, write: Callable[[Path], list[Path]],

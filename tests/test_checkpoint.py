@@ -51,16 +51,16 @@ def save(checkpoints, name, step):
         save_file({"state.a.exp_avg": torch.full((3, 5), float(step))}, folder / STATES)
         return [folder / WEIGHTS, folder / STATES]
 
-    checkpoints.save(name, write, None if name == "best" else {"step": step})
+    checkpoints.save(name, write, {"step": step})
 
 
 def loaded(checkpoints, name="last"):
     """The step that the checkpoint on the disk belongs to, all of it."""
     with checkpoints.open(name) as folder:
         steps = {read_whole(folder, "model.")["a"][0, 0].item()}
+        steps.add(checkpoints.load_training(folder)["step"])
         if name != "best":
             steps.add(read_whole(folder, "state.")["state.a.exp_avg"][0, 0].item())
-            steps.add(checkpoints.load_training(folder)["step"])
     assert len(steps) == 1, f"files of different steps: {steps}"
     return steps.pop()
 
@@ -180,6 +180,36 @@ def test_a_reader_beside_a_training_gets_one_save_or_another(saved, capsys):
         save(checkpoints, "last", 5)
 
 
+def test_a_reader_of_best_beside_a_save_gets_it(saved, monkeypatch):
+    checkpoints, exists = saved(1), Path.exists
+    save(checkpoints, "best", 2)
+    path = checkpoints.path
+
+    def finishing(folder):  # the save finishes after the reader has asked for .best
+        answer = exists(folder)
+        if folder.name == ".best" and exists(path / "moving"):
+            (path / "moving").rename(path / "best")
+        return answer
+
+    (path / "best").rename(path / "moving")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", finishing)
+        assert checkpoints.load_weights()["a"][0, 0] == 2
+    # The reader hashes .best while the writer finishes and is in the midst of removing it.
+    (path / "best").rename(path / ".best")
+    check = checkpoint.check_files
+
+    def slow(folder, *args):
+        monkeypatch.undo()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(checkpoint, "remove", lambda old: [f.unlink() for f in old.glob("*.*")])
+            save(checkpoints, "best", 3)
+        return check(folder, *args)
+
+    monkeypatch.setattr(checkpoint, "check_files", slow)
+    assert checkpoints.load_weights()["a"][0, 0] == 3
+
+
 def test_a_pickle_cannot_run_code(saved, tmp_path):
     checkpoints = saved(1)
     file, payload = checkpoints.path / "last" / TRAINING, Touch(tmp_path / "executed")
@@ -225,7 +255,7 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
         assert loaded(again, name) == 9
-        assert {path.name for path in again.path.iterdir()} <= {"last", "previous", "best"}
+        assert {path.name for path in again.path.iterdir()} <= {"last", "previous", "best", ".removing"}
 
 
 def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
@@ -239,9 +269,9 @@ def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
 
 
 @pytest.mark.parametrize("name, expected", [
-    # The files and their folder, then the names.
+    # The files and their folder, then the names; at last .best goes.
     ("last", "fsync fsync fsync fsync fsync  rename rename fsync fsync"),
-    ("best", "fsync fsync fsync  rename rename fsync fsync"),
+    ("best", "fsync fsync fsync fsync  rename rename fsync fsync rename"),
 ])
 def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, expected):
     checkpoints = saved(1)

@@ -251,12 +251,13 @@ def test_a_damaged_line_is_left_out_and_listed(new_run, capsys):
     assert run.metrics() == [{"step": 1}, {"step": 3}] and capsys.readouterr().err == ""
 
 
-def test_the_best_point_is_of_this_run(new_run):
+def test_the_best_point_is_that_of_the_weights_in_best(new_run):
     inherited = [{"step": 1, "val/loss": 1.0}, {"step": 2, "train/loss": 0.5}]
     run = new_run(points=inherited)
     assert run.metrics() == inherited and run.best_point() is None
     for step, loss in enumerate((3.0, 2.0, math.nan, 2.5), 3):
         run.log({"step": step, "val/loss": loss})
+    run.checkpoints.save("best", lambda folder: [], {"step": 4})
     assert RunDir.open(run.path).best_point() == {"step": 4, "val/loss": 2.0}
 
 
