@@ -94,12 +94,12 @@ def make_run(
 
 
 def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
-    """Make these the best weights of a run."""
+    """Make these the best weights of a run, of step 1."""
     def write(folder: Path) -> list[Path]:
         save_file(weights, folder / WEIGHTS)
         return [folder / WEIGHTS]
 
-    run.checkpoints.save("best", write, training=None)
+    run.checkpoints.save("best", write, {"step": 1})
 
 
 def load(run: RunDir) -> Transformer:

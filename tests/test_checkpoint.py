@@ -255,7 +255,8 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
         assert loaded(again, name) == 9
-        assert {path.name for path in again.path.iterdir()} <= {"last", "previous", "best", ".removing"}
+        names = {path.name for path in again.path.iterdir()}
+        assert names <= {"last", "previous", "best", ".removing"}
 
 
 def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):

@@ -77,9 +77,9 @@ def test_arrows_point_one_way():
 # Code lines of a folder or a command, without blanks, comments and docstrings. Whoever adds a
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
-    "train": 161, "generate": 146, "evaluate": 134, "export": 80, "ablate": 15, "bench": 283,
-    "errors": 71, "files": 117, "model": 900, "data": 785, "gyre": 2252, "formats": 872,
-    "ablation": 1324, "docs": 300,
+    "train": 157, "generate": 146, "evaluate": 133, "export": 79, "ablate": 9, "bench": 280,
+    "errors": 71, "files": 117, "model": 888, "data": 785, "gyre": 2265, "formats": 872,
+    "ablation": 1319, "docs": 280,
 }
 
 

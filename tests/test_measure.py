@@ -256,9 +256,10 @@ def test_arms_share_weights_and_batches_and_seeds_do_not(runs, records):
 
 def test_best_and_last_are_told_apart(tmp_path, monkeypatch):
     run = RunDir(tmp_path, {})
-    points = [{"tokens": tokens, "val/loss": loss} for tokens, loss in
-              ((100, 5.0), (200, 4.0), (300, 4.5))]
-    monkeypatch.setattr(run, "metrics", lambda: [*points, {"tokens": 400}])
+    points = [{"step": step, "tokens": 100 * step, "val/loss": loss} for step, loss in
+              ((1, 5.0), (2, 4.0), (3, 4.5))]
+    monkeypatch.setattr(run, "metrics", lambda: [*points, {"step": 4, "tokens": 400}])
+    run.checkpoints.save("best", lambda folder: [], {"step": 2})
     assert measure.trained_tokens(run, "best") == 200
     assert measure.trained_tokens(run, "last") == 400
     monkeypatch.setattr(run, "metrics", lambda: [{"step": 1}])
