@@ -9,16 +9,13 @@ Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Ll
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
 """
 
-import functools
-import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import sentencepiece
 
 from errors import UserError
@@ -26,142 +23,92 @@ from files import first_line, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
-FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # the last one is read by others alone
-# What older versions of transformers wrote beside a sentencepiece file.
-ADDED, SPECIAL = "added_tokens.json", "special_tokens_map.json"
-
-
-class Added(msgspec.Struct):
-    """A token that stands beside the learned pieces."""
-
-    content: str
-
-
-class Settings(msgspec.Struct):
-    """What is read of a tokenizer_config.json, or of a special_tokens_map.json."""
-
-    bos_token: str | Added | None = None
-    eos_token: str | Added | None = None
-    pad_token: str | Added | None = None
-    added_tokens_decoder: dict[str, Added] | None = None
-    tokenizer_class: str | None = None
-    add_bos_token: bool | None = None
-    add_eos_token: bool | None = None
-    add_prefix_space: bool | None = None
-    split_special_tokens: bool | None = None
-
+FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # only others read the last one
+ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
-SAMPLE = 20_000_000  # characters that training looks at: more costs time and changes few pieces
+SAMPLE = 20_000_000  # characters to train on: more costs time and changes few pieces
 SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow on longer ones
 
-# A text that every usable tokenizer gives back unchanged. NFC does, which many have and few texts
-# notice: it composes accents that stand alone.
+# A text that every usable tokenizer gives back unchanged.
 PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
 
-
-CHANGES_TEXT = ("{} is a tokenizer that does not give text back unchanged: it lacks byte fallback, "
-                "or normalises, or its end is missing")
+# The only steps of a normalizer that are allowed: a space in front, another sign for spaces, and
+# NFC, which many tokenizers have and few texts notice. It composes accents that stand alone.
+NORMALIZERS = [
+    {"type": "NFC"},
+    *({"type": "Prepend", "prepend": sign} for sign in (SPACE, " ")),
+    {"type": "Replace", "pattern": {"String": " "}, "content": SPACE},
+    {"type": "Replace", "pattern": {"String": SPACE}, "content": " "},
+]
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """The files in this folder that make up its tokenizer, or say how texts are asked for and end;
-    they are copied together."""
+    """Return the files in a folder that make up its tokenizer, or say how texts begin and end."""
     return [folder / name for name in FILES if (folder / name).is_file()]
 
 
-def settings_of(folder: Path, name: str = SETTINGS) -> dict[str, Any]:
-    """Return the tokenizer_config.json of a folder; empty where it has none.
+def settings_of(folder: Path) -> dict[str, Any]:
+    """Return the tokenizer_config.json of a folder; empty if it has none.
 
     Numbers that JSON does not have become None: Python writes an endless model_max_length.
     """
-    file = folder / name
-    if not file.is_file():
+    if not (folder / SETTINGS).is_file():
         return {}
-    settings = json.loads(json.dumps(read_json(file)), parse_constant=lambda word: None)
-    try:
-        msgspec.convert(settings, Settings)
-    except msgspec.ValidationError as error:
-        raise UserError(f"{file} is damaged ({first_line(error)}): restore it") from None
-    return settings
+    return json.loads(json.dumps(read_json(folder / SETTINGS)), parse_constant=lambda word: None)
 
 
 def open_tokenizer(folder: str | Path) -> "Tokenizer":
-    """The tokenizer of a folder: tokenizer.json where it has one, as transformers does, else
-    tokenizer.model. Raises UserError where it has neither, or one that cannot be read."""
-    folder = Path(folder)
-    if (folder / JSON).is_file():
-        return JsonTokenizer(folder / JSON)
-    if (folder / MODEL).is_file():
-        return Tokenizer(folder / MODEL)
+    """Return the tokenizer of a folder: of tokenizer.json if there is one, as in transformers, else
+    of tokenizer.model. Raises UserError if it has neither, or one that cannot be used."""
+    for name in (JSON, MODEL):
+        if (path := Path(folder, name)).is_file():
+            return read_tokenizer_file(path)
     raise UserError(f"{folder} has no tokenizer: neither {JSON} nor {MODEL} is there")
+
+
+def read_tokenizer_file(path: Path) -> "Tokenizer":
+    """Return the tokenizer of one file. Raises UserError if it is damaged, or changes text."""
+    try:
+        return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
+    except UserError:
+        raise
+    except Exception as error:  # a damaged file can hold anything
+        raise UserError(f"{path} is no tokenizer for us, or it or a file beside it is damaged "
+                        f"({type(error).__name__}: {first_line(error)}). If it is Llama 3's "
+                        f"{MODEL}, use its {JSON} and {SETTINGS} instead") from error
 
 
 class Tokenizer:
     """A sentencepiece file: text to ids and back.
 
     Beside an imported one stands the tokenizer_config.json of transformers; LlamaTokenizer begins
-    every text with bos unless that says otherwise. `prefix_ids` is what such a text begins with,
-    `eos_ids` what it may end with (`eos_id` ends documents in training), `bytes` the text of every
-    id, and `adds_space` whether encoding puts a space in front.
+    every text with bos unless that says otherwise.
 
-    Raises UserError on a file that is none, is damaged, or does not give text back unchanged.
+    prefix_ids: what such a text begins with
+    eos_ids: what it may end with; eos_id ends documents in training
+    bytes: the text of every id
+    adds_space: whether encoding puts a space in front
     """
 
     def __init__(self, path: Path) -> None:
-        model = path.read_bytes()
         self.processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self.processor.LoadFromSerializedProto(model)
-            self.vocab_size: int = self.processor.vocab_size()
-            self.bytes = [self._bytes_of(i) for i in range(self.vocab_size)]
-        except (RuntimeError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} is not a sentencepiece model, or a damaged one (Llama 3's "
-                            "tokenizer.model is none either, but a list of ranked byte pairs: put "
-                            "the tokenizer.json and the tokenizer_config.json of its Hugging Face "
-                            "folder in its place)") from error
-        self.sha256 = hashlib.sha256(model).hexdigest()
-        self.unk_id: int = self.processor.unk_id()
+        self.processor.LoadFromSerializedProto(path.read_bytes())
+        self.vocab_size: int = self.processor.vocab_size()
+        self.bytes = [self._piece_bytes(i) for i in range(self.vocab_size)]
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
+        self.unk_id: int = self.processor.unk_id()
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
-        self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
+        self._space_ids = [self._id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
         # Ours begins documents with EOS, and has no files beside it.
-        self.eos_id: int = self.processor.eos_id()
-        self.bos_id: int | None = self.eos_id
         self.prefix_ids: list[int] = []
-        self.eos_ids = [self.eos_id]
-        if any(path.with_name(name).is_file() for name in (SETTINGS, GENERATION, ADDED, SPECIAL)):
-            self._read_settings(path)
-        if self.eos_id < 0:
-            raise UserError(f"{path} has no piece that ends a text (eos)")
-        probe = b"".join(self.bytes[i] for i in self.processor.encode(PROBE)).decode()
-        if probe.removeprefix(" " if self.adds_space else "") != PROBE:
-            raise UserError(CHANGES_TEXT.format(path))
-
-    def _read_settings(self, path: Path) -> None:
-        """Take over what the files of transformers say of special tokens."""
         settings = settings_of(path.parent)
-        self._refuse_what_is_not_read(settings, path)
-        eos_id = self._id_of("eos_token", settings, path)
-        self.eos_id = self.eos_id if eos_id is None else eos_id
-        self.bos_id = self.eos_id
-        self.eos_ids = _eos_ids(path, self.eos_id)
+        eos_id = self._special_id("eos_token", settings, path, self.processor.eos_id())
+        self.bos_id = eos_id
         if path.with_name(SETTINGS).is_file():
-            self.bos_id = self._id_of("bos_token", settings, path)
-            if self.bos_id is None and self.processor.bos_id() >= 0:
-                self.bos_id = self.processor.bos_id()
+            self.bos_id = self._special_id("bos_token", settings, path, self.processor.bos_id())
             if settings.get("add_bos_token", True) and self.bos_id is not None:
                 self.prefix_ids = [self.bos_id]
-
-    def _refuse_what_is_not_read(self, settings: dict[str, Any], path: Path) -> None:
-        """UserError where transformers makes another tokenizer of this file: by `settings`, or by
-        the files that its older versions wrote."""
-        piece_of = {str(i): self.processor.id_to_piece(i) for i in range(self.vocab_size)}
-        pairs = [(i, token["content"])
-                 for i, token in (settings.get("added_tokens_decoder") or {}).items()]
-        if (file := path.with_name(ADDED)).is_file():
-            pairs += [(str(i), text) for text, i in read_json(file).items()]
-        _refuse_added([text for i, text in pairs if piece_of.get(i) != text], path)
         if settings.get("add_eos_token"):
             raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token: with EOS behind it, a "
                             "prompt could not go on; set it to false")
@@ -169,44 +116,64 @@ class Tokenizer:
             raise UserError(f"{path.with_name(SETTINGS)} says add_prefix_space "
                             f"{settings['add_prefix_space']}, and {path} does otherwise: which is "
                             "the model's?")
-        if (file := path.with_name(SPECIAL)).is_file():
-            beside, ids = settings_of(path.parent, SPECIAL), self.processor
-            for name, i in {"bos_token": ids.bos_id(), "eos_token": ids.eos_id()}.items():
-                ours = _content(settings.get(name)) or piece_of.get(str(i))
-                if _content(beside.get(name)) not in (None, ours):
-                    raise UserError(f"{file} has {name} {_content(beside[name])!r}, and elsewhere "
-                                    f"in the folder it is {ours!r}: correct the one that is wrong")
+        file = path.with_name(ADDED)
+        self._check(path, settings, eos_id, read_json(file) if file.is_file() else {})
 
-    def _id_of(self, name: str, settings: dict[str, Any], path: Path) -> int | None:
-        """The id of a special token of the settings; None where they name none."""
-        token = _content(settings.get(name))
-        if token is None:
-            return None
-        i = self._id(token)
-        if i is None:
-            raise UserError(f"{name} {token!r} of {path.with_name(SETTINGS)} is not in {path}")
-        return i
+    def _special_id(
+        self, name: str, settings: dict[str, Any], path: Path, default: int | None = None
+    ) -> int | None:
+        """Return the id of a special token of the settings, or `default` if they name none."""
+        token = settings.get(name)
+        text = token["content"] if isinstance(token, dict) else token
+        i = default if text is None else self._id(text)
+        if i is None and text is not None:
+            raise UserError(f"{name} {text!r} of {path.with_name(SETTINGS)} is not in {path}")
+        return None if i == -1 else i
+
+    def _check(
+        self, path: Path, settings: dict[str, Any], eos_id: int | None, added: dict[str, int]
+    ) -> None:
+        """Read what ends a text. Raises UserError if others would read other ids, or other text."""
+        for i, token in (settings.get("added_tokens_decoder") or {}).items():
+            added = added | {token["content"]: int(i)}
+        for text, i in added.items():
+            if self._id(text) != i:
+                raise UserError(f"{path.with_name(SETTINGS)} or {ADDED} adds a token {text!r} that "
+                                f"{path} has not, or has with another id: save the tokenizer again "
+                                "with transformers, as a tokenizer.json")
+        if eos_id is None:
+            raise UserError(f"no eos_token says which piece of {path} ends a text: is "
+                            f"{path.with_name(SETTINGS)} missing?")
+        stated = stated_eos_ids(path.with_name(GENERATION))
+        self.eos_id, self.eos_ids = eos_id, list(dict.fromkeys([*stated, eos_id]))
+        if self.piece(eos_id):
+            raise UserError(f"the eos_token of {path.with_name(SETTINGS)} is an ordinary piece of "
+                            f"{path}: {self.piece(eos_id)!r}")
+        # Some files add no space to a text that begins with one, but decoding takes one away.
+        for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
+            if self.decode(self.encode(probe)) != probe:
+                raise UserError(f"{path} does not give text back unchanged: it lacks byte "
+                                "fallback, or normalises, or its end is missing")
 
     def _id(self, piece: str) -> int | None:
-        i = self.processor.piece_to_id(piece)  # that of unk where there is no such piece
+        i = self.processor.piece_to_id(piece)  # that of unk if there is no such piece
         return i if self.processor.id_to_piece(i) == piece else None
 
-    def _bytes_of(self, i: int) -> bytes:
-        """The text of one piece, as bytes: a byte piece may be a fraction of a character."""
-        piece = self.processor.id_to_piece(i)
+    def _piece_bytes(self, i: int) -> bytes:
+        """Return the text of a piece as bytes: a byte piece may be a fraction of a character."""
         has_text = not self.processor.is_control(i) and not self.processor.is_unknown(i)
-        return _byte_fallback(piece) if has_text else b""
+        return fallback_bytes(self.processor.id_to_piece(i)) if has_text else b""
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, path: Path) -> "Tokenizer":
         """Learn `vocab_size` pieces from `texts`, write them to `path`; equal texts, equal files.
 
-        Raises UserError where the text is too small, or has too many different characters.
+        Raises UserError if the text is too small, or has too many different characters.
         """
         model = io.BytesIO()
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(_sample(texts)), model_writer=model,
+                sentence_iterator=iter(sample_sentences(texts)), model_writer=model,
                 model_type="bpe", vocab_size=vocab_size, byte_fallback=True,
                 normalization_rule_name="identity", add_dummy_prefix=False,
                 remove_extra_whitespaces=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
@@ -217,26 +184,26 @@ class Tokenizer:
                 minloglevel=3,
             )
         except (RuntimeError, ValueError) as error:
-            raise _vocabulary_error(vocab_size, str(error)) from error
+            raise UserError(f"no tokenizer of {vocab_size} pieces can be trained on this text: "
+                            f"{first_line(error)} Choose another --data.vocab_size, or give more "
+                            "text") from error
         path.write_bytes(model.getvalue())
         return cls(path)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of `text`, without bos or eos. Raises UserError on a lone surrogate."""
+        """Return the ids of `text`, without bos or eos. Raises UserError on a lone surrogate."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise UserError(f"the text holds {text[error.start]!r}, half of a surrogate pair, "
-                            "which is no character and has no UTF-8 form") from error
+            raise UserError(f"the text has no UTF-8 form: {error}") from error
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores. Texts out of files hold no lone surrogate."""
         if self.adds_space:  # an imported one: for its reference, the mark in a text is a space
             return self.processor.encode(texts)
-        # What stands between two marks is encoded apart, and the marks as their bytes.
-        parts = [part for text in texts for part in text.split(SPACE)]
-        rows = iter(self.processor.encode(parts))
+        # Encode what stands between two marks, and the marks as their bytes.
+        rows = iter(self.processor.encode([part for text in texts for part in text.split(SPACE)]))
         batch = []
         for text in texts:
             ids = next(rows)
@@ -247,13 +214,15 @@ class Tokenizer:
         return batch
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, without the space that encoding put in front. Control ids have no
-        text; bytes that are not UTF-8 become U+FFFD."""
+        """Return the text of `ids`, without the space that encoding put in front.
+
+        Control ids have no text; bytes that are not UTF-8 become U+FFFD.
+        """
         text = b"".join(map(self.piece, ids)).decode(errors="replace")
         return text.removeprefix(" ") if self.adds_space else text
 
     def piece(self, i: int) -> bytes:
-        """The text of one id. Imported models may have more ids than their tokenizer has pieces."""
+        """Return the text of one id. Imported models may have more ids than their tokenizer."""
         return self.bytes[i] if i < self.vocab_size else b""
 
 
@@ -261,62 +230,54 @@ class JsonTokenizer(Tokenizer):
     """A tokenizer.json, read through `tokenizers`; the tokenizer_config.json beside it says which
     token ends a text.
 
-    Text that spells a special token becomes that token, as it does in transformers; and where a
-    text begins with a space, some files add none, though decoding takes one away.
+    Text that spells a special token becomes that token, as it does in transformers; and if a text
+    begins with a space, some files add none, though decoding takes one away.
     """
 
     def __init__(self, path: Path) -> None:
         import tokenizers  # here, as only imported models need it
 
         content = path.read_bytes()
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
-            decoder = dict(json.loads(content).get("decoder") or {})
-        except Exception as error:  # tokenizers raises nothing narrower
-            raise UserError(f"{path} is not a tokenizer.json, or a damaged one: {error}") from error
+        self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.sha256 = hashlib.sha256(content).hexdigest()
-        settings = settings_of(path.parent)
+        described, settings = json.loads(content), settings_of(path.parent)
         self._tokenizer.encode_special_tokens = bool(settings.get("split_special_tokens"))
-        self.bos_id = self._id_of("bos_token", settings, path)
-        eos_id = self._id_of("eos_token", settings, path)
-        if eos_id is None:
-            raise UserError(f"{path.with_name(SETTINGS)} is missing, or has no eos_token: which "
-                            "one ends a text?")
-        self.eos_id, self.eos_ids = eos_id, _eos_ids(path, eos_id)
-        added = (settings.get("added_tokens_decoder") or {}).values()
-        id_of = self._tokenizer.token_to_id
-        self.pad_id = id_of(_content(settings.get("pad_token")) or "")
-        _refuse_added([t["content"] for t in added if id_of(t["content"]) is None], path)
+        normalizer = described.get("normalizer") or {"normalizers": []}
+        changes = [step for step in normalizer.get("normalizers", [normalizer])
+                   if step not in NORMALIZERS]
+        if changes or described["model"].get("dropout"):
+            raise UserError(f"{path} does not give text back unchanged, or not the same ids each "
+                            f"time: its normalizer has {changes}, and its dropout is "
+                            f"{described['model'].get('dropout')}")
+        self.bos_id = self._special_id("bos_token", settings, path)
+        self.pad_id = self._special_id("pad_token", settings, path)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > len(content):  # a list of so many would fill the memory
             raise UserError(f"{path} has an id {self.vocab_size - 1}, but far fewer tokens")
-        steps = _decoding_steps(decoder, path)
+        decoder = described.get("decoder") or {}
+        steps = [step["type"] for step in decoder.get("decoders", [decoder]) if step]
+        if not {"ByteLevel", "ByteFallback"} & {*steps}:
+            raise UserError(f"{path} decodes with {steps}: we know ByteLevel and ByteFallback")
         self.adds_space = "Strip" in steps
-        bytes_of = _byte_level if "ByteLevel" in steps else _byte_fallback
+        piece_bytes = level_bytes if "ByteLevel" in steps else fallback_bytes
         added_tokens = self._tokenizer.get_added_tokens_decoder()
         self.bytes = [b""] * self.vocab_size
-        try:
-            for piece, i in vocabulary.items():
-                if i not in added_tokens:
-                    self.bytes[i] = bytes_of(piece)
-                elif not added_tokens[i].special:
-                    self.bytes[i] = piece.encode()
-        except KeyError as error:
-            raise UserError(f"{path} has a piece with {error}, which stands for no byte") from None
-        self.prefix_ids = self._prefix(settings, path)
-        for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
-            if self.decode(self.encode(probe)) != probe:
-                raise UserError(CHANGES_TEXT.format(path))
+        for piece, i in vocabulary.items():
+            if i not in added_tokens:
+                self.bytes[i] = piece_bytes(piece)
+            elif not added_tokens[i].special:
+                self.bytes[i] = piece.encode()
+        self.prefix_ids = self._read_prefix(settings, path)
+        self._check(path, settings, self._special_id("eos_token", settings, path), {})
 
     def _id(self, piece: str) -> int | None:
         return self._tokenizer.token_to_id(piece)
 
-    def _prefix(self, settings: dict[str, Any], path: Path) -> list[int]:
-        """What transformers puts in front of a text: what the file says, and with the classes of
-        Llama, of which one is the default, what add_bos_token says."""
+    def _read_prefix(self, settings: dict[str, Any], path: Path) -> list[int]:
+        """Return what transformers puts in front of a text: what the file says, but with the
+        classes of Llama, of which one is the default, what add_bos_token says."""
         plain = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a").ids
         front = whole[: len(whole) - len(plain)]
@@ -335,7 +296,7 @@ class JsonTokenizer(Tokenizer):
 
 
 def stated_eos_ids(file: Path) -> list[int]:
-    """The `eos_token_id` of a generation_config.json or config.json: one id, several or none."""
+    """Return the `eos_token_id` of a generation_config.json or config.json: no id, one, several."""
     stated = read_json(file).get("eos_token_id") if file.is_file() else None
     ids = stated if isinstance(stated, list) else [] if stated is None else [stated]
     if not all(type(i) is int for i in ids):
@@ -343,90 +304,47 @@ def stated_eos_ids(file: Path) -> list[int]:
     return ids
 
 
-def _eos_ids(path: Path, eos_id: int) -> list[int]:
-    """What the generation_config.json beside a tokenizer ends texts with, and its own `eos_id`."""
-    return list(dict.fromkeys([*stated_eos_ids(path.with_name(GENERATION)), eos_id]))
+def level_bytes(piece: str) -> bytes:
+    """Return the text of a piece of byte-level BPE (GPT-2).
+
+    A printable character stands for its own byte, the others from U+0100 on for the other bytes.
+    """
+    return bytes(LEVEL[character] for character in piece)
 
 
-def _content(token: str | dict[str, str] | None) -> str | None:
-    """The text of a special token, which settings spell alone or in a table."""
-    return token["content"] if isinstance(token, dict) else token
+PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+OTHERS = sorted({*range(256)} - {*PRINTABLE})
+LEVEL = {chr(b): b for b in PRINTABLE} | {chr(256 + n): b for n, b in enumerate(OTHERS)}
 
 
-def _refuse_added(tokens: list[str], path: Path) -> None:
-    """UserError for tokens that the files beside `path` add to it, which lacks them."""
-    if tokens:
-        raise UserError(f"{path.with_name(SETTINGS)} or {ADDED} adds a token {tokens[0]!r} that "
-                        f"{path} has not, or has with another id: save the tokenizer again with "
-                        "transformers, as a tokenizer.json")
-
-
-def _decoding_steps(decoder: dict[str, Any], path: Path) -> list[str]:
-    """The types of the decoders in a tokenizer.json; UserError where none turns pieces to bytes."""
-    steps = [step["type"] for step in decoder.get("decoders", [decoder]) if step]
-    if not {"ByteLevel", "ByteFallback"} & set(steps):
-        raise UserError(f"{path} decodes with {', '.join(steps) or 'nothing'}: we know ByteLevel "
-                        "and ByteFallback")
-    return steps
-
-
-@functools.cache
-def _byte_alphabet() -> dict[str, int]:
-    """The characters that stand for bytes in byte-level BPE: printable ones for themselves, the
-    others from U+0100 on, in order (GPT-2)."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(others)}
-
-
-def _byte_level(piece: str) -> bytes:
-    return bytes(_byte_alphabet()[character] for character in piece)
-
-
-def _byte_fallback(piece: str) -> bytes:
+def fallback_bytes(piece: str) -> bytes:
+    """Return the text of a piece of sentencepiece: of one byte, or with a mark for spaces."""
     if re.fullmatch("<0x[0-9A-F]{2}>", piece):
         return bytes([int(piece[1:-1], 16)])
     return piece.replace(SPACE, " ").encode()
 
 
-def _sample(texts: Iterable[str]) -> list[str]:
-    """Every 2^k-th sentence of the text, with the smallest k that keeps it within `SAMPLE`.
+# sentencepiece skips a sentence that holds NUL or U+2585, its own marks. They stay in the text and
+# are encoded as bytes; only training does not see them.
+UNTRAINABLE = str.maketrans({"\0": " ", SPACE: " ", "\u2585": " "})
+
+
+def sample_sentences(texts: Iterable[str]) -> list[str]:
+    """Return every 2^k-th sentence of the text, with the smallest k that keeps it within `SAMPLE`.
 
     One pass and bounded memory, evenly over the whole text, and no random numbers.
     """
     kept: list[str] = []
     size, stride = 0, 1
-    for number, sentence in enumerate(_sentences(texts)):
+    sentences = (text[start : start + SENTENCE] for text in texts
+                 for start in range(0, len(text), SENTENCE))
+    for number, sentence in enumerate(sentences):
         if number % stride:
             continue
-        kept.append(sentence.translate(_UNTRAINABLE))
+        kept.append(sentence.translate(UNTRAINABLE))
         size += len(sentence)
         if size > SAMPLE:
             kept = kept[::2]
             size = sum(map(len, kept))
             stride *= 2
     return kept
-
-
-# sentencepiece skips a sentence that holds NUL or U+2585, its own marks. They stay in the text and
-# are encoded as bytes; only training does not see them.
-_UNTRAINABLE = str.maketrans({"\0": " ", SPACE: " ", "\u2585": " "})
-
-
-def _sentences(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        for start in range(0, len(text), SENTENCE):
-            yield text[start : start + SENTENCE]
-
-
-def _vocabulary_error(vocab_size: int, message: str) -> UserError:
-    """sentencepiece's refusal in words; it alone knows the limit."""
-    if found := re.search(r"value <= (\d+)", message):
-        return UserError(f"vocab_size {vocab_size} is more than this text allows: at most "
-                         f"{found[1]} (lower --data.vocab_size, or give more text)")
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        return UserError(f"vocab_size {vocab_size} is too small for the characters of this text: "
-                         f"at least {found[1]} (raise --data.vocab_size)")
-    if "sentences_.empty()" in message:
-        return UserError("no tokenizer can be trained: the training text is empty")
-    return UserError(f"no tokenizer can be trained on this text: {message.splitlines()[0]}")

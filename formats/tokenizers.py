@@ -22,6 +22,7 @@ from data.tokenizer import (
     SPACE,
     Tokenizer,
     open_tokenizer,
+    read_tokenizer_file,
     settings_of,
     stated_eos_ids,
     tokenizer_files,
@@ -93,7 +94,7 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
 def open_equal(file: Path, tokenizer: Tokenizer) -> Tokenizer | None:
     """The tokenizer in a sentencepiece file, or None if it is not the same as `tokenizer`."""
     try:
-        opened = Tokenizer(file)
+        opened = read_tokenizer_file(file)
     except UserError:  # it may lack a special token that the tokenizer.json has
         return None
     return opened if agree(opened, tokenizer) else None

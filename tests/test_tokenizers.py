@@ -286,7 +286,6 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
 @pytest.mark.parametrize("file, content, words", [
     ("added_tokens", {"<pad>": VOCAB}, "'<pad>'"),
     ("added_tokens", {"<s>": 7}, "'<s>'"),
-    ("special_tokens_map", {"eos_token": "<s>"}, "eos_token '<s>', and elsewhere in the folder it"),
     ("tokenizer_config", {"added_tokens_decoder": {"7": {"content": "<s>"}}}, "'<s>'"),
     ("tokenizer_config", {"eos_token": "<end>"}, "eos_token '<end>' of"),
     ("tokenizer_config", {"add_prefix_space": True}, "add_prefix_space True"),
@@ -310,16 +309,20 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("file, change, words", [
-    ("tokenizer_config.json", {"eos_token": None}, "is missing, or has no eos_token"),
+    ("tokenizer_config.json", {"eos_token": None}, "no eos_token says"),
+    ("tokenizer_config.json", {"eos_token": "#"}, "ordinary piece"),
     ("tokenizer.json", {"post_processor": BEHIND}, "puts tokens behind a text"),
     ("tokenizer.json", {"added_tokens": ...}, "'<|begin_of_text|>' of"),
-    ("tokenizer.json", {"decoder": None}, "decodes with nothing"),
+    ("tokenizer.json", {"decoder": None}, "decodes with []"),
     ("tokenizer.json", {"normalizer": {"type": "Lowercase"}}, "not give text back"),
     ("tokenizer.json", {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True,
                                           "trim_offsets": True, "use_regex": True}},
      "not give text back"),
     ("tokenizer.json", {"model": {"xyz": 10**9}}, "has an id 1000000000, but far fewer tokens"),
-    ("tokenizer.json", {"model": {"\u4e2d": 333}}, "piece with '\u4e2d', which stands for no byte"),
+    ("tokenizer.json", {"model": {"\u4e2d": 333}}, "damaged (KeyError: '\u4e2d')"),
+    ("tokenizer.json", {"dropout": 0.1}, "its dropout is 0.1"),
+    ("tokenizer.json", {"normalizer": {"type": "Replace", "pattern": {"String": "ab"},
+                                       "content": "c"}}, "its normalizer has [{'type': 'Replace'"),
 ], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")
 def test_a_tokenizer_json_that_is_not_one_is_refused(file, change, words, tmp_path, capsys):
     folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 6)
@@ -333,6 +336,8 @@ def test_a_tokenizer_json_that_is_not_one_is_refused(file, change, words, tmp_pa
         elif field == "model":  # more pieces
             model = read(folder / file)["model"]
             content[field] = model | {"vocab": model["vocab"] | value}
+        elif field == "dropout":
+            content["model"]["dropout"] = content.pop(field)
     (folder / file).write_text(json.dumps(content), encoding="utf-8")
     refused(capsys, "run", folder, tmp_path / "ours", str(folder / file), words)
 
