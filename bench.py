@@ -100,18 +100,17 @@ def measure_seconds(device: torch.device, call: Call) -> float:
 
 
 def alternate(clocks: Mapping[K, Callable[[], float]], repeats: int, what: str) -> dict[K, float]:
-    """Return the median seconds of each clock, read one after the other in every round."""
+    """Return the median seconds of each clock, read in turn. The first round is not counted."""
     times: dict[K, list[float]] = {name: [] for name in clocks}
-    for _ in tqdm(range(repeats), what, leave=False, delay=2):
+    for _ in tqdm(range(repeats + 1), what, leave=False, delay=2):
         for name, clock in clocks.items():
             times[name].append(clock())
-    return {name: statistics.median(values) for name, values in times.items()}
+    return {name: statistics.median(values[1:]) for name, values in times.items()}
 
 
 def measure_machine(device: torch.device) -> dict[str, float]:
     """Return FLOP/s of a large matrix product in float32 and bfloat16, and bytes/s of reading and
     writing in a large `copy`."""
-    resolve_device(str(device))  # for what it sets in this process
     n, size = (8192, 2**30) if device.type == "cuda" else (2048, 2**27)
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
@@ -119,70 +118,51 @@ def measure_machine(device: torch.device) -> dict[str, float]:
     for dtype in (torch.float32, torch.bfloat16):
         a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
         clocks[str(dtype)] = partial(measure_seconds, device, partial(linear, a, b))
-    first = alternate(clocks, 1, "the machine")
-    # The first call is not counted, unless products are emulated and it took many seconds.
-    quick = {name: clock for name, clock in clocks.items() if first[name] < 2}
-    times = first | alternate(quick, 8, "the machine")
+    times = alternate(clocks, 8, "the machine")
     copied = 2 * size / times.pop("copy")
     return {"copy": copied, **{dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}}
 
 
 @contextmanager
-def subject(device: torch.device) -> Iterator[Callable[..., Any]]:
-    """Yield a function that calls others in a process of its own, with an empty cache of compiled
-    code.
+def subject() -> Iterator[Callable[..., Any]]:
+    """Yield a function that calls others in a process of its own, with an empty compile cache.
 
-    The process separates what a subject sets for all of it, such as how memory is kept, and its
-    peak memory from the others. Ctrl-C ends it at once and without a traceback.
+    So no subject changes how another one keeps memory, or adds to its peak.
     """
     with TemporaryDirectory(ignore_cleanup_errors=True) as cache, ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), initializer=begin, initargs=(device, cache)
+        1, multiprocessing.get_context("spawn"), initializer=begin, initargs=(cache,)
     ) as process:
         yield lambda function, *arguments: process.submit(function, *arguments).result()
 
 
-# What the process of a subject keeps between its calls.
-_device: torch.device
-_call: Call
+_calls: list[Call] = []  # what the process of a subject measures
 
 
-def begin(device: torch.device, cache: str) -> None:
+def begin(cache: str) -> None:
     """Prepare the process of a subject."""
-    global _device
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _device = device
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of each process
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
 
 
-def build(make: Callable[..., Call], *arguments: object) -> float:
+def build(device: torch.device, make: Callable[..., Call], *arguments: object) -> float:
     """Measure from now on the call that `make` returns. Returns the seconds of the first one."""
-    global _call
-    _call = make(*arguments)
-    return measure_call()
+    _calls[:] = [make(*arguments)]
+    gc.collect()  # the model before is part of a cycle if it was compiled
+    return measure_call(device)
 
 
-def measure_call() -> float:
+def measure_call(device: torch.device) -> float:
     """Return the seconds of one call."""
-    seconds = measure_seconds(_device, _call)
+    seconds = measure_seconds(device, _calls[0])
     time.sleep(0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
     return seconds
 
 
-def release() -> None:
-    """Free what is measured."""
-    global _call
-    del _call
-    gc.collect()  # a compiled model is part of a cycle
-    if _device.type == "cuda":
-        torch.cuda.empty_cache()
-
-
-def peak_bytes() -> int | None:
-    """Return the peak memory: of the GPU's allocator, or, on Linux, of this process with its
-    libraries. None elsewhere."""
-    if _device.type == "cuda":
-        return torch.cuda.max_memory_allocated(_device)
-    status = Path("/proc/self/status")  # getrusage would tell the peak of the parent
+def peak_bytes(device: torch.device) -> int | None:
+    """Return the peak memory of the GPU's allocator, or, on Linux, of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    status = Path("/proc/self/status")  # getrusage would give the peak of the parent
     if not status.exists():
         return None
     return 1024 * int(status.read_text(encoding="ascii").partition("VmHWM:")[2].split()[0])
@@ -258,14 +238,18 @@ PREFILLS = 8  # in a row, each of some milliseconds
 def prefill(setting: Setting, config: ModelConfig, length: int, device: torch.device) -> Call:
     """Return what computes the logits of the last position of a prompt, PREFILLS times."""
     prompt, dtype = torch.zeros(1, length, dtype=torch.long, device=device), setting.dtype
-    if setting.program == "transformers":
-        peer = peer_model(config, device, dtype).eval()
-        call: Call = lambda: peer(prompt, logits_to_keep=1).logits  # noqa: E731
-    else:
-        model, reach = our_model(config, device, dtype).eval(), config.max_positions
-        call = lambda: next_logits(  # noqa: E731
-            model, prompt, KVCache(config, 1, reach, device, dtype))
-    return torch.inference_mode()(lambda: [call() for _ in range(PREFILLS)])
+    peer = setting.program == "transformers"
+    model = (peer_model if peer else our_model)(config, device, dtype).eval()
+
+    @torch.inference_mode()
+    def call() -> None:
+        for _ in range(PREFILLS):
+            if peer:
+                model(prompt, logits_to_keep=1)
+            else:
+                next_logits(model, prompt, KVCache(config, 1, config.max_positions, device, dtype))
+
+    return call
 
 
 def decoding(setting: Setting, config: ModelConfig, rows: int, new: int,
@@ -274,10 +258,9 @@ def decoding(setting: Setting, config: ModelConfig, rows: int, new: int,
     if setting.program == "transformers":
         peer = peer_model(config, device, setting.dtype).eval()
         prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
-        settings = {"attention_mask": torch.ones_like(prompt), "do_sample": False,
-                    "use_cache": True, "min_new_tokens": new, "max_new_tokens": new,
-                    "pad_token_id": 0}
-        return torch.inference_mode()(lambda: peer.generate(prompt, **settings))
+        return torch.inference_mode()(lambda: peer.generate(
+            prompt, attention_mask=torch.ones_like(prompt), do_sample=False, use_cache=True,
+            min_new_tokens=new, max_new_tokens=new, pad_token_id=0))
     model = our_model(config, device, setting.dtype).eval()
     return lambda: generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
                             num_samples=rows, compile=setting.compiled)
@@ -319,8 +302,7 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
     config.model = model = dataclasses.replace(config.model, max_positions=reach, dropout=0.0)
     settings = choose_settings(config, device)
     dtype, eager = settings[0].dtype, [setting for setting in settings if not setting.compiled]
-    with subject(device) as call:
-        machine = call(measure_machine, device)
+    machine = measure_machine(device)
     copy, flops = machine.pop("copy"), machine[str(dtype)]
     print(f"machine: {processor()}; matrix products: {machine['torch.float32'] / 1e9:,.0f} GFLOP/s "
           f"in float32, {machine['torch.bfloat16'] / 1e9:,.0f} in bfloat16; copies: "
@@ -332,13 +314,13 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
         "copy_bytes_per_second": copy,
     }
     with ExitStack() as stack:
-        calls = {setting: stack.enter_context(subject(device)) for setting in settings}
+        calls = {setting: stack.enter_context(subject()) for setting in settings}
         figures["training"] = measure_part(
             f"training, {rows} x {length}", calls, settings, rows * length,
             flops / model.flops_per_token(length), repeats, training_step, model, rows, length,
             device,
         )
-        peaks = {str(setting): call(peak_bytes) for setting, call in calls.items()}
+        peaks = {str(setting): call(peak_bytes, device) for setting, call in calls.items()}
         figures["training"]["peak_bytes"] = peaks
         for name, peak in peaks.items():
             if peak is not None:
@@ -357,33 +339,31 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
             read = count_bytes(model, rows, new_tokens / 2, dtype)
             figures[f"decoding_{rows}"] = measure_part(
                 f"decoding, batch {rows}, {new_tokens} new", calls, ours, rows * new_tokens,
-                rows * copy / read, 3, decoding, model, rows, new_tokens, device,
+                rows * copy / read, min(3, repeats), decoding, model, rows, new_tokens, device,
             )
     return figures
 
 
 def measure_part(
     title: str, calls: Mapping[Setting, Callable[..., Any]], settings: list[Setting], tokens: int,
-    limit: float, repeats: int, make: Callable[..., Call], *arguments: object,
+    limit: float, repeats: int, make: Callable[..., Call], *arguments: Any,
 ) -> dict[str, Any]:
     """Print and return tokens/s of these settings beside the machine's limit, and how much longer
-    than the others the first call of a compiled one took."""
-    first = {setting: calls[setting](build, make, setting, *arguments)
+    than the others the first call of a compiled one took. The device is the last argument."""
+    device = arguments[-1]
+    first = {setting: calls[setting](build, device, make, setting, *arguments)
              for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2)}
-    clocks = {setting: partial(calls[setting], measure_call) for setting in settings}
-    alternate(clocks, 1, title)  # not counted
+    clocks = {setting: partial(calls[setting], measure_call, device) for setting in settings}
     times = alternate(clocks, repeats, title)
     rates = {str(setting): tokens / seconds for setting, seconds in times.items()}
-    print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
-    for name, rate in rates.items():
-        print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
-    print(f"  {'limit':<33} {limit:>9,.0f}", flush=True)
-    compiling = {}
-    for setting in settings:
-        calls[setting](release)
-        if setting.compiled:  # 0 if the graph of an earlier measurement serves
-            compiling[str(setting)] = max(0.0, first[setting] - times[setting])
-            print(f"  compiling {setting}: {compiling[str(setting)]:.1f} s", flush=True)
+    # 0 if the graph of an earlier measurement serves.
+    compiling = {str(setting): max(0.0, first[setting] - times[setting])
+                 for setting in settings if setting.compiled}
+    lines = [f"\n{title}", f"  {'tokens/s':>43} {'of the limit':>14}"]
+    lines += [f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %"
+              for name, rate in (*rates.items(), ("limit", limit))]
+    lines += [f"  compiling {name}: {seconds:.1f} s" for name, seconds in compiling.items()]
+    print("\n".join(lines), flush=True)
     return {"tokens_per_second": rates, "limit": limit, "compile_seconds": compiling}
 
 

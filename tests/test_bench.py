@@ -1,12 +1,11 @@
 """What bench.py prints: a table for people, one line of JSON last, and figures that agree."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
-import torch
-from conftest import model_config, refusal
+from conftest import CPU, load, refusal
+from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 import bench
 from model.config import ModelConfig
@@ -14,8 +13,8 @@ from model.config import ModelConfig
 TINY = ["--model.dim", "32", "--model.n_layers", "1", "--model.n_heads", "2",
         "--model.n_kv_heads", "1", "--model.hidden_dim", "48", "--data.vocab_size", "300",
         "--data.seq_len", "24", "--train.batch_size", "3", "--train.device", "cpu",
-        "--train.compile", "false", "--repeats", "1", "--new-tokens", "5"]
-PEERS = {"transformers, eager, float32", "transformers, eager, bfloat16"}
+        "--train.compile", "false", "--train.dtype", "float32", "--repeats", "1",
+        "--new-tokens", "5"]
 
 
 @pytest.mark.slow
@@ -25,44 +24,43 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
     figures = json.loads(out.splitlines()[-1])
     assert figures == json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
     model = ModelConfig(**figures["model"])
-    chosen = figures["dtype"].removeprefix("torch.")
     for part in ("training", "prefill", "decoding_1", "decoding_8", "decoding_32"):
         rates = figures[part]["tokens_per_second"]
-        assert set(rates) == {f"gyre, eager, {chosen}", *PEERS}
+        assert set(rates) == {"gyre, eager, float32", "transformers, eager, float32"}
         assert all(rate > 0 for rate in rates.values())
     assert all(peak > 2**26 for peak in figures["training"]["peak_bytes"].values())
-    limit = figures["matmul_flops_per_second"][figures["dtype"]] / model.flops_per_token(24)
+    limit = figures["matmul_flops_per_second"]["torch.float32"] / model.flops_per_token(24)
     assert figures["training"]["limit"] == pytest.approx(limit)
     # 32 rows read the weights once, and 32 caches.
-    width = 2 if figures["dtype"] == "torch.bfloat16" else 4
-    weights = width * (300 * 32 + 3 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32)
+    weights = 4 * (300 * 32 + 3 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32)
     for batch in (1, 32):
-        read = weights + batch * width * 2 * 16 * 5 / 2
+        read = weights + batch * 4 * 2 * 16 * 5 / 2
         limit = batch * figures["copy_bytes_per_second"] / read
         assert figures[f"decoding_{batch}"]["limit"] == pytest.approx(limit)
 
 
 @pytest.mark.slow
-def test_a_compiled_subject_compiles_into_its_own_cache():
-    config, cpu = model_config(n_layers=1), torch.device("cpu")
-    with bench.subject(cpu) as call:
-        setting = bench.Setting("gyre", True, torch.float32)
-        assert call(bench.build, bench.training_step, setting, config, 3, 24, cpu) > 0
-        assert call(bench.measure_call) > 0
-        cache = Path(call(os.getenv, "TORCHINDUCTOR_CACHE_DIR"))
-        assert any(cache.rglob("*.so"))
-        assert call(bench.peak_bytes) > 2**26
-        call(bench.release)
-    assert not cache.exists()
+def test_each_subject_has_an_empty_compile_cache_of_its_own():
+    with bench.subject() as first, bench.subject() as second:
+        caches = [Path(call(cache_dir)) for call in (first, second)]
+        assert caches[0] != caches[1] and not any(any(cache.iterdir()) for cache in caches)
+    assert not any(cache.exists() for cache in caches)
 
 
-@pytest.mark.slow
-def test_an_encoding_that_is_not_llamas_runs_without_the_peer(capsys):
-    bench.main([*TINY, "--model.position", "alibi", "--train.dtype", "float32"])
-    captured = capsys.readouterr()
-    assert "without transformers" in captured.err
-    rates = json.loads(captured.out.splitlines()[-1])["prefill"]["tokens_per_second"]
-    assert set(rates) == {"gyre, eager, float32"}
+def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(monkeypatch, capsys):
+    def settings(rates, *words):
+        monkeypatch.setattr(bench, "product_rates", lambda *_, **__: rates)
+        return list(map(str, bench.choose_settings(load("--train.compile=false", *words), CPU)))
+
+    peer = "transformers, eager, "
+    both = [peer + "float32", peer + "bfloat16"]
+    assert settings([1e9, 2e9]) == ["gyre, eager, bfloat16", *both]
+    assert settings([1e9, 2e8]) == ["gyre, eager, float32", *both]
+    assert settings([1e9, 9e7]) == ["gyre, eager, float32", peer + "float32"]
+    assert settings([1e9, 2e9], "--train.dtype=float32") == [
+        "gyre, eager, float32", peer + "float32"]
+    assert settings([1e9, 2e9], "--model.position=alibi") == ["gyre, eager, bfloat16"]
+    assert "without transformers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("options", "words"), [
