@@ -1,5 +1,6 @@
 """The loop: exact resumption, signals, what it reports, and that bad input leaves nothing."""
 
+import copy
 import math
 import os
 import shlex
@@ -8,6 +9,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,21 +45,22 @@ EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.op
          "--train.sample_prompt", "ab"]
 
 
-def checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """Weights and optimizer states of the last checkpoint, and its progress."""
+def checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Weights and optimizer states of the last checkpoint, and its training.pt."""
     checkpoints = RunDir.open(path).checkpoints
     with checkpoints.open("last") as folder:
         files = [load_file(folder / f"{name}.safetensors") for name in ("model", "optimizer")]
-        return files[0] | files[1], checkpoints.load_training(folder)["progress"]
+        return files[0] | files[1], checkpoints.load_training(folder)
 
 
 def equal_runs(a: Path, b: Path) -> None:
     """Bitwise: every loss, the weights and the optimizers' state."""
     for key in ("train/loss", "train/grad_norm", "train/lr", "val/loss", "val/bpb", "sample"):
         assert points(a, key) == points(b, key)
-    (tensors, progress), (same_tensors, same_progress) = checkpoint(a), checkpoint(b)
+    (tensors, training), (same_tensors, same_training) = checkpoint(a), checkpoint(b)
     torch.testing.assert_close(tensors, same_tensors, rtol=0, atol=0)
-    assert progress | {"seconds": 0} == same_progress | {"seconds": 0}
+    training["progress"]["seconds"] = same_training["progress"]["seconds"]
+    assert training == same_training
 
 
 def best_loss(world: Path, path: Path) -> float:
@@ -103,6 +106,8 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
         "best", "config.yaml", "last", "loss.png", "manifest.json", "metrics.jsonl", "previous",
         "run.json", "tokenizer.model",
     ]
+    assert sorted(p.name for p in (straight / "best").iterdir()) == [
+        "manifest.json", "model.safetensors", "training.pt"]
     assert imread(straight / "loss.png").std() > 0.05  # lines on white
     assert list(points(straight)) == list(range(1, 13))
     assert list(points(straight, "val/loss")) == [5, 10, 12]
@@ -110,15 +115,18 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
     assert points(straight)[12] < points(straight)[1] - 0.1
     assert all(p["tokens"] == p["step"] * 27 * 20 for p in RunDir.open(straight).metrics())
     seconds = sum(27 * 20 / rate for rate in points(straight, "train/tokens_per_second").values())
-    assert checkpoint(straight)[1] == {
+    assert checkpoint(straight)[1]["progress"] == {
         "step": 12, "tokens": 12 * 27 * 20, "seconds": pytest.approx(seconds), "skipped": 0,
         "skipped_in_a_row": 0, "best": min(points(straight, "val/loss").values()),
     }
+    rates = points(straight, "train/lr")
+    assert (rates[1], rates[3], rates[12]) == pytest.approx((1e-3 / 3, 1e-3, 1e-4))
     count = RunDir.open(straight).manifest["val"]
     bpb = {step: loss * (count["tokens"] - 1) / math.log(2) / count["bytes"]
            for step, loss in points(straight, "val/loss").items()}
     assert points(straight, "val/bpb") == pytest.approx(bpb, rel=1e-9)
-    assert best_loss(world, straight) == pytest.approx(checkpoint(straight)[1]["best"], abs=1e-6)
+    lowest = min(points(straight, "val/loss").values())
+    assert best_loss(world, straight) == pytest.approx(lowest, abs=1e-6)
 
 
 def test_killed_anywhere_and_resumed_equals_never_stopped(world, straight, capfd):
@@ -155,6 +163,15 @@ def test_a_resumed_run_multiplies_as_it_began(world, straight, monkeypatch):
     assert kernels.onednn_is_faster == was
 
 
+def test_a_resumed_run_goes_on_with_its_loss_scale(world, monkeypatch):
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14, growth_interval=4)
+    monkeypatch.setattr(torch.amp, "GradScaler", lambda *_, **__: copy.deepcopy(scaler))
+    path = world / "runs" / "scaled"
+    stop_at(6, *arguments(world, "--name", path.name))
+    assert run(train.main, "--resume", path) == 0
+    assert checkpoint(path)[1]["scaler"]["scale"] == 2.0**17
+
+
 def test_a_training_that_cannot_take_its_first_step_leaves_no_run(world, monkeypatch, capfd):
     def interrupted(setup, step):
         raise KeyboardInterrupt
@@ -175,10 +192,12 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
     branch = ["--branch-from", long, "--train.steps", "8"]
     for at in (3, 5):
         path = world / "runs" / f"branch-{at}"
-        stop_at(at + 1, *branch, "--at", at, "--name", path.name)
+        argv = [*branch, "--at", at, "--name", path.name]
+        kill("train_step", lambda setup, step, at=at: step == at + 1, *argv)  # its first is saved
         assert list(points(path, "val/loss")) == [4]
         # A loss before it left is that of weights that it does not have.
-        assert checkpoint(path)[1]["best"] == (points(path, "val/loss")[4] if at == 3 else math.inf)
+        best = points(path, "val/loss")[4] if at == 3 else math.inf
+        assert checkpoint(path)[1]["progress"]["best"] == best
         assert run(train.main, "--resume", path) == 0
         assert RunDir.open(path).best_point()["step"] in range(at + 1, 9)
         equal_runs(short, path)
@@ -219,7 +238,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, 
     ended, errors = process.join()
     assert ended == code, errors
     assert f"python train.py --resume {path}" in errors and "Traceback" not in errors
-    assert checkpoint(path)[1]["step"] == max(points(path)) >= 2
+    assert checkpoint(path)[1]["progress"]["step"] == max(points(path)) >= 2
 
 
 def test_a_signal_that_is_ignored_stays_ignored_and_a_second_ctrl_c_acts_at_once():
@@ -304,7 +323,7 @@ def test_losses_that_are_not_numbers_are_skipped_counted_and_finally_stop(
     path = world / "runs" / "diverged"
     error = refusal(capfd, train.main, *arguments(world, "--name", path.name))[-1]
     assert "up to step 9" in error and "has a checkpoint of step 5" in error
-    assert checkpoint(path)[1]["step"] == 5 and points(path, "diverged") == {9: 1}
+    assert checkpoint(path)[1]["progress"]["step"] == 5 and points(path, "diverged") == {9: 1}
     poison(0, 1, 2)
     error = refusal(capfd, train.main, *arguments(world, "--name", "hopeless"))[-1]
     assert "has no checkpoint" in error
@@ -420,7 +439,7 @@ def test_runs_without_a_name_are_numbered(world):
     (["--data.seq_len", "5000"], "seq_len"),
     (["--data.prepared", "/proc/nowhere"], "--data.prepared"),
     (["--data.files", "nowhere.txt"], "nowhere.txt"),
-    (["--model.n_layers", str(10**30)], "this model with 27 rows of 20 tokens takes"),
+    (["--model.n_layers", str(10**9)], "this model with 27 rows of 20 tokens takes"),
     (["--train.batch_size", str(10**15)], "choose a smaller model, data.seq_len"),
     (["--name", "straight"], "straight already exists"),
 ])
