@@ -157,21 +157,17 @@ class RunDir:
             raise UserError(f"{path / 'run.json'} is damaged: restore it, or choose another run"
                             ) from error
         hashes.pop("run.json", None)  # revision 90d2667 and before hashed the record itself
-        for name in FILES:
-            if (path / name).is_file() and name not in hashes:  # it would be read in place of ours
-                raise UserError(f"{path / name} is no part of this run (run.json has no hash of "
-                                "it): remove it")
-        for name, digest in hashes.items():
-            file = path / name
-            if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != digest:
-                raise UserError(f"{file} is not the file this run was made with (run.json has its "
-                                "sha256): restore it, or choose another run")
+        # A tokenizer that somebody added would be read instead of ours.
+        for file in (path / name for name in {*FILES, *hashes}):
+            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+            if digest != hashes.get(file.name):
+                raise UserError(f"{file} is not what this run was made with (run.json has its "
+                                "sha256): restore or remove it, or choose another run")
         return cls(path, record)
 
     @classmethod
     def open_all(cls, paths: Sequence[str | Path], runs: str | Path = "runs") -> list["RunDir"]:
-        """Return these runs, or all under `runs`, the oldest first. Folders that are not runs are
-        skipped and listed."""
+        """Return these runs, or all under `runs`, the oldest first; skip and list the rest."""
         opened = []
         for path in paths or sorted(p for p in Path(runs).glob("[!.]*") if p.name != "wandb"):
             try:

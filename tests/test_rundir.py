@@ -190,7 +190,7 @@ def test_a_record_that_is_none_is_named(new_run, record):
 def test_a_tokenizer_that_somebody_put_into_a_run_is_not_used(new_run, name):
     path = new_run().path
     (path / name).write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match=f"{name} is no part of this run .*: remove it"):
+    with pytest.raises(UserError, match=f"{name} is not what this run was made with.*remove it"):
         RunDir.open(path)
 
 
