@@ -1,5 +1,4 @@
-"""Each faster form equals its plain one, with gradients, and is taken when kernels.py says."""
-
+"""Each faster form equals its plain one, with gradients, and is used when kernels.py says."""
 
 import pytest
 import torch
@@ -12,25 +11,29 @@ from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import KVCache, attend, linear
 
-GREEDY = Sampling(temperature=0)
 MOST_SUMMED = kernels.MAX_SUMMED_TOKENS
 
 
 def plain_attend(q, k, v):
-    """`attend` in its plain form, whatever is faster: (B, H, T, D), causal."""
+    """`attend` in its plain form: (B, H, T, D), causal."""
     return attend.__wrapped__(q, k, v, None)
 
 
 def gradients(form, *inputs):
-    """What a form makes of these inputs, and its gradient for each of them."""
+    """The output of a form, and its gradient for each of the inputs."""
     leaves = [x.clone().requires_grad_() for x in inputs]
     out = form(*leaves)
     out.backward(draw(*out.shape, seed=9).to(out.dtype))
     return [out.detach(), *(x.grad for x in leaves)]
 
 
-@pytest.mark.parametrize("length", [2, 127, 128, 129, 300, 519])
-@pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
+@pytest.fixture
+def compiling(monkeypatch):
+    """Call it, and the forms that compiled code takes are chosen."""
+    return lambda: monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+
+
+@pytest.mark.parametrize(("length", "n_kv_heads"), [(2, 2), (128, 6), (129, 1), (300, 2), (519, 2)])
 def test_attention_by_products_equals_the_fused_kernel(length, n_kv_heads):
     """Lengths around a block of 128 queries; several blocks, of which the last is not full."""
     kv = (2, n_kv_heads, length, 8)
@@ -51,35 +54,27 @@ def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits(scale, bound
         assert error < bound  # 8 bits: rounding to nearest errs by up to 0.4 %
 
 
-def test_attention_by_products_is_for_training_in_bfloat16_in_short_rows(monkeypatch):
-    calls = []
-
-    def record(q, k, v, mask):
-        calls.append(q.shape[2])
-        return q
-
-    monkeypatch.setattr(kernels, "attend_by_products", record)
+def test_attention_by_products_is_for_training_in_bfloat16_in_short_rows(monkeypatch, compiling):
+    monkeypatch.setattr(kernels, "attend_by_products", lambda *_: "products")
     q, kv = draw(1, 6, 600, 8).bfloat16(), draw(1, 2, 600, 8).bfloat16()
 
-    def length(n, dtype=torch.bfloat16):
-        attend(*(x[:, :, :n].to(dtype) for x in (q, kv, kv)), None)
+    def by_products(length, dtype=torch.bfloat16, mask=None):
+        inputs = [x[:, :, :length].to(dtype) for x in (q, kv, kv)]
+        return isinstance(attend(*inputs, mask), str)
 
-    length(512)
-    assert calls == [512]
-    length(513), length(1), length(512, torch.float32)
+    assert by_products(512)
+    assert not any((by_products(513), by_products(1), by_products(512, torch.float32),
+                    by_products(512, mask=torch.ones(512, 512).tril().bool())))
     with torch.no_grad():
-        length(512)
-    attend(q, kv, kv, torch.ones(600, 600).tril().bool())  # a mask is the fused kernel's
-    assert calls == [512]
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    length(513)  # which costs no more memory, compiled
-    assert calls == [512, 513]
+        assert not by_products(512)
+    compiling()
+    assert by_products(513)  # compiled, it needs no more memory
 
 
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
-@pytest.mark.parametrize(("longest", "length"), [(4096, 9), (8, 32), (8, 47), (32, 32), (31, 32)])
+@pytest.mark.parametrize(("longest", "length"), [(4096, 9), (8, 47), (32, 32), (31, 32)])
 def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, length, monkeypatch):
-    """And so it does where its sum is cut into parts, with most keys left over and with none.
+    """Also if its sum is cut into parts, with most keys left over and with none.
 
     Processors add in different orders: up to 1.7e-6 apart, of numbers around 1.
     """
@@ -95,54 +90,54 @@ def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, length, mo
         torch.testing.assert_close(grads, plain[1:], rtol=1e-5, atol=1e-5)
 
 
-def test_which_form_a_single_query_takes(monkeypatch):
+def test_the_form_of_a_single_query(compiling):
     q, kv = draw(2, 6, 1, 8), draw(2, 2, 7, 8, seed=1)
     grouped, summed = (f(q, kv, kv) for f in (kernels.attend_one_query, kernels.attend_by_sums))
     assert not torch.equal(grouped, summed)
     assert torch.equal(attend(q, kv, kv, None), grouped)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert torch.equal(attend(q, kv, kv, None), grouped)  # gradients: training
+    compiling()
+    assert torch.equal(attend(q, kv, kv, None), grouped)  # training
     with torch.no_grad():
         assert torch.equal(attend(q, kv, kv, None), summed)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (MOST_SUMMED, 1), (2, 3), (4,), ()])
-def test_a_few_tokens_take_sums_of_products_when_compiled(shape, monkeypatch):
+@pytest.mark.parametrize("shape", [(MOST_SUMMED, 1), (2, 3), (4,), ()])
+def test_sums_of_products_equal_the_matrix_product(shape):
     x, weight = draw(*shape, 48), draw(31, 48, seed=1)
-    expected = F.linear(x, weight)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    with torch.no_grad():
-        monkeypatch.setattr(torch.nn.functional, "linear", None)
-        got = linear(x, weight)
-    torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
-    monkeypatch.undo()
     sums, products = (gradients(form, x, weight) for form in (kernels.linear_by_sums, F.linear))
     torch.testing.assert_close(sums, products, rtol=1e-5, atol=2e-5)
 
 
-def test_more_tokens_and_training_keep_the_matrix_product(monkeypatch):
+def test_only_a_few_tokens_take_sums_and_only_in_compiled_decoding(monkeypatch, compiling):
     x, weight = draw(MOST_SUMMED + 1, 1, 48), draw(31, 48, seed=1)
-    monkeypatch.setattr(torch.nn.functional, "linear", lambda *_: "product")
-    assert linear(x[:1], weight) == "product"
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert linear(x[:1], weight) == "product"
+    monkeypatch.setattr(kernels, "linear_by_sums", lambda *_: "sums")
     with torch.no_grad():
-        assert linear(x, weight) == "product"
-        assert linear(x[:1], weight) != "product"
+        assert not isinstance(linear(x[1:], weight), str)
+    compiling()
+    assert not isinstance(linear(x[1:], weight), str)  # training
+    with torch.no_grad():
+        assert linear(x[1:], weight) == linear(x[1:, 0], weight) == "sums"
+        assert not isinstance(linear(x, weight), str)
 
 
 @pytest.mark.parametrize("outputs", [31, 97])
 def test_products_by_onednn_equal_those_of_the_library(outputs):
-    """Fewer and more outputs than inputs: the gradient of the weight is computed either way round.
-    The model compiles them, and each gradient alone may be asked for."""
+    """With fewer and more outputs than inputs, the gradient of the weight is computed either way
+    round. Each gradient alone may be asked for."""
     x, weight = draw(3, 7, 48), draw(outputs, 48, seed=1)
     expected = gradients(F.linear, x, weight)
-    for form in (kernels.onednn_product, torch.compile(kernels.onednn_product)):
-        for got, plain in zip(gradients(form, x, weight), expected, strict=True):
-            torch.testing.assert_close(got, plain, rtol=1e-5, atol=2e-5)
+    torch.testing.assert_close(gradients(kernels.onednn_product, x, weight), expected,
+                               rtol=1e-5, atol=2e-5)
     alone = weight.clone().requires_grad_()
     kernels.onednn_product(x, alone).backward(draw(3, 7, outputs, seed=9))
     torch.testing.assert_close(alone.grad, expected[2], rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_the_compiler_takes_products_by_onednn():
+    inputs = draw(3, 7, 48), draw(31, 48, seed=1)
+    compiled = gradients(torch.compile(kernels.onednn_product), *inputs)
+    torch.testing.assert_close(compiled, gradients(F.linear, *inputs), rtol=1e-5, atol=2e-5)
 
 
 def test_onednn_multiplies_many_rows_in_float32_where_it_is_preferred(monkeypatch):
@@ -180,68 +175,48 @@ def test_rotation_in_reals_equals_the_complex_one_forwards_and_backwards():
 
 
 def graphs():
-    """How many were compiled since this was last asked."""
+    """The number of graphs compiled since the last call."""
     count = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     torch._dynamo.utils.counters.clear()
     return count
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows, narrow", [
-    (1, False), (3, False), (MOST_SUMMED + 1, False), (1, True), (MOST_SUMMED + 1, True)])
-def test_compiled_decoding_equals_eager_and_compiles_twice(rows, narrow):
-    """Once for an empty cache and once for all other lengths, however many tokens are drawn."""
-    model = sharpened(n_layers=2)
-    compiled = compiled_next_logits("cpu")
+@pytest.mark.parametrize("rows, narrow, first, steps, compiled_at", [
+    (1, False, 0, 9, [0, 1]), (MOST_SUMMED + 1, True, 0, 9, [0, 1]),
+    (1, False, kernels.LONGEST_SUM - 3, 5, [0, 3])])
+def test_compiled_decoding_equals_eager_and_compiles_twice(
+    rows, narrow, first, steps, compiled_at
+):
+    """For an empty cache and for all other lengths; and once more beyond LONGEST_SUM keys."""
+    model = sharpened(n_layers=1, max_positions=first + 80)
+    compiled, counts = compiled_next_logits("cpu"), []
     torch._dynamo.reset(), graphs()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-        caches = [KVCache(model.config, rows, 64, dtype=compute_dtype(model)) for _ in "ab"]
-        fed = random_tokens(rows, 1)
-        for _ in range(40):
+        caches = [KVCache(model.config, rows, first + 64, dtype=compute_dtype(model)) for _ in "ab"]
+        for cache in caches if first else ():
+            next_logits(model, random_tokens(rows, first), cache)
+        for seed in range(steps):
+            fed = random_tokens(rows, 1, seed=seed)
             expected = next_logits(model, fed, caches[0])
             got = compiled(model, fed, caches[1])
-            # logits reach 3 and bfloat16 rounds that to 0.02
+            # Logits reach 3, which bfloat16 rounds to 0.02.
             torch.testing.assert_close(got, expected, rtol=0, atol=0.1 if narrow else 1e-4)
-            fed = expected.argmax(-1, keepdim=True)
-    assert caches[1].length == 40
-    assert graphs() == 2
-
-
-@pytest.mark.slow
-def test_compiled_decoding_equals_eager_in_long_texts_and_compiles_once_more():
-    """Beyond LONGEST_SUM keys it is another sum. The call that fills the cache, which `generate`
-    never makes, compiles too, and is right."""
-    long = kernels.LONGEST_SUM + 3 * kernels.PARTS
-    model = sharpened(n_layers=2, max_positions=long + 1)
-    compiled = compiled_next_logits("cpu")
-    torch._dynamo.reset(), graphs()
-    counts = []
-    with torch.inference_mode():
-        caches = [KVCache(model.config, 1, long) for _ in "ab"]
-        for cache in caches:
-            next_logits(model, random_tokens(1, kernels.LONGEST_SUM - 5), cache)
-        while caches[1].length < long:
-            fed = random_tokens(1, 1, seed=caches[1].length)
-            expected = next_logits(model, fed, caches[0])
-            got = compiled(model, fed, caches[1])
-            torch.testing.assert_close(got, expected, rtol=0, atol=1e-4)
             counts.append(graphs())
-    assert [i for i, n in enumerate(counts[:-1]) if n] == [0, 5]
+    assert caches[1].length == first + steps
+    assert [i for i, n in enumerate(counts) if n] == compiled_at
 
 
 @pytest.mark.slow
-def test_generation_compiles_once_whatever_is_asked_of_it():
-    """Rows that start, and go on, at other places than those before them are no new case, nor is
-    their number, once it is past what sums are made for."""
-    model = sharpened(n_layers=2)
+def test_generation_compiles_once_for_each_number_of_rows():
+    """Other lengths of prompts are no new case, nor are more rows than sums are made for."""
+    model, counts = sharpened(n_layers=1), []
     torch._dynamo.reset(), graphs()
-    counts = []
     many = [5] * (MOST_SUMMED + 1)
-    for prompts in ([5], [2], [5, 5, 5], [3, 9, 6], many, [*many, 6]):
-        prompts = [random_tokens(length, seed=seed).tolist() for seed, length in enumerate(prompts)]
-        eager, compiled = (
-            generate(model, prompts, GREEDY, max_new_tokens=30, compile=c) for c in (False, True)
-        )
+    for lengths in ([5], [2], [3, 9, 6], [5, 5, 5], many, [*many, 6]):
+        prompts = [random_tokens(length, seed=seed).tolist() for seed, length in enumerate(lengths)]
+        eager, compiled = (generate(model, prompts, Sampling(temperature=0), max_new_tokens=12,
+                                    compile=compile) for compile in (False, True))
         assert eager == compiled
         counts.append(graphs())
     assert counts == [1, 0, 1, 0, 1, 0]
