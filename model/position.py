@@ -103,7 +103,7 @@ class PositionEncoding(nn.Module):
 
 
 class RoPE(PositionEncoding):
-    """Rotary positions: pair i of every query and key turns by position * theta^(-2i/D).
+    """Rotary positions: pair j of every query and key turns by position * theta^(-2j/D).
 
     A rotation changes no norm, and the score of two rotated vectors depends on their distance only.
     (Su et al. 2021, arXiv:2104.09864; the layout is Meta's.)

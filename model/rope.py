@@ -13,7 +13,7 @@ from model.kernels import or_faster
 
 
 def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0) -> Tensor:
-    """Radians that pair i turns from one position to the next: theta^(-2i/D).
+    """Radians that pair j turns from one position to the next: theta^(-2j/D).
 
     Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1, only
     the first int(partial * D // 2) pairs turn and the slower ones stand still. This is p-RoPE
@@ -52,7 +52,7 @@ def precompute_freqs_cis(
 def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate queries (B, T, H, D) and keys (B, T, H_kv, D) by freqs_cis (T, D/2), complex.
 
-    Channels 2i and 2i+1 are one complex number (Meta's layout). It is multiplied by e^(i*angle) in
+    Channels 2j and 2j+1 are one complex number (Meta's layout). It is multiplied by e^(i*angle) in
     float32, and the result has the dtype of the input. Afterwards the score of a query at position
     m and a key at position n depends on n - m alone: q^T R(n-m) k.
 

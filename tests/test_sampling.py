@@ -7,8 +7,6 @@ import torch
 
 from model.sampling import FIRST_CANDIDATES, Sampling, draw, nucleus, uniform
 
-V = 97
-
 
 def mass(logits, sampling, seen=()):
     """The distribution that `draw` should draw from, one row, written out in plain Python."""
@@ -43,11 +41,10 @@ def drawn_mass(logits, sampling, seen=None, draws=4000):
 
 
 @pytest.mark.parametrize("sampling", [
-    Sampling(1.0), Sampling(0.3), Sampling(7.0), Sampling(1.0, top_k=1),
-    Sampling(1.3, top_k=5), Sampling(1.0, top_k=1000), Sampling(1.0, top_p=1e-9),
-    Sampling(1.0, top_p=0.5), Sampling(2.0, top_p=0.93), Sampling(1.0, top_p=1.0),
-    Sampling(1.0, min_p=0.0), Sampling(1.0, min_p=0.2), Sampling(1.0, min_p=1.0),
-    Sampling(1.0, repetition_penalty=1.7),
+    Sampling(1.0), Sampling(7.0), Sampling(1.0, top_k=1), Sampling(1.3, top_k=5),
+    Sampling(1.0, top_k=1000), Sampling(2.0, top_p=0.93), Sampling(1.0, top_p=1.0),
+    Sampling(1.0, min_p=0.0), Sampling(2.0, min_p=0.2), Sampling(1.0, repetition_penalty=1.7),
+    Sampling(2.0, top_k=9, top_p=0.8), Sampling(2.0, top_p=0.8, min_p=0.3),
     Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2),
 ], ids=str)
 def test_sample_draws_from_the_brute_force_distribution(sampling):
@@ -85,21 +82,15 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
 
 
 @pytest.mark.parametrize("sampling", [
-    Sampling(temperature=5e-324),
-    Sampling(temperature=1e300),
-    Sampling(temperature=1e-9, top_p=1e-300),
-    Sampling(temperature=1e300, top_p=1e-300, min_p=1.0),
-    Sampling(temperature=1.0, repetition_penalty=100),
+    Sampling(temperature=5e-324), Sampling(temperature=1e300, top_p=1e-300, min_p=1.0),
+    Sampling(temperature=1e-9, top_p=1e-300), Sampling(temperature=1.0, repetition_penalty=100),
     Sampling(temperature=0, repetition_penalty=0.01),
 ], ids=str)
 @pytest.mark.parametrize("u", [0.0, 0.5, 1 - 2**-53])
 def test_extreme_values_draw_a_token(sampling, u):
+    inf = math.inf
     rows = torch.tensor([
-        [3e38, -3e38, 0.0, 1e-45],
-        [-3e38, -3e38, -3e38, -3e38],
-        [0.0, -math.inf, -math.inf, -math.inf],
-        [0.0, 0.0, 0.0, 0.0],
-    ])
+        [3e38, -3e38, 0.0, 1e-45], [-3e38] * 4, [0.0, -inf, -inf, -inf], [0.0] * 4])
     seen = torch.tensor([True, False, True, True]).expand(4, -1)
     ids = draw(rows, sampling, torch.full((4,), u, dtype=torch.float64), seen)
     assert ((ids >= 0) & (ids < 4)).all()
@@ -111,24 +102,15 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
     uniforms = torch.tensor([0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53], dtype=torch.float64)
     none = torch.zeros(4, 6, dtype=torch.bool)
     assert draw(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
-
-
-def test_temperature_0_is_argmax_and_the_limit_of_small_temperatures():
-    logits = torch.randn(5, V, generator=torch.Generator().manual_seed(1))
-    none = torch.zeros(5, V, dtype=torch.bool)
-    for u in (0.0, 0.7):
-        uniforms = torch.full((5,), u, dtype=torch.float64)
-        for temperature in (0, 1e-6):
-            ids = draw(logits, Sampling(temperature), uniforms, none)
-            assert torch.equal(ids, logits.argmax(-1))
+    assert draw(logits.expand(4, -1), Sampling(0), uniforms, none).tolist() == [1] * 4
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_broken_logits_are_an_error_and_not_a_token(broken):
-    logits = torch.zeros(2, V)
+    logits = torch.zeros(2, 5)
     logits[1] = broken
     with pytest.raises(ValueError, match="not finite"):
-        draw(logits, Sampling(temperature=0), torch.zeros(2), torch.zeros(2, V, dtype=torch.bool))
+        draw(logits, Sampling(temperature=0), torch.zeros(2), torch.zeros(2, 5, dtype=torch.bool))
 
 
 def test_uniform_numbers_are_a_function_of_their_address():
@@ -137,5 +119,5 @@ def test_uniform_numbers_are_a_function_of_their_address():
     assert len(set(numbers.tolist())) == len(addresses)
     assert ((numbers >= 0) & (numbers < 1)).all()
     assert (numbers.histc(9, 0, 1) / len(numbers) - 1 / 9).abs().max() < 0.03
-    # Written down: a seed means the same text on every machine and in every later version.
+    # A seed draws the same text on every machine and in every later version.
     assert uniform(1, 2, 3) == 0.40279172247187955

@@ -39,11 +39,10 @@ def test_causality_by_gradient(position):
     assert (reached[4:] == 0).all()
 
 
-@pytest.mark.parametrize("n_kv_heads", [1, 2, 3, 6])
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("new", [1, 3, 7])
 def test_attention_equals_explicit_loops(n_kv_heads, new):
-    """New queries see the keys up to their own, of the key/value head that serves their group;
-    aligned at the top left instead, as is_causal does it, they would see others."""
+    """New queries see the keys up to their own, of the key/value head that serves their group."""
     xq = draw(2, 6, new, 8)
     xk, xv = draw(2, n_kv_heads, 7, 8, seed=1), draw(2, n_kv_heads, 7, 8, seed=2)
     out = attend(xq, xk, xv, random_model().position.mask(7 - new, 7, CPU))
@@ -53,8 +52,6 @@ def test_attention_equals_explicit_loops(n_kv_heads, new):
             keys, values = (x[:, group, : 7 - new + i + 1] for x in (xk, xv))
             weights = (keys @ xq[:, h, i, :, None] / math.sqrt(8)).softmax(1)
             torch.testing.assert_close(out[:, h, i], (weights * values).sum(1), rtol=0, atol=1e-5)
-    top_left = F.scaled_dot_product_attention(xq, xk, xv, is_causal=True, enable_gqa=True)
-    assert new == 7 or (top_left - out).abs().max() > 0.1
 
 
 def test_a_bias_keeps_its_digits_under_autocast():
@@ -118,23 +115,19 @@ def test_residual_projections_start_smaller():
             assert (parameter == 1).all()
 
 
-def test_every_encoding_starts_from_the_same_shared_weights():
+def test_every_encoding_starts_from_the_same_shared_weights_and_draws_nothing_else():
     reference = dict(random_model(position="none").named_parameters())
     for position in POSITIONS:
         model = random_model(position=position)
         shared = {n: p for n, p in model.named_parameters() if n in reference}
         torch.testing.assert_close(shared, reference, rtol=0, atol=0)
-    torch.manual_seed(999)  # nor does the global stream matter, and it is not touched
-    before = torch.get_rng_state()
-    again = dict(random_model(position="none").named_parameters())
-    # Building draws PyTorch's own defaults; what counts is that init_weights replaced all of them.
-    assert all(torch.equal(p, reference[n]) for n, p in again.items())
-    torch.set_rng_state(before)
-    model = random_model()
+        torch.manual_seed(999)  # whatever PyTorch draws while it builds the next one
     before = torch.get_rng_state()
     model.init_weights(seed=2)
     assert torch.equal(torch.get_rng_state(), before)
     assert not torch.equal(model.tok_embeddings.weight, reference["tok_embeddings.weight"])
+    flat = [p.flatten()[:50] for p in reference.values() if p.ndim == 2]
+    assert len({tuple((x / x.std()).tolist()) for x in flat}) == len(flat)  # each its own stream
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -153,7 +146,6 @@ def test_what_cannot_be_built_is_refused_in_words(changes, words):
 def test_explicit_head_dim():
     model = random_model(dim=50, head_dim=8)
     assert model(torch.zeros(2, 7, dtype=torch.long)).shape == (2, 7, 97)
-    assert model.layers[0].attention.wo.weight.shape == (50, 48)
 
 
 @pytest.mark.slow
