@@ -16,12 +16,10 @@ command again: what is finished is not repeated. The other options are those of 
 ablation.yaml, for every run; what the study sets itself is refused.
 """
 
-from errors import exit_in_words  # first: Ctrl-C has no traceback
-
-# isort: split
 import sys
 
 from ablation.runner import run_study
+from errors import exit_in_words
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -11,9 +11,6 @@ says. Every subject has a process of its own, and they take turns, so that all s
 slower minutes. Figures are medians. Compilation starts with an empty cache on the disk.
 """
 
-from errors import UserError, check_ranges, exit_in_words, say  # first: Ctrl-C has no traceback
-
-# isort: split
 import dataclasses
 import gc
 import json
@@ -35,6 +32,7 @@ from typing import Any, Literal, TypeVar
 import torch
 from tqdm import tqdm
 
+from errors import UserError, check_ranges, exit_in_words, say
 from files import write_file
 from formats import hf
 from formats.names import refuse_without_counterpart

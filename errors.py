@@ -1,4 +1,4 @@
-"""What a user is told: on stderr, and in one sentence what they did wrong."""
+"""Errors of the user: one sentence on stderr, and no traceback."""
 
 import os
 import sys
@@ -9,17 +9,6 @@ from io import StringIO, TextIOWrapper
 from typing import Any, TextIO, cast
 
 from tqdm import tqdm
-
-
-def _excepthook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Print no traceback for Ctrl-C, not even during imports."""
-    if issubclass(kind, KeyboardInterrupt):
-        say("")
-    else:
-        sys.__excepthook__(kind, error, trace)
-
-
-sys.excepthook = _excepthook
 
 
 class UserError(Exception):
@@ -85,12 +74,6 @@ def exit_in_words() -> Iterator[None]:
             say(f"error: this does not fit into the memory{size}: lower train.micro_batch_size, or "
                 "--num-samples, or the sizes of the model")
             sys.exit(2)
-        finally:
-            try:
-                if sys.__stderr__ is not None:
-                    sys.__stderr__.flush()
-            except OSError:  # or Python would try once more at its end, and exit with 120
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def check_ranges(part: str, values: object, **ranges: str) -> None:

@@ -12,9 +12,6 @@ over the whole validation split. T is the length of the rows that a run was trai
 as that of a learned position past the end of its table.
 """
 
-from errors import UserError, exit_in_words, say  # first: Ctrl-C has no traceback
-
-# isort: split
 import argparse
 import sys
 from dataclasses import dataclass
@@ -22,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from errors import UserError, exit_in_words, say
 from files import write_file, write_json
 from gyre import measure
 from gyre.options import Parser, RunOptions, read_config

@@ -13,9 +13,6 @@ Values come from the defaults, then from the YAML file, then from the run of --i
 --branch-from or --resume, then from the command line. The run is in runs/NAME.
 """
 
-from errors import UserError, exit_in_words, say  # first: Ctrl-C has no traceback
-
-# isort: split
 import math
 import shlex
 import signal
@@ -29,6 +26,7 @@ from typing import Literal
 
 from tqdm import tqdm
 
+from errors import UserError, exit_in_words, say
 from gyre.build import build
 from gyre.load import continued, prompt_ids
 from gyre.parallel import World
