@@ -7,18 +7,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from data.sources import SOURCES, DataConfig
+from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
 from files import json_sha256, read_json, sha256
-
-if TYPE_CHECKING:
-    from data.tokenizer import Tokenizer
 
 FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
@@ -32,10 +30,8 @@ class Prepared:
     manifest: dict[str, Any]
 
     @cached_property
-    def tokenizer(self) -> "Tokenizer":
+    def tokenizer(self) -> Tokenizer:
         """The tokenizer, opened when it is first needed."""
-        from data.tokenizer import open_tokenizer
-
         return open_tokenizer(self.folder)
 
     @property
@@ -66,17 +62,18 @@ def find_prepared(config: DataConfig, known: dict[str, Any] | None = None) -> Pr
 
 def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the prepared data, and the settings that decide what is in it."""
-    source, ignored = SOURCES[config.source](config), {"files", "seq_len", "prepared", "tokenizer"}
+    ignored = {"files", "seq_len", "prepared", "tokenizer"}
     fields = {name: value for name, value in asdict(config).items() if name not in ignored}
-    text = source.fingerprint()
+    text = SOURCES[config.source](config).fingerprint()
     settings = {"format": FORMAT, **fields, "text": text and json_sha256(text)[:12]}
     if config.tokenizer is not None:
-        from data.tokenizer import tokenizer_files
-
         files = tokenizer_files(Path(config.tokenizer))
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
-    label = re.sub("[^A-Za-z0-9.]+", "-", source.label).strip("-.")[:40] or config.source
-    return Path(config.prepared) / f"{label}-{json_sha256(settings)[:12]}", settings
+    # The name begins with a part for people: of the first file, the URL, the data set, or "stdlib".
+    name = getattr(config, config.source, config.source)
+    label = re.sub("[^A-Za-z0-9.]+", "-", Path(name if isinstance(name, str) else name[0]).stem)
+    folder = f"{label.strip('-.')[:40] or config.source}-{json_sha256(settings)[:12]}"
+    return Path(config.prepared) / folder, settings
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:

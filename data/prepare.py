@@ -10,11 +10,9 @@ byte of its text. What an imported tokenizer begins texts with (Llama's BOS) com
 """
 
 import hashlib
-import platform
 import shutil
 from array import array
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -46,9 +44,8 @@ def prepare(config: DataConfig) -> Prepared:
             try:
                 return open_prepared(folder, settings)  # another process has made it
             except (OSError, UserError) as reason:
-                damaged = f"{folder} is damaged ({reason}): preparing it again"
-                first = f"preparing {folder}: once for this text and these settings"
-                say(damaged if folder.exists() else first)
+                again = f"again, because it is damaged: {reason}" if folder.exists() else "once"
+                say(f"preparing {folder} {again}")
             with atomic_path(folder) as staging:
                 staging.mkdir()
                 write_files(config, settings, staging)
@@ -77,18 +74,15 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
                 shutil.copyfile(given, folder / given.name)
             tokenizer = open_tokenizer(folder)
             if tokenizer.vocab_size != config.vocab_size:
-                raise UserError(f"data.vocab_size {config.vocab_size} is not the "
-                                f"{tokenizer.vocab_size} of the tokenizer in {config.tokenizer} "
-                                "(data.tokenizer)")
+                raise UserError(f"data.vocab_size {config.vocab_size} is not that of the tokenizer "
+                                f"in data.tokenizer {config.tokenizer}, {tokenizer.vocab_size}")
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         splits = {}
         for split, spans in {"train": train, "val": val}.items():
             blocks = read_blocks(file, spans, f"encoding {split}")
             splits[split] = write_ids(blocks, folder / f"{split}.bin", tokenizer, dtype)
-    versions = {name: version(name) for name in ("sentencepiece", "datasets")}
     manifest = {
         "settings": settings,
-        "versions": {"python": platform.python_version(), **versions},
         "text": text,
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,

@@ -25,7 +25,6 @@ from errors import UserError, check_ranges
 from files import atomic_path, first_line, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
-PATIENCE = 15  # seconds to wait for the Hub's first answer
 ROWS = 1000  # rows of a Parquet file in memory at a time
 OFFLINE = "Offline, use --data.files PATH, with a copy of it, or --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
@@ -98,12 +97,6 @@ class Source:
     options = ()
     config: DataConfig
 
-    @property
-    def label(self) -> str:
-        """The readable part of the name of the prepared folder: of the first file, URL, ..."""
-        value = getattr(self.config, self.config.source, self.config.source)
-        return Path(urlsplit(value if isinstance(value, str) else value[0]).path).stem
-
     def documents(self) -> Iterator[Iterable[str]]:
         """Yield the documents in a fixed order, each as pieces of bounded size.
 
@@ -124,10 +117,6 @@ class StandardLibrary(Source):
 
     The topics are the language reference as plain text.
     """
-
-    @property
-    def label(self) -> str:
-        return f"stdlib-{platform.python_version()}"
 
     def files(self) -> list[tuple[str, Path]]:
         """Return the name and path of each module, sorted by name."""
@@ -210,44 +199,29 @@ class Url(Source):
                 with staging.open("wb") as file:
                     http_get(url, file)
                 if digest not in (None, fetched := sha256(staging)):
-                    raise UserError(f"{url} has the SHA-256 {fetched}, and data.sha256 is "
-                                    f"{digest}: it is another file, or a changed one")
+                    raise ValueError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}")
         return read_files([str(path)], self.config.column, url)
 
 
 class Hub(Source):
-    """A data set of the Hugging Face Hub, or of the cache of `datasets` if the Hub is silent."""
+    """A data set of the Hugging Face Hub, or a copy in the cache if the Hub does not answer."""
 
     options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
 
     def documents(self) -> Iterator[Iterable[str]]:
-        from huggingface_hub import HfApi
-
         config, datasets = self.config, import_datasets()
-        name, revision = str(config.hub), config.hub_revision
-        silence: Exception | None = None
-        try:  # ask once and briefly, because `datasets` itself tries for minutes
-            hub = HfApi(endpoint=datasets.config.HF_ENDPOINT)
-            hub.dataset_info(name, revision=revision, timeout=PATIENCE)
-        except Exception as error:  # no network, no such data set, or HF_HUB_OFFLINE
-            silence = error
-        datasets.config.HF_HUB_OFFLINE = silence is not None
-        try:
+        name, commit = str(config.hub), config.hub_revision
+        with reading(name, OFFLINE):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
-                                         revision=revision)
-            # Offline, `datasets` takes the newest copy in its cache, of any revision.
+                                         revision=commit)
+            # Offline, `datasets` takes the newest copy in its cache, of any commit.
             copies = [Path(file["filename"]).parts for file in rows.cache_files]
-            if silence and revision and not all(revision in parts for parts in copies):
-                raise silence
-        except Exception as error:
-            cause = silence or error
-            raise UserError(f"neither the Hub nor its cache has {name}, revision "
-                            f"{revision or 'any'}: {type(cause).__name__}: {first_line(cause)}. "
-                            f"{OFFLINE}") from error
-        if config.column in rows.column_names:
-            rows = rows.select_columns(config.column)
-        for text in read_column(rows, config.column, name):
-            yield [text]
+            if re.fullmatch("[0-9a-f]{40}", commit or "") and any(commit not in p for p in copies):
+                raise ValueError(f"there is no copy of commit {commit}")
+            if config.column in rows.column_names:
+                rows = rows.select_columns(config.column)
+            for text in read_column(rows, config.column):
+                yield [text]
 
 
 # A new source: a class above, and a line here.
@@ -271,21 +245,19 @@ def read_files(paths: list[str], column: str, url: str | None = None) -> Iterato
             yield read_text(path, name)
             continue
         with reading(name):
-            read_table = read_json if suffix == ".jsonl" else read_parquet
-            for text in read_column(read_table(path, column, name), column, name):
+            rows = read_json(path) if suffix == ".jsonl" else read_parquet(path, column)
+            for text in read_column(rows, column):
                 yield [text]
 
 
 @contextmanager
-def reading(name: str, advice: str = "Is it damaged?") -> Iterator[None]:
-    """Turn any error of reading a file into a UserError, which ends with `advice`."""
+def reading(name: str, advice: str = "") -> Iterator[None]:
+    """Turn any error of reading a text into a UserError, which ends with `advice`."""
     try:
         yield
-    except UserError:
-        raise
     except Exception as error:
         raise UserError(f"{name} cannot be read: {type(error).__name__}: {first_line(error)}. "
-                        f"{advice}") from error
+                        f"{advice}".rstrip()) from error
 
 
 def read_text(path: str, name: str) -> Iterator[str]:
@@ -298,7 +270,7 @@ def read_text(path: str, name: str) -> Iterator[str]:
             yield text
 
 
-def read_json(path: str, column: str, name: str) -> Iterator[dict[str, Any]]:
+def read_json(path: str) -> Iterator[dict[str, Any]]:
     """Yield the objects in the lines of a file.
 
     The builder "json" of `datasets` would turn texts that look like dates into dates, and infer the
@@ -311,31 +283,29 @@ def read_json(path: str, column: str, name: str) -> Iterator[dict[str, Any]]:
         if not line["text"].strip():
             continue
         try:
-            row = json.loads(line["text"])
-            str(row.get(column)).encode()  # JSON can spell half a character
-        except (AttributeError, ValueError) as error:
+            yield json.loads(line["text"])
+        except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error
-        yield row
 
 
-def read_parquet(path: str, column: str, name: str) -> Iterable[dict[str, Any]]:
+def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
     """Return the rows of a Parquet file, with one column.
 
-    Raises UserError for a column that is not there or holds no text, before a row is read: if
+    Raises ValueError for a column that is not there or holds no text, before a row is read: if
     reading ends early, Arrow may crash (apache/arrow issue 45214).
     """
     from pyarrow import parquet
 
     types = {field.name: str(field.type) for field in parquet.read_schema(path)}
     if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
-        raise no_text(column, types, name)
+        raise no_text(column, types)
     return import_datasets().load_dataset(
         "parquet", data_files=glob.escape(path), split="train", streaming=True, columns=[column],
         batch_size=ROWS,
     )
 
 
-def read_column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Iterator[str]:
+def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
     """Yield the texts of one column, which one of the rows must have. A row without text (null, ""
     or no such column) is no document."""
     types: dict[str, str] = {}
@@ -344,18 +314,18 @@ def read_column(rows: Iterable[dict[str, Any]], column: str, name: str) -> Itera
         if column not in types or not isinstance(text, str | None):
             types |= {key: type(value).__name__ for key, value in row.items()}
         if not isinstance(text, str | None):
-            raise no_text(column, types, name)
+            raise no_text(column, types)
         if text:
+            text.encode()  # raises an error for half a character, which JSON can spell
             yield text
     if types and column not in types:
-        raise no_text(column, types, name)
+        raise no_text(column, types)
 
 
-def no_text(column: str, types: dict[str, str], name: str) -> UserError:
+def no_text(column: str, types: dict[str, str]) -> ValueError:
     """Return the error for a table with columns of these types, of which `column` is no text."""
-    columns = ", ".join(f"{key}: {kind}" for key, kind in types.items())
-    return UserError(f"{name} has no text in a column {column!r}, only {columns}: choose a column "
-                     "of text with --data.column")
+    return ValueError(f"it has no text in a column {column!r}, only {types}: choose a column of "
+                      "text with --data.column")
 
 
 def import_datasets() -> ModuleType:

@@ -92,6 +92,7 @@ class Tokenizer:
     """
 
     def __init__(self, path: Path) -> None:
+        self.path, self.settings = path, settings_of(path.parent)
         self.processor = sentencepiece.SentencePieceProcessor()
         self.processor.LoadFromSerializedProto(path.read_bytes())
         self.vocab_size: int = self.processor.vocab_size()
@@ -102,57 +103,48 @@ class Tokenizer:
         self._space_ids = [self._id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
         # Ours begins documents with EOS, and has no files beside it.
         self.prefix_ids: list[int] = []
-        settings = settings_of(path.parent)
-        eos_id = self._special_id("eos_token", settings, path, self.processor.eos_id())
-        self.bos_id = eos_id
+        self.bos_id = eos_id = self._special_id("eos_token", self.processor.eos_id())
         if path.with_name(SETTINGS).is_file():
-            self.bos_id = self._special_id("bos_token", settings, path, self.processor.bos_id())
-            if settings.get("add_bos_token", True) and self.bos_id is not None:
+            self.bos_id = self._special_id("bos_token", self.processor.bos_id())
+            if self.settings.get("add_bos_token", True) and self.bos_id is not None:
                 self.prefix_ids = [self.bos_id]
-        if settings.get("add_eos_token"):
-            raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token: with EOS behind it, a "
-                            "prompt could not go on; set it to false")
-        if settings.get("add_prefix_space") not in (None, self.adds_space):
-            raise UserError(f"{path.with_name(SETTINGS)} says add_prefix_space "
-                            f"{settings['add_prefix_space']}, and {path} does otherwise: which is "
-                            "the model's?")
+        space = self.settings.get("add_prefix_space")
+        if self.settings.get("add_eos_token") or space not in (None, self.adds_space):
+            raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token, after which a prompt "
+                            f"could not go on, or add_prefix_space, which {path} does otherwise")
         file = path.with_name(ADDED)
-        self._check(path, settings, eos_id, read_json(file) if file.is_file() else {})
+        self._check(eos_id, read_json(file) if file.is_file() else {})
 
-    def _special_id(
-        self, name: str, settings: dict[str, Any], path: Path, default: int | None = None
-    ) -> int | None:
+    def _special_id(self, name: str, default: int = -1) -> int | None:
         """Return the id of a special token of the settings, or `default` if they name none."""
-        token = settings.get(name)
+        token = self.settings.get(name)
         text = token["content"] if isinstance(token, dict) else token
-        i = default if text is None else self._id(text)
-        if i is None and text is not None:
-            raise UserError(f"{name} {text!r} of {path.with_name(SETTINGS)} is not in {path}")
-        return None if i == -1 else i
+        if text is None:
+            return None if default == -1 else default
+        if (i := self._id(text)) is None:
+            raise UserError(f"{name} {text!r} of {self.path.with_name(SETTINGS)} is not in "
+                            f"{self.path}")
+        return i
 
-    def _check(
-        self, path: Path, settings: dict[str, Any], eos_id: int | None, added: dict[str, int]
-    ) -> None:
+    def _check(self, eos_id: int | None, added: dict[str, int]) -> None:
         """Read what ends a text. Raises UserError if others would read other ids, or other text."""
-        for i, token in (settings.get("added_tokens_decoder") or {}).items():
+        settings_file = self.path.with_name(SETTINGS)
+        for i, token in (self.settings.get("added_tokens_decoder") or {}).items():
             added = added | {token["content"]: int(i)}
         for text, i in added.items():
             if self._id(text) != i:
-                raise UserError(f"{path.with_name(SETTINGS)} or {ADDED} adds a token {text!r} that "
-                                f"{path} has not, or has with another id: save the tokenizer again "
-                                "with transformers, as a tokenizer.json")
-        if eos_id is None:
-            raise UserError(f"no eos_token says which piece of {path} ends a text: is "
-                            f"{path.with_name(SETTINGS)} missing?")
-        stated = stated_eos_ids(path.with_name(GENERATION))
+                raise UserError(f"{settings_file} or {ADDED} gives the id {i} to {text!r}, but "
+                                f"{self.path} has {self._id(text)}: save the tokenizer again with "
+                                "transformers, as a tokenizer.json")
+        if eos_id is None or self.piece(eos_id):
+            raise UserError(f"{settings_file} is missing, or has no eos_token that is a special "
+                            f"token of {self.path}: what ends a text?")
+        stated = stated_eos_ids(self.path.with_name(GENERATION))
         self.eos_id, self.eos_ids = eos_id, list(dict.fromkeys([*stated, eos_id]))
-        if self.piece(eos_id):
-            raise UserError(f"the eos_token of {path.with_name(SETTINGS)} is an ordinary piece of "
-                            f"{path}: {self.piece(eos_id)!r}")
         # Some files add no space to a text that begins with one, but decoding takes one away.
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
             if self.decode(self.encode(probe)) != probe:
-                raise UserError(f"{path} does not give text back unchanged: it lacks byte "
+                raise UserError(f"{self.path} does not give text back unchanged: it lacks byte "
                                 "fallback, or normalises, or its end is missing")
 
     def _id(self, piece: str) -> int | None:
@@ -238,20 +230,20 @@ class JsonTokenizer(Tokenizer):
         import tokenizers  # here, as only imported models need it
 
         content = path.read_bytes()
+        described = json.loads(content)
+        self.path, self.settings = path, settings_of(path.parent)
         self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        described, settings = json.loads(content), settings_of(path.parent)
-        self._tokenizer.encode_special_tokens = bool(settings.get("split_special_tokens"))
+        self._tokenizer.encode_special_tokens = bool(self.settings.get("split_special_tokens"))
         normalizer = described.get("normalizer") or {"normalizers": []}
         changes = [step for step in normalizer.get("normalizers", [normalizer])
                    if step not in NORMALIZERS]
-        if changes or described["model"].get("dropout"):
-            raise UserError(f"{path} does not give text back unchanged, or not the same ids each "
-                            f"time: its normalizer has {changes}, and its dropout is "
-                            f"{described['model'].get('dropout')}")
-        self.bos_id = self._special_id("bos_token", settings, path)
-        self.pad_id = self._special_id("pad_token", settings, path)
+        dropout = described["model"].get("dropout")
+        if changes or dropout:
+            raise UserError(f"{path} does not give text back unchanged, or gives other ids each "
+                            f"time: its normalizer has {changes}, and its dropout is {dropout}")
+        self.bos_id, self.pad_id = self._special_id("bos_token"), self._special_id("pad_token")
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
         if self.vocab_size > len(content):  # a list of so many would fill the memory
@@ -269,22 +261,22 @@ class JsonTokenizer(Tokenizer):
                 self.bytes[i] = piece_bytes(piece)
             elif not added_tokens[i].special:
                 self.bytes[i] = piece.encode()
-        self.prefix_ids = self._read_prefix(settings, path)
-        self._check(path, settings, self._special_id("eos_token", settings, path), {})
+        self.prefix_ids = self._read_prefix()
+        self._check(self._special_id("eos_token"), {})
 
     def _id(self, piece: str) -> int | None:
         return self._tokenizer.token_to_id(piece)
 
-    def _read_prefix(self, settings: dict[str, Any], path: Path) -> list[int]:
+    def _read_prefix(self) -> list[int]:
         """Return what transformers puts in front of a text: what the file says, but with the
         classes of Llama, of which one is the default, what add_bos_token says."""
         plain = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a").ids
         front = whole[: len(whole) - len(plain)]
         if front + plain != whole:
-            raise UserError(f"{path} puts tokens behind a text, which then could not go on")
-        adds_bos = settings.get("add_bos_token")
-        reads_it = "Llama" in (settings.get("tokenizer_class") or "LlamaTokenizer")
+            raise UserError(f"{self.path} puts tokens behind a text, which then could not go on")
+        adds_bos = self.settings.get("add_bos_token")
+        reads_it = "Llama" in (self.settings.get("tokenizer_class") or "LlamaTokenizer")
         if not reads_it or adds_bos is None or adds_bos == bool(front):
             return front
         return [self.bos_id] if adds_bos and self.bos_id is not None else []

@@ -234,7 +234,7 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     assert find_prepared(config(corpus), settings).manifest == first.manifest  # what a run knows
     folder.add(prepare(config(corpus)).folder)
     assert len(folder) == 5
-    with pytest.raises(UserError, match=f"vocab_size 310 is not the {VOCAB}"):
+    with pytest.raises(UserError, match=f"vocab_size 310 is not .*, {VOCAB}$"):
         prepare(config(corpus, vocab_size=310, tokenizer=str(first.folder)))
 
 
@@ -252,7 +252,7 @@ def edit(path):
 ])
 def test_damage_is_found_and_repaired(corpus, capsys, name, damage):
     first = prepare(config(corpus))
-    assert "once for this text" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("once\n")
     damage(first.folder / name)
     assert prepare(config(corpus)).manifest == first.manifest
     (notice,) = capsys.readouterr().err.splitlines()

@@ -148,16 +148,16 @@ CHANGES = "does not give text back unchanged"
 @pytest.mark.parametrize("options, words", [
     ({}, CHANGES),
     ({"normalization_rule_name": "nfkc", "remove_extra_whitespaces": False}, CHANGES),
-    ({"user_defined_symbols": ["<end>"], "eos_piece": "</s>", "eos_id": -1}, "no eos_token says"),
+    ({"user_defined_symbols": ["<end>"], "eos_piece": "</s>", "eos_id": -1}, "what ends a text"),
     ({"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "eos_id": -1,
-      "user_defined_symbols": ["<end>"]}, "ordinary piece"),
+      "user_defined_symbols": ["<end>"]}, "no eos_token that is a special token"),
 ])
 def test_a_sentencepiece_file_of_no_use_is_refused(tmp_path, options, words):
     SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT.splitlines()), model_prefix=str(tmp_path / "tokenizer"),
         model_type="bpe", vocab_size=320, byte_fallback=True, minloglevel=3, **options,
     )
-    if words == "ordinary piece":
+    if "special" in words:
         (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<end>"}', encoding="utf-8")
     with pytest.raises(UserError, match=words):
         open_tokenizer(tmp_path)

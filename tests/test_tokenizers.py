@@ -288,7 +288,7 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     ("added_tokens", {"<s>": 7}, "'<s>'"),
     ("tokenizer_config", {"added_tokens_decoder": {"7": {"content": "<s>"}}}, "'<s>'"),
     ("tokenizer_config", {"eos_token": "<end>"}, "eos_token '<end>' of"),
-    ("tokenizer_config", {"add_prefix_space": True}, "add_prefix_space True"),
+    ("tokenizer_config", {"add_prefix_space": True}, "add_prefix_space"),
     ("tokenizer_config", {"add_eos_token": True}, "has add_eos_token"),
 ])
 def test_a_sentencepiece_file_that_others_read_otherwise_is_refused(
@@ -309,8 +309,8 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("file, change, words", [
-    ("tokenizer_config.json", {"eos_token": None}, "no eos_token says"),
-    ("tokenizer_config.json", {"eos_token": "#"}, "ordinary piece"),
+    ("tokenizer_config.json", {"eos_token": None}, "what ends a text"),
+    ("tokenizer_config.json", {"eos_token": "#"}, "what ends a text"),
     ("tokenizer.json", {"post_processor": BEHIND}, "puts tokens behind a text"),
     ("tokenizer.json", {"added_tokens": ...}, "'<|begin_of_text|>' of"),
     ("tokenizer.json", {"decoder": None}, "decodes with []"),
