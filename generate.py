@@ -21,9 +21,10 @@ from pathlib import Path
 
 from errors import UserError, exit_in_words, say
 from gyre.device import DTYPE_NAMES, InferenceDtype, resolve_compile
-from gyre.load import Row, Trained, continued, load, prompt_ids
+from gyre.load import Row, Trained, load
 from gyre.options import Parser, RunOptions
 from model.config import RopeScaling, ScalingType
+from model.generation import generate
 from model.sampling import Sampling
 
 
@@ -140,8 +141,6 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
 def read_prompt(path: str) -> str:
     """Return the text of a file, or of stdin for "-": no newline translated, none stripped."""
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    if not raw:
-        raise UserError(f"--prompt-file {path} is empty: there is nothing to continue")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -158,12 +157,12 @@ def converse(trained: Trained, compiled: bool, options: argparse.Namespace) -> C
     if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
-        import readline  # noqa: F401  input() uses it from then on, where there is one
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()  # else a prompt would be in the results
+        import readline  # noqa: F401  input() edits lines with it
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()  # else "> " would be in the results
     total: Counter[str] = Counter()
     while True:
         try:
-            line = input("> ") if terminal else input()
+            line = input("> " if terminal else "")
         except (EOFError, KeyboardInterrupt):
             return total
         try:
@@ -184,25 +183,26 @@ def write(
     Notes on stderr a text that ends early or is longer than the training rows. Returns the tokens
     and seconds of reading prompts ("prefill") and of what follows ("decode").
     """
-    ids = [prompt_ids(trained.tokenizer, prompt) for prompt in prompts]
+    ids = [trained.tokenizer.encode_prompt(prompt) for prompt in prompts]
     new_tokens = options.max_new_tokens
     if new_tokens is None:
         new_tokens = trained.new_tokens(max(map(len, ids)))
     samples, times = options.num_samples, [time.perf_counter()]
+    rows = [Row(prompt, trained.tokenizer, options.stop)
+            for prompt in prompts for _ in range(samples)]
+
+    def on_token(row: int, token: int) -> bool:
+        times.append(time.perf_counter())
+        text = rows[row].push(token)
+        if len(rows) == 1:
+            print(text, end="", flush=True)
+        return rows[row].stopped
+
     with refusals():
-        rows = [Row(prompt, trained.tokenizer, options.stop)
-                for prompt in prompts for _ in range(samples)]
-
-        def on_token(row: int, token: int) -> bool:
-            times.append(time.perf_counter())
-            text = rows[row].push(token)
-            if len(rows) == 1:
-                print(text, end="", flush=True)
-            return rows[row].stopped
-
-        new = continued(
-            trained.model, trained.tokenizer, ids, options.sampling, max_new_tokens=new_tokens,
-            num_samples=samples, seed=options.seed, compile=compiled, on_token=on_token,
+        new = generate(
+            trained.model, ids, options.sampling, max_new_tokens=new_tokens, num_samples=samples,
+            eos_ids=trained.tokenizer.eos_ids, seed=options.seed, compile=compiled,
+            on_token=on_token,
         )
     times.append(time.perf_counter())
     for i, row in enumerate(rows):

@@ -28,13 +28,13 @@ from tqdm import tqdm
 
 from errors import UserError, exit_in_words, say
 from gyre.build import build
-from gyre.load import continued, prompt_ids
 from gyre.parallel import World
 from gyre.rundir import RunDir, locked_run
 from gyre.signals import StopSignal
 from gyre.start import Start, resolve
 from gyre.step import Setup, evaluate, train_step
 from model import kernels
+from model.generation import generate
 from model.sampling import Sampling
 
 
@@ -173,12 +173,12 @@ def sample(setup: Setup, run: RunDir) -> None:
         return
     # The end of a prompt that the context has no room for.
     room = setup.config.model.max_positions - train.sample_tokens
-    prompt = prompt_ids(tokenizer, train.sample_prompt)[-room:]
+    prompt = tokenizer.encode_prompt(train.sample_prompt)[-room:]
     with setup.parallelism.gather(setup.model):
         # Past the end of the text: ranks gather weights together, so all need equally many steps.
-        (new,) = continued(
-            setup.model, tokenizer, [prompt], Sampling(), max_new_tokens=train.sample_tokens,
-            seed=setup.config.seed, eos_ids=(),
+        (new,) = generate(
+            setup.model, [prompt], Sampling(), max_new_tokens=train.sample_tokens,
+            seed=setup.config.seed,
         )
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
     text = tokenizer.decode(prompt + new)

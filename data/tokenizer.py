@@ -190,6 +190,11 @@ class Tokenizer:
             raise UserError(f"the text has no UTF-8 form: {error}") from error
         return self.encode_batch([text])[0]
 
+    def encode_prompt(self, text: str) -> list[int]:
+        """Ids of a text that starts a document; of an empty one, the EOS that begins documents."""
+        ids = self.prefix_ids + self.encode(text)
+        return ids if text else [self.eos_id, *ids]
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores. Texts out of files hold no lone surrogate."""
         if self.adds_space:  # an imported one: for its reference, the mark in a text is a space

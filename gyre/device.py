@@ -1,4 +1,4 @@
-"""Which device and which arithmetic to use, and why: what `auto` stands for."""
+"""Which device, dtype and compilation to use: what `auto` stands for, and why."""
 
 import ctypes
 import functools
@@ -37,27 +37,15 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     products by oneDNN where that is faster (`onednn_gain`). Raises UserError for a device that
     this machine does not have.
     """
+    devices = [f"cuda:{card}" for card in range(torch.cuda.device_count())]
+    devices += ["mps"] * torch.backends.mps.is_available() + ["cpu"]
     if device == "auto":
-        if torch.cuda.is_available():
-            device = "cuda"
-        else:
-            device = "mps" if torch.backends.mps.is_available() else "cpu"
-    try:
-        resolved = torch.device(device)
-    except RuntimeError:
-        resolved = torch.device("meta")
-    if resolved.type not in ("cpu", "cuda", "mps"):
-        raise UserError(f"device {device!r} is not supported: use auto, cpu, cuda, cuda:N or mps")
-    if resolved.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        index = local_rank if resolved.index is None else resolved.index
-        if index >= count:
-            raise UserError(f"device {device} was asked for, but this machine has {count} CUDA "
-                            "devices")
-        return torch.device("cuda", index)
-    if resolved.type == "mps" and not torch.backends.mps.is_available():
-        raise UserError("device mps was asked for, but this machine has no MPS")
-    if resolved.type == "cpu":
+        device = devices[0].partition(":")[0]
+    if device == "cuda":
+        device = f"cuda:{local_rank}"
+    if device not in devices:
+        raise UserError(f"device {device} was asked for, but this machine has {', '.join(devices)}")
+    if device == "cpu":
         if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
             # glibc returns every large block to the system when it is freed and maps it anew for
             # the next step. The page faults are a good part of a step (docs/benchmarks.md).
@@ -65,17 +53,16 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
             mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
             mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
         prefer_onednn(onednn_gain() >= ONEDNN_GAIN)
-    return resolved
+    return torch.device(device)
 
 
 def check_memory(device: torch.device, size: int, what: str, advice: str) -> None:
-    """Raise UserError where `size` bytes are more than the whole memory of the device."""
+    """Raise UserError if `size` bytes are more than all the memory of the device."""
+    available = math.inf  # unknown on Windows, where the allocation itself fails
     if device.type == "cuda":
         available = torch.cuda.get_device_properties(device).total_memory
-    elif hasattr(os, "sysconf"):  # not on Windows, where the allocation itself fails
+    elif hasattr(os, "sysconf"):
         available = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    else:
-        return
     if size > available:
         raise UserError(f"{what} takes {size:.3g} bytes or more, and {device} has {available:.3g}: "
                         f"{advice}")
@@ -86,31 +73,27 @@ ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the p
 
 @functools.cache
 def onednn_gain() -> float:
-    """How many times as fast a float32 product is by oneDNN as by F.linear, measured once in some
-    30 ms; 0 where this torch has no oneDNN.
+    """Return how many times as fast as F.linear oneDNN computes a float32 product.
 
-    In the processor time of one thread, which is not longer on a busy machine.
+    Measured once, in some 30 ms, in the processor time of one thread: a busy machine does not
+    lengthen that. 0 if this torch has no oneDNN.
     """
     if not torch.backends.mkldnn.is_available():
         return 0.0
     x, weight = torch.ones(256, 256), torch.ones(512, 256)
-    best, threads = [math.inf, math.inf], torch.get_num_threads()
+    best, threads = {F.linear: math.inf, onednn_product: math.inf}, torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
-        for _ in range(20):
-            for i, product in enumerate((F.linear, onednn_product)):
-                started = time.thread_time()
-                product(x, weight)
-                best[i] = min(best[i], time.thread_time() - started)
-    finally:
-        torch.set_num_threads(threads)
-    return best[0] / best[1]
+    for _ in range(20):
+        for product in best:
+            started = time.thread_time()
+            product(x, weight)
+            best[product] = min(best[product], time.thread_time() - started)
+    torch.set_num_threads(threads)
+    return best[F.linear] / best[onednn_product]
 
 
-# The least gain in matrix products for which bfloat16's 8 bits are accepted.
-BFLOAT16_GAIN = 1.2
-MEASURED_FLOPS = 3e9  # of one call at most, to find out
-HOPELESS = 4  # times as slow, as where a processor has no bfloat16 and emulates it
+BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
+MEASURED_FLOPS = 3e9  # at most, of one call
 
 
 def product_rates(
@@ -118,23 +101,19 @@ def product_rates(
 ) -> list[float]:
     """Measure FLOP/s in float32 and in bfloat16 of the product of the model's widest matrix.
 
-    In training the two products for the gradients are measured too. Each rate is the best of
-    several calls in turn, of fewer tokens where there are many or the matrix is large, so that all
-    take a fraction of a second; a dtype that is hopelessly slower has two calls only.
+    In training the two products for the gradients are measured too. Each rate is the best of two
+    calls or more. They have fewer tokens if there are many or the matrix is large, so that all take
+    a fraction of a second unless the processor only emulates bfloat16.
     """
     inputs, outputs = model.dim, model.hidden_dim
     tokens = min(tokens, 2048, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
     shapes = ((tokens, inputs), (outputs, inputs), (tokens, outputs))
-    operands = {
-        dtype: [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
-        for dtype in (torch.float32, torch.bfloat16)
-    }
-    best = dict.fromkeys(operands, math.inf)
+    best = {torch.float32: math.inf, torch.bfloat16: math.inf}
+    operands = {dtype: [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
+                for dtype in best}
     stop, rounds = time.perf_counter() + 0.25, 0
-    while rounds < 3 or time.perf_counter() < stop:
+    while rounds < 2 or time.perf_counter() < stop:
         for dtype, (x, weight, gradient) in operands.items():
-            if rounds >= 2 and best[dtype] >= HOPELESS * min(best.values()):
-                continue
             synchronize(device)
             started = time.perf_counter()
             out = linear(x.requires_grad_(training), weight.requires_grad_(training))
@@ -148,7 +127,7 @@ def product_rates(
 
 
 def processor() -> str:
-    """The name of this machine's CPU."""
+    """Return the name of this machine's CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
@@ -167,10 +146,10 @@ def resolve_dtype(
 ) -> tuple[torch.dtype, str]:
     """Return the dtype of matrix products under autocast, and the reason in words.
 
-    auto is bfloat16 where `rates()`, such as `product_rates`, shows that it is faster than float32
-    by BFLOAT16_GAIN at least. A processor's flags do not tell: some compute bfloat16 slower than
-    float32. Raises UserError for float16 off CUDA: it needs loss scaling and has no fast kernels
-    there.
+    auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more, in
+    `rates()`, such as `product_rates`. A processor's flags do not tell: some compute bfloat16
+    slower than float32. Raises UserError for float16 off CUDA: it needs loss scaling and has no
+    fast kernels there.
     """
     if dtype == "float16" and device.type != "cuda":
         raise UserError(f"dtype float16 needs a CUDA device, not {device.type}: use bfloat16 or "
@@ -180,48 +159,45 @@ def resolve_dtype(
     if device.type == "mps":
         return torch.float32, "float32: bfloat16 is not tried on mps"
     float32, bfloat16 = rates()
-    if bfloat16 < BFLOAT16_GAIN * float32:
-        return torch.float32, (f"float32: its products run at {float32 / 1e9:,.0f} GFLOP/s here, "
-                               f"bfloat16's at {bfloat16 / 1e9:,.0f}")
-    return torch.bfloat16, (f"bfloat16 autocast: its products run at {bfloat16 / 1e9:,.0f} GFLOP/s "
-                            f"here, float32's at {float32 / 1e9:,.0f}")
+    chosen = torch.bfloat16 if bfloat16 >= BFLOAT16_GAIN * float32 else torch.float32
+    return chosen, (f"{DTYPE_NAMES[chosen]}: products run at {float32 / 1e9:,.0f} GFLOP/s in "
+                    f"float32 and at {bfloat16 / 1e9:,.0f} in bfloat16")
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager:
-    """Autocast to `dtype`; float32 needs none. Without the cache of rounded weights: each is used
-    once, and of a divided model they would add up to all of it."""
+    """Return the autocast to `dtype`; float32 needs none.
+
+    Rounded weights are not cached: each is used once, and of a sharded model the cache would add up
+    to all of it.
+    """
     if dtype == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
 
-# A first compilation takes 30 to 60 s on two CPU cores, and one from the cache a few seconds; every
-# step is then a fifth shorter in bfloat16 and some 5 % in float32. Less work than this gains little
-# even from a cached one (docs/benchmarks.md; the number for cuda is a guess).
-COMPILE_PAYS_FLOPS = {
-    ("cpu", torch.bfloat16): 5e13, ("cpu", torch.float32): 2e14,
-    **{("cuda", dtype): 1e15 for dtype in (torch.bfloat16, torch.float16, torch.float32)},
-}
+# The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
+# one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
+# float32 (docs/benchmarks.md). The number for cuda is a guess.
+REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14}, "cuda": {}}
 
 
 def resolve_compile(
     choice: bool | Literal["auto"], device: torch.device, dtype: torch.dtype, training_flops: float
 ) -> tuple[bool, str]:
-    """Return whether to compile, and the reason in words; eager where no compiler works.
+    """Return whether to compile, and the reason in words; eager if no compiler works.
 
     auto depends on the work ahead and on the dtype, never on timing.
     """
     if choice is False:
         return False, "eager, as configured"
     if choice == "auto":
-        threshold = COMPILE_PAYS_FLOPS.get((device.type, dtype))
-        if threshold is None:
+        if device.type not in REPAYING_FLOPS:
             return False, f"eager: compilation is not tried on {device.type}"
-        if training_flops < threshold:
+        if training_flops < REPAYING_FLOPS[device.type].get(dtype, 1e15):
             return False, f"eager: {training_flops:.1e} FLOPs are too few to repay a compilation"
-    compilers = [os.environ.get("CXX"), "g++", "clang++", "cl"]
+    compilers = [os.environ.get("CXX") or "g++", "g++", "clang++", "cl"]
     try:
-        if device.type == "cpu" and not any(shutil.which(name) for name in compilers if name):
+        if device.type == "cpu" and not any(map(shutil.which, compilers)):
             raise RuntimeError("no C++ compiler found")
         torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
     except Exception as error:  # whatever the compiler raises, training goes on without it

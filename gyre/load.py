@@ -1,12 +1,12 @@
-"""A finished run in Python: its configuration, its tokenizer and its model.
+"""Load a run: its configuration, its tokenizer and its model.
 
     from gyre.load import load
-    model = load("runs/small-rope-s1")
-    print(model.generate("def read_file(", max_new_tokens=50))
+    run = load("runs/small-rope-s1")
+    print(run.generate("def read_file(", max_new_tokens=50))
 """
 
 import codecs
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,85 +27,52 @@ from model.position import check_position
 from model.sampling import Sampling
 from model.transformer import Transformer
 
-NEW_TOKENS = 200  # unless somebody asks for a number, or the context has less room
+NEW_TOKENS = 200  # by default, if the context has room for them
 
 
 @dataclass(frozen=True)
 class Trained:
     """A run, ready to use. `model` is in evaluation mode; `model.config` differs from
-    `config.model` where `load` was given a rope_scaling."""
+    `config.model` if `load` was given a rope_scaling."""
 
     run: RunDir
     config: Config
     tokenizer: Tokenizer
     model: Transformer
+    device: torch.device
+    dtype: torch.dtype
+    """Of the weights; of those that are not quantised, with int8."""
 
     def generate(
         self, prompt: str, *, max_new_tokens: int | None = None, seed: int = 0,
         stop: str | Sequence[str] = (), **sampling: Any,
     ) -> str:
-        """The continuation of `prompt`, without it, up to the end of the document or to a text in
-        `stop`.
+        """Return the continuation of `prompt`, up to the end of the document or a text in `stop`.
 
         `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises ValueError where the context has no room or an option has no meaning.
         """
-        ids = self.encode(prompt)
+        ids = self.tokenizer.encode_prompt(prompt)
         row = Row("", self.tokenizer, [stop] if isinstance(stop, str) else stop)
-        count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
 
         def on_token(_: int, token: int) -> bool:
             row.push(token)
             return row.stopped
 
-        continued(
-            self.model, self.tokenizer, [ids], Sampling(**sampling), max_new_tokens=count,
-            seed=seed, on_token=on_token,
+        count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
+        generate(
+            self.model, [ids], Sampling(**sampling), max_new_tokens=count,
+            eos_ids=self.tokenizer.eos_ids, seed=seed, on_token=on_token,
         )
         row.finish()
         return row.text
 
-    def encode(self, prompt: str) -> list[int]:
-        """See `prompt_ids`."""
-        return prompt_ids(self.tokenizer, prompt)
-
     def new_tokens(self, prompt_tokens: int) -> int:
-        """How many tokens follow a prompt by default: 200, or what the context has room for; 1
-        where it has none, which `generate` refuses."""
+        """Return how many tokens follow a prompt by default: 200, or what the context has room for.
+
+        1 where it has none, which `generate` refuses.
+        """
         return max(1, min(NEW_TOKENS, self.model.config.max_positions - prompt_tokens))
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the weights."""
-        return self.model.tok_embeddings.weight.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.model.tok_embeddings.weight.device
-
-
-def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """Ids of a text that starts a document. Of an empty one, the EOS that training has before every
-    document."""
-    ids = tokenizer.prefix_ids + tokenizer.encode(prompt)
-    return ids if prompt else [tokenizer.eos_id, *ids]
-
-
-def continued(
-    model: Transformer, tokenizer: Tokenizer, prompts: list[list[int]], sampling: Sampling, *,
-    max_new_tokens: int, compile: bool = False, eos_ids: Collection[int] | None = None,
-    **options: Any,
-) -> list[list[int]]:
-    """`generate` up to the end of the document, unless `eos_ids` say else; without a cache, and
-    so without `compile`, where its keys would go stale."""
-    total = max(map(len, prompts)) + max_new_tokens
-    use_cache = total <= model.position.cache_limit
-    return generate(
-        model, prompts, sampling, max_new_tokens=max_new_tokens, use_cache=use_cache,
-        compile=compile and use_cache, eos_ids=tokenizer.eos_ids if eos_ids is None else eos_ids,
-        **options,
-    )
 
 
 def load(
@@ -113,34 +80,34 @@ def load(
     device: str = "auto", dtype: InferenceDtype = "float32",
     rope_scaling: RopeScaling | None = None, rows: int = 1,
 ) -> Trained:
-    """The run in a folder; unset, the newest one in runs/. `dtype` is that of the weights: auto
-    measures which one multiplies so many `rows` faster (`resolve_dtype`); with int8, products are
-    in int8 and all else is in float32 (model/int8.py).
+    """Load the run in a folder; unset, the newest one in runs/.
 
-    `rope_scaling` makes a RoPE model read further than its training rows: see `scaled`. Raises
-    UserError for what is missing, damaged or does not belong together and for int8 elsewhere than
-    on a CPU, and ValueError for a scaling that the model cannot have.
+    dtype: that of the weights. auto measures which one multiplies so many `rows` faster
+    (`resolve_dtype`). With int8, products are in int8 and all else is in float32 (model/int8.py).
+    rope_scaling: makes a RoPE model read further than its training rows, see `scale_rotations`.
+
+    Raises UserError for what is missing, damaged or does not belong together and for int8 elsewhere
+    than on a CPU, and ValueError for a scaling that the model cannot have.
     """
     where = resolve_device(device)
     if dtype == "int8" and where.type != "cpu":
-        raise UserError(f"int8 is for a CPU, not for {where}: give --device cpu, or another "
-                        "dtype")
-    if not isinstance(run, RunDir):
-        run = RunDir.open(run)
+        raise UserError(f"int8 is for a CPU, not for {where}: give --device cpu, or another dtype")
+    run = run if isinstance(run, RunDir) else RunDir.open(run)
     config, tokenizer = read_run(run)
-    model_config = config.model if rope_scaling is None else scaled(config, rope_scaling)
-    model = load_model(model_config, run.checkpoints.load_weights(checkpoint))
-    model.eval()
+    model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
+    model = load_model(model_config, run.checkpoints.load_weights(checkpoint)).eval()
+    chosen = torch.float32
     if dtype == "int8":
         to_int8(model)
-        return Trained(run, config, tokenizer, model)
-    rates = partial(product_rates, where, model_config, rows, training=False)
-    chosen, _ = resolve_dtype(dtype, where, rates)
-    return Trained(run, config, tokenizer, model.to(where, chosen))
+    else:
+        rates = partial(product_rates, where, model_config, rows, training=False)
+        chosen, _ = resolve_dtype(dtype, where, rates)
+        model.to(where, chosen)
+    return Trained(run, config, tokenizer, model, where, chosen)
 
 
 def read_run(run: RunDir) -> tuple[Config, Tokenizer]:
-    """The configuration and the tokenizer of a run. Raises UserError where they do not fit."""
+    """Return the configuration and the tokenizer of a run. UserError where they do not fit."""
     config, tokenizer = read_config(run.path / "config.yaml"), open_tokenizer(run.path)
     if tokenizer.vocab_size != config.data.vocab_size:
         raise UserError(f"the tokenizer in {run.path} has {tokenizer.vocab_size} pieces, and its "
@@ -150,7 +117,7 @@ def read_run(run: RunDir) -> tuple[Config, Tokenizer]:
 
 
 def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
-    """The model that `weights` belong to, on the CPU in float32.
+    """Return the model that `weights` belong to, on the CPU in float32.
 
     Raises UserError that names missing, unexpected and misshapen tensors.
     """
@@ -163,10 +130,10 @@ def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
     return model
 
 
-def scaled(config: Config, scaling: RopeScaling) -> ModelConfig:
-    """The model of a run with its rotations slowed, and its context as long as that is meant for.
+def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
+    """Return the model of a run with its rotations slowed, and a context as long as they reach.
 
-    Its `original_positions`, unset, are the length of the training rows. Raises UserError for a run
+    `original_positions`, unset, are the length of the training rows. Raises UserError for a run
     that was trained with a scaling, ValueError for a model that does not rotate.
     """
     if config.model.rope_scaling is not None:
@@ -188,22 +155,17 @@ class Row:
     """
 
     def __init__(self, prompt: str, tokenizer: Tokenizer, stops: Sequence[str] = ()):
-        self.text = ""
-        self.stopped = False
-        self._prompt = prompt
-        if "" in stops:
-            raise ValueError("an empty stop would end every text before it begins")
-        self._piece = tokenizer.piece
+        self.text, self.stopped = "", False
+        self._prompt, self._held = prompt, ""
+        self._piece, self._stops = tokenizer.piece, stops
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._stops = stops
-        self._held = ""
 
     def push(self, token: int) -> str:
-        """More text; `stopped` is set when a stop string was complete, and cut off."""
+        """Return more text. Sets `stopped` and cuts the text once a stop string is complete."""
         return self._release(self._decoder.decode(self._piece(token)))
 
     def finish(self) -> str:
-        """The rest, once no token follows."""
+        """Return the rest, once no token follows."""
         return self._release(self._decoder.decode(b"", final=True), last=True)
 
     def _release(self, text: str, last: bool = False) -> str:
@@ -217,15 +179,10 @@ class Row:
             self.stopped = True
             safe = sum(min(ends))
         else:
-            held = 0 if last else max((overlap(text, stop) for stop in self._stops), default=0)
+            starts = [stop[:n] for stop in self._stops for n in range(len(stop))]
+            held = 0 if last else max((len(s) for s in starts if text.endswith(s)), default=0)
             safe = len(text) - held
         shown, self._held = self._prompt + text[:safe], text[safe:]
         self._prompt = ""
         self.text += shown
         return shown
-
-
-def overlap(text: str, stop: str) -> int:
-    """How many characters at the end of `text` are the beginning of `stop`, and not all of it."""
-    lengths = range(min(len(text), len(stop) - 1), 0, -1)
-    return next((length for length in lengths if text.endswith(stop[:length])), 0)

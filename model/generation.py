@@ -82,7 +82,9 @@ def generate(
     Row `p * num_samples + s` is sample s of prompt p. It does not depend on the other rows. It ends
     after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
     True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding,
-    which takes up to a minute and makes a single row about five times as fast on a CPU.
+    which takes up to a minute and makes a single row about five times as fast on a CPU. Keys are
+    cached unless `use_cache` is False or an encoding would rotate them anew for such a length;
+    without a cache nothing is compiled.
 
     Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
     tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then
@@ -90,11 +92,11 @@ def generate(
     prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
 
     Raises ValueError, before any compute, for an empty prompt, for more tokens than the context
-    holds, for cached keys that would become wrong, for `compile` without a cache, and for options
-    of `sampling` that have no meaning or no effect.
+    holds, and for options of `sampling` that have no meaning or no effect.
     """
-    _check(model, prompts, sampling, max_new_tokens, num_samples, use_cache, compile)
+    _check(model, prompts, sampling, max_new_tokens, num_samples)
     total = max(map(len, prompts)) + max_new_tokens
+    use_cache = use_cache and total <= model.position.cache_limit
     starts = [len(prompt) for prompt in prompts for _ in range(num_samples)]
     lengths = list(starts)
     tokens = torch.zeros(len(starts), total, dtype=torch.long)
@@ -119,7 +121,7 @@ def generate(
             if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
                 logits = prefill_samples(model, fed, cache, num_samples)
             else:
-                decode = compile and fed.shape[1] == 1
+                decode = compile and use_cache and fed.shape[1] == 1
                 forward = compiled_next_logits(device.type) if decode else next_logits
                 logits = forward(model, fed, cache)
             logits = logits.float().cpu()  # drawing there gives every device the same tokens
@@ -144,7 +146,7 @@ def generate(
 
 def _check(
     model: Transformer, prompts: list[list[int]], sampling: Sampling, max_new_tokens: int,
-    num_samples: int, use_cache: bool, compile: bool,
+    num_samples: int,
 ) -> None:
     """Raise the ValueErrors of `generate`."""
     temperature, penalty = sampling.temperature, sampling.repetition_penalty
@@ -163,8 +165,6 @@ def _check(
     for name in ("top_k", "top_p", "min_p"):
         if temperature == 0 and getattr(sampling, name) is not None:
             raise ValueError(f"{name} has no effect at temperature 0")
-    if compile and not use_cache:
-        raise ValueError("compiled decoding needs the cache: use_cache=True")
     if not prompts or not all(prompts):
         raise ValueError("the prompt is empty: give at least one token")
     longest = max(map(len, prompts))
@@ -173,11 +173,6 @@ def _check(
         raise ValueError(
             f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
             f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
-        )
-    if use_cache and total > model.position.cache_limit:
-        raise ValueError(
-            f"{total} tokens pass {model.position.cache_limit}, where this encoding changes its "
-            "frequencies with the length. Cached keys would be wrong: use_cache=False"
         )
 
 

@@ -161,7 +161,6 @@ def test_the_context_ends_where_it_says(monkeypatch):
     ({"prompts": [[5], []]}, "prompt is empty"),
     ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
     ({"num_samples": 0}, "num_samples must be at least 1, not 0"),
-    ({"compile": True, "use_cache": False}, "needs the cache"),
     ({"sampling": Sampling(temperature=-0.1)}, "temperature must be 0 or a positive number"),
     ({"sampling": Sampling(top_k=0)}, "top_k must be at least 1, not 0"),
     ({"sampling": Sampling(top_p=0.0)}, r"top_p must be in \(0, 1\], not 0.0"),

@@ -37,7 +37,7 @@ def test_three_lines_generate(run):
     for stop in (text[5:9], [text[5:9], "not in there"]):
         cut = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=stop)
         assert cut == text[:5]
-    assert model.encode("") == [tokenizer.eos_id]  # which begins a document
+    assert model.tokenizer.encode_prompt("") == [tokenizer.eos_id]  # which begins a document
     assert not model.model.training and model.run.path == run.path
     with pytest.raises(ValueError, match="top_k must be at least 1"):
         model.generate(PROMPT, top_k=0)
@@ -49,7 +49,7 @@ def test_unset_it_is_the_newest_run_and_as_long_as_the_context_allows(run, monke
     assert model.run.path.name == "rope"
     assert [model.new_tokens(n) for n in (1, 100, 128, 500)] == [127, 28, 1, 1]
     greedy = model.generate(PROMPT, temperature=0)
-    room = 128 - len(model.encode(PROMPT))
+    room = 128 - len(model.tokenizer.encode_prompt(PROMPT))
     assert greedy == model.generate(PROMPT, temperature=0, max_new_tokens=room)
 
 
@@ -103,7 +103,7 @@ def test_a_scaling_extends_the_context_and_rotates_otherwise(run):
     assert yarn.config == raw.config  # as it was trained
     options = {"temperature": 0, "max_new_tokens": 20}
     assert yarn.generate(PROMPT, **options) != raw.generate(PROMPT, **options)
-    room = 256 - len(yarn.encode(100 * "x"))
+    room = 256 - len(yarn.tokenizer.encode_prompt(100 * "x"))
     assert yarn.generate(100 * "x", max_new_tokens=room)
     with pytest.raises(ValueError, match="past the context of 256"):
         yarn.generate(100 * "x", max_new_tokens=room + 1)
@@ -111,7 +111,7 @@ def test_a_scaling_extends_the_context_and_rotates_otherwise(run):
 
 def test_without_a_cache_where_keys_would_go_stale(run):
     dynamic = load(run, rope_scaling=RopeScaling("dynamic", 1.0))
-    ids = dynamic.encode(PROMPT)
+    ids = dynamic.tokenizer.encode_prompt(PROMPT)
     (new,) = generate(dynamic.model, [ids], Sampling(temperature=0), max_new_tokens=30,
                       eos_ids=dynamic.tokenizer.eos_ids, use_cache=False)
     text = dynamic.generate(PROMPT, temperature=0, max_new_tokens=30)

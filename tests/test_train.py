@@ -270,12 +270,13 @@ def test_a_sample_is_the_same_every_time_and_ends_where_the_text_does(world, mon
     setup = setup_of(world, "--train.sample_prompt", "c " * 99 + "ab")
     eos, ids = setup.data.tokenizer.eos_id, setup.data.tokenizer.encode("abc")
 
-    def continued(model, tokenizer, prompts, sampling, **options):
-        assert options == {"max_new_tokens": 4, "seed": 1, "eos_ids": ()}
-        assert len(prompts[0]) == 80 - 4 and tokenizer.decode(prompts[0]).endswith("ab")
+    def generate(model, prompts, sampling, **options):
+        assert options == {"max_new_tokens": 4, "seed": 1}
+        prompt = setup.data.tokenizer.decode(prompts[0])
+        assert len(prompts[0]) == 80 - 4 and prompt.endswith("ab")
         return [[*ids, eos, *ids]]
 
-    monkeypatch.setattr(train, "continued", continued)
+    monkeypatch.setattr(train, "generate", generate)
     setup.progress.step = 7
     train.sample(setup, RunDir(world, {}, is_main=False))
     assert capfd.readouterr().err.count("abc") == 1
@@ -405,7 +406,7 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [9e9, 1e9])
     again = ["--resume", path, "--train.steps"]
     for extra, words in (("4",), "bfloat16, as configured; eager, as configured"), (
-            ("5", "--train.dtype", "auto"), "float32: its products run at 9 GFLOP/s"):
+            ("5", "--train.dtype", "auto"), "float32: products run at 9 GFLOP/s"):
         capfd.readouterr()
         assert run(train.main, *again, *extra) == 0
         assert f"{name}; {words}" in capfd.readouterr().err
