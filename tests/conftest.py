@@ -180,13 +180,8 @@ def start(
     return subprocess.Popen(
         [sys.executable, *what, *map(str, argv)], cwd=cwd, env={**os.environ, **environment},
         text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=new_session, preexec_fn=default_hangup,
+        start_new_session=new_session,
     )
-
-
-def default_hangup() -> None:
-    """In a child: SIGHUP, which nohup ignores, ends it."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def output(program: str | Path, *argv: str | Path, **options: Any) -> str:
@@ -198,37 +193,30 @@ def output(program: str | Path, *argv: str | Path, **options: Any) -> str:
 
 
 class Ranks:
-    """Processes that call `target(*args)` as the ranks of one training; in `processes`."""
+    """Processes that call `target(*args)` as the ranks of one training."""
 
     def __init__(self, context: Any, log: Path, size: int, target: Callable, *args: Any):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
+        with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        self.log = log
-        self.processes = [
-            context.Process(target=be_rank, args=(rank, size, port, log, target, args))
-            for rank in range(size)
-        ]
-        for process in self.processes:
-            process.start()
+        self.log, self.processes = log, []
+        for rank in range(size):
+            ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
+            self.processes.append(context.Process(target=be_rank, args=(ranks, log, target, args)))
+            self.processes[-1].start()
 
     def join(self) -> tuple[int, str]:
-        """Their largest exit code, and what all of them wrote to stderr."""
+        """Their exit code, the first that is not 0, and what all of them wrote to stderr."""
         for process in self.processes:
             process.join(100)
-            assert process.exitcode is not None, self.log.read_text(encoding="utf-8")
-        code = max((process.exitcode or 0 for process in self.processes), key=abs)
+            assert process.exitcode is not None
+        code = next((process.exitcode for process in self.processes if process.exitcode), 0)
         return code, self.log.read_text(encoding="utf-8")
 
 
-def be_rank(rank: int, size: int, port: int, log: Path, target: Callable, args: Any) -> None:
+def be_rank(ranks: dict[str, int], log: Path, target: Callable, args: Any) -> None:
     """The start of such a process."""
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    default_hangup()
-    if size > 1:
-        ranks = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_PORT": port}
-        os.environ.update({name: str(value) for name, value in ranks.items()})
-        os.environ["MASTER_ADDR"] = "127.0.0.1"
+    os.environ |= {name: str(value) for name, value in ranks.items()} | {"MASTER_ADDR": "127.0.0.1"}
     target(*args)
 
 

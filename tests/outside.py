@@ -9,8 +9,11 @@ NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 for name in [*os.environ] if "pytest" in sys.modules else ():  # not in a test's own process
     if name.startswith(PREFIXES) or name.lower().endswith("_proxy") or name in NAMES:
         del os.environ[name]
-# A shell that starts them in the background ignores Ctrl-C.
+# A shell that starts them in the background ignores Ctrl-C, and nohup SIGHUP. A handler is not
+# inherited: the programs that the tests start take these signals as usual.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 # Tests run side by side, one process a core: each has one thread, and so do its children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -95,6 +95,7 @@ def test_ranks_average_to_the_gradient_of_the_whole_batch(world, monkeypatch):
         return loss, [p.grad for p in setup.model.parameters()]
 
     loss, whole = take_step(1, 0, False)
+    assert whole[0].any()
     for pads in (False, True):
         (loss_0, first), (loss_1, second) = (take_step(2, rank, pads) for rank in (0, 1))
         assert loss_0 + loss_1 == pytest.approx(loss, rel=1e-6)

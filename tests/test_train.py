@@ -23,6 +23,7 @@ from conftest import (
     setup_of,
     stop_at,
     trained,
+    training,
     wait_for,
 )
 from matplotlib.image import imread
@@ -393,6 +394,18 @@ def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
     assert "was last resumed with --train.steps 17" in not_resumed(capfd, path)
     assert run(train.main, *again) == 0
     assert list(points(path)) == list(range(1, 18))
+
+
+def test_the_same_command_starts_a_run_and_goes_on_with_it(world, tmp_path, capfd):
+    """Without the weights that it started from."""
+    origin = shutil.copytree(trained(world, "origin", "--train.steps", "3"), tmp_path / "origin")
+    argv = ["--init-from", origin, *training(world), "--name", "again", "--resume", "auto"]
+    stop_at(4, *argv)
+    shutil.rmtree(origin)
+    assert run(train.main, *argv) == 0
+    assert list(points(world / "runs" / "again")) == list(range(1, 13))
+    shutil.rmtree(world / "runs" / "again")
+    assert f"no run folder at {origin}" in refusal(capfd, train.main, *argv)[-1]
 
 
 def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monkeypatch, capfd):
