@@ -8,7 +8,6 @@ from model.config import RopeScaling
 from model.generation import generate
 from model.position import POSITIONS
 from model.sampling import Sampling, sample
-from model.transformer import Transformer
 
 V, LIMIT = 97, 80
 GREEDY = Sampling(temperature=0)
@@ -27,20 +26,6 @@ def test_dynamic_scaling_generates_without_a_cache():
         assert model(torch.tensor([ids + new[:i]]))[0, -1].argmax() == token
 
 
-@pytest.fixture
-def forwards(monkeypatch):
-    """Every result of `Transformer.logits`, in order."""
-    calls = []
-    logits = Transformer.logits
-
-    def record(self, hidden_states):
-        calls.append(logits(self, hidden_states))
-        return calls[-1]
-
-    monkeypatch.setattr(Transformer, "logits", record)
-    return calls
-
-
 @pytest.mark.parametrize("position", POSITIONS)
 def test_each_row_of_a_mixed_batch_is_that_of_its_prompt_alone(position):
     model = sharpened(position=position)
@@ -52,28 +37,23 @@ def test_each_row_of_a_mixed_batch_is_that_of_its_prompt_alone(position):
     assert len(set(sum(alone, []))) > 9
 
 
-def test_forwards_are_as_few_as_the_prompts_allow(forwards):
-    model = sharpened()
-    generate(model, [prompt(7)], GREEDY, max_new_tokens=4)
-    assert [call.shape for call in forwards] == [(1, V)] * 4  # one position each, no more
-    forwards.clear()
-    # Three tokens of the short row, the rest of the long prompt at once, two more tokens.
-    generate(model, [prompt(5), prompt(40)], GREEDY, max_new_tokens=3)
-    assert [call.shape for call in forwards] == [(2, V)] * (3 + 1 + 2)
-
-
-def test_prefill_computes_a_prompt_once_and_its_last_block_for_one_token_only():
+def test_forwards_and_prefill_compute_no_more_than_the_prompts_need():
+    """Prefill computes a prompt once for all of its samples, and its last block for one token."""
     model, fed = sharpened(), []
-    for layer in model.layers:
-        layer.feed_forward.register_forward_pre_hook(lambda _, x: fed.append(x[0].shape[:2]))
-    prompts = [prompt(7), prompt(9)]
-    new = {"max_new_tokens": 1, "num_samples": 3, "seed": 9}
-    generate(model, [prompts[0]], Sampling(), **new)
-    assert fed == [(1, 7)] * (len(model.layers) - 1) + [(1, 1)]
-    fed.clear()
-    generate(model, prompts, Sampling(), **new)
-    assert fed[: len(model.layers)] == [(2, 7)] * (len(model.layers) - 1) + [(2, 1)]
-    assert {rows for rows, _ in fed[len(model.layers) :]} == {6}
+    for layer in (model.layers[0], model.layers[-1]):
+        layer.feed_forward.register_forward_pre_hook(lambda _, x: fed.append(tuple(x[0].shape[:2])))
+
+    def shapes(lengths, **options):
+        fed.clear()
+        generate(model, [prompt(n) for n in lengths], GREEDY, **options)
+        return fed[::2], fed[1::2]  # of the first block and of the last
+
+    assert shapes([7], max_new_tokens=3) == ([(1, 7), (1, 1), (1, 1)], [(1, 1)] * 3)
+    first, last = shapes([7, 9], max_new_tokens=1, num_samples=3)
+    assert first == [(2, 7), (6, 2)] and last == [(2, 1), (6, 1)]
+    # Two tokens of the short row, the rest of the long prompt at once, one more token.
+    first, last = shapes([5, 40], max_new_tokens=2)
+    assert first == [(2, 5), (2, 1), (2, 34), (2, 1)] and last == [(2, 1)] * 4
 
 
 def test_sampled_rows_are_the_same_alone_and_in_any_batch():

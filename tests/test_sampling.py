@@ -105,6 +105,14 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
     assert draw(logits.expand(4, -1), Sampling(0), uniforms, none).tolist() == [1] * 4
 
 
+def test_temperature_0_is_argmax_and_the_limit_of_small_temperatures():
+    logits = torch.randn(5, 97, generator=torch.Generator().manual_seed(1))
+    uniforms, none = torch.full((5,), 0.7, dtype=torch.float64), torch.zeros(5, 97).bool()
+    for temperature in (0, 1e-6):
+        assert draw(logits, Sampling(temperature), uniforms, none).tolist() == [
+            row.argmax() for row in logits]
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_broken_logits_are_an_error_and_not_a_token(broken):
     logits = torch.zeros(2, 5)
