@@ -106,6 +106,10 @@ def test_a_rate_beyond_the_edge_that_all_seeds_prefer_is_run_on_all_where_it_cou
     assert plan.best_rate(losses) == 1e-3 and list(losses[5e-4]) == [0]
 
 
+def test_a_rate_that_was_run_on_fewer_seeds_does_not_win():
+    assert plan.best_rate({1e-3: {0: 1.0}, 2e-3: {0: 1.4, 1: 1.6}, 4e-3: {0: 1.5, 1: 1.7}}) == 2e-3
+
+
 def test_where_all_rates_diverge_a_smaller_one_is_tried():
     losses = {4e-3: {0: math.inf}, 2e-3: {0: math.inf}}
     assert plan.next_rates((2e-3, 4e-3), [0], losses) == [(1e-3, 0)]
