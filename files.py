@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +57,8 @@ def writing(target: Path, advice: str = "make room or check the permissions") ->
 def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     """Let one process at a time work on `path`, by a lock on the file .NAME.lock beside it.
 
-    If another process has the lock, say `busy` and which process it is, and wait; without `wait`,
-    raise that as a UserError. The system releases the lock of a process that dies.
+    If another process has the lock, say `busy` and wait; without `wait`, raise it as a UserError.
+    The system releases the lock of a process that dies.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.with_name(f".{path.name}.lock")
@@ -67,17 +66,11 @@ def locked(path: Path, busy: str, *, wait: bool = True) -> Iterator[None]:
     try:
         lock.acquire(blocking=False)
     except Timeout:
-        with suppress(OSError):  # the message does without the owner
-            busy = f"{busy} ({file.read_text(encoding='utf-8')})"
         if not wait:
             raise UserError(busy) from None
         say(busy)
         lock.acquire()
     try:
-        with suppress(OSError):  # a full disk is reported by what is written under the lock
-            since = f"{datetime.now():%Y-%m-%d %H:%M}"
-            owner = f"process {os.getpid()} on {platform.node()}, since {since}"
-            file.write_text(owner, encoding="utf-8")
         yield
     finally:
         with suppress(OSError):  # Windows keeps a file that is open

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from data.dataset import DataConfig
 from data.tokenizer import Tokenizer
 from errors import UserError
-from files import require_space, writing
+from files import writing
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, largest_value
 from formats.tokenizers import read_tokenizer
@@ -66,13 +66,11 @@ def create_run(
 
     tensors: by our names and in our layout; they pass through memory one at a time.
     folder: where they, the tokenizer and the configuration come from, in the format `kind`.
-    Raises UserError where the tokenizer does not fit the model, a weight is not finite, or the disk
-    is too small.
+    Raises UserError where the tokenizer does not fit the model, or a weight is not finite.
     """
     scaling = model.rope_scaling
     length = model.max_positions if scaling is None else scaling.original_positions
     tensors = {name: tensors[name] for name in tensor_names(model, "hf")}
-    require_space(target, sum(tensor.nbytes for tensor in tensors.values()))
 
     def write_weights(folder: Path) -> list[Path]:
         def read(name: str) -> Tensor:

@@ -3,8 +3,6 @@
 import json
 import math
 import os
-import platform
-import re
 import signal
 from pathlib import Path
 
@@ -202,8 +200,7 @@ def test_one_process_at_a_time_and_death_frees_the_lock(tmp_path, capsys):
     path = tmp_path / "new" / "target"
     other = holder(path)
     once = {"busy": "it is busy", "wait": False}
-    owner = rf"process {other.pid} on {platform.node()}, since 20\d\d-\d\d-\d\d \d\d:\d\d"
-    with pytest.raises(UserError, match=rf"^it is busy \({owner}\)$"), files.locked(path, **once):
+    with pytest.raises(UserError, match="^it is busy$"), files.locked(path, **once):
         pass
     other.send_signal(signal.SIGKILL)
     other.wait()
@@ -243,4 +240,4 @@ def test_who_waits_says_so_and_goes_on_afterwards(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr("files.say", release)
     with files.locked(path, "it is busy"):
         assert other.returncode == 0
-    assert re.fullmatch(rf"it is busy \(process {other.pid} on .*\)\n", capsys.readouterr().out)
+    assert capsys.readouterr().out == "it is busy\n"
