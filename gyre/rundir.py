@@ -50,13 +50,13 @@ class Taken(UserError):
 
 @contextmanager
 def locked_run(path: Path) -> Iterator[None]:
-    """Let one process at a time train the run at `path`. Raises Taken, which says who does."""
-    busy = f"{path} is being trained by another process: wait for it, or stop it"
+    """Let one process at a time train the run at `path`. Raises Taken."""
     with ExitStack() as held:
         try:
-            held.enter_context(locked(path.resolve(), busy, wait=False))
-        except UserError as error:
-            raise Taken(str(error)) from None
+            held.enter_context(locked(path.resolve(), "", wait=False))
+        except UserError:
+            raise Taken(f"{path} is being trained by another process: wait for it, or stop it"
+                        ) from None
         yield
 
 
@@ -248,21 +248,18 @@ class RunDir:
     def metrics(self) -> list[dict[str, Any]]:
         """Return the points of metrics.jsonl, whose values are numbers, text or None.
 
-        A last line that a crash cut short is no point. Other lines that are none are left out, with
-        a warning.
+        A last line that a crash cut short is ignored, any other broken line with a warning.
         """
-        points = []
-        with suppress(FileNotFoundError):
-            lines = (self.path / METRICS).read_bytes().split(b"\n")[:-1]
-            for number, line in enumerate(lines, 1):
-                try:
-                    point = json.loads(line)
-                    if type(point["step"]) is not int:
-                        raise ValueError("no step")
-                    points.append(point)
-                except (KeyError, TypeError, ValueError):
-                    say(f"warning: leaving out line {number} of {self.path / METRICS}, which is "
-                        "damaged")
+        file, points = self.path / METRICS, []
+        lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                point = json.loads(line)
+                if type(point["step"]) is not int:
+                    raise ValueError("no step")
+                points.append(point)
+            except (KeyError, TypeError, ValueError):
+                say(f"warning: leaving out line {number} of {file}, which is damaged")
         return points
 
     def points_until(self, step: int) -> list[dict[str, Any]]:
@@ -316,10 +313,10 @@ def newest(runs: Path) -> Path:
     """Return the newest run that has weights: one that is compiling has none yet."""
     created = {}
     for file in runs.glob("[!.]*/run.json"):
-        with suppress(KeyError, OSError, TypeError, ValueError):  # a folder that is not ours
-            when = str(json.loads(file.read_text(encoding="utf-8"))["created"])
+        with suppress(KeyError, TypeError, ValueError):  # a folder that is not ours
+            when = json.loads(file.read_text(encoding="utf-8"))["created"]
             if any((file.parent / name).exists() for name in ("best", "last", "previous")):
-                created[when, file.parent.name] = file.parent
+                created[str(when), file.parent] = file.parent
     if not created:
         raise UserError(f"no run with weights in {runs}/ yet: make one with `python train.py "
                         "--config small.yaml`")
@@ -331,12 +328,10 @@ def git_revision() -> dict[str, Any] | None:
 
     None outside git, without git, and in a checkout that git distrusts.
     """
-    # It takes no lock, so that it is in no way of a git that the user runs.
     command = ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), "describe",
                "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
-        answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=10)
+        answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    revision, _, dirty = answer.stdout.strip().partition("-")
-    return {"revision": revision, "dirty": bool(dirty)}
+    return {"revision": answer.removesuffix("-dirty"), "dirty": answer.endswith("-dirty")}
