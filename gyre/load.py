@@ -96,14 +96,14 @@ def load(
     config, tokenizer = read_run(run)
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
     model = load_model(model_config, run.checkpoints.load_weights(checkpoint)).eval()
-    chosen = torch.float32
-    if dtype == "int8":
-        to_int8(model)
-    else:
+    if dtype == "auto":
         rates = partial(product_rates, where, model_config, rows, training=False)
         chosen, _ = resolve_dtype(dtype, where, rates)
-        model.to(where, chosen)
-    return Trained(run, config, tokenizer, model, where, chosen)
+    else:
+        chosen = torch.float32 if dtype == "int8" else getattr(torch, dtype)
+    if dtype == "int8":
+        to_int8(model)
+    return Trained(run, config, tokenizer, model.to(where, chosen), where, chosen)
 
 
 def read_run(run: RunDir) -> tuple[Config, Tokenizer]:

@@ -174,37 +174,6 @@ def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
 # --- options and their types ----------------------------------------------------------------------
 
 
-class Option(NamedTuple):
-    """A field of a dataclass."""
-
-    type: Any
-    default: Any
-    help: str
-
-
-def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
-    """Return the fields of a dataclass, and those of dataclasses in it, by dotted name."""
-    types, options = get_type_hints(cls), {}
-    docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
-    for item in dataclasses.fields(cls):
-        name, hint, default = prefix + item.name, types[item.name], item.default
-        table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
-        if table is not hint:
-            text = " ".join((docs.get(item.name) or "").split()).replace("%", "%%")
-            if isinstance(default, str | int | float) and default is not False and default != "":
-                text += f" (default: {default})"
-            options[name] = Option(hint, default, text)
-        if table is not None:
-            options |= list_options(table, f"{name}.")
-    return options
-
-
-SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
-            if dataclasses.is_dataclass(cls)}
-OPTIONS = list_options(Config)
-TABLES = {name.rpartition(".")[0] for name in OPTIONS}
-
-
 def show_type(hint: Any) -> str:
     """Return a type as the help shows it, such as int or true|false|auto; no null."""
     if get_origin(hint) is list:
@@ -231,7 +200,8 @@ def convert(hint: Any, value: Any, option: str) -> Any:
     elif origin is list and value is not None:
         with suppress(ValueError):
             if isinstance(value, str):
-                value = read_text(value) if value.startswith("[") else [value]
+                is_list = value.startswith("[")
+                value = [e.value for e in compose_yaml(value).value] if is_list else [value]
             return [convert(parts[0], entry, option) for entry in value]
     elif isinstance(value, str):
         choices = {str(part): part for part in parts}  # of a Literal
@@ -249,6 +219,41 @@ def convert(hint: Any, value: Any, option: str) -> Any:
     is_list = isinstance(value, str) and value.startswith("[")
     quote = ": quote its globs, as in ['*.md', b.txt]" if is_list else ""
     raise UserError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}{quote}")
+
+
+class Option(NamedTuple):
+    """A field of a dataclass."""
+
+    type: Any
+    settings: dict[str, Any]
+    """What argparse's add_argument takes for it: help, metavar, default, and type, which converts a
+    text."""
+
+
+def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
+    """Return the fields of a dataclass, and those of dataclasses in it, by dotted name."""
+    types, options = get_type_hints(cls), {}
+    docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
+    for item in dataclasses.fields(cls):
+        name, hint, default = prefix + item.name, types[item.name], item.default
+        table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
+        if table is not hint:
+            text = " ".join((docs.get(item.name) or "").split()).replace("%", "%%")
+            if isinstance(default, str | int | float) and default is not False and default != "":
+                text += f" (default: {default})"
+            options[name] = Option(hint, {
+                "help": text, "metavar": show_type(hint), "default": default,
+                "type": functools.partial(convert, hint, option=name),
+            })
+        if table is not None:
+            options |= list_options(table, f"{name}.")
+    return options
+
+
+SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
+            if dataclasses.is_dataclass(cls)}
+OPTIONS = list_options(Config)
+TABLES = {name.rpartition(".")[0] for name in OPTIONS}
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
@@ -271,8 +276,8 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
     if path is None:
         raise UserError(f"no config {name}, neither as a path nor among ours: {OURS}")
     try:
-        document = read_text(path.read_text(encoding="utf-8"))
-        if not isinstance(document, dict):
+        document = compose_yaml(path.read_text(encoding="utf-8"))
+        if not isinstance(document, yaml.MappingNode):
             raise ValueError("it holds no table of options")
         layer = convert_table(document)
         if layer.get("init_from"):
@@ -282,11 +287,11 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
         raise UserError(f"{path}: {error}") from None
 
 
-def read_text(text: str) -> Any:
-    """Return what a text says as YAML: dicts and lists of texts.
+def compose_yaml(text: str) -> Any:
+    """Return the node of a YAML text, in which every scalar is a text.
 
-    Raises ValueError for what is no YAML and for a key that stands twice; also for aliases, which
-    can make a short text endless, and deep brackets, which take minutes.
+    Raises ValueError for what is no YAML; also for aliases, which can make a short text endless,
+    and for deep brackets, which take minutes.
     """
     try:
         depth = 0
@@ -295,34 +300,26 @@ def read_text(text: str) -> Any:
             depth -= isinstance(event, yaml.CollectionEndEvent)
             if depth > 9 or isinstance(event, yaml.AliasEvent):
                 raise ValueError("aliases such as *name and deep brackets are not read")
-        return yaml.load(text, UniqueLoader)
+        return yaml.compose(text, yaml.BaseLoader)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
 
 
-class UniqueLoader(yaml.BaseLoader):
-    """Reads every scalar but null as a text, and no key twice."""
-
-    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
-        null = node.style is None and node.value in ("", "~", "null")  # quoted, it is a text
-        return None if null else node.value
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        if twice := [key for key in keys if keys.count(key) > 1]:
-            raise ValueError(f"{twice[0]} is there twice")
-        return super().construct_mapping(node, deep)
-
-
-def convert_table(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a layer, or a part of it, with values of their types."""
+def convert_table(table: yaml.MappingNode, prefix: str = "") -> dict[str, Any]:
+    """Return a table of YAML as a layer, or a part of it, with values of their types."""
     layer: dict[str, Any] = {}
-    for name, value in table.items():
-        option = f"{prefix}{name}"
-        if option in TABLES and isinstance(value, dict):
-            layer[name] = convert_table(value, f"{option}.")
+    for key, node in table.value:
+        name, option, value = str(key.value), f"{prefix}{key.value}", node.value
+        if name in layer:
+            raise UserError(f"{option} is there twice")
+        if option in TABLES and isinstance(node, yaml.MappingNode):
+            layer[name] = convert_table(node, f"{option}.")
         elif option in OPTIONS and "." not in name:
-            layer[name] = convert(OPTIONS[option].type, value, option)
+            if isinstance(node, yaml.SequenceNode):
+                value = [entry.value for entry in value]
+            elif value in ("", "~", "null") and node.style is None:  # quoted, it is a text
+                value = None
+            layer[name] = OPTIONS[option].settings["type"](value)
         elif option not in SECTIONS or value:  # a section may be empty
             raise UserError(f"there is no option {option}{nearest(option, OPTIONS)}")
     return layer
@@ -353,13 +350,13 @@ class Parser(argparse.ArgumentParser):
         for table in tables:
             group = self.add_argument_group(f"{table.__doc__}".partition(".")[0])
             for name, option in list_options(table).items():
-                flag = f"--{name.replace('_', '-')}"
+                settings: dict[str, Any] = option.settings
                 if option.type is bool:
-                    group.add_argument(flag, action="store_true", help=option.help)
+                    settings = {"help": settings["help"], "action": "store_true"}
                 elif option.type == list[str]:
-                    add_option(group, flag, option._replace(type=str), action="append", default=[])
-                else:
-                    add_option(group, flag, option, default=option.default)
+                    settings |= {"action": "append", "default": [], "metavar": "text",
+                                 "type": functools.partial(convert, str, option=name)}
+                group.add_argument(f"--{name.replace('_', '-')}", **settings)
         if config:
             self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
             self.add_argument(
@@ -371,8 +368,8 @@ class Parser(argparse.ArgumentParser):
             for name, option in OPTIONS.items():
                 if name != "init_from":  # --init-from sets it, and takes the model of that run
                     group = groups.get(name.partition(".")[0], self)
-                    add_option(group, f"--{name}", option, dest=f"given.{name}",
-                               default=argparse.SUPPRESS)
+                    group.add_argument(f"--{name}", **option.settings | {
+                        "dest": f"given.{name}", "default": argparse.SUPPRESS})
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:
         """Return the options. `given` is the layer of the fields of Config that were named."""
@@ -391,14 +388,6 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))
-
-
-def add_option(group: Any, flag: str, option: Option, **settings: Any) -> None:
-    """Add an option whose value is converted to its type."""
-    group.add_argument(
-        flag, help=option.help, metavar=show_type(option.type),
-        type=functools.partial(convert, option.type, option=flag), **settings,
-    )
 
 
 # --- options that several commands share ----------------------------------------------------------

@@ -242,7 +242,7 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
     ("--prompt x --run runs/none", "no run folder at runs/none"),
     ("--prompt x --device cuda:99", "device cuda:99 was asked for"),
-    ("--prompt \udcff", "--prompt must be text"),
+    ("--prompt \udcff", "prompt must be text"),
     ("--prompt-file bad.txt", "bad.txt is not UTF-8: .* byte 0xff in position 3"),
 ])
 def test_bad_options_are_one_line_and_exit_2(call, runs, words, message):

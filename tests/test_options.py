@@ -144,7 +144,7 @@ BOMB = "data: {files: [" + ", ".join(
     ("optim: {lr: [1]}", "optim.lr must be float"),
     ("train: {timeout: 1:30}", "train.timeout must be float, not '1:30'"),  # 90 in YAML 1.1
     ("train: {steps: 010}", "train.steps must be int, not '010'"),  # 8 in YAML 1.1
-    ("train: {steps: 7, steps: 8}", "steps is there twice"),
+    ("train: {steps: 7, steps: 8}", "train.steps is there twice"),
     ("train: {steps: 7}\nseed: 1\ntrain: {batch_size: 2}", "train is there twice"),
     (BOMB, "aliases such as .name"),
     ("data: {files: [*.md]}", "while scanning an alias"),
@@ -153,7 +153,7 @@ BOMB = "data: {files: [" + ", ".join(
     ('name: "a\\0b"', "name must be text"),
     ("[seed, 3]", "it holds no table of options"),
     ("", "it holds no table of options"),
-    ("{a: b}: 3", "unhashable key"),
+    ("{a: b}: 3", "there is no option"),
     ("seed: [", "while parsing"),
     ("data: {files: " + 50_000 * "[", "deep brackets"),
 ])
@@ -173,16 +173,16 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--xyzzy"], "^there is no option --xyzzy$"),
     (["surprise"], "^there is no option surprise$"),
     (["--config"], "^--config: expected one argument$"),
-    (["--optim.muon_lr", "x"], r"^--optim.muon_lr must be float, not 'x'$"),
-    (["--train.compile", "maybe"], r"^--train.compile must be true\|false\|auto, not 'maybe'$"),
+    (["--optim.muon_lr", "x"], r"^optim.muon_lr must be float, not 'x'$"),
+    (["--train.compile", "maybe"], r"^train.compile must be true\|false\|auto, not 'maybe'$"),
     (["--data.files", "[*.md, a.txt]"], "quote its globs"),
     (["--data.files", 50_000 * "["], "data.files must be"),
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2\^31\), not 999"),
     (["--model.rope_scaling.type", "ntk", "--model.rope_scaling.factor", "1e200"],
      r"factor must be in \[1, 1e6\], not 1e\+200"),
-    (["--model.dim", 400 * "9"], "--model.dim must be int, not '99"),
+    (["--model.dim", 400 * "9"], "model.dim must be int, not '99"),
     (["--optim.lr", 400 * "9"], "optim.lr must be .*, not inf"),
-    (["--name", "caf\udce9"], "^--name must be text"),  # the byte E9 is not UTF-8
+    (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
     (["--model.rope_scaling.factor", "2"], "model.rope_scaling needs a type and a factor"),
     (["--model.position", "rop"], "model.position.*rope.*sinusoidal"),
     (["--model.n_heads", "3"], "model.dim 256 is not divisible by model.n_heads 3"),
@@ -215,7 +215,7 @@ def test_a_command_tells_its_own_options_from_those_of_the_configuration():
     assert options.given == {"seed": 1}  # also where it is the default
     for argv, words in (
         (["a", "--topk", "3"], r"no option --topk \(did you mean --top-k\?"),
-        (["a", "--checkpoint", "first"], r"^--checkpoint must be best\|last, not 'first'$"),
+        (["a", "--checkpoint", "first"], r"^checkpoint must be best\|last, not 'first'$"),
         ([], "required: RUN$"),
     ):
         with pytest.raises(UserError, match=words):
@@ -228,7 +228,7 @@ def test_help_explains_every_option(capsys):
     assert train.__doc__.strip() in help_text
     words = " ".join(help_text.split())
     for name, option in OPTIONS.items():
-        explained = " ".join(option.help.split())
+        explained = " ".join(option.settings["help"].split())
         assert explained, name  # the docstring of the field
         assert name == "init_from" or f"--{name} " in words
     assert {name.partition(".")[0] for name in OPTIONS} == {
