@@ -11,24 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import (
-    CPU,
-    arguments,
-    model_config,
-    points,
-    random_model,
-    random_tokens,
-    refusal,
-    run,
-    stop_at,
-    trained,
-    wait_for,
-)
+from conftest import CPU, arguments, points, refusal, run, stop_at, trained, wait_for
 from failing import flip_a_bit
 
 import train
-from gyre.checkpoint import STATES, read_whole
-from gyre.optim import OptimConfig, Optimizers
+from gyre.checkpoint import STATES
 from gyre.parallel import World
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
@@ -58,30 +45,6 @@ def train_rank(number: int, *argv: str) -> None:
 
     train.train_step, World.leave = stopping, leave_in_time
     train.main([*argv])
-
-
-def check_two(folder: Path) -> None:
-    """Two processes without a training."""
-    from gyre.sharding import Sharded  # slow to import
-
-    world = World.read("cpu", 30)
-    world.join()
-    assert world.sum(2.0**24 + world.rank) == [2.0**25 + 1]
-    assert world.collect(world.rank) == [0, 1]
-    parallelism = Sharded(world, 2)
-    model, module = parallelism.wrap(model_config(), lambda m: m.drawn(1), False, False)
-    optimizers = Optimizers(model, OptimConfig())
-    expected = random_model(1)
-    with torch.no_grad():  # leaves the weights outside of blocks gathered
-        tokens = random_tokens(2, 9)
-        torch.testing.assert_close(module(tokens), expected(tokens))
-    parallelism.save(folder, model, optimizers)
-    world.sum(0.0)
-    for name, weight in read_whole(folder, "model.").items():
-        assert torch.equal(weight, expected.state_dict()[name]), name
-    states = read_whole(folder, "state.")
-    assert {state.item() for name, state in states.items() if name.endswith(".step")} == {0}
-    world.leave()
 
 
 def restarting(*argv: str) -> None:
@@ -155,12 +118,6 @@ def test_a_run_goes_on_with_any_number_of_processes(world, launch, capfd):
     best, last = (checkpoints.load_weights(name) for name in ("best", "last"))
     assert all(torch.equal(best[name], last[name]) for name in best)
     assert run(train.main, *argv) == 0 and "nothing to do" in capfd.readouterr().err
-
-
-@slow
-def test_two_processes_sum_exactly_and_save_what_they_were_given(launch, tmp_path):
-    code, errors = launch(2, check_two, tmp_path).join()
-    assert code == 0, errors
 
 
 @slow
