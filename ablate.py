@@ -9,7 +9,7 @@
     python ablate.py --tier full --arms rope,rope_b100 --seeds 3 --tokens 4M --name base
 
 It tunes the learning rate of every arm on seeds of their own, trains all arms on the same seeds,
-measures every run, and writes runs/STUDY/report.html. Each arm and seed is one run at a constant
+measures every run, and writes runs/STUDY/RESULTS.md. Each arm and seed is one run at a constant
 rate, from which a run with a cooldown branches off for each length. The work is done by Dask
 workers on this machine, or by those of --scheduler. To go on after an interruption, give the same
 command again: what is finished is not repeated. The other options are those of train.py, over

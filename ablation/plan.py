@@ -246,12 +246,8 @@ def tuning_losses(plan: Mapping[str, Any], stage: str) -> dict[str, Losses]:
 def machine() -> dict[str, Any]:
     """Return what the study runs on."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-    return {"system": platform.system(), "processor": processor(), "cores": cores(), "gpu": gpu}
-
-
-def cores() -> int:
-    """Return how many this process may use: in a container fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"system": platform.system(), "processor": processor(), "cores": os.cpu_count(),
+            "gpu": gpu}
 
 
 def versions() -> dict[str, str]:

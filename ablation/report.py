@@ -1,15 +1,12 @@
-"""From plan.json, results/ and probes/ of a study to report.html, RESULTS.md and figures.
+"""From plan.json, results/ and probes/ of a study to RESULTS.md and its figures.
 
     python -m ablation.report runs/ablation
     python -m ablation.report docs/results
 
-The words stand in report.md, and the numbers are filled in here; report.html is the result with the
-figures inside, laid out by page.html. Everything in it is read from the study's files, so it can be
-made again anywhere, after any number of runs. Losses are in nats per token.
+The words stand in report.md, and the numbers are filled in here. All of them are read from the
+study's files, so the report can be made again anywhere. Losses are in nats per token.
 """
 
-import base64
-import html
 import math
 import re
 import statistics
@@ -17,11 +14,9 @@ import sys
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import yaml
-from markdown_it import MarkdownIt
 
 from ablation import plots, stats
 from ablation.plan import PROBED, best_rate, next_rates, tuning_losses
@@ -38,15 +33,13 @@ RUN_COLUMNS = ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]  # of the t
 
 
 def write_report(path: Path) -> None:
-    """Write RESULTS.md, report.html and the figures of the study in the folder `path`.
+    """Write RESULTS.md and the figures of the study in the folder `path`.
 
     Raises UserError where the runs cannot be compared; see ablation/study.py.
     """
     study = Study.load(path)
-    text = compose(study, plots.draw(study))
-    write_file(path / "report.html", to_html(text, path).encode())
-    write_file(path / "RESULTS.md", text.encode())
-    print(path / "report.html")
+    write_file(path / "RESULTS.md", compose(study, plots.draw(study)).encode())
+    print(path / "RESULTS.md")
 
 
 def compose(study: Study, figures: list[str]) -> str:
@@ -59,7 +52,7 @@ def compose(study: Study, figures: list[str]) -> str:
     warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
     secondary = joined(study.planned_others[1:])
     errors = {arm: study.text_error(arm, last) for arm in study.others if study.paired(arm, last)}
-    notes = study.path / "notes.md"
+    notes, diverged = study.path / "notes.md", plan.get("diverged")
     fields = {
         "name": plan["name"],
         "base": study.baseline,
@@ -76,7 +69,7 @@ def compose(study: Study, figures: list[str]) -> str:
     }
     blocks = {
         "headline": headline(study),
-        "left_out": left_out(study),
+        "left_out": escape(f"Diverged, and left out: {joined(diverged)}." if diverged else ""),
         "arms": arms_table(study),
         "tuning": tuning_table(study),
         "contexts": context_table(study),
@@ -95,20 +88,6 @@ def compose(study: Study, figures: list[str]) -> str:
                        if NOT_MEASURED not in section) + "\n"
 
 
-def to_html(markdown: str, folder: Path) -> str:
-    """Return a page that needs no other file: the images, in `folder`, are put into it."""
-    parser = MarkdownIt("js-default")  # tables, and no HTML within the text
-    tokens = parser.parse(markdown)
-    for image in (part for token in tokens for part in token.children or []):
-        if image.type == "image":
-            png = (folder / str(image.attrs["src"])).read_bytes()
-            image.attrs["src"] = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    title = html.escape(markdown.partition("\n")[0].removeprefix("# "))
-    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    body = parser.renderer.render(tokens, parser.options, {})
-    return Template(template).substitute(title=title, body=body)
-
-
 # --- tables ---------------------------------------------------------------------------------------
 
 
@@ -121,20 +100,6 @@ def headline(study: Study) -> str:
             for arm in study.others if study.paired(arm, ends[-1])]
     return table(["nats per token, 95 % interval over paired seeds",
                   *(f"after {amount(tokens)} tokens" for tokens in ends)], rows) if rows else ""
-
-
-def left_out(study: Study) -> str:
-    """How far the study is, where it is not finished, and which runs diverged."""
-    plan, sentences, diverged = study.plan, [], study.plan.get("diverged", [])
-    runs = len(plan["arms"]) * len(plan["seeds"]) - len(diverged)
-    probes = sum(len(probe["arms"]) * len(probe["seeds"]) for probe in plan["probes"].values())
-    if len(study.records) < runs or len(study.probes) < probes:
-        counts = joined(f"{arm} {len(study.runs(arm))}" for arm in plan["arms"])
-        sentences.append(f"Run so far, of {len(plan['seeds'])} seeds: {counts}; and "
-                         f"{len(study.probes)} of {probes} probes.")
-    if diverged:
-        sentences.append(f"Diverged, and left out: {joined(diverged)}.")
-    return escape(" ".join(sentences))
 
 
 def arms_table(study: Study) -> str:
@@ -224,7 +189,6 @@ def probe_table(study: Study) -> str:
 def facts(study: Study) -> str:
     """Return when, where and with what the study was made, as YAML."""
     values: dict[str, Any] = {key: study.plan[key] for key in ("tier", "dtype", "versions", "git")}
-    values["minutes"] = round(study.plan["minutes"])
     for key in ("machine", "trained_by"):
         different = {str(record[key]): record[key] for record in study.records.values()}
         values[key] = [*different.values()]

@@ -50,13 +50,7 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         if command.options.dry_run:
             return 0
         save_plan(command, plan)
-        started, before = time.perf_counter(), plan["minutes"]
-        try:
-            finished = run_missing(command, plan)
-        finally:
-            plan["minutes"] = before + (time.perf_counter() - started) / 60
-            save_plan(command, plan)
-        if not finished:
+        if not run_missing(command, plan):
             say(f"stopped, and what was running has saved. To go on: {command.line}")
             return 130
         from ablation.report import mirror_in_wandb, write_report  # slow to import
@@ -118,7 +112,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         "name": path.name, "command": command.line, **wanted, "dtype": config.train.dtype,
         "ngrams": ngram_losses(train, held_out, data.manifest["vocab_size"]),
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
-        "tuned": {"arms": {}}, "minutes": 0.0,
+        "tuned": {"arms": {}},
     }
 
 
@@ -356,8 +350,8 @@ def open_client(scheduler: str | None, device: str, jobs: int | None) -> Iterato
             # Not daemons, which may have no children, as the compiler has.
             held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
             cluster = held.enter_context(LocalCluster(
-                n_workers=jobs or (1 if on_gpu else planning.cores()), threads_per_worker=1,
-                memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+                n_workers=jobs or (1 if on_gpu else None), threads_per_worker=1, memory_limit=0,
+                dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
                 env={} if on_gpu else {"OMP_NUM_THREADS": "1"},
             ))
             client = held.enter_context(Client(cluster))

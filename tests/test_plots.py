@@ -2,13 +2,14 @@
 
 import io
 
+import numpy as np
 import pytest
 from made_up_study import EFFECT, HORIZONS, NGRAMS, make_study
 from matplotlib import image
 
 from ablation import plots
 from ablation.report import NOT_MEASURED, probe_table
-from ablation.study import Study
+from ablation.study import Study, rows
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,15 @@ def test_every_arm_is_drawn_once_and_in_the_legend(study, figure, arms):
     assert set(drawn) == set(arms)
     assert len({line.get_marker() for line in drawn.values()}) == len(arms)
     assert {text.get_text() for text in fig.legends[0].get_texts()} == set(arms)
+
+
+def test_lines_are_means_over_seeds_of_the_strongest_head(study):
+    losses = [[row["loss"] for row in rows(record, "context", mode="sliding")]
+              for record in study.runs("rope").values()]
+    drawn = lines(plots.context(study).axes[0])["rope"].get_ydata()
+    assert list(drawn) == pytest.approx(np.mean(losses, axis=0))
+    right = plots.mechanism(study).axes[1]
+    assert max(lines(right)["rope"].get_ydata()) == 0.9  # the made-up heads: up to 0.2, up to 0.9
 
 
 def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):

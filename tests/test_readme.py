@@ -123,7 +123,7 @@ def test_ten_lines_make_an_encoding():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program, words", [
-    ("train.py", []), ("ablate.py", ["--scheduler", "--tier smoke", "--arms", "report.html"]),
+    ("train.py", []), ("ablate.py", ["--scheduler", "--tier smoke", "--arms", "RESULTS.md"]),
 ])
 def test_help_works_and_teaches(program, words):
     process = start(ROOT / program, "--help")

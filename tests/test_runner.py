@@ -109,7 +109,6 @@ def test_a_killed_worker_and_ctrl_c_cost_nothing(world, finished, tmp_path):
     assert process.returncode == 130 and not out, err
     assert "watched at http://" in err and f"To go on: {again}" in err
     assert 0 < count_saved_steps(trained) <= 100
-    assert read_json(study / "plan.json")["minutes"] > 0
     assert go_on(world, *extra) == 0
     for kind, arm in (("results", "rope-s0"), ("results", "sin-s0"), ("probes", "P2-sin-s0")):
         name = f"{kind}/{arm}.json"
@@ -165,7 +164,7 @@ def test_a_finished_study_has_all_of_its_files_and_starts_no_worker(
     for _ in range(2):
         capsys.readouterr()
         assert run(ablate.main, *arguments(world, "--log.runs", str(tmp_path))) == 0
-        assert capsys.readouterr().out == f"{moved / 'report.html'}\n"
+        assert capsys.readouterr().out == f"{moved / 'RESULTS.md'}\n"
     assert len(mirrored) == 1
     assert (moved / "RESULTS.md").read_text(encoding="utf-8").count("\n") > 50
 
@@ -213,13 +212,13 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
 @pytest.mark.parametrize("extra, words", [
     (["--arms", "rope,alibbi"], "did you mean alibi?"),
     (["--tier", "quik"], "did you mean quick?"),
-    (["--train.steps", "300"], "train.steps 300 has no effect"),
+    (["--train.steps", "300"], "--train.steps has no effect"),
     (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "arm b: there is no option --modle.theta"),
     (["--arm", "b=data.vocab_size=301"], "--arm b: data.vocab_size is the same in all arms"),
     (["--arm", "b=model.dim=33"], "arm b: "),
-    (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "optim.muon_lr 0.01 has no effect"),
+    (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
     (["--name", "a/b"], "run name 'a/b' must be"),
@@ -235,7 +234,7 @@ def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra
 def planned(**changes) -> dict:
     return {"tier": "smoke", "seeds": [0], "steps": {"horizons": [10, 100], "tuning": 9},
             "grid": [], "git": None, "tuned": {"arms": {}}, "step_tokens": 256, "probes": {},
-            "minutes": 0.0, **changes}
+            **changes}
 
 
 def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
