@@ -9,28 +9,14 @@ from functools import partial
 import conftest
 import pytest
 import torch
-from conftest import ROOT, halves, rotate_half, rotate_halves, rotation, spread
-from torch import Tensor, nn
+from conftest import ROOT, rotate_halves, rotation, spread
+from torch import Tensor
 
 from model.position import sinusoid
 from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies
 
 draw = partial(conftest.draw, dtype=torch.float64)
 TEXT = (ROOT / "docs" / "positions.md").read_text(encoding="utf-8")
-
-
-class Rotary(nn.Module):
-    """Article C's class: (B, T) positions -> cosines and sines (B, T, D) in the dtype of x."""
-
-    def __init__(self, head_dim: int):
-        super().__init__()
-        frequencies = 1 / 10000 ** (torch.arange(0, head_dim, 2).float() / head_dim)
-        self.register_buffer("inv_freq", frequencies, persistent=False)
-
-    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        angles = position_ids[..., None].float() * self.inv_freq.float()
-        angles = torch.cat((angles, angles), dim=-1)
-        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
 
 
 def by_distance(q: Tensor, k: Tensor, end: int) -> Tensor:
@@ -58,48 +44,10 @@ def test_the_document_prints_a_pair_at_positions_0_1_and_2():
     assert products.diagonal().tolist() == pytest.approx([0.9974, 0.9974, -0.3490], abs=5e-5)
 
 
-# --- their programs ---
-
-
-def test_programs_with_position_ids_turn_as_the_code_does():
-    """D gathers rows of a table and C's class makes them, for positions that each row of a batch
-    has for itself. `apply_rotary_emb` has one row of its table per token, for the whole batch."""
-    ids = torch.tensor([[0, 3, 4, 17, 2], [5, 1, 0, 9, 30]])  # with gaps, and not in order
-    xq, xk = conftest.draw(2, 5, 6, 8), conftest.draw(2, 5, 3, 8, seed=1)
-    table = precompute_freqs_cis(8, 31)
-    turned = [apply_rotary_emb(xq[[b]], xk[[b]], table[ids[b]]) for b in range(2)]
-
-    pairs = torch.view_as_real(table).repeat(1, 2, 1)  # (31, D, 2), joined for halves
-    rows = pairs.expand(2, 1, -1, -1, -1).gather(2, ids[:, None, :, None, None].expand(
-        -1, 1, -1, 8, 2))
-    for cos, sin in (rows.unbind(-1), [x[:, None] for x in Rotary(8)(xq, ids)]):  # (B, 1, T, D)
-        for x, expected in zip((xq, xk), zip(*turned, strict=True), strict=True):
-            x, expected = (halves(t).transpose(1, 2) for t in (x, torch.cat(expected)))
-            torch.testing.assert_close(x * cos + rotate_half(x) * sin, expected)
-
-
 def test_article_bs_angles_err_at_position_8191():
     theirs = torch.outer(torch.arange(8192), 1 / 10000 ** (torch.arange(0, 64, 2).float() / 64))
     error = theirs[8191] - 8191 * rope_frequencies(64)
     assert error.abs().max().item() == pytest.approx(2e-4, rel=0.3)
-
-
-def test_article_cs_class_and_what_its_buffer_and_its_cast_do():
-    frequencies = rope_frequencies(128)
-    printed = [1.0, 0.865964, 0.749894, 0.649382, 0.562341]
-    assert frequencies[:5].tolist() == pytest.approx(printed, abs=6e-7)
-    of_all = [f(frequencies).item() for f in (torch.min, torch.max, torch.mean)]
-    assert of_all == pytest.approx([0.000115, 1.0, 0.116562], abs=6e-7)
-
-    rotary, ids = Rotary(128), torch.arange(16).repeat(2, 1)
-    cos, sin = (x.float() for x in rotary(torch.zeros(1).bfloat16(), ids))  # computed in float32
-    assert (cos**2 + sin**2 - 1).abs().max() > 1e-3  # and no rotation after its cast
-    assert not rotary.state_dict() and dict(rotary.named_buffers())  # persistent=False
-    error = rotary.bfloat16().inv_freq.double() / frequencies - 1
-    assert error.abs().max() > 1e-3  # a cast of the model reaches a buffer all the same
-
-
-# --- sinusoids ---
 
 
 def test_the_misprinted_sinusoid_has_rank_two_and_loses_positions():
@@ -129,9 +77,6 @@ def test_sinusoid_products_are_relative_until_a_matrix_stands_between():
     assert spread(table @ draw(16, 16) @ table.T) > 1
 
 
-# --- RoPE ---
-
-
 def test_the_score_needs_the_transpose_and_both_vectors():
     x, wq, wk, m, n = draw(2, 8), draw(8, 8, seed=1), draw(8, 8, seed=2), 5, 2
     score = (rotation(m, 8) @ wq @ x[0]) @ (rotation(n, 8) @ wk @ x[1])
@@ -141,12 +86,6 @@ def test_the_score_needs_the_transpose_and_both_vectors():
     assert abs(x[0] @ wq.T @ between @ wk @ x[0] - score) > 0.1  # one vector twice
 
 
-def test_front_channels_change_most_only_at_small_positions():
-    change = (precompute_freqs_cis(8, 7) - 1).abs()  # of a vector of length 1, by pair
-    assert (change[1:5].diff(dim=-1) < 0).all()  # as far as the article looks
-    assert change[6, 0] < change[6, 1] / 2  # nearly one turn
-
-
 def test_a_key_that_turns_lessens_the_angle_from_it_to_the_query():
     """Angles from the first axis: (arg q + alpha) - (arg k + beta) = theta + alpha - beta."""
     q, k, row = torch.tensor([0.6, 0.8]), torch.tensor([0.8, -0.6]), precompute_freqs_cis(2, 2)[1:]
@@ -154,12 +93,6 @@ def test_a_key_that_turns_lessens_the_angle_from_it_to_the_query():
     theta = math.atan2(0.8, 0.6) - math.atan2(-0.6, 0.8)
     assert (q @ turned.flatten()).item() == pytest.approx(math.cos(theta - 1), abs=1e-6)
     assert math.cos(theta - 1) - math.cos(theta + 1) > 1
-
-
-def test_a_tenth_of_powers_of_a_half_hardly_turns_most_pairs():
-    frequencies = 0.1 * 0.5 ** torch.arange(64.0)
-    assert ((4096 * frequencies) < 1e-3).sum() == 45  # radians, in a text of 4096
-    assert (4096 * rope_frequencies(128)).min() > 0.4
 
 
 def test_layouts_score_alike_only_with_permuted_rows():
@@ -180,22 +113,6 @@ def test_the_mean_sine_is_not_a_similarity():
     table = precompute_freqs_cis(128, 9)[[0, 1, 4, 8]].mean(dim=1)
     assert table.imag.tolist() == pytest.approx([0.0, 0.1094, 0.1844, 0.1783], abs=5e-5)
     assert table.real.tolist() == pytest.approx([1.0, 0.9702, 0.7592, 0.7144], abs=5e-5)
-
-
-def test_products_of_different_random_vectors_show_no_decay():
-    """One article prints the second row as evidence of decay; the first has no positions at all."""
-    torch.manual_seed(42)
-    queries = torch.randn(2, 32, 16, 128)
-    assert 2 * queries.numel() == 262_144  # numbers of q and k, which the article calls parameters
-    q = queries[0, 0]
-    at = [0, 1, 2, 4, 8]
-    unrotated = [118.31, 20.62, -3.83, 7.05, -9.84]
-    assert (q[at] @ q[0]).tolist() == pytest.approx(unrotated, abs=6e-3)
-    angles = torch.outer(torch.arange(16) * 0.1, 0.5 ** torch.arange(64.0))
-    angles = angles.repeat_interleave(2, dim=-1)
-    turned = rotate_halves(q, angles)
-    printed = [118.31, 20.35, -4.20, 8.44, -8.70]
-    assert (turned[at] @ turned[0]).tolist() == pytest.approx(printed, abs=6e-3)
 
 
 def test_decay_is_not_monotone_and_a_key_can_peak_anywhere():
