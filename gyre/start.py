@@ -3,13 +3,15 @@
 import os
 import re
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from gyre.options import Config, Parser, make_config, read_config, read_yaml
+from gyre.options import Config, Parser, make_config, merge, read_config, read_yaml
 from gyre.rundir import RunDir
+from gyre.wandb_log import LogConfig
 from model.config import CHANGEABLE
 
 
@@ -35,11 +37,11 @@ class Start:
 
     config: Config
     stem: str
-    """What a new run is called if the configuration has no name; numbered if that is taken."""
+    """Name of a new run if the configuration has none. A number is added if it is taken."""
     argv: list[str]
     """The command line itself."""
     given: dict[str, Any]
-    """What it says of the configuration."""
+    """The part of the configuration that it names."""
     resumed: RunDir | None = None
     """The run to go on with. None: a new run."""
     parent: RunDir | None = None
@@ -49,7 +51,7 @@ class Start:
     repeatable: bool = False
     """Whether the same command starts the run and goes on with it: nothing left to do is fine."""
     note: str = ""
-    """What to say before training."""
+    """A message to print before training."""
 
 
 def resolve(argv: list[str], doc: str) -> Start:
@@ -61,9 +63,8 @@ def resolve(argv: list[str], doc: str) -> Start:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
                         "(--help lists all options)")
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
-    given = options.given
-    chosen = [name for name in ("resume", "branch_from") if getattr(options, name)]
-    if len(chosen) == 2:
+    given, auto = options.given, options.resume == "auto"
+    if options.resume and options.branch_from:
         raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
                         "one of them out")
     if options.at is not None and not options.branch_from:
@@ -71,48 +72,44 @@ def resolve(argv: list[str], doc: str) -> Start:
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and not options.resume:
         raise UserError("torchrun has started this command again, which would be another run: say "
                         "--resume auto")
-    if chosen and options.resume != "auto":
+    if options.branch_from or (options.resume and not auto):
         if options.init_from or options.config:
-            raise UserError(f"--{chosen[0].replace('_', '-')} goes on with the weights and the "
-                            "configuration of its run: leave out --init-from and --config")
+            raise UserError("--resume and --branch-from take the weights and the configuration of "
+                            "their run: leave out --init-from and --config")
         if options.resume:
             return resume(RunDir.open(options.resume), argv, given)
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
 
-    files = [read_yaml(name) for name in options.config]
-    if "init_from" in [name for layer in files for name in layer]:
-        raise UserError("init_from in a file of --config has no effect: say --init-from RUN, which "
-                        "takes the model and the tokenizer too")
-    if options.resume:
-        name = given.get("name") or next((f["name"] for f in files[::-1] if f.get("name")), None)
+    files: dict[str, Any] = {}
+    for name in options.config:
+        merge(files, read_yaml(name))
+    if auto:
+        name = given.get("name") or files.get("name")
         if name is None:
             raise UserError("--resume auto needs a --name: that of the run to start or go on with")
-        logs = [layer.get("log", {}) for layer in (given, *files[::-1])]
-        path = Path(next((log["runs"] for log in logs if "runs" in log), "runs"), name)
+        logs = files.get("log", {}) | given.get("log", {})
+        path = Path(logs.get("runs", LogConfig.runs), name)
         if path.exists():
-            return resume(RunDir.open(path), argv, given, [] if options.init_from else files)
-    layers = [*files, given]
-    if options.init_from:
-        layers = [*files, weights_of(RunDir.open(options.init_from), given), given]
-    config = make_config(*layers)
+            return resume(RunDir.open(path), argv, given, {} if options.init_from else files)
+    weights = take_weights(RunDir.open(options.init_from), given) if options.init_from else {}
+    config = make_config(files, weights, given)
     stem = Path(options.config[0]).stem if options.config else "gyre"
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # what a name may have
     if config.name is not None:
-        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
+        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
-                 repeatable=bool(options.resume))
+                 repeatable=auto)
 
 
 def resume(
-    run: RunDir, argv: list[str], given: dict[str, Any],
-    files: list[dict[str, Any]] | None = None,
+    run: RunDir, argv: list[str], given: dict[str, Any], files: dict[str, Any] | None = None
 ) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    With --resume auto, `files` are the layers of --config. They change nothing, because the run was
-    started with them, and a difference is said.
+    With --resume auto, `files` is the layer of --config. It changes nothing, because the run was
+    started with it. `note` says what has become different in it.
     """
-    saved = trained_config(run)
+    saved, note = read_trained(run), ""
     if files is not None:  # the command as it was started, before `auto` was decided
         given.get("data", {}).pop("tokenizer", None)
         for name in ("device", "dtype", "compile"):
@@ -120,15 +117,11 @@ def resume(
                 given["train"].pop(name)
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
-    note = ""
     if files:
-        asked = make_config(*files, given)
-        differing = [
-            f"{section}.{name}"
-            for section in ("model", "data", "optim", "train")
-            for name, value in vars(getattr(asked, section)).items()
-            if value not in ("auto", getattr(getattr(config, section), name))
-        ]
+        kept, asked = asdict(config), asdict(make_config(files, given))
+        differing = [f"{section}.{name}" for section in ("model", "data", "optim", "train")
+                     for name, value in asked[section].items()
+                     if value not in ("auto", kept[section][name])]
         if differing:
             note = f"{run.path} goes on with its own {', '.join(differing)}, not those of --config"
     return Start(config, run.path.name, argv, given, run, run, repeatable=files is not None,
@@ -139,7 +132,7 @@ def branch(
     run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
 ) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
-    saved = trained_config(run)
+    saved = read_trained(run)
     base: dict[str, Any] = asdict(saved) | {"name": None}
     base["train"]["keep"] = []
     if given.get("optim", {}).get("schedule", saved.optim.schedule) != saved.optim.schedule:
@@ -147,21 +140,20 @@ def branch(
     config = make_config(base, given)
     check_unchanged(run, saved, config, "--branch-from")
     if config.name is not None:
-        RunDir.new_path(config.log.runs, config.name)  # a bad name is refused before any work
+        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
     return Start(config, f"{run.path.name}-branch", argv, given, parent=run, step=step)
 
 
-def weights_of(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
+def take_weights(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
     """Return the layer of a configuration that starts from a run: its model, tokenizer and weights.
 
-    Raises UserError where the command line asks for another model or tokenizer.
+    Raises UserError if the command line asks for another model or tokenizer.
     """
-    for section, changeable in (("model", CHANGEABLE), ("data", None)):
-        for name in given.get(section, {}):
-            pinned = name not in changeable if changeable else name in ("tokenizer", "vocab_size")
-            if pinned:
-                raise UserError(f"--{section}.{name} cannot be given with --init-from: it is that "
-                                f"of {run.path}")
+    pinned = [f"model.{name}" for name in given.get("model", {}) if name not in CHANGEABLE]
+    pinned += [f"data.{name}" for name in given.get("data", {})
+               if name in ("tokenizer", "vocab_size")]
+    if pinned:
+        raise UserError(f"--{pinned[0]} cannot be given with --init-from: it is that of {run.path}")
     saved = read_config(run.path / "config.yaml")
     model = asdict(saved.model)
     if model["rope_scaling"] is None and given.get("model", {}).get("rope_scaling"):
@@ -171,20 +163,20 @@ def weights_of(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
     return {"init_from": str(run.path), "model": model, "data": tokenizer}
 
 
-def trained_config(run: RunDir) -> Config:
-    """Return the configuration that a run was started with. UserError where it was imported."""
+def read_trained(run: RunDir) -> Config:
+    """Return the configuration that a run was started with. UserError if it was imported."""
     if "imported" in run.manifest:
         raise UserError(f"{run.path} was imported, not trained: start from it with --init-from")
     return read_config(run.path / "config.yaml")
 
 
-def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *parts: str) -> None:
-    """Raise UserError where a run could not go on from the checkpoints of `run`, or where one of
-    these `parts` of the configuration, too, is another."""
-    for part in ("seed", "init_from", "model", "data", *parts):
-        if getattr(config, part) != getattr(saved, part):
+def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *more: str) -> None:
+    """Raise UserError if a part of the configuration changed that the checkpoints of a run need.
+
+    `more` are parts that cannot change on this `option` either.
+    """
+    needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
+    for part in (*needed, *more):
+        if attrgetter(part)(config) != attrgetter(part)(saved):
             raise UserError(f"{part} of {run.path} cannot change on {option}: start a new run for "
                             "that")
-    for section, name in (("optim", "optimizer"), ("train", "batch_size")):
-        if getattr(getattr(config, section), name) != getattr(getattr(saved, section), name):
-            raise UserError(f"{section}.{name} of {run.path} cannot change on {option}")
