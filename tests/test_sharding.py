@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import CPU, arguments, points, refusal, run, stop_at, trained, wait_for
+from conftest import CPU, arguments, points, random_model, refusal, run, stop_at, trained, wait_for
 from failing import flip_a_bit
 
 import train
-from gyre.checkpoint import STATES
+from gyre.checkpoint import STATES, WEIGHTS
 from gyre.parallel import World
+from gyre.replicated import Replicated
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 
@@ -176,3 +177,12 @@ def test_sums_over_processes_are_exact(monkeypatch):
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
     assert World(0, 2, CPU).sum(2**24 + 1, 0.5) == [2**25 + 2, 1.0]
     assert World(0, 1, CPU).sum(2**24 + 1) == [2**24 + 1]
+
+
+def test_rank_0_writes_and_no_other(tmp_path, monkeypatch):
+    for rank, files in ((0, [WEIGHTS]), (1, [])):
+        for name, value in (("RANK", rank), ("WORLD_SIZE", 2)):
+            monkeypatch.setenv(name, str(value))
+        parallelism = Replicated(World.read("cpu"))
+        saved = parallelism.save(tmp_path, random_model(), None)
+        assert [file.name for file in saved] == files and parallelism.world.is_main == (not rank)

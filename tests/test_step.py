@@ -10,9 +10,11 @@ import torch.nn.functional as F
 from conftest import CPU, draw, points, random_tokens, setup_of, trained
 from torch import nn
 
+from gyre import build
 from gyre.parallel import World
 from gyre.step import Progress, StepResult, evaluate, micro_batches, summed_loss, train_step
 from model.position import POSITIONS
+from model.transformer import Transformer
 
 DRAWN = ["--model.dropout", "0.2"]  # drawn for the row, and so the same however rows are shared
 
@@ -110,6 +112,7 @@ def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient, scal
     setup = setup_of(world, "--optim.grad_clip", "0")
     if scaled:
         setup = replace(setup, scaler=torch.amp.GradScaler("cpu", init_scale=1024.0))
+    assert setup.scaler.is_enabled() == scaled
     before = [weight.detach().clone() for weight in setup.model.parameters()]
     if math.isnan(loss):
         hook = setup.model.norm.register_forward_hook(lambda module, x, out: out * loss)
@@ -155,14 +158,38 @@ def test_three_bad_steps_in_a_row_end_a_training():
 
 
 def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
-    setups = {p: setup_of(world, "--model.position", p) for p in POSITIONS}
-    weights = {p: setup.model.state_dict() for p, setup in setups.items()}
-    for position, setup in setups.items():
-        for name, weight in weights["none"].items():
-            assert torch.equal(weights[position][name], weight)
-        for step in (0, 5, 11):
-            batch, expected = (s.train_data.batch(step) for s in (setup, setups["none"]))
-            torch.testing.assert_close(batch, expected, rtol=0, atol=0)
+    """And other ones than those of another seed."""
+    setups = {p: setup_of(world, "--model.position", p, "--seed", "2") for p in POSITIONS}
+    weights, other = setups["none"].model.state_dict(), setup_of(world)
+    batches = [setups["none"].train_data.batch(step) for step in (0, 5, 11)]
+    drawn = Transformer(other.config.model)
+    drawn.init_weights(2)
+    for setup in setups.values():
+        for name, weight in weights.items():
+            assert torch.equal(setup.model.state_dict()[name], weight)
+            assert torch.equal(drawn.state_dict()[name], weight)
+        for step, batch in zip((0, 5, 11), batches, strict=True):
+            torch.testing.assert_close(setup.train_data.batch(step), batch, rtol=0, atol=0)
+    assert not torch.equal(other.train_data.batch(0)[0], batches[0][0])
+
+
+def test_activations_are_recomputed_if_that_is_asked_for(world):
+    results, passes = [], []
+    for choice in ("true", "false"):
+        setup = setup_of(world, "--train.checkpoint_activations", choice)
+        setup.model.layers[0].attention.register_forward_hook(lambda *_: passes.append(choice))  # noqa: B023
+        results.append(train_step(setup, 0))
+    assert results[0] == results[1]
+    assert passes == ["true", "true", "false"]
+
+
+def test_float16_has_a_loss_scale_and_muon_computes_as_the_rest(world, monkeypatch):
+    muon = ["--optim.optimizer", "muon"]
+    for dtype, expected in ((torch.float32, torch.float32), (torch.float16, torch.bfloat16)):
+        monkeypatch.setattr(build, "resolve_dtype", lambda *_, dtype=dtype: (dtype, ""))
+        setup = setup_of(world, *muon)
+        assert setup.scaler.is_enabled() == (dtype == torch.float16)
+        assert setup.optimizers.optimizers[0].dtype == expected
 
 
 @pytest.mark.slow

@@ -65,9 +65,9 @@ def equal_runs(a: Path, b: Path) -> None:
 
 
 def best_loss(world: Path, path: Path) -> float:
-    """The validation loss of a run's best weights."""
-    setup = setup_of(world)
-    setup.model.load_state_dict(RunDir.open(path).checkpoints.load_weights("best"))
+    """The validation loss of a run's best weights, from which another one starts."""
+    start = resolve(["--init-from", str(path), *training(world)], "")
+    setup = build(start, World(0, 1, CPU))
     nats, tokens = evaluate(setup.model, setup.val_data, 27, CPU, torch.float32)
     return nats / tokens
 
@@ -218,8 +218,9 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
 def test_a_branch_has_a_best_of_its_own_even_if_it_gets_worse(world):
     trunk = trained(world, "trunk", "--optim.lr", "1e-2", "--train.keep", "[10]")
     worse = world / "runs" / "worse"
-    assert run(train.main, "--branch-from", trunk, "--at", "10", "--name", "worse", "--optim.lr",
-               "30", "--optim.warmup_steps", "0", "--train.eval_interval", "1") == 0
+    stop_at(11, "--branch-from", trunk, "--at", "10", "--name", "worse", "--optim.lr", "30",
+            "--optim.warmup_steps", "0", "--train.eval_interval", "1")
+    assert run(train.main, "--resume", worse) == 0  # with the best of step 11
     losses = {step: loss for step, loss in points(worse, "val/loss").items() if step > 10}
     assert min(losses.values()) > min(points(trunk, "val/loss").values())
     assert best_loss(world, worse) == pytest.approx(min(losses.values()), rel=1e-5)
@@ -240,6 +241,11 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, 
     assert ended == code, errors
     assert f"python train.py --resume {path}" in errors and "Traceback" not in errors
     assert checkpoint(path)[1]["progress"]["step"] == max(points(path)) >= 2
+
+
+def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
+    monkeypatch.setattr(StopSignal, "number", signal.SIGTERM)
+    trained(world, "short-of", "--train.steps", "1", "--optim.warmup_steps", "0")
 
 
 def test_a_signal_that_is_ignored_stays_ignored_and_a_second_ctrl_c_acts_at_once():
@@ -370,15 +376,19 @@ def test_a_lost_process_is_not_told_as_a_bad_checkpoint(
 
 
 @pytest.mark.parametrize("choice", [True, False])
-def test_all_processes_multiply_as_the_first_does(world, monkeypatch, choice):
+def test_all_processes_decide_alike(world, monkeypatch, choice):
+    """Products as the first one takes them, the dtype by the rates of all, and what is compiled."""
     class Second(World):
         def sum(self, *values: float) -> list[float]:
-            return [value + choice for value in values]
+            return [values[0] + choice] if len(values) == 1 else [1.0, 9.0]
 
     monkeypatch.setattr(kernels, "onednn_is_faster", not choice)
-    config = resolve(arguments(world), "").config
-    gyre.build.decide_arithmetic(config, Second(1, 2, CPU, is_main=False), 27)
-    assert kernels.onednn_is_faster == choice
+    monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [9.0, 1.0])
+    monkeypatch.setattr(gyre.build, "resolve_compile", lambda *_: (choice, ""))
+    config = resolve(arguments(world, "--train.dtype", "auto"), "").config
+    decided = gyre.build.decide_arithmetic(config, Second(1, 2, CPU, is_main=False), 27)
+    assert kernels.onednn_is_faster == decided[0].train.compile == decided[2] == choice
+    assert (decided[0].train.dtype, decided[1]) == ("bfloat16", torch.bfloat16)
 
 
 def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
