@@ -58,17 +58,12 @@ def settings_of(folder: Path) -> dict[str, Any]:
     return json.loads(json.dumps(read_json(folder / SETTINGS)), parse_constant=lambda word: None)
 
 
-def open_tokenizer(folder: str | Path) -> "Tokenizer":
-    """Return the tokenizer of a folder: of tokenizer.json if there is one, as in transformers, else
-    of tokenizer.model. Raises UserError if it has neither, or one that cannot be used."""
-    for name in (JSON, MODEL):
-        if (path := Path(folder, name)).is_file():
-            return read_tokenizer_file(path)
-    raise UserError(f"{folder} has no tokenizer: neither {JSON} nor {MODEL} is there")
-
-
-def read_tokenizer_file(path: Path) -> "Tokenizer":
-    """Return the tokenizer of one file. Raises UserError if it is damaged, or changes text."""
+def open_tokenizer(path: str | Path) -> "Tokenizer":
+    """Return the tokenizer of a file, or of a folder: of its tokenizer.json if it has one, as in
+    transformers, else of its tokenizer.model. Raises UserError if it cannot be used."""
+    path = Path(path)
+    if path.is_dir():
+        path = path / JSON if (path / JSON).is_file() else path / MODEL
     try:
         return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
     except UserError:
@@ -96,11 +91,14 @@ class Tokenizer:
         self.processor = sentencepiece.SentencePieceProcessor()
         self.processor.LoadFromSerializedProto(path.read_bytes())
         self.vocab_size: int = self.processor.vocab_size()
-        self.bytes = [self._piece_bytes(i) for i in range(self.vocab_size)]
+        control = [self.processor.is_control(i) or self.processor.is_unknown(i)
+                   for i in range(self.vocab_size)]
+        self.bytes = [b"" if control[i] else fallback_bytes(self.processor.id_to_piece(i))
+                      for i in range(self.vocab_size)]
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
         self.unk_id: int = self.processor.unk_id()
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
-        self._space_ids = [self._id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
+        self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
         # Ours begins documents with EOS, and has no files beside it.
         self.prefix_ids: list[int] = []
         self.bos_id = eos_id = self._special_id("eos_token", self.processor.eos_id())
@@ -136,25 +134,21 @@ class Tokenizer:
                 raise UserError(f"{settings_file} or {ADDED} gives the id {i} to {text!r}, but "
                                 f"{self.path} has {self._id(text)}: save the tokenizer again with "
                                 "transformers, as a tokenizer.json")
-        if eos_id is None or self.piece(eos_id):
+        if eos_id is None or self.bytes[eos_id]:
             raise UserError(f"{settings_file} is missing, or has no eos_token that is a special "
                             f"token of {self.path}: what ends a text?")
         stated = stated_eos_ids(self.path.with_name(GENERATION))
         self.eos_id, self.eos_ids = eos_id, list(dict.fromkeys([*stated, eos_id]))
         # Some files add no space to a text that begins with one, but decoding takes one away.
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
-            if self.decode(self.encode(probe)) != probe:
+            text = b"".join(self.bytes[i] for i in self.encode(probe))
+            if text.removeprefix(b" " if self.adds_space else b"") != probe.encode():
                 raise UserError(f"{self.path} does not give text back unchanged: it lacks byte "
                                 "fallback, or normalises, or its end is missing")
 
     def _id(self, piece: str) -> int | None:
         i = self.processor.piece_to_id(piece)  # that of unk if there is no such piece
         return i if self.processor.id_to_piece(i) == piece else None
-
-    def _piece_bytes(self, i: int) -> bytes:
-        """Return the text of a piece as bytes: a byte piece may be a fraction of a character."""
-        has_text = not self.processor.is_control(i) and not self.processor.is_unknown(i)
-        return fallback_bytes(self.processor.id_to_piece(i)) if has_text else b""
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, path: Path) -> "Tokenizer":

@@ -22,7 +22,6 @@ from data.tokenizer import (
     SPACE,
     Tokenizer,
     open_tokenizer,
-    read_tokenizer_file,
     settings_of,
     stated_eos_ids,
     tokenizer_files,
@@ -94,7 +93,7 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
 def open_equal(file: Path, tokenizer: Tokenizer) -> Tokenizer | None:
     """The tokenizer in a sentencepiece file, or None if it is not the same as `tokenizer`."""
     try:
-        opened = read_tokenizer_file(file)
+        opened = open_tokenizer(file)
     except UserError:  # it may lack a special token that the tokenizer.json has
         return None
     return opened if agree(opened, tokenizer) else None

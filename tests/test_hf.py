@@ -269,7 +269,7 @@ def field(**fields):
     (field(head_dim=7), ["config.json", "must be even, not 7"]),
     (lambda f: os.truncate(f / "config.json", 9), ["config.json is damaged"]),
     (lambda f: (f / "config.json").unlink(), ["config.json", "params.json"]),
-    (lambda f: (f / "tokenizer.model").unlink(), ["has no tokenizer"]),
+    (lambda f: (f / "tokenizer.model").unlink(), ["no tokenizer for us"]),
     (lambda f: (f / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n"), ["tokenizer.json"]),
 ], ids=lambda x: x[-1] if isinstance(x, list) else "")
 def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):

@@ -16,7 +16,6 @@ from failing import cut, file_size_limit, flip_a_bit
 import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
-from data import sources
 from data.dataset import find_prepared
 from data.prepare import prepare, read_blocks
 from data.sources import DataConfig
@@ -125,21 +124,6 @@ def test_blocks_give_back_the_text_and_end_after_lines(monkeypatch):
             assert all(0 < len(block.encode()) <= 97 for block in blocks)
             for block in blocks[:-1]:
                 assert block.endswith("\n") or "\n" not in block and len(block.encode()) > 93
-
-
-@pytest.mark.parametrize("text, owner, limit, size", [
-    (words(1, 3000), sources, "PIECE", 101),
-    # Cuts after a line change no token.
-    ("".join(f"line {i * i} of the text\n" for i in range(500)), prepare_module, "BLOCK", 200),
-], ids=["pieces of the source", "blocks"])
-def test_ids_do_not_depend_on_how_a_long_text_is_cut(
-    tmp_path, monkeypatch, text, owner, limit, size
-):
-    path = text_file(tmp_path, text)
-    first = prepare(config(path))
-    monkeypatch.setattr(owner, limit, size)
-    other = prepare(config(path, prepared=str(tmp_path / "other")))
-    assert first.manifest["files"] == other.manifest["files"]
 
 
 # The split
