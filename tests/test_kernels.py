@@ -42,16 +42,14 @@ def test_attention_by_products_equals_the_fused_kernel(length, n_kv_heads):
     torch.testing.assert_close(products, fused, rtol=1e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize(("scale", "bound"), [(1, 0.006), (4, 0.012)])
-def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits(scale, bound):
+def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
     shapes = (2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)
     wide = [draw(*shape, seed=i).bfloat16().float() for i, shape in enumerate(shapes)]
-    wide[0] *= scale  # logits reach 5 and 20
     exact = gradients(plain_attend, *wide)
     narrow = gradients(kernels.attend_by_products, *(x.bfloat16() for x in wide))
     for got, expected in zip(narrow, exact, strict=True):
         error = (got.float() - expected).square().mean().sqrt() / expected.square().mean().sqrt()
-        assert error < bound  # 8 bits: rounding to nearest errs by up to 0.4 %
+        assert error < 0.006  # 8 bits: rounding to nearest errs by up to 0.4 %
 
 
 def test_attention_by_products_is_for_training_in_bfloat16_in_short_rows(monkeypatch, compiling):

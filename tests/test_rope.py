@@ -154,16 +154,6 @@ def test_yarns_ramp_starts_and_ends_at_whole_pairs():
         assert share == pytest.approx(min(max((pair - 20) / (46 - 20), 0), 1)), pair
 
 
-def test_the_ramp_of_yarns_paper_is_another_one():
-    """Both between the same ends; ours is the reference code's, drawn over pairs and not turns."""
-    plain = rope_frequencies(16)
-    kept = ((128 * plain / (2 * math.pi) - 1) / (32 - 1)).clamp(0, 1)
-    paper = torch.lerp(plain / 4, plain, kept)
-    assert paper.tolist() == pytest.approx(VECTORS["yarn_paper"], abs=1e-9)
-    ours = scaled_frequencies(RopeScaling("yarn", 4, 128), 512, head_dim=16)
-    assert (ours - paper)[0] > 0.2 and torch.equal(ours[3:], plain[3:] / 4)
-
-
 @pytest.mark.parametrize("type", get_args(ScalingType))
 def test_a_scaling_of_factor_1_does_nothing_and_keeps_what_stands_still(type):
     frequencies = scaled_frequencies(RopeScaling(type, 4, 16), 64, head_dim=16, partial=0.75)
