@@ -54,35 +54,23 @@ def test_a_value_has_the_type_of_its_field_in_a_file_and_as_an_argument(write, o
         assert converted == value and type(converted) is type(value)
 
 
-texts = st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "1:30", "010", "\x85"])
-values = {
-    "model": st.fixed_dictionaries({}, optional={
-        "position": st.sampled_from([*POSITIONS]), "theta": st.floats(2, 1e9),
-        "norm_eps": st.floats(1e-12, 1), "tie_embeddings": st.booleans(),
-    }) | st.just({"rope_scaling": {"type": "yarn", "factor": 2.5, "beta_fast": 40.0}}),
-    "data": st.fixed_dictionaries({}, optional={
-        "files": st.lists(texts, min_size=1), "tokenizer": texts, "prepared": texts,
-    }),
-    "optim": st.fixed_dictionaries({}, optional={
-        "lr": st.floats(0, 1e300), "schedule": st.sampled_from(["cosine", "wsd"]),
-    }),
-    "train": st.fixed_dictionaries({}, optional={
-        "compile": st.sampled_from([True, False, "auto"]), "sample_prompt": texts,
-        "shard": st.sampled_from(["none", "full", 3]), "keep": st.lists(st.integers(1, 1000)),
-    }),
-    "log": st.fixed_dictionaries({}, optional={"tags": st.lists(texts), "group": texts}),
-    "name": texts | st.none(), "init_from": texts | st.none(), "seed": st.integers(0, 2**63),
-}
-
-
 @settings(max_examples=150, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(layer=st.fixed_dictionaries({}, optional=values))
-def test_a_configuration_that_is_written_is_read_back_equal(tmp_path, layer):
-    try:
-        config = make_config(layer)
-    except UserError:
-        return
+@given(
+    text=st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "1:30", "010", "\x85"]),
+    lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1), shard=st.sampled_from(["full", 3]),
+    position=st.sampled_from([*POSITIONS]), keep=st.lists(st.integers(1, 1000)),
+)
+def test_a_configuration_that_is_written_is_read_back_equal(
+    tmp_path, text, lr, seed, shard, position, keep
+):
+    scaling = {"type": "yarn", "factor": 2.5, "beta_fast": 40.0} if position == "rope" else None
+    config = make_config({
+        "model": {"position": position, "rope_scaling": scaling}, "optim": {"lr": lr},
+        "data": {"files": [text, text]}, "log": {"tags": [text], "group": text}, "seed": seed,
+        "train": {"shard": shard, "keep": keep, "sample_prompt": text, "compile": False},
+        "name": text, "init_from": text,
+    })
     file = tmp_path / "config.yaml"
     file.write_text(config.to_yaml(), encoding="utf-8")
     assert read_config(file) == make_config(dataclasses.asdict(config)) == config
@@ -132,28 +120,23 @@ BOMB = "data: {files: [" + ", ".join(
     ("init_from: runs/a", "init_from .* say --init-from RUN instead"),
     ("resume: runs/a", "there is no option resume"),
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
-    ("modle: {dim: 3}", "there is no option modle"),
     ("train.steps: 3\ntrain: {batch_size: 2}", "there is no option train.steps"),
     ("data: 3", "there is no option data"),
     ("model: {rope_scaling: {type: ntk, fator: 2}}", "no option .*fator .did you mean .*factor"),
     ("model: {rope_scaling: {type: ntk}}", "model.rope_scaling needs a type and a factor"),
     ("data: {seq_len: null}", "data.seq_len must be int, not None"),
-    ("train: {keep: null}", "train.keep must be .*, not None"),
     ("train: {sample_prompt: }", "train.sample_prompt must be text, not None"),
     ("optim: {lr: fast}", "optim.lr must be float, not 'fast'"),
-    ("optim: {lr: [1]}", "optim.lr must be float"),
     ("train: {timeout: 1:30}", "train.timeout must be float, not '1:30'"),  # 90 in YAML 1.1
     ("train: {steps: 010}", "train.steps must be int, not '010'"),  # 8 in YAML 1.1
     ("train: {steps: 7, steps: 8}", "train.steps is there twice"),
     ("train: {steps: 7}\nseed: 1\ntrain: {batch_size: 2}", "train is there twice"),
     (BOMB, "aliases such as .name"),
     ("data: {files: [*.md]}", "while scanning an alias"),
-    ("data: {files: [[a]]}", "data.files must be"),
     ("train: {steps: " + 400 * "9" + "}", "train.steps must be int"),
     ('name: "a\\0b"', "name must be text"),
     ("[seed, 3]", "it holds no table of options"),
     ("", "it holds no table of options"),
-    ("{a: b}: 3", "there is no option"),
     ("seed: [", "while parsing"),
     ("data: {files: " + 50_000 * "[", "deep brackets"),
 ])
@@ -168,11 +151,9 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
 @pytest.mark.parametrize("argv, words", [
     (["--model.positon", "rope"], r"^there is no option --model.positon \(did you mean "
                                   r"--model.position\?\)$"),
-    (["--stesp=64"], r"no option --stesp \(did you mean --train.steps\?"),
     (["--train.step", "64"], r"did you mean --train.steps\?"),  # no abbreviations
     (["--xyzzy"], "^there is no option --xyzzy$"),
     (["surprise"], "^there is no option surprise$"),
-    (["--config"], "^--config: expected one argument$"),
     (["--optim.muon_lr", "x"], r"^optim.muon_lr must be float, not 'x'$"),
     (["--train.compile", "maybe"], r"^train.compile must be true\|false\|auto, not 'maybe'$"),
     (["--data.files", "[*.md, a.txt]"], "quote its globs"),
@@ -184,20 +165,15 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--optim.lr", 400 * "9"], "optim.lr must be .*, not inf"),
     (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
     (["--model.rope_scaling.factor", "2"], "model.rope_scaling needs a type and a factor"),
-    (["--model.position", "rop"], "model.position.*rope.*sinusoidal"),
-    (["--model.n_heads", "3"], "model.dim 256 is not divisible by model.n_heads 3"),
     (["--model.vocab_size", "99"], "model.vocab_size 99 is less than data.vocab_size"),
     (["--data.seq_len", "99", "--model.max_positions", "98"], "seq_len 99 is longer .* 98"),
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
-    (["--model.partial", "0.5", "--model.position", "none"], "model.partial has no effect"),
     (["--optim.warmup_steps", "2000"], "warmup_steps 2000 is longer than train.steps 1000"),
     (["--train.sample_tokens", "1024"], "sample_tokens 1024 leaves no room for a prompt"),
     (["--train.shard", "full", "--train.dtype", "float16"], "float16 cannot be sharded"),
     (["--train.shard", "0"], "train.shard must be at least 1, not 0"),
     (["--train.keep", "[5, 1001]"], "names steps that train.steps 1000 does not have"),
     (["--train.micro_batch_size", "-1"], "train.micro_batch_size must be at least 1, not -1"),
-    (["--optim.lr", "nan"], "optim.lr must be .*, not nan"),
-    (["--data.seq_len", "0"], "data.seq_len must be at least 1, not 0"),
     (["--seed", "-1"], r"seed must be in \[0, 2\^63\), not -1"),
 ])
 def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):
