@@ -147,6 +147,7 @@ def test_generate_refuses_what_it_cannot_do(changes, words):
 def test_a_training_model_is_left_as_it_was():
     model = sharpened(dropout=0.5)
     expected = generate(model, [prompt(7)], GREEDY, max_new_tokens=20)
+    assert not model.training
     model.train()
     state = torch.get_rng_state()
     assert generate(model, [prompt(7)], GREEDY, max_new_tokens=20) == expected

@@ -16,8 +16,8 @@ def test_the_largest_of_a_row_is_127_and_nothing_is_further_off_than_half_a_step
     assert values.dtype == torch.int8 and scale.shape == (7, 1)
     assert (values.int().abs().amax(-1) == 127).all()
     assert ((x - values * scale).abs() <= 0.5001 * scale).all()
-    zeros, scale = quantize(torch.zeros(2, 48))
-    assert (zeros == 0).all() and (scale > 0).all()
+    values, scale = quantize(torch.zeros(2, 48))
+    assert (values == 0).all() and (scale > 0).all()
 
 
 def test_a_product_is_close_to_float32s_and_a_row_depends_on_no_other():

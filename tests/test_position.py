@@ -131,15 +131,6 @@ def test_the_mask_of_a_later_chunk_is_aligned_at_its_end():
     assert mask(4, 7, CPU).tolist() == [[n <= m for n in range(7)] for m in (4, 5, 6)]
 
 
-@pytest.mark.parametrize("position", POSITIONS)
-def test_the_causal_bias_is_the_mask_in_numbers(position):
-    encoding = random_model(position=position).position
-    bias, mask = encoding.causal_bias(7, CPU), encoding.mask(0, 7, CPU)
-    visible = torch.ones(7, 7).tril().bool()
-    assert torch.equal(bias.isfinite(), visible.expand_as(bias))
-    assert (bias[visible] == 0).all() if mask is None else torch.equal(bias, mask[0])
-
-
 # --- RoPE ---
 
 
@@ -157,11 +148,11 @@ def test_dynamic_scaling_follows_the_length_of_the_text():
     scalings = (None, RopeScaling("dynamic", 1, 16), RopeScaling("ntk", 3, 16))
     plain, model, ntk = (random_model(rope_scaling=scaling) for scaling in scalings)
     tokens = torch.arange(48)[None]
-    assert torch.equal(model(tokens[:, :16]), plain(tokens[:, :16]))
-    torch.testing.assert_close(model(tokens), ntk(tokens), rtol=0, atol=1e-6)
+    for _ in range(2):  # nothing is left behind
+        assert torch.equal(model(tokens[:, :16]), plain(tokens[:, :16]))
+        torch.testing.assert_close(model(tokens), ntk(tokens), rtol=0, atol=1e-6)
     assert (model(tokens[:, :32]) - ntk(tokens[:, :32])).abs().max() > 1e-4
     assert (model(tokens) - plain(tokens)).abs().max() > 1e-4
-    assert torch.equal(model(tokens[:, :16]), plain(tokens[:, :16]))  # nothing is left behind
 
 
 # --- absolute encodings, ALiBi ---

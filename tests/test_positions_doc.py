@@ -134,10 +134,8 @@ def test_decay_is_not_monotone_and_a_key_can_peak_anywhere():
 
 def test_roformers_bound_is_weaker_than_cauchy_schwarz():
     """Its section 3.4.3, for equal pairs: |score| / norms <= mean_j |sum_(i<j) e^(i r theta_i)|."""
-    turns = precompute_freqs_cis(128, 4097)
-    bound = turns.cumsum(dim=1).abs().mean(dim=1)
+    bound = precompute_freqs_cis(128, 4097).cumsum(dim=1).abs().mean(dim=1)
     assert bound[0].item() == 32.5 and 2.23 < bound.min() < 2.24
-    assert turns.real.mean(dim=1).abs().max() <= 1 + 1e-6
 
 
 def test_slow_pairs_meet_new_angles_past_the_training_length():
