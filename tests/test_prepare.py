@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 from itertools import count
 
@@ -16,8 +17,8 @@ from failing import cut, file_size_limit, flip_a_bit
 import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
-from data.dataset import find_prepared
-from data.prepare import prepare, read_blocks
+from data.dataset import find_prepared, locate
+from data.prepare import copy_text, prepare, read_blocks
 from data.sources import DataConfig
 from errors import UserError
 
@@ -110,16 +111,18 @@ def test_every_document_is_in_one_split_and_the_manifest_counts_it(
 def test_blocks_give_back_the_text_and_end_after_lines(monkeypatch):
     """Every block ends after a line if it can, and none ends inside a character."""
     monkeypatch.setattr(prepare_module, "BLOCK", 97)
-    parts = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" * 100, "x\n" * 80]
-    ends = np.cumsum([len(part.encode()) for part in parts])
-    spans = np.stack((np.append(0, ends[:-1]), ends), axis=1)
-    file = io.BytesIO("".join(parts).encode())
+    parts = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" * 100, "x\ny"]
+    file = io.BytesIO()
+    pieces = [[part[:50], "", part[50:]] for part in parts]
+    counts, spans, _ = copy_text([[], *pieces, ["", ""]], file)  # empty documents are none
+    assert counts | count_text(parts) == counts and file.getvalue().decode() == "".join(parts)
     for kept in ([0, 1, 2, 3], [2, 3], [0], []):
         documents = []
         for first, block in read_blocks(file, spans[kept], ""):
             documents += [[]] if first else []
             documents[-1].append(block)
         assert ["".join(blocks) for blocks in documents] == [parts[i] for i in kept]
+        assert 3 not in kept or len(documents[-1]) == 1  # it is short: no reason to cut
         for blocks in documents:
             assert all(0 < len(block.encode()) <= 97 for block in blocks)
             for block in blocks[:-1]:
@@ -213,11 +216,15 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     for options in ({"vocab_size": VOCAB + 1}, {"val_fraction": 0.2},
                     {"tokenizer": str(first.folder)}):
         folder.add(prepare(config(corpus, **options)).folder)
+    other, _ = locate(config(corpus, vocab_size=VOCAB + 2))
+    shutil.copytree(first.folder, other)  # it is of other settings
+    folder.add(prepare(config(corpus, vocab_size=VOCAB + 2)).folder)
+    assert find_prepared(config(corpus, vocab_size=VOCAB + 2)).tokenizer.vocab_size == VOCAB + 2
     jsonl(corpus, DOCUMENTS[1:])
     assert find_prepared(config(corpus)) is None
     assert find_prepared(config(corpus), settings).manifest == first.manifest  # what a run knows
     folder.add(prepare(config(corpus)).folder)
-    assert len(folder) == 5
+    assert len(folder) == 6
     with pytest.raises(UserError, match=f"vocab_size 310 is not .*, {VOCAB}$"):
         prepare(config(corpus, vocab_size=310, tokenizer=str(first.folder)))
 

@@ -59,7 +59,6 @@ def write_jsonl(path, values, column="text"):
 # The standard library
 
 
-@pytest.mark.slow
 def test_the_standard_library_is_whole_and_plain():
     """In a fixed order, and the reference texts as text."""
     library, root = texts(), Path(sysconfig.get_paths()["stdlib"])
