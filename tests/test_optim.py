@@ -39,7 +39,8 @@ def test_hidden_matrices_decay_and_may_have_muon_and_nothing_else_does(position,
     ("cosine", 0, 0.0, 1, [0]),
     ("linear", 3, 0.1, 3, [1 / 3, 2 / 3, 1]),
     ("wsd", 2, 0.0, 10, [0.5, 1, 1, 1, 1, 1, 1, 1, 0.5, 0]),  # its cooldown is a fifth
-    ("wsd", 4, 0.0, 5, [0.25, 0.5, 0.75, 1, 0]),  # not before the warm-up is over
+    # Its cooldown, of 3 steps, waits for the end of the warm-up.
+    ("wsd", 13, 0.0, 15, [*((step + 1) / 13 for step in range(13)), 0.5, 0]),
 ])
 def test_the_rate_rises_to_its_peak_and_falls_to_its_end(schedule, warmup, final, steps, factors):
     config = OptimConfig(warmup_steps=warmup, schedule=schedule, final_lr=final)
