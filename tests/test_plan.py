@@ -1,44 +1,16 @@
 """The plan of a study: what arms share, which rates are tried, and where runs branch off."""
 
 import math
-from dataclasses import asdict
 
 import pytest
-from conftest import load
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ablation import plan
-from ablation.options import to_words as spelled
 from errors import UserError
 from gyre.optim import OptimConfig, lr_factor
-from model.transformer import Transformer
 
 QUICK = plan.TIERS["quick"]
-
-
-def config_of(arm: str, tier: str = "quick"):
-    words = [*spelled(plan.TIERS[tier].overrides), *spelled(plan.ARMS[arm])]
-    return load("--config", "ablation.yaml", *words)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tier", plan.TIERS)
-def test_arms_differ_from_rope_in_nothing_but_their_overlay(tier):
-    reference = asdict(config_of("rope", tier))
-    for arm in plan.ARMS:
-        config = asdict(config_of(arm, tier))
-        model = config.pop("model")
-        differing = {f"model.{k}" for k, v in model.items() if v != reference["model"][k]}
-        # How far tables reach follows from the encoding; training rows are equally long.
-        assert differing - {"model.max_positions"} <= set(plan.ARMS[arm])
-        assert config == {k: v for k, v in reference.items() if k != "model"}
-
-
-def test_the_model_is_the_one_of_the_protocol():
-    config = config_of("rope").model
-    assert (config.dim, config.n_layers, config.n_heads, config.head_dim) == (128, 4, 4, 32)
-    assert 0.8e6 < sum(p.numel() for p in Transformer(config).parameters()) < 0.9e6
 
 
 def test_arms_of_the_users_own_and_names_that_are_wrong():

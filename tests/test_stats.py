@@ -9,12 +9,12 @@ import scipy.stats
 from ablation.stats import holm, paired, sd, tokens_to_target
 
 
-def draw(n, seed=0, effect=-0.05, shared=0.05, own=0.01):
+def draw(n, seed=0, effect=-0.05, shared=0.05, noise=0.01):
     """Two arms whose seeds move together."""
     rng = np.random.default_rng(seed)
     common = 2 + shared * rng.standard_normal(n)
-    baseline = common + own * rng.standard_normal(n)
-    arm = common + effect + own * rng.standard_normal(n)
+    baseline = common + noise * rng.standard_normal(n)
+    arm = common + effect + noise * rng.standard_normal(n)
     return dict(enumerate(arm.tolist())), dict(enumerate(baseline.tolist()))
 
 

@@ -25,11 +25,11 @@ def study(tmp_path_factory) -> Study:
 
 
 def test_differences_are_those_of_each_length(study):
-    own = losses("rope", range(6)) - losses("sin", range(6))
+    expected = losses("rope", range(6)) - losses("sin", range(6))
     for k, tokens in zip((2, 1, 0), HORIZONS, strict=True):
-        found = study.paired("rope", tokens)
-        assert found.n == 6
-        assert found.mean == pytest.approx(own.mean() + EFFECT["rope"] * (2**k - 1), abs=1e-9)
+        result = study.paired("rope", tokens)
+        assert result.n == 6
+        assert result.mean == pytest.approx(expected.mean() + EFFECT["rope"] * (2**k - 1), abs=1e-9)
     assert study.paired("rope", 12345) is None
 
 
