@@ -56,9 +56,7 @@ def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples:
 
 
 @functools.cache
-def compiled_next_logits(
-    device_type: str,
-) -> Callable[[Transformer, Tensor, KVCache | None], Tensor]:
+def compiled_next_logits(device_type: str) -> Callable[..., Tensor]:
     """Return `next_logits`, compiled for a type of device such as "cpu"."""
     return compile_for_decoding(next_logits, device_type)
 

@@ -55,10 +55,9 @@ class KVCache:
         device: torch.device | str | None = None, dtype: torch.dtype = torch.float32,
     ):
         shape = (batch_size, config.n_kv_heads, max_length, config.head_dim)
-        self.keys, self.values = (
-            [torch.empty(shape, device=device, dtype=dtype) for _ in range(config.n_layers)]
-            for _ in range(2)
-        )
+        layers = range(config.n_layers)
+        self.keys = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
+        self.values = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
         self.length = 0
 
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
@@ -119,8 +118,9 @@ class Attention(nn.Module):
         self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries (B, H, T, D), and keys and values (B, H_kv, S, D) with the cached ones."""
-        xq, xk, xv = (w(x).unflatten(-1, (-1, self.head_dim)) for w in (self.wq, self.wk, self.wv))
-        # (B, T, H, D), and (B, T, H_kv, D) twice
+        xq = self.wq(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
+        xk = self.wk(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
+        xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         if freqs_cis is not None:  # RoPE
             xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
         xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)

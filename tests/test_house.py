@@ -41,14 +41,14 @@ TESTS = {file.name: nodes(file.read_text(encoding="utf-8"))
 
 def imports(tree: Iterable[ast.AST]) -> set[str]:
     """Every module that these nodes import."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in tree:
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             inside = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= inside & set(SOURCES) or {node.module}
-    return found
+            names |= inside & set(SOURCES) or {node.module}
+    return names
 
 
 # At the top or in a function; and at the top alone, which is when a module is imported.

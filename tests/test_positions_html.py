@@ -51,8 +51,8 @@ def test_the_page_is_one_file_that_needs_no_network():
     assert not re.search(r"https?:|src=|href=|@import|import\(|fetch|XMLHttp|url\((?!#)", PAGE)
 
 
-def close(found: Any, expected: Tensor, atol: float = 1e-5) -> None:
-    torch.testing.assert_close(torch.tensor(found, dtype=torch.float64), expected.double(),
+def close(numbers: Any, expected: Tensor, atol: float = 1e-5) -> None:
+    torch.testing.assert_close(torch.tensor(numbers, dtype=torch.float64), expected.double(),
                                rtol=1e-5, atol=atol)
 
 
@@ -66,14 +66,14 @@ def test_its_numbers_are_those_of_the_functions_that_models_use(tmp_path):
         [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
          f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
         capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
-    (said,) = re.findall(r'<pre id="answers">(.*)</pre>', dom)
-    answers = json.loads(said)
-    for changes, found in zip(SETTINGS, answers, strict=True):
-        check(changes, found)
+    (text,) = re.findall(r'<pre id="answers">(.*)</pre>', dom)
+    answers = json.loads(text)
+    for changes, answer in zip(SETTINGS, answers, strict=True):
+        check(changes, answer)
 
 
-def check(changes: dict[str, Any], found: dict[str, Any]) -> None:
-    s = found["settings"]
+def check(changes: dict[str, Any], answer: dict[str, Any]) -> None:
+    s = answer["settings"]
     asked: dict[str, Any] = {"D": 32, "theta": 4, "trained": 7, "scaling": "none", "factor": 4,
                              "pair": 1, "head": 4, "distance": 12, **changes}
     asked |= {"theta": pytest.approx(10 ** asked["theta"]), "trained": 2 ** asked["trained"]}
@@ -88,15 +88,15 @@ def check(changes: dict[str, Any], found: dict[str, Any]) -> None:
     if scaling is not None:
         frequencies = scaled_frequencies(scaling, distance + 1, width, s["theta"])
     angles, seen = distance * frequencies, (trained - 1) * plain
-    close(found["frequencies"], frequencies, atol=0)
-    close(found["angles"], angles, atol=0)
-    assert found["unseen"] == (angles.remainder(2 * math.pi) > seen).tolist()
+    close(answer["frequencies"], frequencies, atol=0)
+    close(answer["angles"], angles, atol=0)
+    assert answer["unseen"] == (angles.remainder(2 * math.pi) > seen).tolist()
     first = torch.eye(width)[2 * s["pair"]].view(1, 1, 1, width)
     turned = apply_rotary_emb(first, first, row(width))[0].unflatten(-1, (-1, 2))[..., s["pair"], :]
-    close(found["turned"], turned.flatten())
-    close(found["tip"], turned.flatten() * torch.tensor([1, -1]))  # a screen's y points down
+    close(answer["turned"], turned.flatten())
+    close(answer["tip"], turned.flatten() * torch.tensor([1, -1]))  # a screen's y points down
 
-    far = torch.tensor([distance, *found["distances"]])
+    far = torch.tensor([distance, *answer["distances"]])
     assert far[-1] == 4 * trained
     magnitude = row(width)[0, 0].abs().item()
     rows = torch.polar(torch.tensor(magnitude).double(), torch.outer(far, frequencies))
@@ -107,4 +107,4 @@ def check(changes: dict[str, Any], found: dict[str, Any]) -> None:
     expected = {"rope": rope.flatten(), "sinusoid": table[far] @ table[0] / 64,
                 "alibi": alibi[s["head"] - 1, :, 0]}
     for name, values in expected.items():
-        close([found["now"][name], *found[name]], values)
+        close([answer["now"][name], *answer[name]], values)

@@ -27,8 +27,8 @@ OWN = {"--resume", "--init-from", "--branch-from"}  # options of train.py that n
 
 def commands(program: str) -> list[list[str]]:
     """The arguments of every `python PROGRAM ...` in a code block."""
-    found = [re.search(rf"(?:python|^torchrun .*) {program}(.*)", line) for line in LINES]
-    return [shlex.split(match[1], comments=True) for match in found if match]
+    matches = [re.search(rf"(?:python|^torchrun .*) {program}(.*)", line) for line in LINES]
+    return [shlex.split(match[1], comments=True) for match in matches if match]
 
 
 def test_its_commands_are_understood(monkeypatch):
