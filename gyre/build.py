@@ -39,6 +39,7 @@ def build(start: Start, world: World) -> Setup:
     # 12 bytes a parameter, for itself, its gradient and one moment at least, and the logits.
     size = 12 * config.model.matrix_parameters // world.size
     size += 4 * rows * config.data.seq_len * config.model.vocab_size
+    size += 4 * config.model.max_positions * config.model.head_dim  # the rotations of RoPE
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 

@@ -78,12 +78,22 @@ def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
 
 
 @pytest.mark.parametrize("option, value", [
-    ("--model.dim", "24"), ("--model.n_layers", "24"), ("--model.position", "alibi"),
-    ("--model.tie_embeddings", "false"), ("--data.vocab_size", "300"), ("--data.tokenizer", "x"),
+    ("--model.dim", "24"), ("--model.position", "alibi"), ("--data.vocab_size", "300"),
+    ("--data.tokenizer", "x"),
 ])
 def test_what_the_weights_pin_down_cannot_change(finished, option, value):
     with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
         start("--init-from", finished, f"{option}={value}")
+
+
+def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
+    trunk = trained(world, "trunk", "--train.steps", "4", "--train.keep", "[2, 3]",
+                    "--optim.schedule", "wsd")
+    argv = ["--branch-from", trunk, "--at", "2", "--train.steps", "3"]
+    asked = start(*argv, "--optim.schedule", "linear")
+    assert (asked.step, asked.parent.path, asked.resumed) == (2, trunk, None)
+    assert (asked.config.name, asked.stem, asked.config.train.keep) == (None, "trunk-branch", [])
+    assert asked.config.optim.cooldown is None and start(*argv).config.optim.cooldown == 0.2
 
 
 def test_resume_auto_starts_a_run_goes_on_with_it_and_is_done(world, capfd):
@@ -102,14 +112,6 @@ def test_resume_auto_starts_a_run_goes_on_with_it_and_is_done(world, capfd):
     assert "optim.lr" in start("--config", "small.yaml", *argv).note
     with pytest.raises(UserError, match="needs a --name"):
         start(*training(world), "--resume", "auto")
-
-
-@pytest.mark.parametrize("option, value", [("init_from", "runs/x"), ("resume", "runs/x")])
-def test_a_file_cannot_name_a_run(tmp_path, option, value):
-    file = tmp_path / "a.yaml"
-    file.write_text(f"{option}: {value}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=option):
-        start("--config", file)
 
 
 def test_without_an_option_it_says_what_to_do(capfd):
