@@ -64,7 +64,6 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
     assert config.data.vocab_size == open_tokenizer(finished).vocab_size == 300
 
 
-@pytest.mark.slow
 def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
     plain = trained(world, "plain", "--train.steps", "3")
     seq_len = read_config(plain / "config.yaml").data.seq_len
@@ -93,14 +92,17 @@ def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
     asked = start(*argv, "--optim.schedule", "linear")
     assert (asked.step, asked.parent.path, asked.resumed) == (2, trunk, None)
     assert (asked.config.name, asked.stem, asked.config.train.keep) == (None, "trunk-branch", [])
-    assert asked.config.optim.cooldown is None and start(*argv).config.optim.cooldown == 0.2
+    assert asked.config.optim.cooldown is None and not asked.repeatable
+    with pytest.raises(UserError, match="optim.optimizer of .* cannot change on --branch-from"):
+        start(*argv, "--optim.optimizer", "muon")
+    assert start(*argv).config.optim.cooldown == 0.2
 
 
 def test_resume_auto_starts_a_run_goes_on_with_it_and_is_done(world, capfd):
     """With the same command line each time; a change of the file is only said."""
     argv = [*arguments(world, "--name", "again", "--train.steps", "4"), "--resume", "auto"]
     argv += ["--data.tokenizer", str(trained(world, "pieces", "--train.steps", "3"))]
-    assert start(*argv).resumed is None
+    assert start(*argv).resumed is None and start(*argv).repeatable
     assert run(train.main, *argv) == 0
     assert start(*argv, "--train.dtype", "auto").config.train.dtype == "float32"
     assert start(*argv).resumed.path == world / "runs" / "again"
@@ -121,7 +123,7 @@ def test_without_an_option_it_says_what_to_do(capfd):
 def test_an_unset_name_says_what_the_run_is(world, tmp_path):
     argv = [*arguments(world), "--model.position", "alibi"]
     asked = start("--config", "small.yaml", *argv)
-    assert asked.config.name is None and asked.stem == "small-alibi-s1"
+    assert asked.config.name is None and asked.stem == "small-alibi-s1" and not asked.repeatable
     assert start(*arguments(world)).stem == "gyre-rope-s1"
     file = tmp_path / "-my config.yaml"
     file.write_text("seed: 3\n", encoding="utf-8")
