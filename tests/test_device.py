@@ -11,6 +11,7 @@ from conftest import CPU, model_config, output
 from errors import UserError
 from gyre import device as device_module
 from gyre.device import (
+    autocast,
     check_memory,
     product_rates,
     resolve_compile,
@@ -114,6 +115,14 @@ print(count_faults(1), count_faults(40))  # below and above what glibc at most t
     assert max(map(int, kept)) < 1_000
 
 
+def test_autocast_keeps_no_rounded_weights():
+    with autocast(CPU, torch.bfloat16):
+        assert not torch.is_autocast_cache_enabled()
+        assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+    with autocast(CPU, torch.float32):
+        assert not torch.is_autocast_enabled("cpu")
+
+
 def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monkeypatch):
     f32, bf16 = torch.float32, torch.bfloat16
     assert resolve_compile(False, CPU, bf16, 1e30) == (False, "eager, as configured")
@@ -141,7 +150,9 @@ def test_the_gain_is_how_many_times_faster_onednn_is(monkeypatch, slowed, faster
     preferred = []
     monkeypatch.setattr(device_module, "prefer_onednn", preferred.append)
     threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
     assert (device_module.onednn_gain() > 2) == faster
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == threads + 1
+    torch.set_num_threads(threads)
     resolve_device("cpu")
     assert preferred == [faster]
