@@ -1,5 +1,7 @@
 """Prepared token ids: finding them, and cutting them into the rows of a batch."""
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -16,7 +18,6 @@ from torch import Tensor
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
-from files import json_sha256, read_json, sha256
 
 FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
@@ -52,7 +53,7 @@ def find_prepared(config: DataConfig, known: dict[str, Any] | None = None) -> Pr
     there, even if the text has changed since.
     """
     if known is not None:
-        for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
+        for folder in Path(config.prepared).glob(f"*-{settings_key(known)}"):
             with suppress(OSError, UserError):
                 return open_prepared(folder, known)
     with suppress(OSError, UserError):  # prepare() says why
@@ -65,15 +66,22 @@ def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
     fields = {name: value for name, value in asdict(config).items() if name not in ignored}
     text = SOURCES[config.source](config).fingerprint()
-    settings = {"format": FORMAT, **fields, "text": text and json_sha256(text)[:12]}
+    settings = {"format": FORMAT, **fields, "text": text and settings_key(text)}
     if config.tokenizer is not None:
         files = tokenizer_files(Path(config.tokenizer))
-        settings["tokenizer"] = {file.name: sha256(file) for file in files}
+        settings["tokenizer"] = {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files
+        }
     # The name begins with a part for people: of the first file, the URL, the data set, or "stdlib".
     name = getattr(config, config.source, config.source)
     label = re.sub("[^A-Za-z0-9.]+", "-", Path(name if isinstance(name, str) else name[0]).stem)
-    folder = f"{label.strip('-.')[:40] or config.source}-{json_sha256(settings)[:12]}"
+    folder = f"{label.strip('-.')[:40] or config.source}-{settings_key(settings)}"
     return Path(config.prepared) / folder, settings
+
+
+def settings_key(settings: Any) -> str:
+    """Return a short hash of what decides the content of a folder; it ends the folder's name."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
@@ -81,13 +89,18 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
 
     Raises OSError or UserError if the folder is not there, or not what its manifest says.
     """
-    manifest = read_json(folder / "manifest.json")
+    try:
+        manifest = dict(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
+    except (RecursionError, TypeError, ValueError):
+        raise UserError("manifest.json is damaged") from None
     # The key is a hash of the rest: nothing else would notice a wrong count.
-    if manifest.pop("key", None) != json_sha256(manifest)[:12] or manifest["settings"] != settings:
+    if manifest.pop("key", None) != settings_key(manifest) or manifest["settings"] != settings:
         raise UserError("manifest.json was changed")
     for name, file in manifest["files"].items():
         path, size = folder / name, file["size"]
-        changed = path.stat().st_size != size or size <= HASHED and sha256(path) != file["sha256"]
+        with path.open("rb") as stream:
+            changed = path.stat().st_size != size or size <= HASHED and (
+                hashlib.file_digest(stream, "sha256").hexdigest() != file["sha256"])
         if changed:
             raise UserError(f"{name} was changed")
     return Prepared(folder, manifest)

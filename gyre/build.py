@@ -69,11 +69,12 @@ def build(start: Start, world: World) -> Setup:
     elif new:
         weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
         initial = lambda model: weights.items()  # noqa: E731
-    parallelism = Replicated(world)
+    parallelism, parts = Replicated(world), f" x {world.size}" if world.size > 1 else ""
     if min(shards, world.size) > 1:
         from gyre.sharding import Sharded  # slow to import
 
         parallelism = Sharded(world, shards)
+        parts += f", each with 1/{shards} of the model"
     model, module = parallelism.wrap(
         config.model, initial, compiled, config.train.checkpoint_activations
     )
@@ -100,7 +101,7 @@ def build(start: Start, world: World) -> Setup:
             f"model   {sum(p.numel() for p in model.parameters()):,} parameters, positions: "
             f"{config.model.position}; {config.train.steps} steps of {config.train.batch_size}x"
             f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)",
-            f"device  {world.device}{parallelism.label}; {reason}",
+            f"device  {world.device}{parts}; {reason}",
             "        the first step compiles, which takes up to a minute" if compiled else "",
         ]
         say("\n".join(filter(None, lines)))
@@ -118,7 +119,7 @@ def decide_arithmetic(
     train, tokens = config.train, rows * config.data.seq_len
     if world.size > 1:  # all as rank 0
         onednn = world.sum(float(world.is_main and kernels.onednn_is_faster))[0]
-        kernels.prefer_onednn(onednn > 0)
+        kernels.onednn_is_faster = onednn > 0
     dtype, why = resolve_dtype(  # by the sums over the ranks, which must not decide differently
         train.dtype, world.device,
         lambda: world.sum(*product_rates(world.device, config.model, tokens, training=True)),
@@ -153,7 +154,7 @@ def restore(start: Start, setup: Setup) -> None:
             for name, value in training["progress"].items():
                 setattr(setup.progress, name, value)
             # Measured at every start, on a busy machine not always with the same result.
-            kernels.prefer_onednn(training["onednn"])
+            kernels.onednn_is_faster = training["onednn"]
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             if setup.world.is_disconnect(error) or isinstance(error, torch.OutOfMemoryError):
                 raise

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 
 from errors import UserError
 from files import first_line
+from model import kernels
 from model.config import ModelConfig
-from model.kernels import onednn_product, prefer_onednn
 from model.transformer import linear
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -52,7 +52,7 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
             M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
             mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
             mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
-        prefer_onednn(onednn_gain() >= ONEDNN_GAIN)
+        kernels.onednn_is_faster = onednn_gain() >= ONEDNN_GAIN
     return torch.device(device)
 
 
@@ -81,7 +81,7 @@ def onednn_gain() -> float:
     if not torch.backends.mkldnn.is_available():
         return 0.0
     x, weight = torch.ones(256, 256), torch.ones(512, 256)
-    best, threads = {F.linear: math.inf, onednn_product: math.inf}, torch.get_num_threads()
+    best, threads = {F.linear: math.inf, kernels.onednn_product: math.inf}, torch.get_num_threads()
     torch.set_num_threads(1)
     for _ in range(20):
         for product in best:
@@ -89,7 +89,7 @@ def onednn_gain() -> float:
             product(x, weight)
             best[product] = min(best[product], time.thread_time() - started)
     torch.set_num_threads(threads)
-    return best[F.linear] / best[onednn_product]
+    return best[F.linear] / best[kernels.onednn_product]
 
 
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted

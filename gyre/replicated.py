@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,18 +22,16 @@ from model.transformer import Transformer
 Initial = Callable[[Transformer], Iterable[tuple[str, Tensor]]]
 
 
+@dataclass
 class Replicated:
     """Every rank has the whole model, and DDP averages the gradients.
 
     `gyre.sharding.Sharded` has the same methods. Nobody else asks which one it is.
     """
 
+    world: World
     pads_micro_batches = False
     """Whether all ranks need equally many forward passes, because they gather weights together."""
-
-    def __init__(self, world: World):
-        self.world = world
-        self.label = f" x {world.size}" if world.size > 1 else ""
 
     def wrap(
         self, config: ModelConfig, initial: Initial | None, compiled: bool,

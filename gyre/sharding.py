@@ -36,7 +36,6 @@ class Sharded(Replicated):
 
     def __init__(self, world: World, shards: int):
         super().__init__(world)
-        self.label = f" x {world.size}, each with 1/{shards} of the model"
         shape, names = (world.size // shards, shards), ("replicate", "shard")
         if shards == world.size:
             shape, names = shape[1:], names[1:]

@@ -113,13 +113,7 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
 # oneDNN is slower than MKL for few rows. For many, it is about as fast on Intel's processors and
 # twice as fast on AMD's with AVX-512, of which MKL uses half.
 MIN_ONEDNN_TOKENS = 16
-onednn_is_faster = False  # see `prefer_onednn`
-
-
-def prefer_onednn(faster: bool) -> None:
-    """Set whether this process uses oneDNN for float32 products. A resumed run keeps its choice."""
-    global onednn_is_faster
-    onednn_is_faster = faster
+onednn_is_faster = False  # gyre/device.py measures it; a resumed run keeps what it had
 
 
 # `linear` and its gradients by oneDNN; F.linear uses MKL. It is an operator because Inductor

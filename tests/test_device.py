@@ -97,6 +97,7 @@ def test_on_a_cpu_freed_memory_serves_the_next_tensors_and_no_compiler_is_import
     returned, *kept = output("""
 import resource, sys, torch
 from gyre.device import product_rates, resolve_device
+from model import kernels
 from model.config import ModelConfig
 
 def count_faults(mebibytes):
@@ -143,16 +144,15 @@ def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monke
 
 @pytest.mark.parametrize("slowed, faster", [("linear", True), ("onednn_product", False)])
 def test_the_gain_is_how_many_times_faster_onednn_is(monkeypatch, slowed, faster):
-    module = device_module.F if slowed == "linear" else device_module
+    module = device_module.F if slowed == "linear" else kernels
     product = getattr(module, slowed)
     monkeypatch.setattr(module, slowed, lambda *args: [product(*args) for _ in range(30)][0])
     monkeypatch.setattr(device_module, "onednn_gain", device_module.onednn_gain.__wrapped__)
-    preferred = []
-    monkeypatch.setattr(device_module, "prefer_onednn", preferred.append)
+    monkeypatch.setattr(kernels, "onednn_is_faster", not faster)
     threads = torch.get_num_threads()
     torch.set_num_threads(threads + 1)
     assert (device_module.onednn_gain() > 2) == faster
     assert torch.get_num_threads() == threads + 1
     torch.set_num_threads(threads)
     resolve_device("cpu")
-    assert preferred == [faster]
+    assert kernels.onednn_is_faster is faster
