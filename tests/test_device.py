@@ -18,6 +18,7 @@ from gyre.device import (
     resolve_device,
     resolve_dtype,
 )
+from model import kernels
 
 
 def test_a_device_is_one_that_this_machine_has(monkeypatch):
