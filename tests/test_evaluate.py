@@ -5,11 +5,12 @@ import math
 import shutil
 import statistics
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROOT, points, refusal, start, trained
+from conftest import points, random_text, refusal, run, trained
 from matplotlib.image import imread
 
 import evaluate
@@ -45,107 +46,104 @@ def test_an_imported_run_is_refused(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def three(world):
-    """Two encodings of one text, the second with rows of another length, and a folder that is no
-    run."""
+def runs(world):
+    """Two encodings of one text, the second with rows of another length, a damaged copy, and a
+    folder that is no run; elsewhere a run with a scaling."""
     trained(world, "rope", "--data.val_fraction", "0.3", "--optim.lr", "2e-3")
     trained(world, "learned", "--data.val_fraction", "0.3", "--model.position", "learned",
             "--data.seq_len", "40")
-    damaged = shutil.copytree(world / "runs" / "learned", world / "runs" / "damaged")
-    (damaged / "metrics.jsonl").write_text("[1]\n", encoding="utf-8")
-    (world / "runs" / "notes").mkdir()
-    return world
+    scaling = {"type": "yarn", "factor": "2", "original_positions": "12"}
+    options = [f"--model.rope_scaling.{key}={value}" for key, value in scaling.items()]
+    trained(world, "stretched", "--data.val_fraction", "0.3", "--train.steps", "3", *options,
+            "--log.runs", str(world / "others"))
+    runs = world / "runs"
+    shutil.copytree(runs / "learned", runs / "damaged")
+    (runs / "damaged" / "metrics.jsonl").write_text("[1]\n", encoding="utf-8")
+    (runs / "notes").mkdir()
+    return runs
 
 
-def evaluated(*argv, cwd):
-    """What the command says on stdout, by lines and words, and on stderr."""
-    process = start(ROOT / "evaluate.py", *argv, cwd=cwd)
-    said, errors = process.communicate(timeout=120)
-    assert process.returncode == 0 and "Traceback" not in errors, errors
-    return [line.split() for line in said.splitlines()], errors
+def evaluated(capsys, *argv):
+    """The lines that the command prints, as words, and its lines on stderr."""
+    capsys.readouterr()
+    assert run(evaluate.main, *argv) == 0
+    printed, errors = capsys.readouterr()
+    return [line.split() for line in printed.splitlines()], errors.splitlines()
 
 
-@pytest.mark.slow
-def test_without_arguments_the_runs_are_listed_the_oldest_first(three):
-    (head, rope, damaged, learned), errors = evaluated(cwd=three)
+def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (head, rope, damaged, learned), (skipped, *warnings) = evaluated(capsys)
     assert head == ["run", "encoding", "learning", "rate", "steps", "loss", "when"]
     assert rope[:6] == ["rope", "rope", "0.002", "12", "of", "12"]
     assert learned[:2] == ["learned", "learned"]
-    assert rope[6] == f"{min(points(three / 'runs' / 'rope', 'val/loss').values()):.4f}"
-    created = datetime.fromisoformat(RunDir.open(three / "runs" / "rope").record["created"])
+    assert rope[6] == f"{min(points(runs / 'rope', 'val/loss').values()):.4f}"
+    created = datetime.fromisoformat(RunDir.open(runs / "rope").record["created"])
     assert " ".join(rope[7:]) == f"{created.astimezone():%Y-%m-%d %H:%M}"
     assert damaged[:4] == ["damaged", "learned", "0.001", "-"]
-    skipped, *warnings = errors.splitlines()
     assert skipped == "skipped: runs/notes/run.json is missing: runs/notes is no run"
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
 
 
-@pytest.mark.slow
-def test_several_runs_have_their_difference_and_its_error_on_the_same_targets(three):
-    words = ["rope", "runs/learned", "notes", "--json", "all.json", "--plot", "loss.png"]
-    (head, rope, learned, *_, note), errors = evaluated(*words, cwd=three)
-    assert note[:7] == ["each", "run", "reads", "windows", "of", "its", "own"]
-    assert head == ["run", "loss", "bits/byte", "difference"] and "skipped: runs/notes" in errors
-    first, second = json.loads((three / "all.json").read_text(encoding="utf-8"))["runs"]
-    assert rope == ["rope", f"{first['loss']:.4f}", f"{first['bpb']:.4f}"]
-    assert learned[3:] == [f"{second['difference']:+.4f}", "±", f"{second['difference_se']:.4f}"]
-    assert second["difference"] == pytest.approx(second["loss"] - first["loss"], abs=1e-9)
+def target_losses(path):
+    """The loss of every target of the validation split, by a loop, of the best weights of a run."""
+    trained = load_run(path)
+    data = np.fromfile(next(path.parent.parent.glob("prepared/*/val.bin")), dtype="uint16")
+    ids, length = torch.from_numpy(data.astype(np.int64)), trained.config.data.seq_len
+    nats = []
+    for start in range(0, len(ids) - 1, length):
+        row = ids[start : start + length + 1]
+        logits = trained.model(row[None, :-1]).detach()[0].double()
+        nats.append(torch.nn.functional.cross_entropy(logits, row[1:], reduction="none"))
+    return torch.cat(nats)
 
-    nats = []  # of every target, by a loop
-    for name in ("rope", "learned"):
-        model = load_run(three / "runs" / name)
-        data = np.fromfile(next((three / "prepared").glob("*/val.bin")), dtype="uint16")
-        ids, length = torch.from_numpy(data.astype(np.int64)), model.config.data.seq_len
-        for at in range(0, len(ids) - 1, length):
-            row = ids[at : at + length + 1]
-            logits = model.model(row[None, :-1]).detach()[0].double()
-            nats.append(torch.nn.functional.cross_entropy(logits, row[1:], reduction="none"))
-    nats = torch.cat(nats).view(2, -1)
+
+def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    options = "--rope-scaling all --windows 4 --device cpu --json all.json --plot loss.png"
+    lines, errors = evaluated(capsys, "rope", "runs/learned", "notes", *options.split())
+    losses, lengths = lines[:3], lines[lines.index([]) + 1 :]
+    assert any("skipped: runs/notes" in line for line in errors)
+    assert ["each", "run", "reads", "windows"] in [line[:4] for line in lines]
+    first, second = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
+    change, error = second["difference"], second["difference_se"]
+    assert losses == [["run", "loss", "bits/byte", "difference"],
+                      ["rope", f"{first['loss']:.4f}", f"{first['bpb']:.4f}"],
+                      ["learned", f"{second['loss']:.4f}", f"{second['bpb']:.4f}",
+                       f"{change:+.4f}", "±", f"{error:.4f}"]]
+    nats = [target_losses(runs / name) for name in ("rope", "learned")]
+    for result, expected in zip((first, second), nats, strict=True):
+        assert result["loss"] == pytest.approx(expected.mean().item(), abs=1e-6)
     stretches = [part.mean().item() for part in (nats[1] - nats[0]).tensor_split(20)]
-    assert second["difference"] == pytest.approx((nats[1] - nats[0]).mean().item(), abs=1e-6)
-    expected = statistics.stdev(stretches) / 20**0.5
-    assert second["difference_se"] == pytest.approx(expected, rel=1e-4)
-    assert imread(three / "loss.png").shape[1] > 500
+    assert change == pytest.approx((nats[1] - nats[0]).mean().item(), abs=1e-6)
+    assert error == pytest.approx(statistics.stdev(stretches) / 20**0.5, rel=1e-4)
+    assert imread("loss.png").shape[1] > 500
 
-
-@pytest.mark.slow
-def test_lengths_are_measured_on_request(three):
-    options = ["--lengths", "--checkpoint", "last", "--windows", "4", "--device", "cpu",
-               "--rope-scaling", "all"]
-    lines, _ = evaluated("rope", "learned", *options, "--json", "lengths.json", cwd=three)
-    results = json.loads((three / "lengths.json").read_text(encoding="utf-8"))["runs"]
-    assert [r["config"]["model"]["position"] for r in results] == ["rope", "learned"]
-    assert len(results[0]["rope_scaling"]) == 15 and results[1]["rope_scaling"] is None
-    shown = [f"{row['loss']:.4f}" for row in results[0]["context"]]
-    head, rope, learned = lines[7:10]
-    assert head[:2] == ["run", "encoding"] and rope[:2] == ["rope", "rope"]
-    assert rope[5:15] == shown and head[-2:] == ["shift", "T"]
+    assert len(first["rope_scaling"]) == 15 and second["rope_scaling"] is None
+    head, rope, learned = lengths[:3]
+    assert " ".join(head).startswith("run encoding parameters tokens T cut T/2 slide T/2 cut T ")
+    assert " ".join(head).endswith(" slide 4T cut 8T slide 8T shift T")
+    assert rope[:2] == ["rope", "rope"]
+    assert rope[5:15] == [f"{row['loss']:.4f}" for row in first["context"]]
     assert learned.count("-") == 2 * 3 + 1  # past its table, in both modes; and the shift by T
-    (yarn,) = (line for line in lines if "yarn" in line)
-    losses = [r["loss"] for r in results[0]["rope_scaling"] if r["scaling"] == "yarn"]
-    assert yarn == ["rope", "yarn", *(f"{loss:.4f}" for loss in losses)]
+    (yarn,) = (line for line in lengths if "yarn" in line)
+    scaled = [row["loss"] for row in first["rope_scaling"] if row["scaling"] == "yarn"]
+    assert yarn == ["rope", "yarn", *(f"{loss:.4f}" for loss in scaled)]
 
 
-@pytest.mark.slow
-def test_weights_without_a_loss_are_refused_and_a_terminal_without_a_sign_is_not(
-    three, capsys, monkeypatch
-):
-    process = start(ROOT / "evaluate.py", "rope", "learned", cwd=three, PYTHONIOENCODING="ascii")
-    said, errors = process.communicate(timeout=120)
-    assert process.returncode == 0 and " ? " in said and "Traceback" not in errors
-    monkeypatch.chdir(three)
-    monkeypatch.setattr(evaluate.measure, "target_losses", lambda scorer: torch.tensor([math.nan]))
-    said = refusal(capsys, evaluate.main, "rope", "--json", "nan.json")
-    assert "the best weights of runs/rope have no loss" in said[-1]
-
-
-def test_a_trained_scaling_is_not_taken_away(world, capsys, monkeypatch):
-    monkeypatch.setattr(evaluate.measure, "compare", lambda *a: pytest.fail("measured first"))
-    scaling = {"type": "yarn", "factor": "2", "original_positions": "12"}
-    stretched = trained(world, "stretched", "--data.val_fraction", "0.3",
-                        *(f"--model.rope_scaling.{key}={value}" for key, value in scaling.items()))
-    said = refusal(capsys, evaluate.main, str(stretched), "--lengths", "--rope-scaling", "all")
+def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
+    """The last of them changes the text that the runs were trained on."""
+    monkeypatch.chdir(runs.parent)
+    said = refusal(capsys, evaluate.main, "others/stretched", "--rope-scaling", "all")
     assert "was trained with model.rope_scaling yarn: --rope-scaling would take it away" in said[-1]
+    with monkeypatch.context() as patch:
+        patch.setattr(evaluate.measure, "target_losses", lambda scorer: torch.tensor([math.nan]))
+        said = refusal(capsys, evaluate.main, "rope", "--json", "nan.json")
+    assert "the best weights of runs/rope have no loss" in said[-1]
+    shutil.rmtree("prepared")
+    Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
+    said = refusal(capsys, evaluate.main, "rope")
+    assert "is not what runs/rope was trained on: restore the text" in said[-1]
 
 
 @pytest.mark.parametrize("words, message", [
