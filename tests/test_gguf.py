@@ -10,7 +10,7 @@ import torch
 from conftest import model_config
 from failing import file_size_limit
 from foreign import POSITIONS, VOCAB, edit, export_to, make_run, refused, their_folder
-from foreign_tokenizers import TOKENIZERS, imported
+from foreign_tokenizers import imported
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -26,9 +26,9 @@ def read_gguf(file):
     return fields, {t.name: t for t in reader.tensors}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "q8_0"])
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize(("dtype", "tied"), [
+    ("f32", False), ("f16", True), ("bf16", False), ("q8_0", True), ("q8_0", False),
+])
 def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
     shape = {"dim": 64, "head_dim": 16, "n_heads": 4, "hidden_dim": 96}
     run = make_run(tmp_path, tie_embeddings=tied, theta=5e3, **shape)
@@ -143,20 +143,16 @@ def test_llama_cpp_turns_as_transformers_does(scaling, tmp_path):
     assert magnitude == pytest.approx(rotary.attention_scaling, rel=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f32", "q8_0"])
-def test_a_disk_that_fills_up_on_any_page_is_noticed(dtype, tmp_path, capsys):
-    run = make_run(tmp_path, dim=64, head_dim=16, n_heads=4, hidden_dim=96).path
-    size = export_to("gguf", run, tmp_path / "whole", "--dtype", dtype).stat().st_size
-    for room in [0, 5000, size // 2, size - 40, size - 1]:
-        with file_size_limit(room):
-            refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"),
-                    options=["--dtype", dtype])
+def test_a_disk_that_fills_up_on_the_last_page_is_noticed(tmp_path, capsys):
+    run = make_run(tmp_path).path
+    size = export_to("gguf", run, tmp_path / "whole").stat().st_size
+    with file_size_limit(size - 1):
+        refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"))
     with file_size_limit(size):
-        assert export_to("gguf", run, tmp_path / "out", "--dtype", dtype).stat().st_size == size
+        assert export_to("gguf", run, tmp_path / "out").stat().st_size == size
 
 
-@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("kind", ["llama2", "llama2-of-4", "llama3"])
 def test_an_imported_sentencepiece_file_goes_with_its_padding(kind, tmp_path, capsys):
     """A tokenizer.json alone is refused."""
     run, out = imported(tmp_path, kind)[0].path, tmp_path / "out.gguf"

@@ -26,6 +26,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from data.tokenizer import open_tokenizer
 from formats import hf
 from gyre.load import load as load_trained
+from gyre.options import read_config
 from gyre.rundir import RunDir
 from model.config import RopeScaling
 from model.generation import generate
@@ -37,22 +38,27 @@ from model.sampling import Sampling
 # Heads over key/value heads is 3 in conftest's SIZES, unlike their number, so that no mix-up of
 # the two can pass.
 SHAPES = [
-    {},
     {"n_heads": 4, "n_kv_heads": 1},
-    {"n_heads": 3, "n_kv_heads": 3, "head_dim": 32},
     {"tie_embeddings": True, "n_layers": 1, "n_kv_heads": 1},
-    {"head_dim": 12, "norm_eps": 3e-2, "theta": 500.0},
-    {"rope_scaling": RopeScaling("linear", 4.0, 16)},
-    {"rope_scaling": RopeScaling("ntk", 4.0, 16)},
-    {"rope_scaling": RopeScaling("dynamic", 4.0, 16)},
     {"rope_scaling": RopeScaling("yarn", 4.0, 16, beta_fast=4.0)},
     {"rope_scaling": RopeScaling("llama3", 4.0, 16), "head_dim": 16},
-    {"partial": 0.75, "head_dim": 16},
-    {"partial": 0.0, "rope_scaling": RopeScaling("ntk", 4.0, 16)},
+    *(pytest.param(shape, marks=pytest.mark.slow) for shape in (
+        {"n_heads": 3, "n_kv_heads": 3, "head_dim": 32},
+        {"head_dim": 12, "norm_eps": 3e-2, "theta": 500.0},
+        {"rope_scaling": RopeScaling("linear", 4.0, 16)},
+        {"rope_scaling": RopeScaling("dynamic", 4.0, 16)},
+        {"partial": 0.75, "head_dim": 16},
+        {"partial": 0.0, "rope_scaling": RopeScaling("ntk", 4.0, 16)},
+    )),
 ]
 
 
-@pytest.mark.slow
+def greedy_ids(model, ids, new=20):
+    """What our `generate` continues these ids with."""
+    greedy = Sampling(temperature=0)
+    return generate(model, [ids], greedy, max_new_tokens=new, eos_ids=[2], seed=0)[0]
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
     run = make_run(tmp_path, **shape)
@@ -63,13 +69,10 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
 
     if "dynamic" not in str(shape):
         # With its cache, dynamic scaling leaves keys as they were turned when they came; ours not.
-        tokenizer = open_tokenizer(run.path)
-        ids = tokenizer.encode("def f(x):")
+        ids = open_tokenizer(run.path).encode("def f(x):")
         new = foreign.POSITIONS - len(ids)
-        greedy = generate(ours, [ids], Sampling(temperature=0), max_new_tokens=new,
-                          eos_ids=tokenizer.eos_ids, seed=0)
         again = theirs.generate(torch.tensor([ids]), max_new_tokens=new, do_sample=False)
-        assert again[0].tolist() == ids + greedy[0]
+        assert again[0].tolist() == ids + greedy_ids(ours, ids, new)
 
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
     assert_equal(back.checkpoints.load_weights(), run.checkpoints.load_weights())
@@ -111,27 +114,20 @@ def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
     ours, tokenizer, auto = load(run), open_tokenizer(run.path), AutoTokenizer.from_pretrained(out)
     theirs = AutoModelForCausalLM.from_pretrained(out)
 
-    def greedy(prompt):
-        [ids] = generate(ours, [prompt], Sampling(temperature=0), max_new_tokens=20,
-                         eos_ids=tokenizer.eos_ids, seed=0)
-        return ids
-
     assert auto.bos_token_id == auto.eos_token_id == theirs.config.bos_token_id == 2
     text = theirs.generate(max_new_tokens=20, do_sample=False)
-    assert text[0].tolist() == [2, *greedy([2])]
+    assert text[0].tolist() == [2, *greedy_ids(ours, [2])]
     prompts = ["def f(x):", "a", "class A:\n    def"]
     writer = pipeline("text-generation", model=theirs, tokenizer=auto)
     options = {"batch_size": 3, "return_tensors": True, "max_new_tokens": 20, "do_sample": False}
     for prompt, [answer] in zip(prompts, writer(prompts, **options), strict=True):
         ids = [i for i in answer["generated_token_ids"] if i != auto.pad_token_id]
         given = tokenizer.encode(prompt)
-        assert ids == given + greedy(given)
+        assert ids == given + greedy_ids(ours, given)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-def test_weights_are_of_the_type_that_was_asked_for(dtype, tmp_path):
-    exact = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[dtype]
+@pytest.mark.parametrize(("dtype", "exact"), [("f16", torch.float16), ("bf16", torch.bfloat16)])
+def test_weights_are_of_the_type_that_was_asked_for(dtype, exact, tmp_path):
     run = make_run(tmp_path)
     out = export_to("hf", run.path, tmp_path / "hf", "--dtype", dtype)
     assert AutoModelForCausalLM.from_pretrained(out).dtype == exact
@@ -139,7 +135,6 @@ def test_weights_are_of_the_type_that_was_asked_for(dtype, tmp_path):
     assert_equal(weights, {name: w.to(exact) for name, w in run.checkpoints.load_weights().items()})
 
 
-@pytest.mark.slow
 def test_shards(tmp_path, monkeypatch):
     run = make_run(tmp_path)
     monkeypatch.setattr(hf, "SHARD", 100_000)
@@ -161,42 +156,38 @@ def test_shards(tmp_path, monkeypatch):
 BEFORE = {"factor": 4.0, "original_max_position_embeddings": 16}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("changes", [
     {"dtype": torch.bfloat16, "shards": "50KB"},
-    {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
-    {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
-    {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
-    {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
-    {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
     {"rope_parameters": {"rope_type": "llama3", **BEFORE, "rope_theta": 5e3,
                          "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
-    {"kind": transformers.MistralConfig, "sliding_window": None},
-    {"dtype": torch.float16, "vocab_size": foreign.VOCAB + 6},
+    *(pytest.param(changes, marks=pytest.mark.slow) for changes in (
+        {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
+        {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
+        {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
+        {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
+        {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
+        {"kind": transformers.MistralConfig, "sliding_window": None},
+        {"dtype": torch.float16, "vocab_size": foreign.VOCAB + 6},
+    )),
 ], ids=str)
 def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
+    """The table of rotations that old folders hold is not a weight. Rows of training are as long as
+    the model's were, before any scaling."""
     folder, theirs = foreign.their_folder(tmp_path, **changes)
-    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
-    length = foreign.POSITIONS * 2 if "dynamic" in str(changes) else foreign.POSITIONS
-    assert_same_logits(load(run), theirs, length)
-    again = export_to("hf", run.path, tmp_path / "again")
     files = sorted(folder.glob("*.safetensors"))
     assert len(files) == 1 or "shards" in changes
     before = {k: t for file in files for k, t in load_file(file).items()}
+    foreign.rewrite(files[0], **{"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)})
+    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
+    length = foreign.POSITIONS * 2 if "dynamic" in str(changes) else foreign.POSITIONS
+    assert_same_logits(load(run), theirs, length)
+    original = changes.get("rope_parameters", {}).get("original_max_position_embeddings", 64)
+    assert read_config(run.path / "config.yaml").data.seq_len == original
+    assert run.manifest == {"imported": {"from": str(folder), "format": "Hugging Face"}}
+    again = export_to("hf", run.path, tmp_path / "again")
     assert_equal(before, load_file(again / "model.safetensors"))
 
 
-def test_old_folders_bring_a_table_that_is_not_a_weight(tmp_path):
-    """And the run that is made of one says where it came from."""
-    folder, theirs = foreign.their_folder(tmp_path)
-    table = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
-    foreign.rewrite(folder / "model.safetensors", **table)
-    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
-    assert_same_logits(load(run), theirs)
-    assert run.manifest == {"imported": {"from": str(folder), "format": "Hugging Face"}}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
 def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
     """A template, and several ids, of which each ends a text."""
@@ -278,16 +269,6 @@ def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, 
     refused(capsys, "run", folder, tmp_path / "ours", str(folder), *words)
 
 
-def test_two_models_in_one_folder_are_refused(tmp_path, capsys):
-    """transformers reads model.safetensors, others read the index."""
-    folder, _ = foreign.their_folder(tmp_path)
-    whole = (folder / "model.safetensors").read_bytes()
-    shutil.rmtree(folder)
-    folder, _ = foreign.their_folder(tmp_path, shards="50KB")
-    (folder / "model.safetensors").write_bytes(whole)
-    refused(capsys, "run", folder, tmp_path / "new", "has model.safetensors.index.json and")
-
-
 def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path, shards="50KB")
     index = folder / "model.safetensors.index.json"
@@ -312,6 +293,8 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     says(second.name, held, "a part is missing")
     second.unlink()
     says(second.name, "is missing")
+    (folder / "model.safetensors").touch()  # transformers reads this one, others read the index
+    says("has model.safetensors.index.json and model.safetensors")
 
 
 # --- config.json ----------------------------------------------------------------------------------
@@ -370,7 +353,8 @@ def test_a_configuration_comes_back_from_either_spelling(scaling):
     ours = untied(rope_scaling=scaling, partial=partial, theta=5e5, norm_eps=3e-6, head_dim=12,
                   max_positions=ends)
     both = hf.to_config(ours)
-    if kind == "yarn":  # others write any length
+    if kind == "yarn":  # exactly `factor` times as long: transformers 4.53 takes the ratio for it
+        assert both["max_position_embeddings"] == 64
         both["max_position_embeddings"] = ends
     v4 = {k: v for k, v in both.items() if k != "rope_parameters"}
     v5 = {k: v for k, v in both.items() if k not in ("rope_theta", "rope_scaling")}
@@ -380,12 +364,6 @@ def test_a_configuration_comes_back_from_either_spelling(scaling):
         old = v4["rope_scaling"] | {"type": v4["rope_scaling"]["rope_type"]}
         del old["rope_type"]
         assert hf.from_config(v4 | {"rope_scaling": old}) == ours
-
-
-def test_yarn_reaches_its_factor_times_as_far_as_before():
-    """transformers 4.53 takes the ratio of the two lengths for the factor."""
-    ours = untied(rope_scaling=RopeScaling("yarn", 4.0, 16), max_positions=50)
-    assert hf.to_config(ours)["max_position_embeddings"] == 64
 
 
 def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter():
@@ -398,9 +376,7 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
 
 @pytest.mark.parametrize("change, words", [
     *(({name: value}, re.escape(f"{name} {value!r}: we have")) for name, value in {
-        "attention_bias": True, "qk_norm": True, "partial_rotary_factor": 0.5,
-        "embedding_multiplier": 12.0, "final_logit_softcapping": 30.0, "no_rope_layers": [1, 1, 0],
-        "quantization_config": {"bits": 4},
+        "attention_bias": True, "embedding_multiplier": 12.0, "quantization_config": {"bits": 4},
     }.items()),
     ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
     ({"model_type": "qwen3"}, "model_type 'qwen3'"),
