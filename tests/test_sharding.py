@@ -48,6 +48,15 @@ def train_rank(number: int, *argv: str) -> None:
     train.main([*argv])
 
 
+def meet(port: int) -> None:
+    """A rank that meets the others in torchrun's store, which listens at this port."""
+    os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_PORT": str(port)}
+    world = World.read("cpu", 10)
+    world.join()
+    assert world.sum(1.0) == [2.0]
+    os._exit(0)  # as one that is killed
+
+
 def restarting(*argv: str) -> None:
     """What torchrun --nproc-per-node 2 --max-restarts 3 does, with processes that are forked."""
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -119,6 +128,15 @@ def test_a_run_goes_on_with_any_number_of_processes(world, launch, capfd):
     best, last = (checkpoints.load_weights(name) for name in ("best", "last"))
     assert all(torch.equal(best[name], last[name]) for name in best)
     assert run(train.main, *argv) == 0 and "nothing to do" in capfd.readouterr().err
+
+
+@slow
+def test_processes_meet_again_in_a_store_that_was_used_before(launch):
+    """torchrun keeps its store, and counts no restart, when a machine comes or goes."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    for _ in range(2):
+        code, errors = launch(2, meet, store.port).join()
+        assert code == 0, errors
 
 
 @slow
