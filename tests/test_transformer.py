@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from conftest import CPU, draw, random_model
 
 from model import kernels
-from model.config import INIT_STD, RopeScaling
+from model.config import INIT_STD, ModelConfig, RopeScaling
 from model.position import POSITIONS
 from model.transformer import RMSNorm, attend
 
@@ -76,6 +76,12 @@ def test_a_norm_is_float32_inside_and_rounded_before_its_weight():
     assert torch.equal(norm(x), norm.weight * wide.bfloat16())
 
 
+def test_unset_sizes_follow_from_the_others():
+    config = ModelConfig(dim=256, n_heads=4)
+    assert (config.n_kv_heads, config.head_dim, config.hidden_dim) == (4, 64, 704)
+    assert RopeScaling("linear", 1.5, 15).reach == 23
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_flops_are_those_of_the_matrices_and_of_attention(tied):
     model = random_model(n_layers=2, head_dim=10, tie_embeddings=tied)
@@ -104,11 +110,10 @@ def test_attention_weights_are_what_attention_weighs_values_by(position):
 
 
 def test_residual_projections_start_smaller():
-    model = random_model(dim=192, n_layers=4, n_heads=6)
-    for name, parameter in model.named_parameters():
+    for name, parameter in random_model(dim=192, n_layers=4).named_parameters():
+        scaled = name.endswith(("wo.weight", "w2.weight"))
+        std = INIT_STD / math.sqrt(2 * 4) if scaled else INIT_STD
         if parameter.ndim == 2:
-            scaled = name.endswith(("wo.weight", "w2.weight"))
-            std = INIT_STD / math.sqrt(2 * 4) if scaled else INIT_STD
             assert parameter.std().item() == pytest.approx(std, rel=0.05), name
         else:
             assert (parameter == 1).all()
