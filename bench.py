@@ -44,7 +44,6 @@ from gyre.device import (
     resolve_compile,
     resolve_device,
     resolve_dtype,
-    synchronize,
 )
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import Config, Parser, make_config, read_yaml
@@ -90,10 +89,11 @@ def main(argv: list[str] | None = None) -> None:
 
 def measure_seconds(device: torch.device, call: Call) -> float:
     """Return the seconds of one call, with the queue of a GPU emptied before and after."""
-    synchronize(device)
+    wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
+    wait()
     started = time.perf_counter()
     call()
-    synchronize(device)
+    wait()
     return time.perf_counter() - started
 
 

@@ -111,15 +111,16 @@ def product_rates(
     best = {torch.float32: math.inf, torch.bfloat16: math.inf}
     operands = {dtype: [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
                 for dtype in best}
+    wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
     stop, rounds = time.perf_counter() + 0.25, 0
     while rounds < 2 or time.perf_counter() < stop:
         for dtype, (x, weight, gradient) in operands.items():
-            synchronize(device)
+            wait()
             started = time.perf_counter()
             out = linear(x.requires_grad_(training), weight.requires_grad_(training))
             if training:
                 out.backward(gradient)
-            synchronize(device)
+            wait()
             best[dtype] = min(best[dtype], time.perf_counter() - started)
         rounds += 1
     flops = (6 if training else 2) * tokens * inputs * outputs
@@ -133,12 +134,6 @@ def processor() -> str:
         return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for what is queued on a GPU."""
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
 
 
 def resolve_dtype(
