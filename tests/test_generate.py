@@ -188,6 +188,7 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
     out, err = call("--prompt", PROMPT, *words)
     assert out == PROMPT + text[: text.index(stop)] + "\n"
     assert int(re.search(r"decode: (\d+) tokens", err)[1]) < 39  # it was not only hidden
+    assert "ended" not in err  # not by itself
     # The prompt may hold it: only what the model writes counts.
     assert call("--prompt", PROMPT, "--stop", PROMPT, "--max-new-tokens", "40").out.endswith(
         text + "\n"

@@ -25,7 +25,7 @@ def run(tmp_path_factory):
     return noise_run(tmp_path_factory.mktemp("work") / "runs", "rope")
 
 
-def test_three_lines_generate(run):
+def test_three_lines_generate(run, monkeypatch):
     """The example at the top of gyre/load.py, against the loop called by hand."""
     model = load(run.path)
     text = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20)
@@ -38,6 +38,9 @@ def test_three_lines_generate(run):
         cut = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=stop)
         assert cut == text[:5]
     assert model.tokenizer.encode_prompt("") == [tokenizer.eos_id]  # which begins a document
+    monkeypatch.setattr(model.tokenizer, "eos_ids", [new[20]])
+    assert model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20) == tokenizer.decode(
+        new[: new.index(new[20])])
     assert not model.model.training and model.run.path == run.path
     with pytest.raises(ValueError, match="top_k must be at least 1"):
         model.generate(PROMPT, top_k=0)
