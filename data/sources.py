@@ -277,7 +277,8 @@ def read_json(path: str) -> Iterator[dict[str, Any]]:
     columns of the whole file from its first 10 MB.
     """
     lines = import_datasets().load_dataset(
-        "text", data_files=glob.escape(path), split="train", streaming=True, encoding="utf-8-sig"
+        "text", data_files=glob.escape(os.path.abspath(path)), split="train", streaming=True,
+        encoding="utf-8-sig",
     )
     for number, line in enumerate(lines, 1):
         if not line["text"].strip():
@@ -300,8 +301,8 @@ def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
     if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
         raise no_text(column, types)
     return import_datasets().load_dataset(
-        "parquet", data_files=glob.escape(path), split="train", streaming=True, columns=[column],
-        batch_size=ROWS,
+        "parquet", data_files=glob.escape(os.path.abspath(path)), split="train", streaming=True,
+        columns=[column], batch_size=ROWS,
     )
 
 

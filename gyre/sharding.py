@@ -138,12 +138,8 @@ def state_tensors(model: Transformer, optimizers: Optimizers) -> dict[str, Tenso
     sharded model.
     """
     cast(FSDPModule, model).reshard()  # an evaluation leaves the weights outside blocks gathered
-    fresh = [optimizer for optimizer in optimizers.optimizers if not optimizer.state]
     options = StateDictOptions(flatten_optimizer_state_dict=True)  # makes what is not there yet
     states = get_optimizer_state_dict(model, optimizers.optimizers, options=options)
-    for state in (state for optimizer in fresh for state in optimizer.state.values()):
-        if "step" in state:  # counted the step with a gradient of zero that made it
-            state["step"].zero_()
     tensors = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
     tensors |= {name: value for name, value in states.items() if isinstance(value, Tensor)}
     return {name: t.view(1) if t.ndim == 0 else t for name, t in tensors.items()}

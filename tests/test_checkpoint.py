@@ -3,6 +3,7 @@
 import itertools
 import os
 import pickle
+import re
 import shutil
 import signal
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import CPU, arguments, model_config, random_tokens, run, start, stop_at, trained
+from conftest import CPU, arguments, model_config, random_tokens, run, start, stop_at
 from failing import Failing, Touch, failures, file_size_limit, flip_a_bit
 from safetensors.torch import load_file, save_file
 
@@ -24,7 +25,6 @@ from gyre.checkpoint import STATES, TRAINING, WEIGHTS, Checkpoints, read_whole, 
 from gyre.optim import OptimConfig, Optimizers
 from gyre.parallel import ALONE, World
 from gyre.replicated import Replicated
-from gyre.rundir import RunDir
 
 SLOW = pytest.mark.slow
 WRITERS = [(torch, "save"), (sys.modules[__name__], "save_file")]
@@ -286,7 +286,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, expect
 def test_a_full_disk_is_said_in_words(saved, limit):
     """A file-size limit refuses writes where a full disk would, from inside the real writers."""
     checkpoints = saved(1)
-    words = f"cannot write {checkpoints.path}/last: .*File too large.*--resume"
+    words = f"cannot write {re.escape(str(checkpoints.path))}/last: .*File too large.*--resume"
     with file_size_limit(limit), pytest.raises(UserError, match=words):
         checkpoints.save("last", lambda folder: [], {"b": torch.ones(70_000)})
     assert loaded(checkpoints) == 1
@@ -340,20 +340,6 @@ def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world, ca
     os.rename(path / "last", path / "x")  # a crash between the renames of a save
     assert run(train.main, "--resume", path) == 0
     assert "warning" not in capfd.readouterr().err
-
-
-def test_a_branch_that_gets_worse_has_its_own_best(world):
-    """The lowest loss of the run that it left counts nothing, nor do its points."""
-    trunk = trained(world, "trunk")
-    branch = world / "runs" / "branch"
-    assert run(train.main, "--branch-from", trunk, "--name", "branch", "--train.steps", "18",
-               "--optim.lr", "50") == 0
-    lowest = min(p["val/loss"] for p in RunDir.open(branch).metrics() if "val/loss" in p)
-    best = RunDir.open(branch).best_point()
-    assert best["step"] > 12 and best["val/loss"] > lowest
-    assert (branch / "best").exists()
-    weights = [RunDir.open(path).checkpoints.load_weights() for path in (trunk, branch)]
-    assert not torch.equal(*(tensors["norm.weight"] for tensors in weights))
 
 
 def test_tensors_pass_through_memory_one_by_one(tmp_path):

@@ -228,17 +228,16 @@ def test_a_branch_has_a_best_of_its_own_even_if_it_gets_worse(world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
-                                          (signal.SIGHUP, 129)])
-def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, number, code):
-    path = world / "runs" / f"signal-{code}"
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", 0)])
+def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, number):
+    path = world / "runs" / f"signal-{int(number)}"
     process = launch(1, train.main, arguments(
         world, *EXACT, "--name", path.name, "--train.steps", "2000", "--train.eval_interval", "1000"
     ))
     wait_for(lambda: (path / "metrics.jsonl").exists() and len(points(path)) > 1)
     os.kill(process.processes[0].pid, number)
     ended, errors = process.join()
-    assert ended == code, errors
+    assert ended == 128 + number, errors
     assert f"python train.py --resume {path}" in errors and "Traceback" not in errors
     assert checkpoint(path)[1]["progress"]["step"] == max(points(path)) >= 2
 
@@ -248,6 +247,7 @@ def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
     trained(world, "short-of", "--train.steps", "1", "--optim.warmup_steps", "0")
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
 def test_a_signal_that_is_ignored_stays_ignored_and_a_second_ctrl_c_acts_at_once():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
