@@ -170,7 +170,8 @@ def test_json_is_written_as_asked_and_read_back(tmp_path):
 def test_damaged_json_is_named_with_what_to_do(tmp_path, content):
     path = tmp_path / "a.json"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=rf"^{re.escape(str(path))} is damaged \([^\n]+\): make it again$"):
+    words = rf"^{re.escape(str(path))} is damaged \([^\n]+\): make it again$"
+    with pytest.raises(UserError, match=words):
         files.read_json(path, "make it again")
 
 

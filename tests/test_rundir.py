@@ -44,8 +44,8 @@ def test_a_run_describes_itself(new_run, tmp_path):
     assert again.tokenizer_sha256 == run.record["sha256"]["tokenizer.model"]
     assert run.record["torch"] == torch.__version__ and words in run.record["command"]
     assert run.record["created"].endswith("+00:00")
-    with pytest.raises(UserError, match=f"--resume {re.escape(str(run.path))}.*--name"):  # never overwritten
-        new_run()
+    with pytest.raises(UserError, match=f"--resume {re.escape(str(run.path))}.*--name"):
+        new_run()  # would overwrite it
     assert {path.name: path.read_bytes() for path in run.path.iterdir()} == contents
 
 
