@@ -1,5 +1,7 @@
-"""The figures of a study, one function each. Readable in greyscale: every arm has a line style and
-a marker of its own."""
+"""The figures of a study, one function each.
+
+They can be read in greyscale: every arm has a line style and a marker of its own.
+"""
 
 import io
 import itertools

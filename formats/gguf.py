@@ -1,5 +1,8 @@
-"""GGUF, written for llama.cpp. Its `llama` architecture rotates the same pairs of channels as we
-do, so all tensors go as they are. (ggml, docs/gguf.md)"""
+"""GGUF files, written for llama.cpp.
+
+Its `llama` architecture rotates the same pairs of channels as we do, so all tensors go as they are.
+(ggml, docs/gguf.md)
+"""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""Hugging Face's folders, both ways. (transformers' modeling_llama.py, modeling_rope_utils.py)"""
+"""Hugging Face's folders, read and written.
+
+(transformers' modeling_llama.py, modeling_rope_utils.py)
+"""
 
 import json
 from pathlib import Path

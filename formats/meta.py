@@ -1,4 +1,7 @@
-"""Meta's own folders, read: consolidated.*.pth and params.json. (Meta's llama and llama-models)"""
+"""Meta's own folders, read: consolidated.*.pth and params.json.
+
+(Meta's llama and llama-models)
+"""
 
 from pathlib import Path
 from typing import Any

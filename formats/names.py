@@ -1,5 +1,6 @@
-"""How Hugging Face and GGUF name and lay out the tensors of a `Transformer`, and which models
-neither of them can hold. Meta's names and layout are ours.
+"""Names and layouts of tensors at Hugging Face and in GGUF, and which models they cannot hold.
+
+Meta's names and layout are ours.
 
 Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `llama` architecture.
 """

@@ -1,5 +1,4 @@
-"""Tokenizers of other people's folders, read, and ours in their files: tokenizer.json for Hugging
-Face, fields for GGUF."""
+"""Tokenizers of other people, read, and ours written for Hugging Face and for GGUF."""
 
 import json
 import re

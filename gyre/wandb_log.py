@@ -1,4 +1,4 @@
-"""wandb, which mirrors what metrics.jsonl holds. Nothing else imports wandb."""
+"""The mirror of metrics.jsonl in wandb. Nothing else imports wandb."""
 
 import queue
 import secrets

@@ -79,7 +79,7 @@ def test_arrows_point_one_way():
 CEILINGS = {
     "train": 157, "generate": 146, "evaluate": 133, "export": 79, "ablate": 9, "bench": 265,
     "errors": 59, "files": 110, "model": 878, "data": 696, "gyre": 2183, "formats": 871,
-    "ablation": 1283, "docs": 280,
+    "ablation": 1283, "docs": 299,
 }
 
 
