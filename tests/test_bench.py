@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from conftest import CPU, load, refusal
-from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 import bench
 from model.config import ModelConfig
@@ -39,10 +38,16 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
         assert figures[f"decoding_{batch}"]["limit"] == pytest.approx(limit)
 
 
+def compile_cache() -> str:
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # slow to import
+
+    return cache_dir()
+
+
 @pytest.mark.slow
 def test_each_subject_has_an_empty_compile_cache_of_its_own():
     with bench.subject() as first, bench.subject() as second:
-        caches = [Path(call(cache_dir)) for call in (first, second)]
+        caches = [Path(call(compile_cache)) for call in (first, second)]
         assert caches[0] != caches[1] and not any(any(cache.iterdir()) for cache in caches)
     assert not any(cache.exists() for cache in caches)
 

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from ablation.stats import holm, paired, sd, tokens_to_target
 
@@ -20,6 +19,8 @@ def draw(n, seed=0, effect=-0.05, shared=0.05, noise=0.01):
 
 @pytest.mark.parametrize("n", [2, 3, 6, 11])
 def test_paired_is_what_scipy_says(n):
+    import scipy.stats  # slow
+
     arm, baseline = draw(n)
     result = paired(arm, baseline)
     a, b = list(arm.values()), list(baseline.values())
