@@ -137,11 +137,12 @@ class Tokenizer:
         if eos_id is None or self.bytes[eos_id]:
             raise UserError(f"{settings_file} is missing, or has no eos_token that is a special "
                             f"token of {self.path}: what ends a text?")
-        stated = stated_eos_ids(self.path.with_name(GENERATION))
+        file = self.path.with_name(GENERATION)
+        stated = stated_eos_ids(file) if file.is_file() else []
         self.eos_id, self.eos_ids = eos_id, list(dict.fromkeys([*stated, eos_id]))
         # Some files add no space to a text that begins with one, but decoding takes one away.
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
-            text = b"".join(self.bytes[i] for i in self.encode(probe))
+            text = b"".join(self.bytes[i] for i in self.encode_batch([probe])[0])
             if text.removeprefix(b" " if self.adds_space else b"") != probe.encode():
                 raise UserError(f"{self.path} does not give text back unchanged: it lacks byte "
                                 "fallback, or normalises, or its end is missing")
@@ -177,16 +178,19 @@ class Tokenizer:
         return cls(path)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text`, without bos or eos. Raises UserError on a lone surrogate."""
+        """Return the ids of `text`, without bos or eos. TypeError where it has no UTF-8 form."""
+        return self.encode_batch([text])[0]
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Return the ids of a text that starts a document; of "", the EOS that begins documents.
+
+        Raises UserError where the text has no UTF-8 form.
+        """
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise UserError(f"the text has no UTF-8 form: {error}") from error
-        return self.encode_batch([text])[0]
-
-    def encode_prompt(self, text: str) -> list[int]:
-        """Ids of a text that starts a document; of an empty one, the EOS that begins documents."""
-        ids = self.prefix_ids + self.encode(text)
+        ids = self.prefix_ids + self.encode_batch([text])[0]
         return ids if text else [self.eos_id, *ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -288,7 +292,7 @@ class JsonTokenizer(Tokenizer):
 
 def stated_eos_ids(file: Path) -> list[int]:
     """Return the `eos_token_id` of a generation_config.json or config.json: no id, one, several."""
-    stated = read_json(file).get("eos_token_id") if file.is_file() else None
+    stated = read_json(file).get("eos_token_id")
     ids = stated if isinstance(stated, list) else [] if stated is None else [stated]
     if not all(type(i) is int for i in ids):
         raise UserError(f"{file}: eos_token_id is {stated!r}, neither an id nor a list of ids")

@@ -11,16 +11,15 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.dataset import DataConfig
-from data.tokenizer import Tokenizer
+from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from files import writing
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors, largest_value
 from formats.tokenizers import read_tokenizer
 from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
-from gyre.load import read_run
 from gyre.optim import OptimConfig
-from gyre.options import Config, TrainConfig
+from gyre.options import Config, TrainConfig, read_config
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
@@ -44,7 +43,7 @@ class Exported:
 def open_run(path: Path, to: Target) -> Exported:
     """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
     run = RunDir.open(path)
-    config, tokenizer = read_run(run)
+    config, tokenizer = read_config(run.path / "config.yaml"), open_tokenizer(path)
     try:
         refuse_without_counterpart(config.model, to)
         names = tensor_names(config.model, to)

@@ -38,7 +38,8 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
     Files that only say what transformers reads elsewhere, or has as a default, are written into the
     empty folder `spare`. UserError where the tokenizer does not fit a model of `vocab_size` ids.
     """
-    tokenizer, stated = open_tokenizer(folder), stated_eos_ids(folder / "config.json")
+    tokenizer, file = open_tokenizer(folder), folder / "config.json"
+    stated = stated_eos_ids(file) if file.is_file() else []  # Meta's folders have none
     if tokenizer.vocab_size > vocab_size:
         raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
                         f"the model {vocab_size} embeddings: a text could hold ids that have none")

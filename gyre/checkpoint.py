@@ -155,22 +155,21 @@ class Checkpoints:
             if not folder.exists():
                 raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
                                 f"{self.path}, or choose another run")
-        with unchanged(folder):
+        while True:
+            inode = folder.stat().st_ino
             try:
-                check_files(folder, world)
-            except UserError as error:
-                damage = error
-            else:
-                yield folder
-                return
-        if folder.name != "last" or not previous.exists():
-            raise UserError(f"{damage}: restore it, or choose another checkpoint or run")
-        self.last_is_good = False
-        if world.is_main:
-            say(f"warning: {damage}; taking the checkpoint before it, {previous}")
-        with unchanged(previous):
-            check_files(previous, world)
-            yield previous
+                damage = find_damage(folder, world)
+                if not damage:
+                    yield folder
+                    return
+            finally:
+                if not folder.exists() or folder.stat().st_ino != inode:
+                    raise Replaced(f"{folder} was replaced while it was read: start again")
+            if folder.name != "last" or not previous.exists():
+                raise UserError(f"{damage}: restore it, or choose another checkpoint or run")
+            self.last_is_good, folder = False, previous
+            if world.is_main:
+                say(f"warning: {damage}; taking the checkpoint before it, {previous}")
 
     def load_training(self, folder: Path) -> dict[str, Any]:
         """Return what `save` was given as `training`. UserError where there is none."""
@@ -204,27 +203,16 @@ class Checkpoints:
         return (self.path / "last").exists() or (self.path / "previous").exists()
 
 
-@contextmanager
-def unchanged(folder: Path) -> Iterator[None]:
-    """Raise Replaced at the end where another folder has this name by then."""
-    inode = folder.stat().st_ino
-    try:
-        yield
-    finally:
-        if not folder.exists() or folder.stat().st_ino != inode:
-            raise Replaced(f"{folder} was replaced while it was read: start again")
-
-
-def check_files(folder: Path, world: World = ALONE) -> None:
-    """Raise UserError unless every file of a checkpoint is what its manifest says."""
+def find_damage(folder: Path, world: World = ALONE) -> str:
+    """Return in words which file of a checkpoint is not what its manifest says; "" if all are."""
     manifest = folder / MANIFEST
     try:
         hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        raise UserError(f"{manifest} is missing: the checkpoint is damaged, or it was written by "
-                        "revision 90d2667 or before, which has to read it") from None
+        return (f"{manifest} is missing: the checkpoint is damaged, or it was written by revision "
+                "90d2667 or before, which has to read it")
     except (TypeError, ValueError) as error:
-        raise UserError(f"{manifest} is damaged ({first_line(error)})") from None
+        return f"{manifest} is damaged ({first_line(error)})"
     # DCP would read a file that somebody put beside the others.
     bad = [file for file in folder.glob("*.safetensors") if file.name not in hashes]
     for name in sorted(hashes)[world.rank :: world.size]:
@@ -234,9 +222,9 @@ def check_files(folder: Path, world: World = ALONE) -> None:
         with (folder / name).open("rb") as stream:
             if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:
                 bad.append(folder / name)
-    if world.sum(float(len(bad)))[0]:
-        where = bad[0] if bad else f"a file in {folder}"
-        raise UserError(f"{where} is missing or not what was saved")
+    if not world.sum(float(len(bad)))[0]:
+        return ""
+    return f"{bad[0] if bad else f'a file in {folder}'} is missing or not what was saved"
 
 
 def read_whole(folder: Path, prefix: Literal["model.", "state."]) -> dict[str, Tensor]:

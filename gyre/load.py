@@ -7,7 +7,7 @@
 
 import codecs
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -93,7 +93,7 @@ def load(
     if dtype == "int8" and where.type != "cpu":
         raise UserError(f"int8 is for a CPU, not for {where}: give --device cpu, or another dtype")
     run = run if isinstance(run, RunDir) else RunDir.open(run)
-    config, tokenizer = read_run(run)
+    config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
     model = load_model(model_config, run.checkpoints.load_weights(checkpoint)).eval()
     if dtype == "auto":
@@ -103,17 +103,8 @@ def load(
         chosen = torch.float32 if dtype == "int8" else getattr(torch, dtype)
     if dtype == "int8":
         to_int8(model)
+    tokenizer = open_tokenizer(run.path)
     return Trained(run, config, tokenizer, model.to(where, chosen), where, chosen)
-
-
-def read_run(run: RunDir) -> tuple[Config, Tokenizer]:
-    """Return the configuration and the tokenizer of a run. UserError where they do not fit."""
-    config, tokenizer = read_config(run.path / "config.yaml"), open_tokenizer(run.path)
-    if tokenizer.vocab_size != config.data.vocab_size:
-        raise UserError(f"the tokenizer in {run.path} has {tokenizer.vocab_size} pieces, and its "
-                        f"config.yaml says {config.data.vocab_size} (data.vocab_size): they do not "
-                        "belong together")
-    return config, tokenizer
 
 
 def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
@@ -147,6 +138,7 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
     return model
 
 
+@dataclass
 class Row:
     """A prompt and its continuation: tokens in, text out, up to the first stop string.
 
@@ -154,35 +146,39 @@ class Row:
     start of a stop string, are held back. `text` is all that was given out.
     """
 
-    def __init__(self, prompt: str, tokenizer: Tokenizer, stops: Sequence[str] = ()):
-        self.text, self.stopped = "", False
-        self._prompt, self._held = prompt, ""
-        self._piece, self._stops = tokenizer.piece, stops
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    prompt: str
+    tokenizer: Tokenizer
+    stops: Sequence[str] = ()
+    text: str = ""
+    stopped: bool = False
+    held: str = ""
+    """Text that is not given out yet."""
+    decoder: codecs.IncrementalDecoder = field(
+        default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
 
     def push(self, token: int) -> str:
         """Return more text. Sets `stopped` and cuts the text once a stop string is complete."""
-        return self._release(self._decoder.decode(self._piece(token)))
+        return self._release(self.decoder.decode(self.tokenizer.piece(token)))
 
     def finish(self) -> str:
         """Return the rest, once no token follows."""
-        return self._release(self._decoder.decode(b"", final=True), last=True)
+        return self._release(self.decoder.decode(b"", final=True), last=True)
 
     def _release(self, text: str, last: bool = False) -> str:
         if self.stopped:
             return ""
-        text = self._held + text
+        text = self.held + text
         # Of the stop strings that are complete first, the longest: where the text ends must not
         # depend on how it was cut into tokens.
-        ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self._stops if stop in text]
+        ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self.stops if stop in text]
         if ends:
             self.stopped = True
             safe = sum(min(ends))
         else:
-            starts = [stop[:n] for stop in self._stops for n in range(len(stop))]
+            starts = [stop[:n] for stop in self.stops for n in range(len(stop))]
             held = 0 if last else max((len(s) for s in starts if text.endswith(s)), default=0)
             safe = len(text) - held
-        shown, self._held = self._prompt + text[:safe], text[safe:]
-        self._prompt = ""
+        shown, self.held = self.prompt + text[:safe], text[safe:]
+        self.prompt = ""
         self.text += shown
         return shown

@@ -226,8 +226,7 @@ class Option(NamedTuple):
 
     type: Any
     settings: dict[str, Any]
-    """What argparse's add_argument takes for it: help, metavar, default, and type, which converts a
-    text."""
+    """What argparse's add_argument takes for it: help, default, and type, which converts a text."""
 
 
 def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
@@ -242,7 +241,7 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
             if isinstance(default, str | int | float) and default is not False and default != "":
                 text += f" (default: {default})"
             options[name] = Option(hint, {
-                "help": text, "metavar": show_type(hint), "default": default,
+                "help": text, "default": default,
                 "type": functools.partial(convert, hint, option=name),
             })
         if table is not None:
@@ -336,6 +335,15 @@ def read_config(path: Path) -> Config:
 # --- the command line -----------------------------------------------------------------------------
 
 
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Shows the type of an option where it takes a value."""
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        if isinstance(action.type, functools.partial):  # of `convert`
+            return show_type(action.type.args[0])
+        return super()._get_default_metavar_for_optional(action)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of the fields of dataclasses. Whatever it refuses is a UserError of one sentence.
 
@@ -346,7 +354,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, doc: str | None = None, *tables: type, config: bool = False):
         super().__init__(description=doc, allow_abbrev=False,
-                         formatter_class=argparse.RawDescriptionHelpFormatter)
+                         formatter_class=HelpFormatter)
         for table in tables:
             group = self.add_argument_group(f"{table.__doc__}".partition(".")[0])
             for name, option in list_options(table).items():
@@ -354,7 +362,7 @@ class Parser(argparse.ArgumentParser):
                 if option.type is bool:
                     settings = {"help": settings["help"], "action": "store_true"}
                 elif option.type == list[str]:
-                    settings |= {"action": "append", "default": [], "metavar": "text",
+                    settings |= {"action": "append", "default": [],
                                  "type": functools.partial(convert, str, option=name)}
                 group.add_argument(f"--{name.replace('_', '-')}", **settings)
         if config:

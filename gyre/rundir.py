@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,8 +72,7 @@ class RunDir:
     """Whether this process is the one that writes points: rank 0."""
     wandb: WandbThread | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        self.checkpoints = Checkpoints(self.path)
+    checkpoints = cached_property(lambda self: Checkpoints(self.path))
 
     @property
     def tokenizer_sha256(self) -> str:
@@ -141,7 +141,18 @@ class RunDir:
         Raises UserError where its files are not those it was made with. The run may be training
         right now: nothing is changed.
         """
-        path = newest(Path(runs)) if path is None else Path(path)
+        if path is None:
+            created: dict[str, Path] = {}
+            for file in Path(runs).glob("[!.]*/run.json"):
+                with suppress(KeyError, TypeError, ValueError):  # a folder that is not ours
+                    when = json.loads(file.read_text(encoding="utf-8"))["created"]
+                    if any((file.parent / name).exists() for name in ("best", "last", "previous")):
+                        created[str(when)] = file.parent
+            if not created:
+                raise UserError(f"no run with weights in {runs}/ yet: make one with `python "
+                                "train.py --config small.yaml`")
+            path = created[max(created)]
+        path = Path(path)
         if not path.is_dir() and path.name == str(path):
             path = Path(runs) / path
         if not path.is_dir():
@@ -307,20 +318,6 @@ class RunDir:
         if self.wandb:
             self.wandb.finish(exit_code)
             self.wandb = None
-
-
-def newest(runs: Path) -> Path:
-    """Return the newest run that has weights: one that is compiling has none yet."""
-    created = {}
-    for file in runs.glob("[!.]*/run.json"):
-        with suppress(KeyError, TypeError, ValueError):  # a folder that is not ours
-            when = json.loads(file.read_text(encoding="utf-8"))["created"]
-            if any((file.parent / name).exists() for name in ("best", "last", "previous")):
-                created[str(when), file.parent] = file.parent
-    if not created:
-        raise UserError(f"no run with weights in {runs}/ yet: make one with `python train.py "
-                        "--config small.yaml`")
-    return created[max(created)]
 
 
 def git_revision() -> dict[str, Any] | None:

@@ -105,7 +105,9 @@ def generate(
     device = model.tok_embeddings.weight.device
     cache = None
     if use_cache:
-        cache = KVCache(model.config, len(starts), total, device, compute_dtype(model))
+        autocast = torch.is_autocast_enabled(device.type)
+        dtype = torch.get_autocast_dtype(device.type) if autocast else model.norm.weight.dtype
+        cache = KVCache(model.config, len(starts), total, device, dtype)
 
     was_training = model.training
     model.eval()
@@ -172,11 +174,3 @@ def _check(
             f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
             f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
         )
-
-
-def compute_dtype(model: Transformer) -> torch.dtype:
-    """Return the dtype of the model's keys and values: autocast's if it is on, or the weights'."""
-    weight = model.tok_embeddings.weight
-    if torch.is_autocast_enabled(weight.device.type):
-        return torch.get_autocast_dtype(weight.device.type)
-    return weight.dtype

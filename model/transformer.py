@@ -85,16 +85,13 @@ class Linear(nn.Linear):
         return linear(input, self.weight)
 
 
-class RMSNorm(nn.Module):
+class RMSNorm(nn.RMSNorm):
     """x / rms(x) * weight, (..., C) -> (..., C). (Zhang and Sennrich 2019, arXiv:1910.07467)
 
     The normalisation runs in float32. The result has the dtype of x.
     """
 
-    def __init__(self, dim: int, eps: float):
-        super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(dim, device="cpu"))
+    eps: float  # type: ignore[override]  # PyTorch's may be None
 
     def forward(self, x: Tensor) -> Tensor:
         x32 = x.float()
@@ -162,8 +159,8 @@ class TransformerBlock(nn.Module):
         super().__init__()
         self.attention = Attention(config, layer)
         self.feed_forward = FeedForward(config)
-        self.attention_norm = RMSNorm(config.dim, config.norm_eps)
-        self.ffn_norm = RMSNorm(config.dim, config.norm_eps)
+        self.attention_norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
+        self.ffn_norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
 
     def forward(
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
@@ -196,7 +193,7 @@ class Transformer(nn.Module):
         with torch.device("cpu"):  # a model built on "meta" needs the values of its tables
             self.position = POSITIONS[config.position](config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
-        self.norm = RMSNorm(config.dim, config.norm_eps)
+        self.norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
         if not config.tie_embeddings:
             self.output = Linear(config.dim, config.vocab_size, bias=False)
 

@@ -29,14 +29,13 @@ def save_weights(run: RunDir, checkpoint, weights) -> None:
     run.checkpoints.save(checkpoint, write, {} if checkpoint == "last" else None)
 
 
-def noise_run(runs: Path, name: str, pieces: int = VOCAB, **model) -> RunDir:
-    """A run of a small model with rows of 32 tokens; `best` and `last` differ. Its tokenizer has so
-    many pieces."""
+def noise_run(runs: Path, name: str, **model) -> RunDir:
+    """A run of a small model with rows of 32 tokens; `best` and `last` differ."""
     model = {"dim": 24, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 40} | model
     words = [f"--model.{key}={value}" for key, value in model.items()]
     words += [f"--data.vocab_size={VOCAB}", "--data.seq_len=32", "--train.sample_tokens=0"]
     config = load(*words)
-    run = untrained(runs, name, train_tokenizer(runs.parent, pieces), config)
+    run = untrained(runs, name, train_tokenizer(runs.parent), config)
     for seed, checkpoint in enumerate(("last", "best")):
         model = Transformer(config.model)
         model.init_weights(seed)

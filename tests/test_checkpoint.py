@@ -163,7 +163,7 @@ def test_a_reader_beside_a_training_gets_one_save_or_another(saved, capsys):
     """The folder is replaced while its files are hashed, and then while they are read."""
     checkpoints, steps = saved(1, 2), iter((3, 4))
     with pytest.MonkeyPatch.context() as patch:
-        for function in ("check_files", "read_whole"):
+        for function in ("find_damage", "read_whole"):
             original = getattr(checkpoint, function)
 
             def slow(folder, *args, original=original, fresh=[True]):  # noqa: B006
@@ -197,7 +197,7 @@ def test_a_reader_of_best_beside_a_save_gets_it(saved, monkeypatch):
         assert checkpoints.load_weights()["a"][0, 0] == 2
     # The reader hashes .best while the writer finishes and is in the midst of removing it.
     (path / "best").rename(path / ".best")
-    check = checkpoint.check_files
+    check = checkpoint.find_damage
 
     def slow(folder, *args):
         monkeypatch.undo()
@@ -206,7 +206,7 @@ def test_a_reader_of_best_beside_a_save_gets_it(saved, monkeypatch):
             save(checkpoints, "best", 3)
         return check(folder, *args)
 
-    monkeypatch.setattr(checkpoint, "check_files", slow)
+    monkeypatch.setattr(checkpoint, "find_damage", slow)
     assert checkpoints.load_weights()["a"][0, 0] == 3
 
 
@@ -334,7 +334,7 @@ def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world, ca
     stop_at(8, "--resume", path)
     assert "taking the checkpoint before it" in capfd.readouterr().err
     for name, step in (("last", 8), ("previous", 5)):
-        checkpoint.check_files(path / name)
+        assert not checkpoint.find_damage(path / name)
         training = Checkpoints(path).load_training(path / name)
         assert training["progress"]["step"] == step
     os.rename(path / "last", path / "x")  # a crash between the renames of a save

@@ -32,7 +32,7 @@ import train
 from data.prepare import prepare
 from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
-from gyre.load import read_run
+from gyre.options import read_config
 from gyre.rundir import RunDir
 
 
@@ -161,7 +161,7 @@ def test_fine_tuning_from_an_imported_model(kind, tmp_path):
     for file in tokenizer_files(start.path):
         assert (whole.path / file.name).read_bytes() == file.read_bytes()
     # The first loss is that of the imported weights, on what the imported tokenizer makes.
-    config, tokenizer = read_run(whole)
+    config, tokenizer = read_config(whole.path / "config.yaml"), open_tokenizer(whole.path)
     data = prepare(config.data)
     x, y = data.dataset("train", batch_size=6, seed=config.seed, seq_len=20).batch(0)
     with torch.no_grad():

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from conftest import draw, random_tokens, sharpened
 
 from model import kernels
-from model.generation import compiled_next_logits, compute_dtype, generate, next_logits
+from model.generation import compiled_next_logits, generate, next_logits
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import KVCache, attend, linear
@@ -177,9 +177,10 @@ def test_compiled_decoding_equals_eager_and_compiles_twice(
     """For an empty cache and for all other lengths; and once more beyond LONGEST_SUM keys."""
     model = sharpened(n_layers=1, max_positions=first + 80)
     compiled, counts = compiled_next_logits("cpu"), []
+    dtype = torch.bfloat16 if narrow else torch.float32
     torch._dynamo.reset(), graphs()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-        caches = [KVCache(model.config, rows, first + 64, dtype=compute_dtype(model)) for _ in "ab"]
+        caches = [KVCache(model.config, rows, first + 64, dtype=dtype) for _ in "ab"]
         for cache in caches if first else ():
             next_logits(model, random_tokens(rows, first), cache)
         for seed in range(steps):

@@ -106,7 +106,7 @@ def test_texts_without_a_space_still_encode_one(text, tmp_path):
 
 def test_half_a_surrogate_pair_is_refused(tokenizer):
     with pytest.raises(UserError, match="surrogate"):
-        tokenizer.encode("a\ud83d")
+        tokenizer.encode_prompt("a\ud83d")
 
 
 @pytest.mark.parametrize("texts, vocab_size, words", [
