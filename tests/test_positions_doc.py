@@ -1,6 +1,7 @@
 """docs/positions.md prints the code as it is and its numbers as they are, and docs/sources.md is
 right about the programs and the errors of five published articles."""
 
+import doctest
 import inspect
 import math
 import re
@@ -42,6 +43,13 @@ def test_the_document_prints_a_pair_at_positions_0_1_and_2():
         assert f"| {position} | {vectors} |" in TEXT
     products = turned[0, [1, 2, 1], 0] @ turned[0, [0, 1, 0], [1, 1, 2]].T
     assert products.diagonal().tolist() == pytest.approx([0.9974, 0.9974, -0.3490], abs=5e-5)
+
+
+def test_the_examples_of_article_c_print_what_sources_says():
+    file = ROOT / "docs" / "sources.md"
+    failed, tried = doctest.testfile(str(file), module_relative=False, globs={"torch": torch},
+                                     encoding="utf-8")
+    assert tried == 10 and not failed
 
 
 def test_article_bs_angles_err_at_position_8191():
