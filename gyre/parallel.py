@@ -119,8 +119,8 @@ class World:
             if not self.is_disconnect(error):
                 raise
             raise UserError(f"process {self.rank} of {self.size} has lost the others: one of them "
-                            f"ended, or gave no answer for {self.timeout:g} s (train.timeout). "
-                            f"{first_line(error)}") from error
+                            f"ended or gave no answer for {self.timeout:g} s (train.timeout), or "
+                            f"all were suspended for longer. {first_line(error)}") from error
 
 
 ALONE = World(0, 1, torch.device("cpu"))

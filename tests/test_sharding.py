@@ -168,7 +168,8 @@ def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch
     assert ranks.processes[0].exitcode == 2
     ranks.processes[1].kill()
     _, errors = ranks.join()
-    assert "error: process 0 of 2 has lost the others: one of them ended, or gave no " in errors
+    assert ("error: process 0 of 2 has lost the others: one of them ended or gave no answer for "
+            "3 s (train.timeout), or all were suspended for longer. ") in errors
     assert "Traceback" not in errors
 
 
