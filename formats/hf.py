@@ -4,6 +4,7 @@
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,13 @@ class Llama(msgspec.Struct, kw_only=True):
     rope_scaling: AnyRope | None = None
     rope_parameters: AnyRope | None = None
 
+
+# In messages about config.json, our other fields have its names too.
+SPELLINGS = SIZES | {
+    "max_positions": "max_position_embeddings", "norm_eps": "rms_norm_eps", "theta": "rope_theta",
+    "partial": "partial_rotary_factor",
+    "rope_scaling.original_positions": "rope_scaling.original_max_position_embeddings",
+}
 
 # Fields that we have no counterpart for, with the value that they have where they are absent.
 WITHOUT_COUNTERPART = {
@@ -239,7 +247,9 @@ def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
         check_size(stored, model, file)
         theirs = names.tensor_names(model, "hf")
     except ValueError as error:
-        raise UserError(f"{file}: {error}") from None
+        words = re.sub(r"model\.([\w.]*\w)", lambda field: SPELLINGS.get(field[1], field[1]),
+                       str(error))
+        raise UserError(f"{file}: {words}") from None
     # Old folders hold this table too, which follows from the configuration.
     stored = {name: t for name, t in stored.items() if not name.endswith("rotary_emb.inv_freq")}
     head, embeddings = stored.get("lm_head.weight"), stored.get("model.embed_tokens.weight")
