@@ -24,6 +24,7 @@ class Params(msgspec.Struct, kw_only=True):
     n_layers: int
     n_heads: int
     n_kv_heads: int | None = None
+    vocab_size: int | None = None
     norm_eps: float
     rope_theta: float | None = None
     use_scaled_rope: bool | None = None
@@ -32,8 +33,8 @@ class Params(msgspec.Struct, kw_only=True):
 
 
 # Sizes that the tensors tell, and what only a server needs.
-UNREAD = {"vocab_size", "hidden_dim", "head_dim", "multiple_of", "ffn_dim_multiplier",
-          "max_batch_size", "max_seq_len"}
+UNREAD = {"hidden_dim", "head_dim", "multiple_of", "ffn_dim_multiplier", "max_batch_size",
+          "max_seq_len"}
 
 
 def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
@@ -91,12 +92,16 @@ def to_model(params: Params, shapes: dict[str, tuple[int, ...]]) -> ModelConfig:
         high = 4.0 if params.rope_high_freq_factor is None else params.rope_high_freq_factor
         scaling = RopeScaling("llama3", params.rope_scaling_factor, original_positions=8192,
                               high_freq_factor=high)
+    rows = shapes["tok_embeddings.weight"][0]
+    if params.vocab_size not in (None, -1, rows):
+        raise ValueError(f"vocab_size is {params.vocab_size}, and there are {rows} embeddings: "
+                         "they belong to different models, or a part is missing")
     sizes: dict[str, Any] = {name: getattr(params, name)
                              for name in ("dim", "n_layers", "n_heads", "n_kv_heads")}
     return ModelConfig(
         **sizes,
         hidden_dim=shapes["layers.0.feed_forward.w1.weight"][0],
-        vocab_size=shapes["tok_embeddings.weight"][0],
+        vocab_size=rows,
         tie_embeddings="output.weight" not in shapes,
         norm_eps=params.norm_eps,
         max_positions=4096 if theta == 10000 else 8192 if scaling is None else 131072,

@@ -4,16 +4,19 @@ Names, types and shapes are known before any tensor is read, and tensors are rea
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
+from zipfile import ZipFile
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from errors import UserError
-from files import first_line, read_json
+from files import read_json
 from gyre.checkpoint import DTYPE_NAMES
 from model.config import ModelConfig
 
@@ -109,20 +112,28 @@ def stored_pickles(folder: Path, dim: int) -> dict[str, Stored]:
     """
     count = len(list(folder.glob("consolidated.*.pth")))
     files = [folder / f"consolidated.{n:02}.pth" for n in range(max(count, 1))]
-    parts = [_load_pickle(file) for file in files]
-    for file, part in zip(files, parts, strict=True):
-        if other := sorted(part.keys() ^ parts[0].keys()):
-            raise UserError(f"{file} and {files[0]} do not both hold {other[0]}")
-    return {name: _join(name, files, [part[name] for part in parts], dim) for name in parts[0]}
+    parts = {file: _load_pickle(file) for file in files}
+    for (first, part), (file, other) in combinations(parts.items(), 2):
+        if names := sorted(part.keys() ^ other.keys()):
+            raise UserError(f"{file} and {first} do not both hold {names[0]}")
+        if all(torch.equal(part[name], other[name]) for name in part):
+            raise UserError(f"{file} and {first} hold the same part: another one is missing")
+    return {name: _join(name, files, [part[name] for part in parts.values()], dim)
+            for name in parts[files[0]]}
 
 
 def _load_pickle(file: Path) -> dict[str, Tensor]:
     """The tensors of a .pth, mapped and not read. `weights_only` runs nothing that is in it."""
     try:
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # torch.load has no exception of its own for a damaged file
+        with ZipFile(file) as archive:
+            saved_as = archive.namelist()[0].partition("/")[0]  # torch.save's name for it
+    except Exception as error:  # torch.load has no exception of its own for a damaged file,
+        # and its message may advise to execute it.
         raise UserError(f"{file} is missing, damaged, or holds other things than tensors, which "
-                        f"could run code: {first_line(error)}") from error
+                        f"could run code ({type(error).__name__})") from error
+    if saved_as != file.stem and re.fullmatch(r"consolidated\.\d\d", saved_as):
+        raise UserError(f"{file} was saved as {saved_as}.pth: parts were swapped or copied")
     if not (isinstance(tensors, dict) and all(
             isinstance(name, str) and isinstance(t, Tensor) and t.is_cpu
             and t.layout == torch.strided and 1 <= t.ndim <= 2 for name, t in tensors.items())):

@@ -62,7 +62,7 @@ def test_a_tied_model_whose_matrix_is_written_twice_stays_tied(tmp_path):
 def test_a_pickle_that_executes_does_not(tmp_path, capsys):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
     torch.save({"tok_embeddings.weight": Touch(tmp_path / "ran")}, folder / "consolidated.00.pth")
-    words = "consolidated.00.pth", "could run code"
+    words = "consolidated.00.pth", "could run code (UnpicklingError)"
     refused(capsys, "run", folder, tmp_path / "new", *words)
     assert not (tmp_path / "ran").exists()
 
@@ -100,8 +100,14 @@ def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     says(str(second), str(first), "norm.weight")
     torch.save({k: v for k, v in weights.items() if k != "layers.1.ffn_norm.weight"}, second)
     says(str(second), "layers.1.ffn_norm.weight")
+    torch.save(weights, second)
+    says(str(second), str(first), "hold the same part")
+    shutil.copy(first, second)
+    says(f"{second} was saved as consolidated.00.pth")
     second.write_bytes(whole)
-    edit(folder / "params.json", rope_theta=5e5)
+    edit(folder / "params.json", vocab_size=5)
+    says("params.json: vocab_size is 5, and there are 330 embeddings")
+    edit(folder / "params.json", vocab_size=330, rope_theta=5e5)
     says(str(first), "rope.freqs", "500000")
     edit(folder / "params.json", rope_theta=1e4, use_scaled_rope=True)
     says("params.json", "rope_scaling_factor")
