@@ -31,7 +31,7 @@ class Options:
     """What to measure, and where to write it."""
 
     lengths: bool = False
-    """Measure losses by position and by length too, and what a shift of all positions costs."""
+    """Measure losses by length of the context too, and what a shift of all positions costs."""
     windows: int | None = None
     """Measure lengths on at most this many windows of 8T tokens, spread over the validation split.
     Unset: 32."""
@@ -114,7 +114,7 @@ def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[s
                             f"{config.model.rope_scaling.type}: --rope-scaling would take it away")
     results = measure.compare(runs, options.checkpoint, options.device, options.dtype)
     for run, result in zip(runs if options.lengths else (), results, strict=False):
-        say(f"measuring {run.path} by position and length")
+        say(f"measuring {run.path} by length")
         result |= measure.measure(run, options.checkpoint, options.windows or measure.WINDOWS,
                                   options.device, options.dtype, scalings)
     return results

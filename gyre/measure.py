@@ -1,4 +1,4 @@
-"""What is measured of a trained run: loss by position and by length, shift invariance, and more.
+"""What is measured of a trained run: loss by length of the context, shift invariance, and more.
 
 T is the length of the rows that a run was trained on (data.seq_len), and V the vocabulary. All
 losses are mean nats per token, in float64 sums of float32 losses. They are None where they have no
@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,7 +36,7 @@ SCALED_CONTEXTS = (2, 4, 8)
 Checkpoint = Literal["best", "last"]
 ScalingName = ScalingType | Literal["raw"]
 SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "yarn", "llama3")
-SPAN = 8  # length of the windows for losses by position, in units of T
+SPAN = 8  # length of the windows that contexts are cut from, in units of T
 WINDOWS = 32
 STRETCHES = 20  # parts of the validation text over which a standard error is taken
 THIN = 2  # contexts use one window in so many: a target takes over 72 tokens of forwards there
@@ -192,25 +191,6 @@ def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Windows:
 
 
 # --- what is measured -----------------------------------------------------------------------------
-
-
-def loss_by_position(scorer: Scorer, spans: Tensor) -> dict[str, list]:
-    """Return the mean loss against the number of tokens that a prediction sees, up to 8T.
-
-    `position` is that number for the first target of each bucket: 1 for the first token of a
-    window, T + 1 for the first position that training rows never had. There are two buckets to an
-    octave.
-    """
-    seq_len, length = scorer.seq_len, SPAN * scorer.seq_len
-    rounded = {round(seq_len * 2 ** (k / 2)) for k in range(-40, 41)}
-    edges = sorted({0, length} | {edge for edge in rounded if edge < length})
-    model, reach = scorer.model(length), length
-    if model is None:
-        model, reach = scorer.trained, scorer.trained.config.max_positions
-    nats = scorer.nats(model, spans, reach, reach).mean(0)
-    losses = [nats[start:stop].mean().item() if stop <= reach else None
-              for start, stop in pairwise(edges)]
-    return {"position": [edge + 1 for edge in edges[:-1]], "loss": losses}
 
 
 def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
@@ -442,7 +422,7 @@ def measure(
 ) -> dict[str, Any]:
     """Return all that can be measured of a run, ready for JSON.
 
-    Losses by position, contexts and shifts are measured in at most so many `windows` of 8T tokens;
+    Contexts and shifts are measured in at most so many `windows` of 8T tokens;
     contexts on an eighth of the targets of every other window, or with `all_blocks` on all targets
     of all. `loss` and `bpb` are over the whole validation split.
     """
@@ -456,7 +436,6 @@ def measure(
         "tokens": trained_tokens(run, checkpoint),
         "data_sha256": data.manifest["text"]["sha256"], "tokenizer_sha256": run.tokenizer_sha256,
         **whole, "bpb": bits_per_byte(whole["loss"], scorer, data),
-        "by_position": loss_by_position(scorer, spans),
         "context": loss_by_context(scorer, shared),
         "targets": sum(len(starts) for _, starts in shared) * scorer.seq_len,
         "shift": shift(scorer, spans),

@@ -79,18 +79,10 @@ def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("position", ["rope", "sinusoidal", "alibi"])
-def test_losses_by_position_and_context_are_those_of_explicit_loops(position):
+def test_losses_by_context_are_those_of_explicit_loops(position):
     s = scorer(position)
     spans = s.spans(2)
     model = s.model(8 * T)
-    found = measure.loss_by_position(s, spans)
-    edges = [start - 1 for start in found["position"]] + [8 * T]
-    assert edges[0] == 0 and T in edges and edges == sorted(set(edges))
-    for start, stop, loss in zip(edges, edges[1:], found["loss"], strict=False):
-        slow = [one_loss(s, model, a, a + p + 1) for a in spans.tolist() for p in {start, stop - 1}]
-        if stop - start <= 2:
-            assert loss == pytest.approx(math.fsum(slow) / len(slow), abs=1e-5)
-
     targets = shared_targets(spans)
     start_of = {t: spans[i // T].item() for i, t in enumerate(targets)}
     for row in measure.loss_by_context(s, blocks(spans, T)):
@@ -128,9 +120,6 @@ def test_relative_encodings_do_not_notice_a_shift(position):
 def test_a_learned_table_is_undefined_past_its_end():
     s = scorer("learned")
     spans = s.spans(4)
-    by_position = measure.loss_by_position(s, spans)
-    for start, loss in zip(by_position["position"], by_position["loss"], strict=True):
-        assert (loss is None) == (start > T)
     for row in measure.loss_by_context(s, blocks(spans, T)):
         assert (row["loss"] is None) == (row["context"] > T)
     assert measure.loss_by_scaling(s, blocks(spans, T), ["yarn"]) is None
