@@ -41,8 +41,7 @@ def main(argv: list[str] | None = None) -> None:
         if options.to == "run":
             import_folder(source, target)
         else:
-            card = {"license": options.license, "base_model": options.base_model}
-            export_run(source, target, options.to, options.dtype, card)
+            export_run(source, target, options.to, options.dtype)
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -55,23 +54,17 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--dtype", choices=list(BYTES),
         help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
     )
-    parser.add_argument("--license", metavar="ID", help="For the model card of hf: mit, say.")
-    parser.add_argument("--base-model", metavar="ID",
-                        help="For the model card of hf: what it was tuned from (OWNER/NAME).")
     options = parser.parse_args(argv)
-    for name, targets in {"dtype": "hf gguf", "license": "hf", "base_model": "hf"}.items():
-        if getattr(options, name) is not None and options.to not in targets.split():
-            raise UserError(f"--{name.replace('_', '-')} has no effect with --to {options.to}")
+    if options.dtype and options.to == "run":
+        raise UserError("--dtype has no effect with --to run")
     if options.dtype == "q8_0" and options.to == "hf":
         raise UserError("--dtype q8_0 is a type of gguf files: choose f32, f16 or bf16 for hf")
     return options
 
 
-def export_run(
-    source: Path, target: Path, to: Target, dtype: str | None, card: dict[str, str | None]
-) -> None:
-    """Write a run as a folder (`to` hf) with these fields in its model card, or as a GGUF,
-    completely or not at all. `dtype` None: that of the run."""
+def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
+    """Write a run as a folder (`to` hf) or as a GGUF, completely or not at all. `dtype` None: that
+    of the run."""
     run = open_run(source, to)
     chosen = dtype or DTYPE_NAMES[run.dtype].lower()
     for name, weight in run.weights.items():
@@ -84,7 +77,7 @@ def export_run(
     require_space(target, int(run.parameters * BYTES[chosen]))
     with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
-            hf.write_folder(run, staging, DTYPES[dtype.upper()] if dtype else None, card)
+            hf.write_folder(run, staging, DTYPES[dtype.upper()] if dtype else None)
         else:
             gguf.write_file(run, staging, chosen)
     say(f"{target}: {run.parameters:,} parameters from {source}")

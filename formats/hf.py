@@ -3,7 +3,6 @@
 (transformers' modeling_llama.py, modeling_rope_utils.py)
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -115,14 +114,11 @@ WITHOUT_COUNTERPART = {
 # --- out ------------------------------------------------------------------------------------------
 
 
-def write_folder(
-    exported: Exported, folder: Path, dtype: torch.dtype | None, card: dict[str, str | None]
-) -> None:
+def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) -> None:
     """Write a folder that stock transformers loads, without code of ours.
 
-    dtype: of all weights, None for those of the run.
-    card: fields of the model card, None to leave one out.
-    Raises UserError where no tokenizer.json gives the run's ids.
+    dtype: of all weights, None for those of the run. Raises UserError where no tokenizer.json gives
+    the run's ids.
     """
     from huggingface_hub import split_torch_state_dict_into_shards  # slow to import
 
@@ -140,7 +136,6 @@ def write_folder(
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION).exists():  # an imported model has brought one
         stage_json(folder / GENERATION, ids)
-    (folder / "README.md").write_text(model_card(exported, card), encoding="utf-8")
 
     split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
     if split.is_sharded:
@@ -151,38 +146,6 @@ def write_folder(
             tensors = (names.to_hf(ours[name], weights[ours[name]].to(like[name].dtype),
                                    model.head_dim) for name in bar)
             write_safetensors(folder / file, {name: like[name] for name in shard}, tensors)
-
-
-def model_card(exported: Exported, card: dict[str, str | None]) -> str:
-    """README.md: the Hub's fields, with those of `card`, the training data and the losses."""
-    run, config, manifest = exported.run, exported.config, exported.run.manifest
-    model, data = config.model, config.data
-    lines = [
-        "---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags: [llama, gyre]",
-        *(f"{name}: {json.dumps(value)}" for name, value in card.items() if value is not None),
-        f"---\n\n# {run.path.name}\n",
-        f"A LLaMA of {exported.parameters:,} parameters: dim {model.dim}, {model.n_layers} layers, "
-        f"{model.n_heads} heads over {model.n_kv_heads} of keys and values, "
-        f"{model.vocab_size} ids, {model.max_positions} positions.\n",
-    ]
-    if "imported" in manifest:
-        source = Path(manifest["imported"]["from"]).name
-        lines.append(f"Imported from {source}, not trained further.")
-        return "\n".join(lines) + "\n"
-    if config.init_from is not None:
-        lines.append(f"Training started from the weights of {Path(config.init_from).name}.\n")
-    sources = {"stdlib": "the standard library of Python", "url": data.url, "hub": data.hub}
-    source = sources.get(data.source) or ", ".join(Path(file).name for file in data.files or ())
-    lines += ["| | |", "|---|---|", f"| data | {source} |"]
-    if text := manifest.get("text"):
-        lines.append(f"| text | {text['bytes']:,} bytes, sha256 {text['sha256']} |")
-    if best := run.best_point():
-        lines += [
-            f"| trained on | {best['tokens']:,} tokens, in rows of {data.seq_len} |",
-            f"| validation loss | {best['val/loss']:.4f} nats per token, "
-            f"{best['val/bpb']:.4f} bits per byte |",
-        ]
-    return "\n".join(lines) + "\n"
 
 
 def to_config(config: ModelConfig) -> dict[str, Any]:

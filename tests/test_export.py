@@ -41,8 +41,6 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     refused(capsys, "gguf", run, out, str(run), "model.position alibi")
     refused(capsys, "hf", run, out, str(run), "model.position alibi")
     refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
-    words = "--license has no effect with --to gguf"
-    refused(capsys, "gguf", run, out, words, options=["--license", "mit"])
     refused(capsys, "hf", run, run, "is there already")
     refused(capsys, "hf", tmp_path, out, "run.json is missing")
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
