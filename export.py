@@ -17,13 +17,13 @@ from pathlib import Path
 
 from errors import UserError, exit_in_words, say
 from files import atomic_path, require_space, writing
-from formats import gguf, hf, meta
+from formats import gguf, hf
+from formats.folders import import_folder
 from formats.names import Target
-from formats.run import create_run, open_run
+from formats.run import open_run
 from formats.tensors import DTYPES, largest_value
 from gyre.checkpoint import DTYPE_NAMES
 from gyre.options import Parser
-from gyre.rundir import RunDir
 
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16
@@ -81,20 +81,6 @@ def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> Non
         else:
             gguf.write_file(run, staging, chosen)
     say(f"{target}: {run.parameters:,} parameters from {source}")
-
-
-def import_folder(folder: Path, target: Path) -> None:
-    """Make a new run of a folder of Hugging Face's or Meta's."""
-    RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
-    if (folder / "config.json").is_file():
-        kind, (model, tensors) = "Hugging Face", hf.read_folder(folder)
-    elif (folder / "params.json").is_file():
-        kind, (model, tensors) = "Meta", meta.read_folder(folder)
-    else:
-        raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json "
-                        "(Meta)")
-    parameters = create_run(target, model, tensors, folder, kind)
-    say(f"{target}: {parameters:,} parameters from {folder} ({kind})")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, fields
 from io import TextIOWrapper
 from operator import add
@@ -51,7 +51,8 @@ class ModelOptions:
     """Which run, and how its model computes."""
 
     run: str | None = None
-    """A run: its folder, or its name in runs/. Unset: the newest one there."""
+    """A run: its folder, or its name in runs/. Unset: the newest one there. Or a folder of Hugging
+    Face's or Meta's, which is read as export.py --to run reads it."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast on some processors, slower on others; auto measures which is faster
@@ -125,8 +126,16 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
         if options.rope_scaling:
             scaling = RopeScaling(options.rope_scaling, options.rope_factor)
         rows = max(1, len(options.prompt) * options.num_samples)
-        trained = load(options.run, options.checkpoint, options.device, options.dtype, scaling,
-                       rows)
+        source, theirs = nullcontext((options.run, None)), ("config.json", "params.json")
+        if options.run and any(Path(options.run, name).is_file() for name in theirs):
+            from formats.folders import open_folder  # slow to import, and for no run of ours
+
+            if options.checkpoint != "best":
+                raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
+            source = open_folder(Path(options.run))
+        with source as (run, weights):
+            trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
+                           weights)
     if options.compile:
         compiled, how = resolve_compile(True, trained.device, trained.dtype, 0)
     dtype = DTYPE_NAMES[trained.dtype] if options.dtype == "auto" else options.dtype

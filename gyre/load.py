@@ -79,12 +79,14 @@ def load(
     run: str | Path | RunDir | None = None, checkpoint: Literal["best", "last"] = "best",
     device: str = "auto", dtype: InferenceDtype = "float32",
     rope_scaling: RopeScaling | None = None, rows: int = 1,
+    weights: dict[str, Tensor] | None = None,
 ) -> Trained:
     """Load the run in a folder; unset, the newest one in runs/.
 
     dtype: that of the weights. auto measures which one multiplies so many `rows` faster
     (`resolve_dtype`). With int8, products are in int8 and all else is in float32 (model/int8.py).
     rope_scaling: makes a RoPE model read further than its training rows, see `scale_rotations`.
+    weights: to use instead of those of the checkpoint.
 
     Raises UserError for what is missing, damaged or does not belong together and for int8 elsewhere
     than on a CPU, and ValueError for a scaling that the model cannot have.
@@ -95,7 +97,8 @@ def load(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    model = load_model(model_config, run.checkpoints.load_weights(checkpoint)).eval()
+    weights = weights or run.checkpoints.load_weights(checkpoint)
+    model = load_model(model_config, weights).eval()
     if dtype == "auto":
         rates = partial(product_rates, where, model_config, rows, training=False)
         chosen, _ = resolve_dtype(dtype, where, rates)

@@ -8,7 +8,7 @@ import signal
 import gguf
 import pytest
 import torch
-from conftest import points, stop_at, training
+from conftest import points, refusal, stop_at, training
 from conftest import run as exit_code
 from failing import file_size_limit
 from foreign import (
@@ -18,6 +18,7 @@ from foreign import (
     load,
     make_run,
     refused,
+    rewrite,
     save_best,
     their_folder,
 )
@@ -129,11 +130,21 @@ def test_generation_is_theirs(kind, tmp_path, capsys):
     theirs = AutoModelForCausalLM.from_pretrained(folder)
     ids = AutoTokenizer.from_pretrained(folder)("def f(x", return_tensors="pt")["input_ids"]
     new = theirs.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :]
-    capsys.readouterr()
-    argv = ["--run", run.path, "--prompt", "def f(x", "--temperature", "0", "--device", "cpu"]
-    assert exit_code(generate_command.main, *argv, "--max-new-tokens", "20") == 0
     text = b"".join(map(open_tokenizer(run.path).piece, new.tolist())).decode(errors="replace")
-    assert capsys.readouterr().out == f"def f(x{text}\n"
+    argv = ["--prompt", "def f(x", "--temperature", "0", "--device", "cpu", "--max-new-tokens",
+            "20", "--run"]
+    before = sorted(tmp_path.rglob("*"))
+    for path in (run.path, folder):
+        capsys.readouterr()
+        assert exit_code(generate_command.main, *argv, path) == 0
+        said = capsys.readouterr()
+        assert said.out == f"def f(x{text}\n" and f"{path}: best weights" in said.err
+    words = f"--checkpoint has no effect on {folder}"
+    assert words in refusal(capsys, generate_command.main, *argv, folder, "--checkpoint", "last")[0]
+    norm = torch.full((48,), math.nan)
+    rewrite(folder / "model.safetensors", **{"model.norm.weight": norm})
+    assert "holds nan" in refusal(capsys, generate_command.main, *argv, folder)[-1]
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.slow

@@ -1,0 +1,96 @@
+"""Folders of other people: a run made of one, or its model used where it lies."""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from torch import Tensor
+from tqdm import tqdm
+
+from data.dataset import DataConfig
+from errors import UserError, say
+from files import writing
+from formats import hf, meta
+from formats.names import tensor_names
+from formats.tensors import Stored, largest_value
+from formats.tokenizers import read_tokenizer
+from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
+from gyre.optim import OptimConfig
+from gyre.options import Config, TrainConfig
+from gyre.rundir import RunDir
+from gyre.wandb_log import LogConfig
+from model.config import ModelConfig
+
+
+def import_folder(folder: Path, target: Path) -> None:
+    """Make a new run of a folder. Its tensors pass through memory one at a time.
+
+    Raises UserError for what has no counterpart here, and for files that do not fit.
+    """
+    RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
+    kind, model, tensors = read_folder(folder)
+
+    def write_weights(folder: Path) -> list[Path]:
+        with (writing(target, "make room, or choose another place"),
+              tqdm(tensors, "importing", unit="tensor", delay=2) as bar):
+            weights = (read_finite(name, tensors[name]) for name in bar)
+            write_safetensors(folder / WEIGHTS, tensors, weights)
+        return [folder / WEIGHTS]
+
+    create_run(target, model, folder, kind,
+               lambda run: Checkpoints(run).save("best", write_weights, training=None))
+    parameters = sum(math.prod(tensor.shape) for tensor in tensors.values())
+    say(f"{target}: {parameters:,} parameters from {folder} ({kind})")
+
+
+@contextmanager
+def open_folder(folder: Path) -> Iterator[tuple[RunDir, dict[str, Tensor]]]:
+    """Yield what `load` takes: a run without weights, in a temporary folder, and the weights.
+
+    Raises UserError for what an import refuses.
+    """
+    kind, model, tensors = read_folder(folder)
+    with TemporaryDirectory() as spare:
+        run = create_run(Path(spare) / "run", model, folder, kind)
+        yield run, {name: read_finite(name, tensor) for name, tensor in tensors.items()}
+        run.path = folder
+
+
+def read_folder(folder: Path) -> tuple[str, ModelConfig, dict[str, Stored]]:
+    """The format of a folder, its model, and its tensors by our names and in our layout."""
+    for file, kind, read in (("config.json", "Hugging Face", hf.read_folder),
+                             ("params.json", "Meta", meta.read_folder)):
+        if (folder / file).is_file():
+            model, tensors = read(folder)
+            return kind, model, {name: tensors[name] for name in tensor_names(model, "hf")}
+    raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json (Meta)")
+
+
+def read_finite(name: str, tensor: Stored) -> Tensor:
+    """Read a tensor. Raises UserError for NaN and infinity."""
+    weight = tensor.read()
+    largest_value(name, weight, tensor.file)
+    return weight
+
+
+def create_run(
+    target: Path, model: ModelConfig, folder: Path, kind: str,
+    write: Callable[[Path], None] | None = None,
+) -> RunDir:
+    """Make a run at `target` of a model from a `folder` in the format `kind`, and of the tokenizer
+    there. `write` adds the weights. Raises UserError where the tokenizer does not fit the model.
+    """
+    scaling = model.rope_scaling
+    length = model.max_positions if scaling is None else scaling.original_positions
+    with TemporaryDirectory() as spare:
+        tokenizer, files = read_tokenizer(folder, model.vocab_size, Path(spare))
+        log = LogConfig(runs=str(target.parent), wandb="disabled")
+        data = DataConfig(tokenizer=str(target), vocab_size=tokenizer.vocab_size, seq_len=length)
+        config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
+                        name=target.name)
+        manifest = {"imported": {"from": str(folder), "format": kind}}
+        return RunDir.create(config, tokenizer=files, manifest=manifest, command=sys.argv,
+                             write=write)
