@@ -11,8 +11,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.dataset import DataConfig
+from data.tokenizer import JSON, open_tokenizer
 from errors import UserError, say
-from files import writing
+from files import read_json, writing
 from formats import hf, meta
 from formats.names import tensor_names
 from formats.tensors import Stored, largest_value
@@ -81,7 +82,9 @@ def create_run(
     write: Callable[[Path], None] | None = None,
 ) -> RunDir:
     """Make a run at `target` of a model from a `folder` in the format `kind`, and of the tokenizer
-    there. `write` adds the weights. Raises UserError where the tokenizer does not fit the model.
+    there. `write` adds the weights.
+
+    Prints what may surprise. Raises UserError where the tokenizer does not fit the model.
     """
     scaling = model.rope_scaling
     length = model.max_positions if scaling is None else scaling.original_positions
@@ -92,5 +95,25 @@ def create_run(
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
         manifest = {"imported": {"from": str(folder), "format": kind}}
-        return RunDir.create(config, tokenizer=files, manifest=manifest, command=sys.argv,
-                             write=write)
+        run = RunDir.create(config, tokenizer=files, manifest=manifest, command=sys.argv,
+                            write=write)
+    for note in notes(folder, run):
+        say(f"note: {note}")
+    return run
+
+
+def notes(folder: Path, run: RunDir) -> Iterator[str]:
+    """What may surprise about the tokenizer of a run that was made of `folder`."""
+    tokenizer, file = open_tokenizer(run.path), folder / "config.json"
+    for i in tokenizer.eos_ids:
+        if text := tokenizer.piece(i):
+            yield (f"eos_token_id of {folder} ends texts at id {i}, and the tokenizer there has "
+                   f"{text.decode(errors='replace')!r} for it: is it that of the model?")
+    if file.is_file():  # Hugging Face's
+        bos_id = read_json(file).get("bos_token_id")
+        if bos_id is not None and tokenizer.bos_id not in (None, bos_id):
+            yield (f"bos_token_id of {file} is {bos_id}, and the tokenizer there has "
+                   f"{tokenizer.bos_id}: is it that of the model?")
+        if not (run.path / JSON).is_file():
+            yield (f"{folder} has no {JSON}: the ids are sentencepiece's, and transformers gives "
+                   "others for some texts")

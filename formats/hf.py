@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
-from errors import UserError
+from errors import UserError, say
 from files import read_json, stage_json
 from formats import names
 from formats.run import Exported
@@ -133,6 +133,9 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     # transformers 4 reads torch_dtype, 5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}
     stage_json(folder / "config.json", config)
+    if (reach := from_config(config).max_positions) != model.max_positions:
+        say(f"note: an import of it will have model.max_positions {reach}, where RoPE's scaling "
+            f"reaches to, and not {model.max_positions}")
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION).exists():  # an imported model has brought one
         stage_json(folder / GENERATION, ids)

@@ -95,6 +95,16 @@ def test_the_folder_says_what_it_is(tmp_path):
     assert names == ["input_ids", "attention_mask"]
 
 
+def test_an_export_says_that_an_import_reaches_further(tmp_path, capsys):
+    scaling = RopeScaling("yarn", 4.0, 16)
+    for ends in (64, 50):
+        run = make_run(tmp_path, str(ends), rope_scaling=scaling, max_positions=ends).path
+        out = export_to("hf", run, tmp_path / f"hf{ends}")
+        said = "will have model.max_positions 64" in capsys.readouterr().err
+        back = read_config(export_to("run", out, tmp_path / f"back{ends}") / "config.yaml")
+        assert back.model.max_positions == 64 and said == (ends == 50)
+
+
 @pytest.mark.slow
 def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
     """EOS, without a prompt; where BOS is asked for (lm-eval), too. And prompts go in batches."""

@@ -324,6 +324,27 @@ def test_a_tokenizer_json_that_is_not_one_is_refused(
     refused(capsys, "run", folder, tmp_path / "ours", str(folder / file), words)
 
 
+def test_an_import_says_what_may_surprise(tmp_path, capsys):
+    """What ends and begins a text by config.json, where that is the tokenizer's own, too."""
+    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 6)
+
+    def notes(name):
+        export_to("run", folder, tmp_path / name)
+        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("note:")]
+
+    (note,) = notes("a")
+    assert "has no tokenizer.json: the ids are sentencepiece's" in note
+    (folder / "tokenizer.model").unlink()
+    save_llama3(folder)
+    ours = open_tokenizer(folder)
+    end, begin = notes("b")
+    assert "ends texts at id 2" in end and "has '#' for it" in end
+    assert f"config.json is 1, and the tokenizer there has {ours.bos_id}" in begin
+    (folder / "generation_config.json").unlink()
+    edit(folder / "config.json", bos_token_id=ours.bos_id, eos_token_id=ours.eos_id)
+    assert notes("c") == []
+
+
 def test_tokens_and_ids_that_do_not_fit_are_refused(tmp_path, capsys):
     folder, _ = their_folder(tmp_path, vocab_size=VOCAB - 1)
     refused(capsys, "run", folder, tmp_path / "ours", "ids up to 329", "329 embeddings")
