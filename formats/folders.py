@@ -48,15 +48,16 @@ def import_folder(folder: Path, target: Path) -> None:
 
 
 @contextmanager
-def open_folder(folder: Path) -> Iterator[tuple[RunDir, dict[str, Tensor]]]:
-    """Yield what `load` takes: a run without weights, in a temporary folder, and the weights.
+def open_folder(folder: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tensor]]]]:
+    """Yield what `load` takes: a run without weights, in a temporary folder, and the weights, which
+    are read one at a time.
 
     Raises UserError for what an import refuses.
     """
     kind, model, tensors = read_folder(folder)
     with TemporaryDirectory() as spare:
         run = create_run(Path(spare) / "run", model, folder, kind)
-        yield run, {name: read_finite(name, tensor) for name, tensor in tensors.items()}
+        yield run, ((name, read_finite(name, tensor)) for name, tensor in tensors.items())
         run.path = folder
 
 

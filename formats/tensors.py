@@ -17,10 +17,8 @@ from torch import Tensor
 
 from errors import UserError
 from files import read_json
-from gyre.checkpoint import DTYPE_NAMES
+from gyre.checkpoint import DTYPES
 from model.config import ModelConfig
-
-DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 
 
 @dataclass
@@ -148,7 +146,7 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int) -> Stored
     cut embeddings by columns, Llama 3 by rows; norms are whole everywhere.
     """
     first, shape = parts[0], list(parts[0].shape)
-    if first.dtype not in DTYPE_NAMES:
+    if first.dtype not in DTYPES.values():
         raise UserError(f"{name} in {files[0]} is of type {first.dtype}, which we do not read")
     for file, part in zip(files, parts, strict=True):
         if part.shape != first.shape or part.dtype != first.dtype or (

@@ -26,6 +26,7 @@ If `last` was damaged and `previous` was loaded, the next save removes `last` an
 
 import hashlib
 import json
+import math
 import struct
 import time
 import warnings
@@ -35,8 +36,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from errors import UserError, say
@@ -46,6 +47,12 @@ from gyre.parallel import ALONE, World
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
 TRAINING, MANIFEST = "training.pt", "manifest.json"
 HINT = "make room and --resume"
+DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+
+
+Convert = Callable[[str, Tensor], dict[str, Tensor]]
+AS_IT_IS: Convert = lambda name, tensor: {name: tensor}  # noqa: E731
 
 
 class Replaced(UserError):
@@ -179,18 +186,21 @@ class Checkpoints:
             # and its message may advise to execute it.
             raise UserError(f"{folder / TRAINING} holds no training state: restore it") from error
 
-    def load_weights(self, name: Literal["last", "best"] | int = "best") -> dict[str, Tensor]:
+    def load_weights(
+        self, name: Literal["last", "best"] | int = "best", convert: Convert = AS_IT_IS
+    ) -> dict[str, Tensor]:
         """Return the weights, whole, on the CPU; those of `last` where no `best` was ever written.
 
-        A folder that a training replaces meanwhile is read again. UserError where files are missing
-        or damaged.
+        `convert(name, weight)` returns what to keep of a weight, so that no copy of all of them is
+        made. A folder that a training replaces meanwhile is read again. UserError where files are
+        missing or damaged.
         """
         for _ in range(5):
             with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
-                return read_whole(folder, "model.")
+                return read_whole(folder, "model.", convert)
             time.sleep(0.01)  # from one rename of a save to the next
         with self.open(name) as folder:
-            return read_whole(folder, "model.")
+            return read_whole(folder, "model.", convert)
 
     def kept_steps(self) -> list[int]:
         """Return the steps whose checkpoints stand in kept/, in order."""
@@ -227,11 +237,26 @@ def find_damage(folder: Path, world: World = ALONE) -> str:
     return f"{bad[0] if bad else f'a file in {folder}'} is missing or not what was saved"
 
 
-def read_whole(folder: Path, prefix: Literal["model.", "state."]) -> dict[str, Tensor]:
+def read_whole(
+    folder: Path, prefix: Literal["model.", "state."], convert: Convert = AS_IT_IS
+) -> dict[str, Tensor]:
     """Return the weights of a checkpoint, by name, or the states of its optimizers, such as
     state.NAME.exp_avg: whole, on the CPU."""
+    kept: dict[str, Tensor] = {}
     if (folder / WEIGHTS).exists():
-        return load_file(folder / (WEIGHTS if prefix == "model." else STATES))
+        file = folder / (WEIGHTS if prefix == "model." else STATES)
+        # Not by the package's reader: it maps the file, which stays in memory until all is freed.
+        with file.open("rb") as stream:
+            (size,) = struct.unpack("<Q", stream.read(8))
+            table = json.loads(stream.read(size))
+        table.pop("__metadata__", None)
+        # The largest first, while there is most room for what its conversion takes.
+        for name in sorted(table, key=lambda name: -math.prod(table[name]["shape"])):
+            start, end = table[name]["data_offsets"]
+            data = np.fromfile(file, np.uint8, end - start, offset=8 + size + start)
+            dtype, shape = DTYPES[table[name]["dtype"]], table[name]["shape"]
+            kept |= convert(name, torch.from_numpy(data).view(dtype).view(shape))
+        return kept
     from torch.distributed.checkpoint import HuggingFaceStorageReader  # slow to import
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
@@ -240,7 +265,9 @@ def read_whole(folder: Path, prefix: Literal["model.", "state."]) -> dict[str, T
                for name, entry in stored.items()
                if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)}
     read_shards(folder, tensors)
-    return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        kept |= convert(name.removeprefix("model."), tensor)
+    return kept
 
 
 def read_shards(folder: Path, tensors: dict[str, Tensor], world: World = ALONE) -> None:
@@ -266,9 +293,6 @@ def explained(what: str) -> Iterator[None]:
     except CheckpointException as error:
         rank, (cause, _) = next(iter(error.failures.items()))
         raise UserError(f"{what}: {first_line(cause)} (in process {rank})") from error
-
-
-DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 
 
 def write_safetensors(

@@ -6,7 +6,7 @@
 """
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,12 +17,13 @@ from torch import Tensor
 
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
+from gyre.checkpoint import Convert
 from gyre.device import InferenceDtype, product_rates, resolve_device, resolve_dtype
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
 from model.config import ModelConfig, RopeScaling
 from model.generation import generate
-from model.int8 import to_int8
+from model.int8 import int8_tensors, to_int8
 from model.position import check_position
 from model.sampling import Sampling
 from model.transformer import Transformer
@@ -79,7 +80,7 @@ def load(
     run: str | Path | RunDir | None = None, checkpoint: Literal["best", "last"] = "best",
     device: str = "auto", dtype: InferenceDtype = "float32",
     rope_scaling: RopeScaling | None = None, rows: int = 1,
-    weights: dict[str, Tensor] | None = None,
+    weights: Iterable[tuple[str, Tensor]] | None = None,
 ) -> Trained:
     """Load the run in a folder; unset, the newest one in runs/.
 
@@ -97,27 +98,41 @@ def load(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    weights = weights or run.checkpoints.load_weights(checkpoint)
-    model = load_model(model_config, weights).eval()
     if dtype == "auto":
         rates = partial(product_rates, where, model_config, rows, training=False)
         chosen, _ = resolve_dtype(dtype, where, rates)
     else:
         chosen = torch.float32 if dtype == "int8" else getattr(torch, dtype)
+    with torch.device("meta"):  # without memory: the weights bring theirs
+        model = Transformer(model_config)
+        if dtype == "int8":
+            to_int8(model)
+    convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
     if dtype == "int8":
-        to_int8(model)
-    tokenizer = open_tokenizer(run.path)
-    return Trained(run, config, tokenizer, model.to(where, chosen), where, chosen)
+        convert = partial(int8_tensors, model)
+    state: dict[str, Tensor] = {}
+    if weights is None:
+        state = run.checkpoints.load_weights(checkpoint, convert)
+    for name, weight in weights or ():
+        state |= convert(name, weight)
+    fill(model, state)
+    return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), where, chosen)
 
 
 def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
-    """Return the model that `weights` belong to, on the CPU in float32.
+    """Return the model that `weights` belong to, on the CPU in float32. It shares their memory."""
+    with torch.device("meta"):
+        model = Transformer(config)
+    return fill(model, {name: weight.float() for name, weight in weights.items()})
+
+
+def fill(model: Transformer, weights: dict[str, Tensor]) -> Transformer:
+    """Give a model these weights, without a copy, and return it.
 
     Raises UserError that names missing, unexpected and misshapen tensors.
     """
-    model = Transformer(config)
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(weights, assign=True)
     except RuntimeError as error:
         words = " ".join(str(error).split())
         raise UserError(f"the weights do not fit config.yaml: {words}") from None

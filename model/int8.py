@@ -21,16 +21,15 @@ def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Int8Linear(nn.Module):
-    """A `Linear` with this weight (O, I), in int8: (..., I) -> (..., O)."""
+    """A `Linear` in int8, without values yet: (..., I) -> (..., O)."""
 
     weight: Tensor
     scale: Tensor
 
-    def __init__(self, weight: Tensor):
+    def __init__(self, inputs: int, outputs: int):
         super().__init__()
-        values, scale = quantize(weight.detach().float())
-        self.register_buffer("weight", values)
-        self.register_buffer("scale", scale[:, 0])
+        self.register_buffer("weight", torch.empty(outputs, inputs, dtype=torch.int8))
+        self.register_buffer("scale", torch.empty(outputs))
 
     def forward(self, input: Tensor) -> Tensor:
         values, scale = quantize(input.reshape(-1, input.shape[-1]))
@@ -39,14 +38,28 @@ class Int8Linear(nn.Module):
 
 
 def to_int8(model: Transformer) -> Transformer:
-    """Replace every matrix of `model` by its int8 form, in place, and return the model.
+    """Put an `Int8Linear` into the place of every matrix of `model`, and return the model.
 
-    A tied model gets an int8 output matrix and keeps its embeddings.
+    A tied model gets an int8 output matrix and keeps its embeddings. Load what `int8_tensors`
+    returns for every weight.
     """
     if model.config.tie_embeddings:
-        model.add_module("output", Int8Linear(model.tok_embeddings.weight))
+        model.add_module("output", Int8Linear(model.config.dim, model.config.vocab_size))
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Linear):
-                setattr(parent, name, Int8Linear(child.weight))
+                setattr(parent, name, Int8Linear(child.in_features, child.out_features))
     return model
+
+
+def int8_tensors(model: Transformer, name: str, weight: Tensor) -> dict[str, Tensor]:
+    """Return what the state of an int8 `model` has of a weight that the model had before."""
+    modules, path = dict(model.named_modules()), name.removesuffix(".weight")
+    tensors = {} if isinstance(modules.get(path), Int8Linear) else {name: weight}
+    if name == "tok_embeddings.weight" and model.config.tie_embeddings:
+        path = "output"
+    if isinstance(modules.get(path), Int8Linear):
+        parts = [quantize(rows.float()) for rows in weight.split(512)]  # copies of a part only
+        values, scale = map(torch.cat, zip(*parts, strict=True))
+        tensors |= {f"{path}.weight": values, f"{path}.scale": scale[:, 0]}
+    return tensors

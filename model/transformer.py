@@ -189,7 +189,9 @@ class Transformer(nn.Module):
                 raise ValueError(f"model.{name} must be set to build a Transformer")
         check_position(config)
         self.config = config
-        self.tok_embeddings = nn.Embedding(config.vocab_size, config.dim)
+        # Not drawn: on "meta" that would import the compiler.
+        embeddings = torch.empty(config.vocab_size, config.dim)
+        self.tok_embeddings = nn.Embedding.from_pretrained(embeddings, freeze=False)
         with torch.device("cpu"):  # a model built on "meta" needs the values of its tables
             self.position = POSITIONS[config.position](config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
