@@ -295,7 +295,7 @@ def new_run(tmp_path) -> Callable[..., RunDir]:
     def new_run(name: str = "a", log: dict[str, Any] | None = None, **changes: Any) -> RunDir:
         tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(bytes(range(256)) * 9)
-        config = load("--name", name)
+        config = load("--name", name, "--data.tokenizer", "elsewhere")
         config.log = LogConfig(runs=str(tmp_path / "runs"), **(log or {"wandb": "disabled"}))
         options: dict[str, Any] = {"manifest": {"n": 7}, **changes}
         return RunDir.create(config, tokenizer=[tokenizer], **options)

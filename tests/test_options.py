@@ -172,6 +172,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--train.sample_tokens", "1024"], "sample_tokens 1024 leaves no room for a prompt"),
     (["--train.shard", "full", "--train.dtype", "float16"], "float16 cannot be sharded"),
     (["--train.shard", "0"], "train.shard must be at least 1, not 0"),
+    (["--train.keep", "[0]"], "names steps that train.steps 1000 does not have"),
     (["--train.keep", "[5, 1001]"], "names steps that train.steps 1000 does not have"),
     (["--train.micro_batch_size", "-1"], "train.micro_batch_size must be at least 1, not -1"),
     (["--seed", "-1"], r"seed must be in \[0, 2\^63\), not -1"),

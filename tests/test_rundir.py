@@ -37,7 +37,8 @@ def test_a_run_describes_itself(new_run, tmp_path):
     run = new_run(manifest={"text": words, "x": "é"}, command=["train.py", words])
     contents = {path.name: path.read_bytes() for path in run.path.iterdir()}
     assert contents.keys() == {"config.yaml", "manifest.json", "run.json", "tokenizer.model"}
-    assert read_config(run.path / "config.yaml").name == "a"
+    config = read_config(run.path / "config.yaml")
+    assert config.name == "a" and config.data.tokenizer == str(run.path)  # its own copy
     assert contents["tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
     again = RunDir.open(run.path)
     assert again.record == run.record and again.manifest == {"text": words, "x": "é"}

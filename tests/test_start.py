@@ -25,6 +25,7 @@ def finished(world):
 @pytest.mark.parametrize("change, words", [
     (["--seed", "2"], "seed of .* cannot change on --resume"),
     (["--model.dim", "96"], "model of .* cannot change on --resume"),
+    (["--data.seq_len", "21"], "data of .* cannot change on --resume"),
     (["--optim.lr", "1"], "optim of .* cannot change on --resume"),
     (["--train.batch_size", "3"], "train.batch_size of .* cannot change on --resume"),
     (["--init-from", "x"], "leave out --init-from and --config"),

@@ -292,19 +292,19 @@ def test_a_sample_is_the_same_every_time_and_ends_where_the_text_does(world, mon
 def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, monkeypatch):
     """Killed between `best` of step 8 and `last`: the run goes on from step 4, and is shorter."""
     argv = arguments(world, "--name", "forgets", "--train.eval_interval", "4", "--train.keep",
-                     "[3, 7]")
+                     "[4, 7]")
     with monkeypatch.context() as patch:
         patch.setattr(train, "sample", lambda setup, run: 1 // (8 - setup.progress.step))
         with pytest.raises(ZeroDivisionError):
             train.main(argv)
     path = world / "runs" / "forgets"
     checkpoints = RunDir.open(path).checkpoints
-    assert (checkpoints.best_step(), checkpoints.kept_steps()) == (8, [3, 7])
+    assert (checkpoints.best_step(), checkpoints.kept_steps()) == (8, [4, 7])
     # Worse than step 4, whose weights in `best` those of step 8 have replaced.
     monkeypatch.setattr(train, "evaluate", lambda *arguments: (9e9, 1))
     assert run(train.main, "--resume", path, "--train.steps", "6", "--train.keep", "[]") == 0
     best = RunDir.open(path).best_point()
-    assert best["step"] == checkpoints.best_step() == 6 and checkpoints.kept_steps() == [3]
+    assert best["step"] == checkpoints.best_step() == 6 and checkpoints.kept_steps() == [4]
     last = checkpoints.load_weights("last")
     assert all(torch.equal(w, last[name]) for name, w in checkpoints.load_weights("best").items())
 
