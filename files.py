@@ -50,6 +50,8 @@ def writing(target: Path, advice: str = "make room or check the permissions") ->
         cause = error.__context__ if isinstance(error, RuntimeError) else error
         if not isinstance(cause, OSError | SafetensorError):
             raise
+        if isinstance(cause, FileNotFoundError):
+            advice = "the folder was removed or renamed"
         raise UserError(f"cannot write {target}: {first_line(cause)}; {advice}") from error
 
 

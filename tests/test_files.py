@@ -131,9 +131,11 @@ def save_torch(path):
     (lambda path: path.write_bytes(b"a"), "/dev/full"),
     (save_torch, "/dev/full"),
     (lambda path: save_file({"a": torch.ones(3)}, path), "/none/a"),
-], ids=["plain", "torch", "safetensors"])
+    (Path.touch, "/none/b"),
+], ids=["plain", "torch", "safetensors", "removed"])
 def test_what_the_disk_refuses_is_said_in_words(write, path):
-    words = rf"^cannot write {path}: [^\n]+; choose another$"
+    advice = "the folder was removed or renamed" if write == Path.touch else "choose another"
+    words = rf"^cannot write {path}: [^\n]+; {advice}$"
     with pytest.raises(UserError, match=words), files.writing(Path(path), "choose another"):
         write(Path(path))
 
