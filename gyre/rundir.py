@@ -262,6 +262,8 @@ class RunDir:
         A last line that a crash cut short is ignored, any other broken line with a warning.
         """
         file, points = self.path / METRICS, []
+        if self.checkpoints.has_training and not file.exists():
+            say(f"warning: {file} is missing")
         lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
         for number, line in enumerate(lines, 1):
             try:
@@ -279,7 +281,7 @@ class RunDir:
 
     def best_point(self) -> dict[str, Any] | None:
         """Return the point of the validation that made `best`; None before the first one."""
-        step = self.checkpoints.best_step()
+        step = self.checkpoints.saved_step("best")
         validated = (p for p in self.metrics() if p["step"] == step and "val/loss" in p)
         return next(validated, None)
 

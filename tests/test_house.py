@@ -78,7 +78,7 @@ def test_arrows_point_one_way():
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
     "train": 157, "generate": 153, "evaluate": 133, "export": 61, "ablate": 9, "bench": 265,
-    "errors": 59, "files": 112, "model": 882, "data": 697, "gyre": 2199, "formats": 910,
+    "errors": 59, "files": 112, "model": 882, "data": 697, "gyre": 2201, "formats": 910,
     "ablation": 1283, "docs": 299,
 }
 

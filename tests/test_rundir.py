@@ -250,6 +250,9 @@ def test_a_damaged_line_is_left_out_and_listed(new_run, capsys):
     listed = re.findall(r"leaving out line (\d) of .*metrics.jsonl", capsys.readouterr().err)
     assert listed == [str(number) for number in range(2, 8)]
     assert run.metrics() == [{"step": 1}, {"step": 3}] and capsys.readouterr().err == ""
+    (run.path / "metrics.jsonl").unlink()
+    (run.path / "last").mkdir()
+    assert run.metrics() == [] and "metrics.jsonl is missing" in capsys.readouterr().err
 
 
 def test_the_best_point_is_that_of_the_weights_in_best(new_run):
