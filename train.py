@@ -65,28 +65,26 @@ def train(start: Start, world: World) -> int:
             dynamic_ncols=True, disable=not world.is_main,
             mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
+        stop = StopSignal()
         run = None  # until the first step: a training that cannot take it leaves no run behind
-        saved = progress.step if start.resumed else 0  # the step of `last`; 0: there is none
+        saved = bool(start.resumed)
         while progress.step < config.train.steps:
             started = time.perf_counter()
             result = train_step(setup, progress.step)
             seconds = time.perf_counter() - started
             if run is None:
                 run = open_run(start, setup, held)
-                stop = held.enter_context(StopSignal())
+                held.enter_context(stop)
             searching = setup.scaler.is_enabled() and setup.scaler.get_scale() > 1
             going_on = progress.advance(result, tokens, seconds, searching)
             run.log({
                 **progress.axes,
                 "train/loss": result.loss, "train/lr": result.lr,
                 "train/grad_norm": result.grad_norm, "train/tokens_per_second": tokens / seconds,
-                "train/skipped": progress.skipped, **({} if going_on else {"diverged": 1}),
+                "train/skipped": progress.skipped,
             })
-            if not going_on:
-                raise UserError(f"the loss or its gradient was not finite for three steps, up to "
-                                f"step {progress.step}, in {config.train.dtype}: try a smaller "
-                                f"optim.lr (now {config.optim.lr}). {run.path} has "
-                                f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")
+            check_finite(going_on, "the loss or its gradient was not finite for three steps, up to",
+                         setup, run)
             bar.update()
             bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
                                 refresh=False)
@@ -101,7 +99,7 @@ def train(start: Start, world: World) -> int:
             stopping = world.sum(float(stop.number))[0] > 0  # on any rank
             if due or stopping or (start.parent and not saved):  # a branch saves its first step
                 save(setup, run, "last")
-                saved = progress.step
+                saved = True
             if stopping and not at_end:
                 bar.close()
                 again = start.argv if start.resumed else ["--resume", str(run.path)]
@@ -156,6 +154,7 @@ def validate(setup: Setup, run: RunDir) -> None:
     nats, tokens = setup.world.sum(*evaluate(
         setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype
     ))
+    check_finite(math.isfinite(nats), "the validation loss is not finite after", setup, run)
     loss, bpb = nats / tokens, nats / math.log(2) / setup.data.manifest["val"]["bytes"]
     run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
     if setup.world.is_main:
@@ -189,6 +188,8 @@ def sample(setup: Setup, run: RunDir) -> None:
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
+    check_finite(setup.parallelism.is_finite(setup.model), "a weight is not finite after", setup,
+                 run)
     optimizers, training = setup.optimizers, {
         "progress": asdict(setup.progress), "steps": setup.config.train.steps,
         "scaler": setup.scaler.state_dict(), "onednn": kernels.onednn_is_faster,
@@ -197,6 +198,17 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
         optimizers, training = None, {"step": setup.progress.step}
     run.save(name, lambda folder: setup.parallelism.save(folder, setup.model, optimizers),
              training, setup.world)
+
+
+def check_finite(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
+    """Give a training up unless `finite`. Raises UserError, which says what is left of it."""
+    if finite:
+        return
+    config, progress, step = setup.config, setup.progress, run.checkpoints.saved_step("last")
+    run.log({**progress.axes, "diverged": 1})
+    raise UserError(f"{what} step {progress.step}, in {config.train.dtype}: try a smaller optim.lr "
+                    f"(now {config.optim.lr}). {run.path} has "
+                    f"{f'a checkpoint of step {step}' if step else 'no checkpoint'}")
 
 
 if __name__ == "__main__":

@@ -173,5 +173,5 @@ def restore(start: Start, setup: Setup) -> None:
     elif training["steps"] != steps and "steps" not in start.given.get("train", {}):
         raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
                         "which decides its learning rates: say so again, or choose another number")
-    elif run.checkpoints.best_step() > step:
+    elif run.checkpoints.saved_step("best") > step:
         setup.progress.best = math.inf  # that `best` will be removed

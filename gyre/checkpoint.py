@@ -122,16 +122,17 @@ class Checkpoints:
             remove(self.path / ".removing")  # of a process that was killed
             remove(folder.rename(self.path / ".removing"))
 
-    def best_step(self) -> int:
-        """Return the step of `best`; 0 if there is none, or if it was imported."""
+    def saved_step(self, name: Literal["last", "best"]) -> int:
+        """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
         with suppress(UserError):
-            return int(self.load_training(self.path / "best")["step"])
+            training = self.load_training(self.path / name)
+            return int(training.get("progress", training)["step"])
         return 0
 
     def forget_after(self, step: int) -> None:
         """Remove `best` and what was kept of later steps: a run that resumes at `step` takes those
         steps again, perhaps with other options."""
-        if self.best_step() > step:
+        if self.saved_step("best") > step:
             self._remove(self.path / "best")
             self._remove(self.path / ".best")
         for later in self.kept_steps():

@@ -1,5 +1,6 @@
 """A model that every rank has whole. gyre/sharding.py has the other one."""
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -68,6 +69,11 @@ class Replicated:
     def norm(self, model: nn.Module, limit: float) -> float:
         """Return the norm of the whole gradient, and scale the gradient down to `limit`."""
         return gather_tensor(nn.utils.clip_grad_norm_(model.parameters(), limit)).item()
+
+    def is_finite(self, model: nn.Module) -> bool:
+        """Return whether all weights are finite, and the sum of their sizes is."""
+        size = nn.utils.get_total_norm(model.state_dict().values(), 1)
+        return math.isfinite(gather_tensor(size).item())
 
     def gather(self, model: nn.Module) -> AbstractContextManager[None]:
         """Return the context in which methods other than `forward` can be called."""

@@ -299,12 +299,12 @@ def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, mo
             train.main(argv)
     path = world / "runs" / "forgets"
     checkpoints = RunDir.open(path).checkpoints
-    assert (checkpoints.best_step(), checkpoints.kept_steps()) == (8, [4, 7])
+    assert (checkpoints.saved_step("best"), checkpoints.kept_steps()) == (8, [4, 7])
     # Worse than step 4, whose weights in `best` those of step 8 have replaced.
     monkeypatch.setattr(train, "evaluate", lambda *arguments: (9e9, 1))
     assert run(train.main, "--resume", path, "--train.steps", "6", "--train.keep", "[]") == 0
     best = RunDir.open(path).best_point()
-    assert best["step"] == checkpoints.best_step() == 6 and checkpoints.kept_steps() == [4]
+    assert best["step"] == checkpoints.saved_step("best") == 6 and checkpoints.kept_steps() == [4]
     last = checkpoints.load_weights("last")
     assert all(torch.equal(w, last[name]) for name, w in checkpoints.load_weights("best").items())
 
@@ -335,6 +335,29 @@ def test_losses_that_are_not_numbers_are_skipped_counted_and_finally_stop(
     poison(0, 1, 2)
     error = refusal(capfd, train.main, *arguments(world, "--name", "hopeless"))[-1]
     assert "has no checkpoint" in error
+
+
+@pytest.mark.parametrize(("last", "words"), [
+    (6, "a weight is not finite after step 7, in float32"),  # of --train.keep
+    (9, "the validation loss is not finite after step 10, in float32"),
+])
+def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
+    """Those of a step from which on they are not are in no checkpoint."""
+    def breaking_step(setup, step, train_step=train.train_step):
+        result = train_step(setup, step)
+        if step == last:
+            setup.model.norm.weight.data[3] = math.inf
+        return result
+
+    monkeypatch.setattr(train, "train_step", breaking_step)
+    path = world / "runs" / f"broken-{last}"
+    argv = arguments(world, "--name", path.name, "--train.keep", "[7]")
+    assert f"{words}: try" in (error := refusal(capfd, train.main, *argv)[-1])
+    assert f"{path} has a checkpoint of step 5" in error
+    checkpoints = RunDir.open(path).checkpoints
+    assert [checkpoints.saved_step(name) for name in ("last", "best")] == [5, 5]
+    assert checkpoints.kept_steps() == ([7] if last == 9 else [])
+    assert points(path, "diverged") == {last + 1: 1}
 
 
 def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
