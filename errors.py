@@ -44,7 +44,7 @@ class _Stderr:
 
 @contextmanager
 def exit_in_words() -> Iterator[None]:
-    """Print bad input, errors of the operating system and a lack of memory as one line; exit 2.
+    """Print bad input, what the system refuses, and a lack of memory or of a package; exit 2.
 
     Ctrl-C exits with 130, and a closed pipe with 141. Anything else is a bug and keeps its
     traceback.
@@ -63,7 +63,7 @@ def exit_in_words() -> Iterator[None]:
         except BrokenPipeError:  # the reader has what it wanted (`| head`)
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
             sys.exit(141)
-        except (UserError, OSError) as error:
+        except (UserError, OSError, ModuleNotFoundError) as error:
             say(f"error: {error}")
             sys.exit(2)
         except (MemoryError, RuntimeError) as error:

@@ -32,7 +32,8 @@ def test_a_range_ends_where_it_says(interval, inside, outside):
             check_ranges("part", SimpleNamespace(knob=value), knob=interval)
 
 
-@pytest.mark.parametrize("error", [UserError("too few"), OSError("too few")])
+@pytest.mark.parametrize("error", [kind("too few") for kind in (
+    UserError, OSError, ModuleNotFoundError)])
 def test_bad_input_is_one_line_and_exit_2(error, capsys):
     with pytest.raises(SystemExit) as stop, exit_in_words():
         raise error
