@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+import ablation.encodings  # noqa: F401  its encodings are arms
 from errors import UserError
 from files import read_sealed
 from gyre.device import processor
@@ -40,6 +41,8 @@ ARMS: dict[str, Overlay] = {
     "p_rope_75": {"model.position": "rope", "model.partial": 0.75},
     "rope_b100": {"model.position": "rope", "model.theta": 100.0},
     "rope_b1k": {"model.position": "rope", "model.theta": 1000.0},
+    "sin_qk": {"model.position": "sin_qk"},
+    "sin_qk_first": {"model.position": "sin_qk_first"},
     "rope_b500k": {"model.position": "rope", "model.theta": 500000.0},
 }
 BASELINE = "sin"

@@ -25,12 +25,12 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     # A sharded model gathers a block's weights in the block's `forward` only.
     if tokens.shape[1] == 1 or hasattr(model, "unshard"):
         return model.logits(model.hidden_states(tokens, cache)[:, -1])
-    h, freqs_cis, mask, stop = model.inputs(tokens, cache)
+    h, freqs_cis, mask, qk_input, stop = model.inputs(tokens, cache)
     *blocks, last = model.layers
     assert isinstance(last, TransformerBlock)
     for block in blocks:
-        h = block(h, freqs_cis, mask, cache)
-    xq, xk, xv = last.attention.project(last.attention_norm(h), freqs_cis, cache)
+        h = block(h, freqs_cis, mask, cache, qk_input)
+    xq, xk, xv = last.attention.project(last.attention_norm(h), freqs_cis, cache, qk_input)
     mask = None if mask is None else mask[..., -1:, :]
     attended = attend(xq[:, :, -1:], xk, xv, mask).transpose(1, 2).flatten(-2)
     h = h[:, -1:] + last.attention.wo(attended)

@@ -1,8 +1,10 @@
 """Position encodings: how a decoder learns the order of its tokens.
 
-Attention by itself does not see order. An encoding is one small class with up to three hooks:
+Attention by itself does not see order. An encoding is one small class with up to four hooks:
 
     embed        add something to the embeddings          (absolute: Sinusoidal, Learned)
+    qk_input     add something to what queries and keys
+                 are made of, in every layer              (absolute: ablation/encodings.py)
     freqs_cis    rotate the queries and the keys          (relative: RoPE)
     bias         add something to the attention scores    (relative: ALiBi)
 
@@ -64,6 +66,13 @@ class PositionEncoding(nn.Module):
     def embed(self, h: Tensor, start: int) -> Tensor:
         """Return the embeddings h (B, T, C) of the tokens from `start` on with positions added."""
         return h
+
+    def qk_input(self, start: int, stop: int) -> Tensor | None:
+        """Return what is added to the normalised stream for the queries and keys of each layer.
+
+        For positions start .. stop-1: (n_layers, T, C). None means nothing. Values get none of it.
+        """
+        return None
 
     def freqs_cis(self, length: int) -> Tensor | None:
         """Return the rotations of all positions of a text that is `length` tokens long now.

@@ -112,11 +112,13 @@ class Attention(nn.Module):
         self.wo = Linear(config.n_heads * config.head_dim, config.dim, bias=False)
 
     def project(
-        self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None
+        self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None,
+        qk_input: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries (B, H, T, D), and keys and values (B, H_kv, S, D) with the cached ones."""
-        xq = self.wq(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
-        xk = self.wk(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
+        x_qk = x if qk_input is None else (x + qk_input[self.layer]).type_as(x)
+        xq = self.wq(x_qk).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
+        xk = self.wk(x_qk).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         if freqs_cis is not None:  # RoPE
             xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
@@ -126,14 +128,17 @@ class Attention(nn.Module):
         return xq, xk, xv
 
     def forward(
-        self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None
+        self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
+        qk_input: Tensor | None = None,
     ) -> Tensor:
-        xq, xk, xv = self.project(x, freqs_cis, cache)
+        xq, xk, xv = self.project(x, freqs_cis, cache, qk_input)
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
-    def weights(self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor) -> Tensor:
+    def weights(
+        self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor, qk_input: Tensor | None
+    ) -> Tensor:
         """Return the attention weights under a float mask: (B, T, C) -> (B, H, T, T)."""
-        xq, xk, _ = self.project(x, freqs_cis)
+        xq, xk, _ = self.project(x, freqs_cis, None, qk_input)
         xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
         scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * self.head_dim**-0.5
         return (scores + mask).softmax(-1)
@@ -164,9 +169,9 @@ class TransformerBlock(nn.Module):
 
     def forward(
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
-        drop: Drop | None = None,
+        qk_input: Tensor | None = None, drop: Drop | None = None,
     ) -> Tensor:
-        attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache)
+        attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, qk_input)
         if drop is not None:
             attended = drop(attended, 2 * self.attention.layer + 1)
         h = x + attended
@@ -225,8 +230,9 @@ class Transformer(nn.Module):
 
     def inputs(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0
-    ) -> tuple[Tensor, Tensor | None, Mask, int]:
-        """Return the embeddings (B, T, C), RoPE's freqs_cis, the mask, and the next position.
+    ) -> tuple[Tensor, Tensor | None, Mask, Tensor | None, int]:
+        """Return the embeddings (B, T, C), RoPE's freqs_cis, the mask, `qk_input`, and the next
+        position.
 
         Tokens (B, T) continue the cache, or begin at position `start`. Raises ValueError for
         positions past `max_positions`, for a start that is negative or given beside a cache, and
@@ -252,7 +258,8 @@ class Transformer(nn.Module):
         freqs_cis = self.position.freqs_cis(stop)
         if freqs_cis is not None:
             freqs_cis = freqs_cis[start:stop]  # (T, D/2, 2): row t turns the token at start + t
-        return h, freqs_cis, self.position.mask(start, stop, tokens.device, first_key), stop
+        mask = self.position.mask(start, stop, tokens.device, first_key)
+        return h, freqs_cis, mask, self.position.qk_input(start, stop), stop
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
@@ -263,13 +270,13 @@ class Transformer(nn.Module):
         With a cache, the tokens continue it, and it grows by T. Without one, the first token stands
         at position `start`. `keys` (B,) address dropout, see `model/dropout.py`.
         """
-        h, freqs_cis, mask, stop = self.inputs(tokens, cache, start)
+        h, freqs_cis, mask, qk_input, stop = self.inputs(tokens, cache, start)
         drop = None
         if self.training and self.config.dropout:
             drop = dropping(self.config.dropout, tokens, keys)
             h = drop(h, 0)
         for layer in self.layers:
-            h = layer(h, freqs_cis, mask, cache, drop)
+            h = layer(h, freqs_cis, mask, cache, qk_input, drop)
         if cache is not None:
             cache.length = stop
         return self.norm(h)
@@ -286,9 +293,9 @@ class Transformer(nn.Module):
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
         """Tokens (B, T) -> the attention weights of each layer in turn, (B, H, T, T)."""
-        h, freqs_cis, _, _ = self.inputs(tokens)
+        h, freqs_cis, _, qk_input, _ = self.inputs(tokens)
         mask = self.position.causal_bias(tokens.shape[1], tokens.device)
         for layer in self.layers:
             assert isinstance(layer, TransformerBlock)
-            yield layer.attention.weights(layer.attention_norm(h), freqs_cis, mask)
-            h = layer(h, freqs_cis, mask, None)
+            yield layer.attention.weights(layer.attention_norm(h), freqs_cis, mask, qk_input)
+            h = layer(h, freqs_cis, mask, None, qk_input)
