@@ -22,6 +22,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import ablation.encodings  # noqa: F401  so that every test over POSITIONS has them
 import train
 from gyre.build import build
 from gyre.options import Config, Parser, make_config, read_yaml
