@@ -33,7 +33,6 @@ from gyre.rundir import RunDir, locked_run
 from gyre.signals import StopSignal
 from gyre.start import Start, resolve
 from gyre.step import Setup, evaluate, train_step
-from model import kernels
 from model.generation import generate
 from model.sampling import Sampling
 
@@ -192,7 +191,7 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
                  run)
     optimizers, training = setup.optimizers, {
         "progress": asdict(setup.progress), "steps": setup.config.train.steps,
-        "scaler": setup.scaler.state_dict(), "onednn": kernels.onednn_is_faster,
+        "scaler": setup.scaler.state_dict(),
     }
     if name == "best":
         optimizers, training = None, {"step": setup.progress.step}

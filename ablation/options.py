@@ -17,7 +17,8 @@ from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.rundir import RunDir
 
 # What the study sets for each run, so that a value for all of them would have no effect.
-CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type")
+CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type",
+          "train.onednn")
 TUNED = ("optim.lr", "optim.muon_lr")
 # What all arms share: they branch off at the same steps and are compared at the same tokens.
 SHARED = ("train.steps", "train.batch_size", "train.dtype", "train.keep", "optim.schedule",

@@ -26,7 +26,7 @@ from data.prepare import prepare
 from errors import UserError, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.device import resolve_device
+from gyre.device import ONEDNN_GAIN, onednn_gain, resolve_device
 from gyre.options import Config
 from gyre.rundir import git_revision
 
@@ -110,6 +110,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
                        .astype(np.int64) for split in ("train", "val"))
     return {
         "name": path.name, "command": command.line, **wanted, "dtype": config.train.dtype,
+        "onednn": onednn_gain() >= ONEDNN_GAIN,  # measured once, or runs could differ
         "ngrams": ngram_losses(train, held_out, data.manifest["vocab_size"]),
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
         "tuned": {"arms": {}},
@@ -137,7 +138,7 @@ def select_decisive(config: Config) -> dict[str, Any]:
     """Return the part of a configuration that decides numbers and is the same for all seeds."""
     values: dict[str, Any] = asdict(config)
     del values["log"], values["name"], values["seed"]
-    del values["data"]["prepared"], values["train"]["device"]
+    del values["data"]["prepared"], values["train"]["device"], values["train"]["onednn"]
     return values
 
 
@@ -243,6 +244,7 @@ def plan_training(
     """
     config, revision = command.config, (plan["git"] or {}).get("revision", "no git")[:7]
     values = {**values, "name": name, "train.steps": steps, "log.runs": str(command.path),
+              "train.onednn": plan.get("onednn", "auto"),
               "log.tags": [plan["tier"], config.data.source, revision, *config.log.tags]}
     argv = [*command.run_argv, *to_words(values)]
     if trunk is not None:

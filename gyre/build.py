@@ -117,9 +117,9 @@ def decide_arithmetic(
     machine too; the dtype; whether the training is compiled; and the reasons in words.
     """
     train, tokens = config.train, rows * config.data.seq_len
-    if world.size > 1:  # all as rank 0
-        onednn = world.sum(float(world.is_main and kernels.onednn_is_faster))[0]
-        kernels.onednn_is_faster = onednn > 0
+    # Measured at every start, on a busy machine not always with the same result: all as rank 0.
+    onednn = kernels.onednn_is_faster if train.onednn == "auto" else train.onednn
+    kernels.onednn_is_faster = world.sum(float(world.is_main and onednn))[0] > 0
     dtype, why = resolve_dtype(  # by the sums over the ranks, which must not decide differently
         train.dtype, world.device,
         lambda: world.sum(*product_rates(world.device, config.model, tokens, training=True)),
@@ -133,6 +133,7 @@ def decide_arithmetic(
         train, dtype=DTYPE_NAMES[dtype],
         device=world.device.type if train.device == "auto" else train.device,
         compile=compiled if train.compile == "auto" else train.compile,
+        onednn=kernels.onednn_is_faster,
     )
     return replace(config, train=train), dtype, compiled, f"{why}; {why_compiled}"
 
@@ -153,8 +154,6 @@ def restore(start: Start, setup: Setup) -> None:
                 setup.scaler.load_state_dict(training["scaler"])
             for name, value in training["progress"].items():
                 setattr(setup.progress, name, value)
-            # Measured at every start, on a busy machine not always with the same result.
-            kernels.onednn_is_faster = training["onednn"]
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             if setup.world.is_disconnect(error) or isinstance(error, torch.OutOfMemoryError):
                 raise

@@ -178,6 +178,8 @@ def test_records_are_of_the_same_start_and_of_every_length(finished):
     assert rope["rope_scaling"] and sin["rope_scaling"] is None
     assert rope["config"]["log"]["group"] == "ablation-smoke/25k/rope"
     assert rope["lr"] == 2e-3 and rope["machine"]["cores"] and rope["trained_by"]["torch"]
+    decided = read_json(finished / "plan.json")["onednn"]  # measured once
+    assert [record["config"]["train"]["onednn"] for record in (rope, sin)] == [decided] * 2
     for arm, record in (("rope", rope), ("sin", sin)):
         assert [end["tokens"] for end in record["horizons"]] == [2560, 25600]
         for end, name in zip(record["horizons"], ("2.5k", "25k"), strict=True):
@@ -214,6 +216,7 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--arms", "rope,alibbi"], "did you mean alibi?"),
     (["--tier", "quik"], "did you mean quick?"),
     (["--train.steps", "300"], "--train.steps has no effect"),
+    (["--train.onednn", "true"], "--train.onednn has no effect"),
     (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "arm b: there is no option --modle.theta"),
@@ -242,7 +245,8 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     """In our own configurations, and in the commands of runs, where what comes last wins."""
     argv = arguments(world, "--model.dim", "64", "--arm", "big=model.n_layers=3,optim.lr=5e-3")
     command = resolve(argv)
-    training = plan_training(command, planned(), "x", 9, command.arms["big"])
+    training = plan_training(command, planned(onednn=True), "x", 9, command.arms["big"])
+    assert load(*training["argv"]).train.onednn is True
     for config in (command.arm_configs["big"], load(*training["argv"])):
         assert (config.model.dim, config.model.n_layers, config.model.n_heads) == (64, 3, 2)
         assert config.optim.lr == 5e-3

@@ -16,6 +16,7 @@ import torch
 from conftest import (
     CPU,
     arguments,
+    load,
     output,
     points,
     refusal,
@@ -155,8 +156,10 @@ def test_what_one_looks_at_does_not_change_what_one_trains(world, straight):
 
 
 def test_a_resumed_run_multiplies_as_it_began(world, straight, monkeypatch):
-    """Whatever is measured at its second start: the two forms round differently."""
+    """Whatever is measured at its second start: the two forms round differently. It is in its
+    configuration, which a run has before its first checkpoint."""
     was = kernels.onednn_is_faster
+    assert load("--config", str(straight / "config.yaml")).train.onednn == was
     monkeypatch.setattr(device, "onednn_gain", lambda: 0.0 if was else 9.0)
     again = World.read("cpu")
     assert kernels.onednn_is_faster != was  # which a new run would go by
