@@ -29,7 +29,7 @@ from model.sampling import Sampling
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 where nobody reads on."""
+    """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 if the output is closed."""
     with exit_in_words():
         options = parse(argv)
         trained, compiled = open_run(options)
@@ -55,19 +55,19 @@ class ModelOptions:
     Face's or Meta's, which is read as export.py --to run reads it."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast on some processors, slower on others; auto measures which is faster
-    for so many samples, not compiled. int8, on a CPU, quantises the weights when it loads them,
-    and what they are multiplied with: for many samples of larger models, with --compile, where the
-    processor has AVX-512; without, int8 is a fraction as fast."""
+    and is up to twice as fast on some processors, slower on others. auto measures which of the two
+    is faster for this number of samples, not compiled. int8, on a CPU only, quantises weights and
+    their inputs: it pays for many samples of a larger model, with --compile and a processor with
+    AVX-512, and is much slower otherwise."""
     compile: bool = False
-    """Compile decoding: up to a minute the first time, then, on a CPU, several times as many tokens
-    a second for one sample, fewer times for more. That minute pays from some ten thousand tokens on
-    for one sample, from some hundred thousand for eight and more."""
+    """Compile decoding, which takes up to a minute. On a CPU one sample is then several times as
+    fast; with more samples the gain is smaller. It pays from some ten thousand tokens on for one
+    sample, from some hundred thousand for eight and more."""
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""
     rope_factor: float | None = None
-    """How many times the length of the training rows --rope-scaling is for."""
+    """The length to reach with --rope-scaling, as a multiple of that of the training rows."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class TextOptions:
     stop: list[str]
     """End where the model writes this, and leave it out. Can be given several times."""
     prompt_file: str | None = None
-    """Continue what is in this UTF-8 file, to its last newline; - is stdin."""
+    """Continue the text in this UTF-8 file, its last newline included; - is stdin."""
     interactive: bool = False
     """Continue one line of stdin after the other. Ctrl-D ends."""
     max_new_tokens: int | None = None
@@ -88,19 +88,18 @@ class TextOptions:
     num_samples: int = 1
     """Different continuations of every prompt."""
     seed: int = 0
-    """Another number, another text."""
+    """Seed of the sampling: another number gives another text."""
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
-    """Return the options, checked: all prompts in `prompt`, and `sampling` made of those of
-    Sampling."""
+    """Return the options, checked: all prompts in `prompt`, and a Sampling in `sampling`."""
     options = Parser(__doc__, RunOptions, ModelOptions, TextOptions, Sampling).parse_args(argv)
     prompted = bool(options.prompt or options.prompt_file)
     for wrong, message in (
         ((options.rope_scaling is None) != (options.rope_factor is None),
          "--rope-scaling TYPE and --rope-factor F belong together: give both"),
         (options.interactive == prompted,
-         "give --prompt TEXT and --prompt-file FILE, or --interactive, which reads stdin"),
+         "give --prompt TEXT or --prompt-file FILE, or else --interactive, which reads stdin"),
     ):
         if wrong:
             raise UserError(message)
@@ -125,10 +124,10 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     with refusals():
         if options.rope_scaling:
             scaling = RopeScaling(options.rope_scaling, options.rope_factor)
-        rows = max(1, len(options.prompt) * options.num_samples)
+        rows = max(1, len(options.prompt)) * options.num_samples
         source, theirs = nullcontext((options.run, None)), ("config.json", "params.json")
         if options.run and any(Path(options.run, name).is_file() for name in theirs):
-            from formats.folders import open_folder  # slow to import, and for no run of ours
+            from formats.folders import open_folder  # slow to import, and not needed for runs
 
             if options.checkpoint != "best":
                 raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
@@ -161,8 +160,7 @@ def converse(trained: Trained, compiled: bool, options: argparse.Namespace) -> C
 
     On a terminal they can be edited, and the arrow keys bring earlier ones back.
     """
-    say("Each line is continued on its own, up to the end of its text; --seed draws other texts, "
-        "and Ctrl-D ends.")
+    say("Each line is a prompt of its own. --seed draws other texts, and Ctrl-D ends.")
     if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
@@ -187,7 +185,7 @@ def converse(trained: Trained, compiled: bool, options: argparse.Namespace) -> C
 def write(
     trained: Trained, compiled: bool, prompts: list[str], options: argparse.Namespace
 ) -> Counter[str]:
-    """Print every prompt with its continuations: one as it comes, several at the end.
+    """Print every prompt with its continuations: a single one as it comes, several at the end.
 
     Notes on stderr a text that ends early or is longer than the training rows. Returns the tokens
     and seconds of reading prompts ("prefill") and of what follows ("decode").
@@ -227,8 +225,8 @@ def write(
     if length > seq_len:
         say(f"note: this text has {length} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
-    # The first forward reads the shortest prompt, and as much of the others, and draws a token for
-    # the rows whose prompt that is.
+    # Prefill reads min(lengths) tokens of every prompt, and draws the first token of the rows with
+    # the shortest prompt: these are not decoded.
     decoded = len(times) - 2 - lengths.count(min(lengths))
     return Counter({"prefill tokens": min(lengths) * len(ids), "prefill": times[1] - times[0],
                     "decode tokens": max(0, decoded), "decode": times[-1] - times[1]})

@@ -9,8 +9,8 @@
     torchrun --nproc-per-node 8 --max-restarts 3 train.py --config small.yaml --train.shard full \\
         --name big --resume auto
 
-Values come from the defaults, then from the YAML file, then from the run of --init-from,
---branch-from or --resume, then from the command line. The run is in runs/NAME.
+Later sources override earlier ones: the defaults, YAML files, the run of --init-from, --branch-from
+or --resume, the command line. The run is in runs/NAME.
 """
 
 import math
@@ -38,7 +38,7 @@ from model.sampling import Sampling
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Exit with 0, with 2 for bad input, or with 128 and the number of a signal."""
+    """Exit with 0, with 2 for bad input, or with 128 plus the number of a signal."""
     argv = sys.argv[1:] if argv is None else argv
     with exit_in_words():
         start = resolve(argv, __doc__)
@@ -65,7 +65,7 @@ def train(start: Start, world: World) -> int:
             mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
         stop = StopSignal()
-        run = None  # until the first step: a training that cannot take it leaves no run behind
+        run = None  # made after the first step: a training that fails in it leaves no folder
         saved = bool(start.resumed)
         while progress.step < config.train.steps:
             started = time.perf_counter()
@@ -94,8 +94,8 @@ def train(start: Start, world: World) -> int:
                 save(setup, run, progress.step)
             if due:
                 validate(setup, run)
-                sample(setup, run)  # before saving: what comes after is not taken again
-            stopping = world.sum(float(stop.number))[0] > 0  # on any rank
+                sample(setup, run)  # before `last` is saved: a run killed in between repeats both
+            stopping = world.sum(float(stop.number))[0] > 0  # whether any rank got a signal
             if due or stopping or (start.parent and not saved):  # a branch saves its first step
                 save(setup, run, "last")
                 saved = True
@@ -106,20 +106,20 @@ def train(start: Start, world: World) -> int:
                 if world.is_main:
                     say(f"stopped after step {progress.step}, saved. To go on:\n"
                         f"    {launcher} train.py {shlex.join(again)}")
-                return stop.number or signal.SIGTERM  # 0: another rank was told
+                return stop.number or signal.SIGTERM  # 0: only another rank got one
         bar.close()
         if world.is_main and run is None:
             say(f"nothing to do: {start.stem} has finished its {progress.step} steps")
         elif world.is_main and run is not None:
             run.draw_losses()
             command = ["python", "generate.py", "--run", str(run.path), "--prompt", "Once"]
-            say(f"done    {tqdm.format_interval(progress.seconds)} of training steps; {run.path}\n"
+            say(f"done    {tqdm.format_interval(progress.seconds)} spent in steps; {run.path}\n"
                 f"next    {shlex.join(command)}")
     return 0
 
 
 def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
-    """Make the folder of a new run, or cut the points of a resumed one at its checkpoint.
+    """Make the folder of a new run, or drop the metrics of a resumed one after its checkpoint.
 
     The run is locked, and its mirror in wandb open, until `held` is closed. All ranks call this.
     """
@@ -148,7 +148,7 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
 def validate(setup: Setup, run: RunDir) -> None:
     """Log the mean loss and the bits per byte of the whole validation split.
 
-    The weights become `best` where no loss of this run was lower.
+    The weights are saved as `best` if this loss is the lowest of the run.
     """
     nats, tokens = setup.world.sum(*evaluate(
         setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype
@@ -169,11 +169,11 @@ def sample(setup: Setup, run: RunDir) -> None:
     train, tokenizer = setup.config.train, setup.data.tokenizer
     if train.sample_tokens == 0:
         return
-    # The end of a prompt that the context has no room for.
+    # Of a prompt that is too long for the context, only the last tokens.
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(train.sample_prompt)[-room:]
     with setup.parallelism.gather(setup.model):
-        # Past the end of the text: ranks gather weights together, so all need equally many steps.
+        # Not ended by EOS: ranks gather weights together, so all need equally many steps.
         (new,) = generate(
             setup.model, [prompt], Sampling(), max_new_tokens=train.sample_tokens,
             seed=setup.config.seed,
@@ -200,7 +200,8 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
 
 
 def check_finite(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
-    """Give a training up unless `finite`. Raises UserError, which says what is left of it."""
+    """Raise UserError unless `finite`, and log that the training diverged. The message names the
+    last checkpoint."""
     if finite:
         return
     config, progress, step = setup.config, setup.progress, run.checkpoints.saved_step("last")

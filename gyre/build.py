@@ -1,4 +1,4 @@
-"""Build what a training needs in one process: data, model, optimizers, arithmetic, state."""
+"""Build what a training needs in one process: data, model, optimizers, dtype, restored state."""
 
 import math
 from dataclasses import replace
@@ -36,10 +36,10 @@ def build(start: Start, world: World) -> Setup:
     if world.size > 1 and world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # 12 bytes a parameter, for itself, its gradient and one moment at least, and the logits.
-    size = 12 * config.model.matrix_parameters // world.size
+    # At least four bytes each for a parameter, its gradient and one moment, and the logits.
+    size = 12 * config.model.matrix_parameters // min(shards, world.size)
     size += 4 * rows * config.data.seq_len * config.model.vocab_size
-    size += 4 * config.model.max_positions * config.model.head_dim  # the rotations of RoPE
+    size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table, the largest
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
@@ -83,7 +83,7 @@ def build(start: Start, world: World) -> Setup:
         config=config, world=world, parallelism=parallelism, data=data, train_data=train_data,
         val_data=data.dataset("val", **place), model=model, module=module,
         optimizers=Optimizers(model, config.optim, muon_dtype),
-        # Loss scaling is for float16. Disabled, every call hands its argument through.
+        # Loss scaling is for float16. A disabled scaler returns its arguments unchanged.
         scaler=torch.amp.GradScaler(world.device.type, enabled=dtype == torch.float16),
         loss=torch.compile(summed_loss) if compiled else summed_loss,
         dtype=dtype, rows=rows, progress=Progress(),
@@ -117,15 +117,15 @@ def decide_arithmetic(
     machine too; the dtype; whether the training is compiled; and the reasons in words.
     """
     train, tokens = config.train, rows * config.data.seq_len
-    # Measured at every start, on a busy machine not always with the same result: all as rank 0.
+    # As rank 0 has measured it: two measurements can differ.
     onednn = kernels.onednn_is_faster if train.onednn == "auto" else train.onednn
     kernels.onednn_is_faster = world.sum(float(world.is_main and onednn))[0] > 0
-    dtype, why = resolve_dtype(  # by the sums over the ranks, which must not decide differently
+    dtype, why = resolve_dtype(  # by the sums over the ranks, so that all choose the same
         train.dtype, world.device,
         lambda: world.sum(*product_rates(world.device, config.model, tokens, training=True)),
     )
-    # 6 for every weight in a matrix product, per token. All encodings have that in common, so that
-    # none of an ablation's arms is compiled alone.
+    # 6 FLOPs for every weight in a matrix product, per token. Attention and the encoding are left
+    # out, so that all arms of an ablation decide alike.
     tokens_in_all = train.steps * train.batch_size * config.data.seq_len
     flops = 6.0 * config.model.matrix_parameters * tokens_in_all
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
@@ -141,7 +141,8 @@ def decide_arithmetic(
 def restore(start: Start, setup: Setup) -> None:
     """Load weights, optimizers and progress of the checkpoint that `start` names.
 
-    Raises UserError where it does not fit the configuration or leaves no step to take.
+    Raises UserError where it does not fit the configuration, where the run was last resumed with
+    other steps, and where no step is left, but for --resume auto.
     """
     run, steps = start.parent, setup.config.train.steps
     assert run is not None, "there is nothing to restore"
@@ -171,6 +172,6 @@ def restore(start: Start, setup: Setup) -> None:
                         "number to go on")
     elif training["steps"] != steps and "steps" not in start.given.get("train", {}):
         raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
-                        "which decides its learning rates: say so again, or choose another number")
+                        "on which its learning rates depend: repeat that, or give another number")
     elif run.checkpoints.saved_step("best") > step:
         setup.progress.best = math.inf  # that `best` will be removed

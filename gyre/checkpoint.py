@@ -1,4 +1,4 @@
-"""The checkpoints of a run. A crash at any instant, or a full disk, leaves a whole one.
+"""The checkpoints of a run. A crash at any instant, or a full disk, leaves a complete one.
 
     last/       weights, optimizer states and training.pt: --resume continues from it
     previous/   the save before, used if `last` is damaged
@@ -65,7 +65,7 @@ class Checkpoints:
 
     path: Path
     last_is_good: bool = True
-    """False: `last` was found damaged, and `previous` is the only whole one."""
+    """False: `last` was found damaged, and `previous` is the only complete one."""
 
     def save(
         self, name: Literal["last", "best"] | int, write: Callable[[Path], list[Path]],
@@ -74,14 +74,14 @@ class Checkpoints:
         """Write a checkpoint: `last`, `best`, or that of a step to keep. All ranks call it.
 
         `write` puts a rank's files into a folder and returns them. `training` holds dicts, lists,
-        numbers and text, for training.pt. UserError where the disk refuses.
+        numbers, text and None, for training.pt. UserError where the disk refuses.
         """
         staging = self.path / ".saving"
         with writing(self.path / str(name), HINT):
             if world.is_main:
                 remove(staging)  # of a save that was killed
                 staging.mkdir()
-            world.sum(0.0)  # no rank writes before
+            world.sum(0.0)  # all wait until rank 0 has made the folder
             files = write(staging)
             hashes = {}
             for part in world.collect({file.name: sha256(file) for file in files}):
@@ -143,9 +143,10 @@ class Checkpoints:
     def open(self, name: Literal["last", "best"] | int, world: World = ALONE) -> Iterator[Path]:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
-        If no `best` was ever written it is `last`. If `last` is damaged it is `previous`, with a
-        warning. The ranks of `world` call this together, and each checks some of the files.
-        Raises UserError for missing files, and for a folder that a training replaced meanwhile.
+        Falls back from a `best` that was never written to `last`, and from a damaged `last` to
+        `previous`, with a warning. The ranks of `world` call this together, and each checks some of
+        the files. Raises UserError for missing files, and for a folder that a training replaced
+        meanwhile.
         """
         folder, previous = self.path / str(name), self.path / "previous"
         if isinstance(name, int):
@@ -155,8 +156,8 @@ class Checkpoints:
                 raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                                 "(--train.keep says which)")
         elif not folder.exists():
-            # A save is, or was killed, between its renames; or no best was written. `best` is
-            # asked for twice, because a save may have finished in between.
+            # Another process is between two renames, was killed there, or never wrote `best`.
+            # `best` is tried again after `.best`, because a save may have finished in between.
             names = (".best", "best", "last") if name == "best" else ()
             folders = [self.path / name for name in (*names, "previous")]
             folder = next((folder for folder in folders if folder.exists()), folder)
@@ -184,7 +185,7 @@ class Checkpoints:
         try:
             return dict(torch.load(folder / TRAINING, map_location="cpu", weights_only=True))
         except Exception as error:  # torch.load has no exception of its own for a damaged file,
-            # and its message may advise to execute it.
+            # and its message may advise to execute what is in it.
             raise UserError(f"{folder / TRAINING} holds no training state: restore it") from error
 
     def load_weights(
@@ -192,14 +193,14 @@ class Checkpoints:
     ) -> dict[str, Tensor]:
         """Return the weights, whole, on the CPU; those of `last` where no `best` was ever written.
 
-        `convert(name, weight)` returns what to keep of a weight, so that no copy of all of them is
-        made. A folder that a training replaces meanwhile is read again. UserError where files are
-        missing or damaged.
+        `convert(name, weight)` converts one weight at a time, so that no second copy of all of them
+        is in memory. A folder that a training replaces meanwhile is read again. UserError where
+        files are missing or damaged.
         """
         for _ in range(5):
             with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
                 return read_whole(folder, "model.", convert)
-            time.sleep(0.01)  # from one rename of a save to the next
+            time.sleep(0.01)  # the other process gets to its next rename
         with self.open(name) as folder:
             return read_whole(folder, "model.", convert)
 
@@ -220,8 +221,8 @@ def find_damage(folder: Path, world: World = ALONE) -> str:
     try:
         hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        return (f"{manifest} is missing: the checkpoint is damaged, or it was written by revision "
-                "90d2667 or before, which has to read it")
+        return (f"{manifest} is missing: the checkpoint is damaged, or it is from revision 90d2667 "
+                "or before: read it with that revision")
     except (TypeError, ValueError) as error:
         return f"{manifest} is damaged ({first_line(error)})"
     # DCP would read a file that somebody put beside the others.
@@ -246,12 +247,12 @@ def read_whole(
     kept: dict[str, Tensor] = {}
     if (folder / WEIGHTS).exists():
         file = folder / (WEIGHTS if prefix == "model." else STATES)
-        # Not by the package's reader: it maps the file, which stays in memory until all is freed.
+        # Not by the package's reader, which maps the file until the last tensor is freed.
         with file.open("rb") as stream:
             (size,) = struct.unpack("<Q", stream.read(8))
             table = json.loads(stream.read(size))
         table.pop("__metadata__", None)
-        # The largest first, while there is most room for what its conversion takes.
+        # The largest first, while most memory is free for its conversion.
         for name in sorted(table, key=lambda name: -math.prod(table[name]["shape"])):
             start, end = table[name]["data_offsets"]
             data = np.fromfile(file, np.uint8, end - start, offset=8 + size + start)
@@ -279,7 +280,7 @@ def read_shards(folder: Path, tensors: dict[str, Tensor], world: World = ALONE) 
     import torch.distributed.checkpoint as dcp  # slow to import
 
     with warnings.catch_warnings(), explained(f"cannot read {folder}"):
-        warnings.simplefilter("ignore")  # it takes one process for a mistake
+        warnings.simplefilter("ignore")  # DCP warns where there is one process
         dcp.load(tensors, storage_reader=dcp.HuggingFaceStorageReader(str(folder)),
                  no_dist=world.size == 1)
 

@@ -23,16 +23,16 @@ class OptimConfig:
     weight_decay: float = 0.1
     """Decoupled weight decay, on the hidden matrices only."""
     beta1: float = 0.9
-    """AdamW's first moment."""
+    """Decay of AdamW's first moment."""
     beta2: float = 0.95
-    """AdamW's second moment."""
+    """Decay of AdamW's second moment."""
     grad_clip: float = 1.0
     """Largest norm of the whole gradient; 0: no clipping."""
     warmup_steps: int = 100
     """Steps over which the learning rate rises linearly from 0."""
     schedule: Literal["cosine", "linear", "wsd"] = "cosine"
-    """How the learning rate falls after the warm-up. wsd (warm-up, stable, decay): not before the
-    cooldown, and then linearly."""
+    """How the learning rate falls after the warm-up. wsd (warm-up, stable, decay): it is constant
+    until the cooldown, and then falls linearly."""
     cooldown: float | None = None
     """Share of the steps, the last ones, in which wsd's learning rate falls. Unset: 0.2."""
     final_lr: float = 0.1
@@ -57,8 +57,8 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     """Learning rate of step number `step` (0 .. steps-1) of all `steps`, as a fraction of the peak.
 
     Rises to 1 over the warm-up, then falls to `final_lr` at the last step; with wsd it stays at 1
-    up to step `steps - round(cooldown * steps)`, so that runs of different lengths are one run up
-    to the cooldown of the shorter (Hägele et al. 2024, arXiv:2405.18392).
+    for the first `steps - round(cooldown * steps)` steps, so that runs of different lengths are one
+    run up to the cooldown of the shorter (Hägele et al. 2024, arXiv:2405.18392).
     """
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
@@ -89,10 +89,10 @@ class Muon(torch.optim.Optimizer):
     """Momentum whose update is made orthogonal: a matrix moves equally far in all its directions.
 
     Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/; the update has the rms of an
-    AdamW step, 0.2 (Liu et al. 2025, arXiv:2502.16982). It takes the steps of torch.optim.Muon, and
-    is faster where many matrices have one shape, as in a transformer: it stacks them and makes
-    their updates orthogonal together, in `dtype`: bfloat16 is precise enough, and slower than
-    float32 on some processors.
+    AdamW step, 0.2 (Liu et al. 2025, arXiv:2502.16982). It computes the updates of
+    torch.optim.Muon, and is faster where many matrices have one shape, as in a transformer: it
+    stacks them and makes their updates orthogonal together, in `dtype`: bfloat16 is precise enough,
+    and slower than float32 on some processors.
     """
 
     def __init__(
@@ -225,7 +225,7 @@ def is_sharded(tensor: Tensor) -> bool:
 
 
 def gather_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor, of which this rank may have a part only, whole. All ranks call it."""
+    """Return the whole of a tensor that may be sharded. All ranks call it."""
     return getattr(tensor, "full_tensor", lambda: tensor)()
 
 

@@ -39,7 +39,7 @@ class World:
 
     @classmethod
     def read(cls, device: str = "auto", timeout: float = 600.0) -> "World":
-        """Return what torchrun's environment says; `join` connects the processes.
+        """Return the world of torchrun's environment variables; `join` connects the processes.
 
         Raises UserError where this machine does not have the device, or where several processes
         would share one card.
@@ -68,8 +68,9 @@ class World:
         try:
             store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
             # torchrun keeps its store when it restarts the processes, with the addresses of the
-            # old ones. So each start has names of its own: the count of restarts, and how often
-            # this many have joined, because a machine that comes or goes counts as no restart.
+            # old ones. So the keys of each start have a prefix: the count of restarts, the number
+            # of processes, and how often so many have joined. A machine that comes or goes does not
+            # count as a restart.
             prefix = f"{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{self.size}"
             start = (store.add(prefix, 1) - 1) // self.size
             dist.init_process_group(
@@ -85,8 +86,8 @@ class World:
     def leave(self) -> None:
         """Disconnect the processes."""
         if self.size > 1 and dist.is_initialized():
-            # A thread of gloo that takes Python's lock while Python exits aborts the process. It
-            # takes the lock to free its last tensor; this sleep gives it the time.
+            # A thread of gloo takes Python's lock to free its last tensor, and aborts the process
+            # if Python is exiting then. This sleep lets it finish.
             time.sleep(0.1)
             dist.destroy_process_group()
 

@@ -1,4 +1,4 @@
-"""A model that every rank has whole. gyre/sharding.py has the other one."""
+"""A replicated model, with DDP: every rank has all of it. gyre/sharding.py has the sharded one."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ Initial = Callable[[Transformer], Iterable[tuple[str, Tensor]]]
 class Replicated:
     """Every rank has the whole model, and DDP averages the gradients.
 
-    `gyre.sharding.Sharded` has the same methods. Nobody else asks which one it is.
+    `gyre.sharding.Sharded` has the same methods.
     """
 
     world: World
@@ -71,7 +71,7 @@ class Replicated:
         return gather_tensor(nn.utils.clip_grad_norm_(model.parameters(), limit)).item()
 
     def is_finite(self, model: nn.Module) -> bool:
-        """Return whether all weights are finite, and the sum of their sizes is."""
+        """Return whether the sum of the weights' magnitudes is finite."""
         size = nn.utils.get_total_norm(model.state_dict().values(), 1)
         return math.isfinite(gather_tensor(size).item())
 
@@ -105,6 +105,6 @@ class Replicated:
 def recompute_activations(model: Transformer) -> None:
     """Let each block keep its input only, and compute the rest again in the backward pass."""
     for layer in model.layers:
-        # Nothing in it is random: dropout is addressed.
+        # No random state to keep: masks of dropout are a function of (seed, step, row).
         layer.forward = partial(checkpoint, layer.forward, use_reentrant=False,
                                 preserve_rng_state=False)

@@ -6,13 +6,13 @@ runs/
         tokenizer.model     of an imported run, tokenizer.json and tokenizer_config.json too
         manifest.json       of the prepared data, or of the import
         run.json            when, by which command, from which revision; hashes of all the above
-        metrics.jsonl       one point per line: the truth, which wandb mirrors
+        metrics.jsonl       one point (what a step has logged) per line: the truth, copied to wandb
         loss.png            a picture of its losses, once it is finished
         last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
 
-Only this module and checkpoint.py write there, and a study, which removes checkpoints that it has
-measured.
+Only this module and checkpoint.py write there, and a study, which removes checkpoints that it needs
+no more.
 """
 
 import hashlib
@@ -76,13 +76,13 @@ class RunDir:
 
     @property
     def tokenizer_sha256(self) -> str:
-        """Of the file that its ids come from."""
+        """SHA-256 of the tokenizer's file."""
         hashes = self.record["sha256"]
         return hashes.get("tokenizer.json") or hashes["tokenizer.model"]
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Of the data that the run was started with."""
+        """The manifest of the training data."""
         return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))
 
     # --- creating and opening ---
@@ -95,16 +95,16 @@ class RunDir:
     ) -> "RunDir":
         """Make the folder of a new run, completely or not at all, and a new wandb run.
 
-        `tokenizer` are the files that make it up. `command` made the run. `write` adds what an
-        import has besides. `points` are those that a branch inherits; until it has saved a
-        checkpoint of its own it cannot be resumed.
+        `tokenizer` are its files. `command` made the run. `write(folder)` adds the files of an
+        import. `points` are those that a branch inherits; a branch can be resumed once it has saved
+        a checkpoint.
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
         log, name = config.log, str(config.name)
         path = cls.new_path(log.runs, name)
         saved = config
-        if config.data.tokenizer is not None:  # from now on the run's copy of it
+        if config.data.tokenizer is not None:  # the run's own copy
             saved = replace(config, data=replace(config.data, tokenizer=str(path)))
         with writing(path, "choose another folder with --log.runs"):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,8 @@ class RunDir:
 
     @classmethod
     def open_all(cls, paths: Sequence[str | Path], runs: str | Path = "runs") -> list["RunDir"]:
-        """Return these runs, or all under `runs`, the oldest first; skip and list the rest."""
+        """Return these runs in this order, or all under `runs`, the oldest first. Folders that are
+        no runs are skipped, with a message."""
         opened = []
         for path in paths or sorted(p for p in Path(runs).glob("[!.]*") if p.name != "wandb"):
             try:
@@ -189,7 +190,7 @@ class RunDir:
 
     @staticmethod
     def new_path(runs: str | Path, name: str) -> Path:
-        """Return where a run of this name will be. UserError if it cannot be, or is there."""
+        """Return where a run of this name will be. UserError if the name is invalid or taken."""
         if not re.fullmatch(r"\w[\w.=+-]*", name) or name == "wandb":
             raise UserError(f"run name {name!r} must be letters, digits and _ . = + - (and not "
                             "'wandb', which holds wandb's files): choose another name")
@@ -202,10 +203,10 @@ class RunDir:
     @classmethod
     @contextmanager
     def claim(cls, runs: str | Path, name: str, *, numbered: bool) -> Iterator[str]:
-        """Hold the name of a new run, and then that run, for this process alone.
+        """Lock the name of a new run, and yield it. Nobody else can train a run of that name.
 
-        Yields the name: `numbered`, it is the first of name, name-2, name-3 ... that is neither
-        a run nor held. Raises UserError where it cannot be had.
+        `numbered`: the first of name, name-2, name-3 ... that is neither a run nor locked. Raises
+        UserError if the name is taken.
         """
         names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
         with ExitStack() as held:
@@ -223,8 +224,8 @@ class RunDir:
     def resume(self, step: int, config: Config) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
-        Points of later steps, which a crash left behind, go: those steps are taken again. wandb
-        gets all points once more, because of what it had not written yet when a process was killed.
+        Points of later steps, which a crash left behind, are removed: those steps are taken again.
+        wandb gets all points again, because it may have lost some when the process was killed.
         """
         points = self.points_until(step)
         self.checkpoints.forget_after(step)
@@ -296,7 +297,7 @@ class RunDir:
         self.checkpoints.save(name, write, training, world)
 
     def draw_losses(self) -> None:
-        """Draw loss.png. No picture is worth a training: a failure is only a warning."""
+        """Draw loss.png. A failure is only a warning."""
         try:
             from gyre.plot import draw_losses
 
@@ -316,7 +317,7 @@ class RunDir:
                 self.wandb.log(point)
 
     def finish(self, exit_code: int = 0) -> None:
-        """Wait for wandb to write or upload the rest, within limits."""
+        """Wait for wandb to write or upload the rest, for less than a minute."""
         if self.wandb:
             self.wandb.finish(exit_code)
             self.wandb = None

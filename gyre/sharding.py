@@ -40,7 +40,7 @@ class Sharded(Replicated):
         if shards == world.size:
             shape, names = shape[1:], names[1:]
         self.mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=names)
-        for name in names:  # or their groups would wait as long as torch's default
+        for name in names:  # else their groups have torch's own timeout
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),
                                                   self.mesh.get_group(name))
 
@@ -55,7 +55,7 @@ class Sharded(Replicated):
         """
         with torch.device("meta"):
             model = Transformer(config)
-        vectors = {}  # are not drawn: they have their values already
+        vectors = {}  # norms and scalars keep the values of the constructor
         for prefix, module in model.named_modules():
             for name, parameter in module.named_parameters(prefix, recurse=False):
                 if parameter.ndim < 2:
@@ -73,14 +73,15 @@ class Sharded(Replicated):
         if checkpoint_activations:
             recompute_activations(model)
         if compiled:
-            for layer in model.layers:  # between the blocks, weights come and go
+            for layer in model.layers:  # alone: FSDP gathers and frees weights between them
                 layer.compile()
         return model, model
 
     def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
-        """Average gradients over the groups with the last micro-batch only.
+        """Average gradients between the groups with the last micro-batch only.
 
-        Within a group they are averaged every time: a rank has no room for whole gradients.
+        Within a group they are averaged and scattered after every micro-batch, because a rank has
+        no room for whole gradients.
         """
         cast(FSDPModule, module).set_requires_all_reduce(last)
         return nullcontext()
@@ -105,7 +106,7 @@ class Sharded(Replicated):
                 return []
             write_safetensors(folder / WEIGHTS, weights, whole)
             return [folder / WEIGHTS]
-        # Safetensors, because DCP's own format has a pickle, which whoever reads it executes.
+        # Safetensors, because DCP's own format has a pickle, and reading a pickle can execute code.
         writer = HuggingFaceStorageWriter(str(folder), save_distributed=True)
         with explained(f"cannot write {folder}"):
             dcp.save(state_tensors(model, optimizers), storage_writer=writer)
@@ -127,18 +128,19 @@ class Sharded(Replicated):
 
 @torch.no_grad()
 def copy_shard(target: Tensor, source: Tensor) -> None:
-    """Copy a whole tensor into one of which this rank may have a part only."""
+    """Copy a whole tensor into one that may be sharded."""
     target.copy_(shard_like(source.view(1) if source.ndim == 0 else source, target))
 
 
 def state_tensors(model: Transformer, optimizers: Optimizers) -> dict[str, Tensor]:
     """Return every weight, `model.NAME`, and optimizer state, such as `state.NAME.exp_avg`.
 
-    They are the tensors themselves, to write or to read into. A scalar has the shape (1,), as in a
+    They are the tensors themselves, to write or to read into; the model is sharded again before, if
+    it was gathered. A scalar has the shape (1,), as in a
     sharded model.
     """
     cast(FSDPModule, model).reshard()  # an evaluation leaves the weights outside blocks gathered
-    options = StateDictOptions(flatten_optimizer_state_dict=True)  # makes what is not there yet
+    options = StateDictOptions(flatten_optimizer_state_dict=True)  # also makes missing ones
     states = get_optimizer_state_dict(model, optimizers.optimizers, options=options)
     tensors = {f"model.{name}": p.detach() for name, p in model.named_parameters()}
     tensors |= {name: value for name, value in states.items() if isinstance(value, Tensor)}

@@ -1,4 +1,4 @@
-"""Resolve a command line of train.py: a new run, or what one goes on from."""
+"""Resolve a command line of train.py: start a run, resume one, or branch off from one."""
 
 import os
 import re
@@ -20,15 +20,16 @@ class StartOptions:
     """What training starts from; without any of these, a new model."""
 
     resume: str | None = None
-    """Go on with this run, exactly where it was. auto: with the run of --name where there is one,
-    so that the same command can be started again and again."""
+    """Go on with this run, exactly where it was. auto: resume the run of --name if there is one,
+    else start it, so that the same command can be repeated."""
     init_from: str | None = None
     """Start from the weights of this run, with its model and tokenizer."""
     branch_from: str | None = None
     """Go on from a checkpoint of this run as a new run, with other --train.steps, --optim.schedule
     or learning rates."""
     at: int | None = None
-    """The step at which to branch off, one of --train.keep. Default: the last."""
+    """Branch off from the checkpoint that the run kept of this step (its train.keep). Default: from
+    its last checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Start:
     argv: list[str]
     """The command line itself."""
     given: dict[str, Any]
-    """The part of the configuration that it names."""
+    """The options that the command line names, as a layer of the configuration."""
     resumed: RunDir | None = None
     """The run to go on with. None: a new run."""
     parent: RunDir | None = None
@@ -49,7 +50,7 @@ class Start:
     step: int | None = None
     """The step of that checkpoint. None: the last."""
     repeatable: bool = False
-    """Whether the same command starts the run and goes on with it: nothing left to do is fine."""
+    """Whether --resume auto was said. Then a run that has finished is no error."""
     note: str = ""
     """A message to print before training."""
 
@@ -57,7 +58,7 @@ class Start:
 def resolve(argv: list[str], doc: str) -> Start:
     """Return what `argv` asks for; `doc` is the description for --help.
 
-    Raises UserError for a configuration that cannot be, or that is not the one of the run.
+    Raises UserError for a configuration that is invalid, or that contradicts the run's.
     """
     if not argv:
         raise UserError("say what to train, such as --config small.yaml, or what to --resume "
@@ -70,7 +71,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     if options.at is not None and not options.branch_from:
         raise UserError(f"--at {options.at} has no effect without --branch-from")
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and not options.resume:
-        raise UserError("torchrun has started this command again, which would be another run: say "
+        raise UserError("torchrun has restarted this command, which would start another run: say "
                         "--resume auto")
     if options.branch_from or (options.resume and not auto):
         if options.init_from or options.config:
@@ -94,7 +95,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     weights = take_weights(RunDir.open(options.init_from), given) if options.init_from else {}
     config = make_config(files, weights, given)
     stem = Path(options.config[0]).stem if options.config else "gyre"
-    stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # what a name may have
+    stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # what names may hold
     if config.name is not None:
         RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
@@ -106,11 +107,11 @@ def resume(
 ) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    With --resume auto, `files` is the layer of --config. It changes nothing, because the run was
-    started with it. `note` says what has become different in it.
+    With --resume auto, `files` is the layer of --config. It is ignored, because the run keeps its
+    own configuration; `note` lists the options that differ.
     """
     saved, note = read_trained(run), ""
-    if files is not None:  # the command as it was started, before `auto` was decided
+    if files is not None:  # the same command again, while the run has what `auto` stood for
         given.get("data", {}).pop("tokenizer", None)
         for name in ("device", "dtype", "compile"):
             if given.get("train", {}).get(name) == "auto":
@@ -145,7 +146,7 @@ def branch(
 
 
 def take_weights(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the layer of a configuration that starts from a run: its model, tokenizer and weights.
+    """Return the options that --init-from takes from a run: its path, model and tokenizer.
 
     Raises UserError if the command line asks for another model or tokenizer.
     """
@@ -157,7 +158,7 @@ def take_weights(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
     saved = read_config(run.path / "config.yaml")
     model = asdict(saved.model)
     if model["rope_scaling"] is None and given.get("model", {}).get("rope_scaling"):
-        # A run that was trained without scaling has the length of its rows to scale from.
+        # The length that a run without scaling was trained on is that of its rows.
         model["rope_scaling"] = {"original_positions": saved.data.seq_len}
     tokenizer = {"tokenizer": str(run.path), "vocab_size": open_tokenizer(run.path).vocab_size}
     return {"init_from": str(run.path), "model": model, "data": tokenizer}
@@ -171,9 +172,9 @@ def read_trained(run: RunDir) -> Config:
 
 
 def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *more: str) -> None:
-    """Raise UserError if a part of the configuration changed that the checkpoints of a run need.
+    """Raise UserError if an option changed that has to match the checkpoints of a run.
 
-    `more` are parts that cannot change on this `option` either.
+    `more` are further parts that cannot change on this `option`.
     """
     needed = ("seed", "init_from", "model", "data", "optim.optimizer", "train.batch_size")
     for part in (*needed, *more):

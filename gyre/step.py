@@ -29,7 +29,9 @@ class StepResult(NamedTuple):
     loss: float
     """Mean cross entropy, nats per token."""
     grad_norm: float
+    """Norm of the whole gradient before it is clipped."""
     lr: float
+    """Learning rate of AdamW."""
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
 
@@ -47,7 +49,7 @@ class Progress:
     skipped: int = 0
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int = 0
-    """Such steps since the last good one."""
+    """Bad steps in a row, as `advance` counts them."""
     best: float = math.inf
     """Lowest validation loss, nats per token."""
 
@@ -59,7 +61,7 @@ class Progress:
     def advance(self, result: StepResult, tokens: int, seconds: float, searching: bool) -> bool:
         """Count a step. Returns whether training can go on: not after three bad steps in a row.
 
-        Where the loss is finite and the gradient overflows float16, the scaler may only be
+        A gradient that overflows float16 beside a finite loss is not bad while the scaler is still
         `searching` for its scale.
         """
         self.step += 1
@@ -76,7 +78,7 @@ class Setup:
     """What a training needs in one process. Made by `gyre.build.build`."""
 
     config: Config
-    """With everything that `auto` stood for decided."""
+    """With every `auto` resolved."""
     world: World
     parallelism: Replicated
     """Or `Sharded`, which has the same methods."""
@@ -93,7 +95,7 @@ class Setup:
     """`summed_loss`, compiled or not."""
     dtype: torch.dtype
     rows: int
-    """Rows of a forward pass."""
+    """Most rows of one forward pass in this process."""
     progress: Progress
     """Where the training stands: at the restored checkpoint, or at the start."""
 
@@ -111,8 +113,8 @@ def train_step(setup: Setup, step: int) -> StepResult:
             with autocast(world.device, setup.dtype):
                 logits = setup.module(x.to(world.device), keys=keys)
             loss = setup.loss(logits, y.to(world.device))
-            # Divided by the tokens of the whole batch, so that unequal parts weigh every token
-            # alike; times the processes, because DDP and FSDP divide by them again.
+            # Divided by the tokens of the whole batch, so that every token weighs the same; times
+            # the number of processes, because DDP and FSDP average over them.
             scaler.scale(loss * (world.size / tokens)).backward()
         loss_sum += loss.detach()
     for optimizer in setup.optimizers.optimizers:
@@ -130,7 +132,7 @@ def train_step(setup: Setup, step: int) -> StepResult:
 
 def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor | None]]:
     """Return this rank's part of a batch, cut into forward passes: x and y (B, T), and the keys of
-    dropout (B,), addressed by (seed, step, row), or None without dropout."""
+    dropout (B,), each a hash of (seed, step, row), or None without dropout."""
     config, data = setup.config, setup.train_data
     x, y = data.batch(step)
     keys: Tensor | None = None
@@ -142,7 +144,7 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     batches = [(x[cut], y[cut], None if keys is None else keys[cut]) for cut in cuts]
     most = math.ceil(config.train.batch_size / setup.world.size / setup.rows)
     if setup.parallelism.pads_micro_batches and len(batches) < most:
-        # Ranks gather weights together, so all need equally many passes. This one has no targets.
+        # Ranks gather weights together, so all need equally many passes. Its targets are ignored.
         batches.append((x[:1], torch.full_like(y[:1], -100), None if keys is None else keys[:1]))
     return batches
 
@@ -158,16 +160,16 @@ def evaluate(
     model: Transformer, data: TokenDataset, batch_size: int, device: torch.device,
     dtype: torch.dtype,
 ) -> tuple[float, int]:
-    """Return the nats and the number of the tokens in this rank's share of a split.
+    """Return the summed cross entropy in nats and the number of targets of this rank's share.
 
     The mode of the model is restored, and no random number is drawn. A compiled model runs eagerly
-    here: other shapes, and no gradients, would cost a second compilation. Every rank calls it
-    equally often.
+    here, because other shapes and the lack of gradients would cost a second compilation. Every rank
+    calls it equally often.
     """
     was_training = model.training
     model.eval()
     nats, tokens = 0.0, 0
-    batches = math.ceil(data.n_tokens / data.seq_len / data.size / batch_size)
+    batches = math.ceil((data.n_tokens - 1) / data.seq_len / data.size / batch_size)
     for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
                      disable=data.rank > 0):
         x, y = x.to(device), y.to(device)

@@ -81,8 +81,8 @@ def generate(
     after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
     True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding,
     which takes up to a minute and makes a single row about five times as fast on a CPU. Keys are
-    cached unless `use_cache` is False or an encoding would rotate them anew for such a length;
-    without a cache nothing is compiled.
+    cached unless `use_cache` is False or dynamic RoPE scaling would change their rotations at this
+    length; without a cache nothing is compiled.
 
     Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
     tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then
@@ -90,7 +90,8 @@ def generate(
     prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
 
     Raises ValueError, before any compute, for an empty prompt, for more tokens than the context
-    holds, and for options of `sampling` that have no meaning or no effect.
+    holds, and for options of `sampling` that have no meaning or no effect; later for logits that
+    are not finite.
     """
     _check(model, prompts, sampling, max_new_tokens, num_samples)
     total = max(map(len, prompts)) + max_new_tokens

@@ -49,7 +49,7 @@ def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
 
 def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     """Return the faster form of `linear` for these operands, or None."""
-    # Autocast converts the operands of F.linear only.
+    # Autocast converts the operands of F.linear, and not those of the faster forms.
     if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return None
     compiling = torch.compiler.is_compiling()
@@ -111,14 +111,14 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
 
 
 # oneDNN is slower than MKL for few rows. For many, it is about as fast on Intel's processors and
-# twice as fast on AMD's with AVX-512, of which MKL uses half.
+# twice as fast on AMD's with AVX-512, where MKL uses half of the vectors' width.
 MIN_ONEDNN_TOKENS = 16
 onednn_is_faster = False  # gyre/device.py measures it; a resumed run keeps what it had
 
 
-# `linear` and its gradients by oneDNN; F.linear uses MKL. It is an operator because Inductor
-# compiles oneDNN's own for constant weights only. It is no custom_op because the first call of one
-# imports the compiler, which doubles the time to the first token.
+# `linear` and its gradients by oneDNN; F.linear uses MKL. An operator of our own is needed, because
+# Inductor compiles torch's one only if the weight is a constant. It is no custom_op, because the
+# first call of one imports the compiler, which doubles the time to the first token.
 library.define("gyre::onednn_product", "(Tensor x, Tensor weight) -> Tensor")
 onednn_product = torch.ops.gyre.onednn_product
 
@@ -157,9 +157,9 @@ library.register_autograd(
 # --- attention ---
 
 
-# The compiler turns a sum of more float32 numbers than this into a sum of sums, which runs at half
-# the speed, and guards on their number (CppKernel.need_use_acc_helper of torch 2.13). Each of 16
-# parts stays below it up to 65,000 keys.
+# A longer sum of float32 numbers is split by the compiler, which makes it half as fast, and
+# compiled again where its length crosses this limit (CppKernel.need_use_acc_helper of torch 2.13).
+# 16 parts keep each sum below it up to 65,000 keys.
 LONGEST_SUM = 4096
 PARTS = 16
 
@@ -213,8 +213,8 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
         stop = min(start + size, T)
         q = xq[:, :, start:stop].reshape(B, H_kv, -1, D)
         scores = (q @ xk[:, :, :stop].transpose(-1, -2)).view(B, H, -1, stop)
-        hidden = torch.full((stop - start, stop), -torch.inf, device=q.device).triu(start + 1)
-        scores = torch.add(hidden, scores, alpha=D**-0.5)  # in float32, like `hidden`
+        causal = torch.full((stop - start, stop), -torch.inf, device=q.device).triu(start + 1)
+        scores = torch.add(causal, scores, alpha=D**-0.5)  # in float32, like `causal`
         weights = torch.softmax(scores, -1).to(xv.dtype)
         blocks.append((weights.view(B, H_kv, -1, stop) @ xv[:, :, :stop]).view(B, H, -1, D))
     return torch.cat(blocks, dim=2)
@@ -223,9 +223,9 @@ def attend_by_products(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) ->
 # --- rotations ---
 
 
-def rotate_in_reals(xq: Tensor, xk: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    """`apply_rotary_emb` in real arithmetic; `pairs` (T, D/2, 2) are cosines and sines."""
-    cos, sin = pairs[:, None].unbind(-1)  # (T, 1, D/2) each
+def rotate_in_reals(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, Tensor]:
+    """`apply_rotary_emb` in real arithmetic; `freqs_cis` (T, D/2, 2) are cosines and sines."""
+    cos, sin = freqs_cis[:, None].unbind(-1)  # (T, 1, D/2) each
 
     def rotate(x: Tensor) -> Tensor:
         even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)  # (B, T, H, D/2) each
@@ -249,14 +249,14 @@ def compile_for_decoding(function: Callable[P, R], device_type: str) -> Callable
     compiles, up to 16 times LONGEST_SUM keys. After MAX_GRAPHS in a process, PyTorch warns and runs
     eagerly.
     """
-    # Without this, dynamic=True makes a tensor of every norm's eps at every step. That and the
-    # size checks turned off below would take a good part of one row's step.
+    # Without this, every step wraps every norm's eps in a tensor. That and the size checks, which
+    # are turned off below, would take a good part of one row's step.
     torch._dynamo.config.specialize_float = True
     torch._dynamo.config.recompile_limit = MAX_GRAPHS
     options: dict[str, Any] = {"size_asserts": False}
     if device_type == "cpu":
-        # Every row of a matrix reads the normalised input again. The threshold makes the compiler
-        # store such a value if it is computed from more than 1 number, instead of 4. torch 2.13
-        # counts these reads in its deterministic mode only, which changes nothing else on a CPU.
+        # Every row of a matrix reads the normalised input again. The threshold, 1 instead of 4,
+        # makes the compiler store it instead of computing it for every row. torch 2.13 counts these
+        # reads in its deterministic mode only, which changes nothing else on a CPU.
         options |= {"realize_reads_threshold": 1, "deterministic": True}
     return torch.compile(function, dynamic=True, options=options)

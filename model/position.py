@@ -31,12 +31,13 @@ Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; 
 class PositionEncoding(nn.Module):
     """No positions at all ("none"), and the base of every encoding.
 
-    A subclass overrides the hooks it uses and keeps what it precomputes in `table`. The table is a
-    plain attribute and no buffer. So it is in no state dict, and a checkpoint does not fix the
-    length. And `module.to(torch.bfloat16)` does not round it, which would make positions 256 and
-    257 equal. `_apply` only moves it between devices.
+    A subclass overrides the hooks it uses and keeps what it precomputes in `table`. The table is no
+    buffer. So it is in no state dict, and the length can change after training; and
+    `module.to(torch.bfloat16)` keeps it in float32. In bfloat16, positions 256 and 257 would be
+    equal. `_apply` only moves it between devices.
 
-    Parameters of fewer than two dimensions keep their first values; matrices are drawn.
+    Parameters of fewer than two dimensions keep the values of the constructor. Matrices are drawn
+    (`Transformer.drawn`).
     """
 
     options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads
@@ -75,10 +76,10 @@ class PositionEncoding(nn.Module):
         return None
 
     def freqs_cis(self, length: int) -> Tensor | None:
-        """Return the rotations of all positions of a text that is `length` tokens long now.
+        """Return the rotations of all positions of a text of `length` tokens: (N, D/2, 2), N of at
+        least `length`, complex numbers as pairs of real ones.
 
-        At least `length` rows: (length, D/2, 2), complex numbers as pairs of real ones. None means
-        that queries and keys are not rotated.
+        None means that queries and keys are not rotated.
         """
         return None
 
@@ -91,7 +92,7 @@ class PositionEncoding(nn.Module):
     def mask(self, start: int, stop: int, device: torch.device, first: int = 0) -> Mask:
         """Return the mask for queries at start .. stop-1 and keys at first .. stop-1.
 
-        None where plain causal attention does, else bool (T, S), or float (1, H, T, S) if the
+        None if plain causal attention is enough, else bool (T, S), or float (1, H, T, S) if the
         encoding has a bias.
         """
         keys = torch.arange(first, stop, device=device)
@@ -100,7 +101,7 @@ class PositionEncoding(nn.Module):
         if bias is None and (start == first or stop - start == 1):
             return None
         visible = queries[:, None] >= keys[None, :]
-        # [None]: scaled_dot_product_attention fuses a bias of 4 dimensions only, on a CPU.
+        # [None]: on a CPU, scaled_dot_product_attention is fast for a bias of 4 dimensions only.
         return visible if bias is None else bias.masked_fill(~visible, -torch.inf)[None]
 
     def causal_bias(self, length: int, device: torch.device) -> Tensor:
@@ -118,7 +119,7 @@ class RoPE(PositionEncoding):
     (Su et al. 2021, arXiv:2104.09864; the layout is Meta's.)
 
     With dynamic scaling, frequencies depend on the length of the text once it passes the trained
-    length. The table then ends there, and every longer length computes its own.
+    length. The table covers the trained length, and longer texts get one of their own.
     """
 
     options = ("theta", "partial", "rope_scaling")
@@ -130,7 +131,7 @@ class RoPE(PositionEncoding):
                 f"rope turns pairs of channels: model.head_dim must be even, not {config.head_dim}"
             )
         if config.rope_scaling is not None and config.rope_scaling.type in ("ntk", "dynamic"):
-            ntk_theta(config.theta, config.rope_scaling.factor, config.head_dim)
+            ntk_theta(config.theta, config.rope_scaling.factor, config.head_dim)  # may raise
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
@@ -167,13 +168,13 @@ def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
 class Sinusoidal(PositionEncoding):
     """Fixed sinusoids added to the embeddings, once, at the input.
 
-    LLaMA's embeddings E start with a standard deviation of 0.02. A sinusoid p of amplitude 1 is 35
-    times larger. The option `sinusoid` says how to add the two:
+    LLaMA's embeddings E start with a standard deviation of 0.02. A sinusoid p of amplitude 1 has an
+    rms of 0.71, which is 35 times larger. The option `sinusoid` says how to add the two:
 
     matched   E + alpha*p    alpha is learnable and starts where both terms have the same rms
     vaswani   sqrt(C)*E + p  as in the paper; E starts with standard deviation 1/sqrt(C), so the
                              first term has variance 1
-    naive     E + p          a careless swap, kept to show what it costs
+    naive     E + p          without any scaling, kept to show what that costs
     """
 
     options = ("theta", "sinusoid")
@@ -197,7 +198,7 @@ class Sinusoidal(PositionEncoding):
 class Learned(PositionEncoding):
     """One trainable vector per position, added to the embeddings (GPT-2).
 
-    Training never changes the rows of later positions, so the table ends where training rows do.
+    The table has data.seq_len entries: positions past that would never be trained.
     """
 
     extrapolates = False
@@ -213,7 +214,7 @@ class Learned(PositionEncoding):
 def alibi_slopes(n_heads: int) -> Tensor:
     """Return 2^(-8(h+1)/H) for each head h, float32 (H,), if H is a power of two.
 
-    Otherwise the published interpolation between two powers. (Press et al. 2021,
+    For other H, the published interpolation between the nearest powers. (Press et al. 2021,
     arXiv:2108.12409, and its reference code)
     """
     whole = 2 ** math.floor(math.log2(n_heads))
@@ -223,7 +224,8 @@ def alibi_slopes(n_heads: int) -> Tensor:
 
 
 class ALiBi(PositionEncoding):
-    """Scores fall linearly with distance, each head with its own slope: -slope * (m - n).
+    """Scores fall linearly with distance, each head with its own slope: -slope * (m - n), for the
+    query at m and the key at n.
 
     (Press et al. 2021, arXiv:2108.12409)
     """

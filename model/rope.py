@@ -17,7 +17,8 @@ def rope_frequencies(head_dim: int, theta: float = 10000.0, partial: float = 1.0
 
     Returns float64 of shape (D/2,), from the fastest pair to the slowest. With `partial` < 1, only
     the first int(partial * D // 2) pairs turn and the slower ones stand still. This is p-RoPE
-    (Barbero et al. 2024, arXiv:2410.06205), which is not "partial rotary".
+    (Barbero et al. 2024, arXiv:2410.06205). "Partial rotary" is another thing: it rotates the first
+    channels only, with frequencies for that width.
     """
     pairs = torch.arange(0, head_dim, 2, dtype=torch.float64, device="cpu")
     frequencies = theta ** (-pairs / head_dim)
@@ -34,8 +35,8 @@ def precompute_freqs_cis(
 ) -> Tensor:
     """Return the rotations e^(i * position * frequency) of positions 0 .. end-1.
 
-    Returns complex64 of shape (end, D/2), on the CPU. Every entry has magnitude 1; with YaRN it is
-    the factor on queries and keys. Angles are computed in float64 and rounded once, because in
+    Returns complex64 of shape (end, D/2), on the CPU. Every entry has magnitude 1,
+    or `scaling.magnitude` with YaRN. Angles are computed in float64 and rounded once, because in
     float32 the angle of position 8191 is off by 2e-4. (Su et al. 2021, arXiv:2104.09864)
     """
     if scaling is None:
@@ -57,7 +58,7 @@ def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor,
     m and a key at position n depends on n - m alone: q^T R(n-m) k.
 
     freqs_cis may also be real, (T, D/2, 2). Models hold it so because the compiler generates no
-    code for complex numbers. Raises ValueError if it has not one row for every token.
+    code for complex numbers. Raises ValueError unless it has T rows of D/2 pairs.
     """
     if not freqs_cis.is_complex():
         freqs_cis = torch.view_as_complex(freqs_cis)

@@ -31,7 +31,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     """Softmax attention of xq (B, H, T, D) over xk, xv (B, H_kv, S, D) -> (B, H, T, D).
 
-    Without a mask, attention is causal. Then T must be S, or 1 for a query that sees all keys.
+    Without a mask, attention is causal. T must then be S, or 1: a single query sees all keys.
     """
     gqa, causal = xq.shape[1] != xk.shape[1], mask is None and xq.shape[2] > 1
     if mask is None or mask.dtype in (torch.bool, xq.dtype):
@@ -46,7 +46,7 @@ class KVCache:
     """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer.
 
     Those of a head lie side by side in memory, which is how attention reads them. `length` is the
-    number of tokens held. `Transformer.hidden_states` raises it after all layers have written. It
+    number of tokens held. `Transformer.hidden_states` advances it after all layers have written. It
     is a Python int, because reading a tensor would wait for the device.
     """
 
@@ -184,6 +184,8 @@ class TransformerBlock(nn.Module):
 class Transformer(nn.Module):
     """Tokens in, logits out. State-dict keys are Meta's; tied models have no `output.weight`.
 
+    Embeddings have no values before `init_weights` or `load_state_dict`.
+
     Raises ValueError if the configuration is incomplete or its encoding cannot serve it.
     """
 
@@ -194,7 +196,7 @@ class Transformer(nn.Module):
                 raise ValueError(f"model.{name} must be set to build a Transformer")
         check_position(config)
         self.config = config
-        # Not drawn: on "meta" that would import the compiler.
+        # Without values yet: to draw them on "meta" would import the compiler.
         embeddings = torch.empty(config.vocab_size, config.dim)
         self.tok_embeddings = nn.Embedding.from_pretrained(embeddings, freeze=False)
         with torch.device("cpu"):  # a model built on "meta" needs the values of its tables
@@ -206,15 +208,15 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Set every matrix to its first value, see `drawn`. All others keep theirs."""
+        """Initialise every matrix, see `drawn`. Vectors and scalars keep their values."""
         parameters = dict(self.named_parameters())
         for name, matrix in self.drawn(seed):
             parameters[name].copy_(matrix)
 
     def drawn(self, seed: int) -> Iterator[tuple[str, Tensor]]:
-        """Yield the name and the first value of every matrix, on the CPU.
+        """Yield the name and the initial values of every matrix, on the CPU.
 
-        Values are normal with std 0.02, from a random stream addressed by (seed, name). Two models
+        They are normal with std 0.02, from a random stream addressed by (seed, name). Two models
         of one seed therefore share the values of all matrices that both have. Matrices that write
         into the residual stream are divided by sqrt(2 n_layers), so that its variance does not grow
         with depth. An encoding may ask for another std of the embeddings.
@@ -245,14 +247,14 @@ class Transformer(nn.Module):
         stop = start + tokens.shape[1]
         if stop > self.config.max_positions:
             raise ValueError(
-                f"position {stop} is past the context of {self.config.max_positions} "
-                "(model.max_positions)"
+                f"a text of {stop} tokens is longer than the context of "
+                f"{self.config.max_positions} (model.max_positions)"
             )
         if cache is not None and stop > self.position.cache_limit:
             raise ValueError(
-                f"position {stop} is past {self.position.cache_limit}, where this encoding changes "
-                "its frequencies with the length (model.rope_scaling). Cached keys would be wrong: "
-                "use no cache"
+                f"past {self.position.cache_limit} tokens this encoding changes its frequencies "
+                f"with the length (model.rope_scaling), and this text has {stop}. Cached keys "
+                "would be wrong: use no cache"
             )
         h = self.position.embed(self.tok_embeddings(tokens), start)
         freqs_cis = self.position.freqs_cis(stop)

@@ -46,7 +46,7 @@ def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
     for held, more in ((9, 1), (0, 10)):
         cache = KVCache(model.config, 3, T)
         cache.length = held
-        with pytest.raises(ValueError, match="past 9, where .* use no cache"):
+        with pytest.raises(ValueError, match="past 9 tokens .* use no cache"):
             model(ids[:, held : held + more], cache)
         assert cache.length == held
     # Without the refusal, the logits would be others.

@@ -138,7 +138,7 @@ def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, toke
     texts = [t + tokenizer.decode(expected(t, max_new_tokens=5)) + "\n" for t in ("x", "🙂 y")]
     assert out == "".join(texts)
     assert "past the context of 6000" in err  # the long line's error, and the next line was read
-    assert "Each line is continued on its own" in err and "Ctrl-D ends" in err
+    assert "Each line is a prompt of its own" in err and "Ctrl-D ends" in err
     assert err.count("tokens/s)") == 2 and "decode: 8 tokens" in err.splitlines()[-1]  # at the end
     ctrl_c = {"readline": mock.Mock(side_effect=KeyboardInterrupt)}
     monkeypatch.setattr(io, "TextIOWrapper", type("Terminal", (io.TextIOWrapper,), ctrl_c))
@@ -196,7 +196,7 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
 
 
 @pytest.mark.parametrize("words, message", [
-    ("", "give --prompt TEXT and --prompt-file FILE, or --interactive"),
+    ("", "give --prompt TEXT or --prompt-file FILE, or else --interactive"),
     ("--prompt x --top-p 1.5", r"top_p must be in \(0, 1\], not 1.5"),
     ("--prompt x --max-new-tokens 6000",
      r"1 tokens and 6000 new ones make 6001, past the context of 6000 \(model.max_positions\): "
