@@ -111,7 +111,7 @@ def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[s
         measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len)
         if scalings and config.model.rope_scaling is not None:
             raise UserError(f"{run.path} was trained with model.rope_scaling "
-                            f"{config.model.rope_scaling.type}: --rope-scaling would take it away")
+                            f"{config.model.rope_scaling.type}: --rope-scaling would replace it")
     results = measure.compare(runs, options.checkpoint, options.device, options.dtype)
     for run, result in zip(runs if options.lengths else (), results, strict=False):
         say(f"measuring {run.path} by length")

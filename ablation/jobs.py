@@ -52,7 +52,7 @@ def do_job(folder: str, job: dict[str, Any]) -> Any:
 def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[str, Any]:
     """Return the record of an arm and seed: of its longest run, and of the ends of the others."""
     if not trunk.checkpoints.kept_steps():
-        raise UserError(f"{trunk.path} has no checkpoints along the way any more: remove "
+        raise UserError(f"{trunk.path} has lost the checkpoints that it kept: remove "
                         f"{', '.join(str(run.path) for run in (trunk, *branches))} to train them "
                         "again")
     # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
@@ -74,14 +74,14 @@ def train_run(training: dict[str, Any]) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing. Returns False if it
     diverged. Raises Stopped if it was told to stop, and UserError if it failed."""
     folder, argv = Path(training["run"]), training["argv"]
-    # A worker that the scheduler has lost may still train this run.
+    # A worker that the scheduler has lost may still train this run; train.py locks it then.
     with locked(folder.resolve(), f"{folder} is being trained by another worker: waiting for it"):
         if folder.exists():
             step = count_saved_steps(folder)
             if step == training["steps"]:
                 return True
             if has_diverged(folder):
-                return False  # it would again
+                return False  # it would diverge again
             if step:
                 argv = ["--resume", str(folder)]
             else:
@@ -90,14 +90,14 @@ def train_run(training: dict[str, Any]) -> bool:
     print("$", shlex.join(["python", "train.py", *argv]), flush=True)
     code = 0
     try:
-        # As the command would: the run is the one that a user would start.
+        # In this process, as the command does it: the run equals one that a user starts.
         runpy.run_path(str(ROOT / "train.py"))["main"](argv)
     except SystemExit as stop:
         code = stop.code
     if code == 128 + signal.SIGTERM:
         raise Stopped(folder.name)
     if code and not has_diverged(folder):
-        raise UserError(f"{folder.name} failed (exit {code}), and the study stopped; why is in the "
+        raise UserError(f"{folder.name} failed (exit {code}), and the study stopped: see the "
                         f"job's log in {folder.parent / 'logs'}")
     return not code
 

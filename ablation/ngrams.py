@@ -1,8 +1,7 @@
-"""What counting alone predicts: the losses of n-gram models, by which a loss curve can be read.
+"""The losses of n-gram models: what counting alone predicts, as reference lines for loss curves.
 
-A model that has learned which tokens are frequent reaches the unigram's loss without looking at
-anything; the bigram's, by the last token alone; only below it does it need to know in which order
-the tokens before that stand.
+The unigram's loss needs no context, the bigram's only the last token. A loss below the bigram's
+shows that a model uses the order of earlier tokens.
 """
 
 import numpy as np
@@ -14,9 +13,9 @@ Ids = NDArray[np.int64]
 def ngram_losses(train: Ids, held_out: Ids, vocab_size: int, longest: int = 3) -> list[float]:
     """Mean nats per token of `held_out` under the n-gram models of `train`, n = 1 .. `longest`.
 
-    Counts are interpolated with the model of one token less, each context by how many different
-    tokens were seen after it (Witten and Bell 1991); under the unigram lies the uniform
-    distribution. No parameter is fitted. Raises ValueError where a code of n tokens would not fit
+    Counts are interpolated with the (n-1)-gram model, whose weight is the number of different
+    tokens seen after the context (Witten and Bell 1991); the unigram with the uniform distribution.
+    No parameter is fitted. Raises ValueError where a code of n tokens would not fit
     into 64 bits.
     """
     if vocab_size**longest >= 2**63:

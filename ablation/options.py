@@ -16,7 +16,7 @@ from errors import UserError, check_ranges
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.rundir import RunDir
 
-# What the study sets for each run, so that a value for all of them would have no effect.
+# Options that the study sets for each run. Setting them for all is refused.
 CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type",
           "train.onednn")
 TUNED = ("optim.lr", "optim.muon_lr")
@@ -37,15 +37,15 @@ class StudyOptions:
     """Compare an arm of your own too, as NAME=OPTION=VALUE,..., such as
     b500=model.theta=500,optim.lr=2e-3. May be given several times."""
     baseline: str | None = None
-    """The arm that every difference is taken to. Default: sin, or the last one."""
+    """The arm that every difference is taken to. Default: the first of sin and sin_vaswani, or the
+    last arm."""
     seeds: int | None = None
     """Seeds of each arm. Default: the tier's; quick: 6."""
     tokens: str | None = None
     """Training tokens of the runs, such as 1M,4M (M: 2^20). Default: the tier's; quick:
     512k,1M."""
     no_tuning: bool = False
-    """Train all arms at optim.lr, but for those that say their own, instead of choosing the best
-    rate of each."""
+    """Do not choose the best rate of each arm: train all at optim.lr, or at their own."""
     jobs: int | None = None
     """Runs at a time on this machine. Default: one for each core, with one thread each; on a GPU,
     1."""
@@ -61,7 +61,7 @@ class Command:
     """A command line of ablate.py, resolved and checked."""
 
     line: str
-    """The command itself, which goes on with a study that was stopped."""
+    """The command as text. Running it again goes on with a study that was stopped."""
     options: Namespace
     tier: Tier
     arms: dict[str, Overlay]
@@ -81,7 +81,7 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     tier = choose_tier(options)
     arms = planning.choose_arms(tier, options.arms, options.arm or [])
     files = options.config or ["ablation.yaml"]
-    # The tier's values come before the user's, which win.
+    # The tier overrides the files, and the command line overrides both.
     layers = [*map(read_yaml, files), tier.overrides, options.given]
     config, arm_configs = make_config(*layers), {}
     for arm, overlay in arms.items():
@@ -136,12 +136,12 @@ def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
     for arm, config in arms.items():
         for key in SHARED:
             if attrgetter(key)(config) != attrgetter(key)(base):
-                raise UserError(f"--arm {arm}: {key} is the same in all arms of a study: set "
+                raise UserError(f"--arm {arm}: {key} must be the same in all arms of a study: set "
                                 f"--{key} for all")
 
 
 def to_words(values: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Return a layer, or dotted values, as words of a command line."""
+    """Return options, nested or dotted, as --name=value words of a command line."""
     words: list[str] = []
     for key, value in values.items():
         if isinstance(value, Mapping):

@@ -36,7 +36,7 @@ ARMS: dict[str, Overlay] = {
     "learned": {"model.position": "learned"},
     "alibi": {"model.position": "alibi"},
     "sin_vaswani": {"model.position": "sinusoidal", "model.sinusoid": "vaswani"},
-    "sin_naive": {"model.position": "sinusoidal", "model.sinusoid": "naive"},  # the trap, labelled
+    "sin_naive": {"model.position": "sinusoidal", "model.sinusoid": "naive"},  # without any scaling
     "p_rope_50": {"model.position": "rope", "model.partial": 0.5},
     "p_rope_75": {"model.position": "rope", "model.partial": 0.75},
     "rope_b100": {"model.position": "rope", "model.theta": 100.0},
@@ -51,7 +51,7 @@ PROBED = ("rope", "sin", "alibi", "nope")
 TUNING_SEEDS = (1000, 1001)  # none of those that are reported
 
 MILLION = 2**20  # tokens: a whole number of steps
-VALIDATIONS = 4  # of the longest run of an arm and a seed, and of one that tunes
+VALIDATIONS = 4  # during the longest run of an arm and a seed, and during a tuning run
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Tier:
     tuning_seeds: tuple[int, ...] = TUNING_SEEDS[:1]
     """The grid is run on the first, and the best two rates on the others too."""
     windows: int = sys.maxsize
-    """Of 8T tokens, on which a run is measured at most; see gyre/measure.py."""
+    """Most windows of 8T tokens on which a run is measured; see gyre/measure.py."""
     followed: int = 4
-    """Checkpoints to an octave by which a run is followed."""
+    """Checkpoints that are kept for each doubling of the steps."""
     probe_seeds: int = 3
     probe_steps: int | None = None
     """None: as many as the probe asks for."""
@@ -164,18 +164,18 @@ def choose_baseline(name: str | None, arms: Mapping[str, Overlay]) -> str:
 
 Losses = Mapping[float, Mapping[int, float]]
 """Of one arm: loss by learning rate and seed; inf where the run diverged."""
-WIDEST = 8  # times below and above the grid, within which it is extended
+WIDEST = 8  # the grid is extended by this factor at most, in each direction
 
 
 def next_rates(
     grid: Sequence[float], seeds: Sequence[int], losses: Losses
 ) -> list[tuple[float, int]]:
-    """The (learning rate, seed) that have to be run next; none: `best_rate` can tell.
+    """The (learning rate, seed) that have to be run next; none when tuning is finished.
 
     First the grid on the first seed; then, while the best rate is at an edge, half the lowest or
     twice the highest, so that on this seed the best has a worse neighbour on either side; then the
-    best two on the other seeds. Where all seeds together prefer one at an edge, it goes on beyond
-    that, and what is then no worse on the first seed is run on the others too.
+    best two on the other seeds. If the best mean over all seeds is at an edge, the next rate beyond
+    it is tried on the first seed, and on the others if it is no worse there.
     """
     first = {lr: by_seed[seeds[0]] for lr, by_seed in losses.items() if seeds[0] in by_seed}
     missing = [(lr, seeds[0]) for lr in grid if lr not in first]
@@ -229,7 +229,7 @@ def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:
 
 
 def read_plan(path: Path) -> dict[str, Any]:
-    """Return the plan of the study at `path`. UserError where it is damaged."""
+    """Return the plan of the study at `path`. UserError if it is damaged."""
     return read_sealed(path / "plan.json", "restore it, or start another study with --name: "
                        "nothing else says what this one compares")
 
@@ -254,6 +254,6 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return those of Python and of the packages that decide numbers."""
+    """Return the versions of Python and of the packages that decide numbers."""
     packages = ("torch", "numpy", "scipy", "sentencepiece")
     return {"python": platform.python_version(), **{name: version(name) for name in packages}}

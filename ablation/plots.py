@@ -37,7 +37,8 @@ DPI = 150
 
 
 def draw(study: Study) -> list[str]:
-    """Write NAME.png into the study's folder for every figure it has data for; the names."""
+    """Write NAME.png into the study's folder for every figure it has data for. Returns the
+    names."""
     names = []
     for name, figure in FIGURES.items():
         file = study.path / f"{name}.png"
@@ -167,7 +168,7 @@ def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes
 
 def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]) -> bool:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
-    around it. Over the x that all its seeds have: elsewhere it would be a mean over other seeds.
+    around it. Only over the x that all its seeds have, so that each mean is over the same seeds.
 
     Returns whether any arm had a point.
     """

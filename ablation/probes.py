@@ -1,12 +1,12 @@
-"""Two tasks that only a position encoding can solve, with an optimum that is known exactly.
+"""Two tasks that need positions, with an optimum that is known exactly.
 
 P1  noisy lag-k copy. Token t repeats token t-k with probability 1 - rho, else it is any of the V.
     The content of earlier tokens says nothing, only how far back they stand does. One layer.
     (Barbero et al. 2024, arXiv:2410.06205, theorem 5.3: one rotary head can look exactly k back;
     proposition 5.2: one without positions cannot)
 P2  variable-length repeat. A segment without repeats, a separator, the segment again: its second
-    copy can be predicted by whoever looks for the token before and reads on (an induction head).
-    Two layers.
+    copy can be predicted by finding the token before in the first copy, and copying what follows
+    (an induction head). Two layers.
 
 Data are a function of (seed, step). Only the tokens that can be known are learned, by AdamW in
 float32, at the same rate in every arm.
@@ -78,7 +78,7 @@ def lag_copy(
 
 
 def lag_copy_entropy(probe: Probe) -> float:
-    """Nats per token once t > k, the least that any model can reach.
+    """Nats per token from t = k on, the least that any model can reach.
 
     H = -p ln p - (V-1) q ln q, with p = 1 - rho + rho/V for the token k back and q = rho/V for
     every other: 1.9606 for V = 16, rho = 0.5.
@@ -89,8 +89,8 @@ def lag_copy_entropy(probe: Probe) -> float:
 
 
 def lag_copy_score(probe: Probe, model: Transformer, tokens: Tensor) -> tuple[float, float]:
-    """Mean nats above the entropy, over the last T positions that can be known (t > k); and nan:
-    right predictions are not counted.
+    """Mean nats above the entropy, over the last T positions that can be known (t >= k); and nan,
+    because right predictions are not counted.
 
     The expectation over what each next token could have been is taken exactly, from the
     probabilities it was drawn with: a mean over the drawn ones would be off by more than the 0.02

@@ -103,7 +103,7 @@ def headline(study: Study) -> str:
 
 
 def arms_table(study: Study) -> str:
-    """A row for each arm, a loss and a difference for each length."""
+    """A row for each arm: its rate, its seeds, a loss and a difference for each length, "used"."""
     header = ["arm", "learning rate", "n"]
     rows = {arm: [arm, joined(sorted({run["lr"] for run in study.runs(arm).values()}), "{:g}"),
                   str(len(study.runs(arm)))] for arm in study.arms}
@@ -121,8 +121,8 @@ def arms_table(study: Study) -> str:
 
 
 def p_values(study: Study, tokens: int) -> dict[str, float]:
-    """p of each arm against the baseline; of all but the first Holm-corrected, over all that are
-    planned: where one is not run yet, as if it did not differ."""
+    """p of each arm against the baseline. All but the first planned arm are Holm-corrected; arms
+    that are not run yet count as p = 1."""
     known = {arm: result.p for arm in study.others
              if (result := study.paired(arm, tokens)) and result.p is not None}
     adjusted = stats.holm({arm: known.get(arm, 1.0) for arm in study.planned_others[1:]})
@@ -210,12 +210,12 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def number(value: float | None, form: str = ".4f") -> str:
-    """With a minus as long as a plus."""
+    """A number, with the typographic minus (U+2212)."""
     return UNDEFINED if value is None else format(value, form).replace("-", "−")
 
 
 def difference(result: stats.Paired | None, p: float | None, seeds: int | None = None) -> str:
-    """`seeds`: of the arm, which may have more than the pairs that this rests on."""
+    """`seeds`: the number of seeds of the arm, shown if fewer could be paired."""
     if result is None:
         return UNDEFINED
     ends = joined(number(end, "+.3f") for end in result.interval or ())
@@ -232,7 +232,7 @@ def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
 
 
 def span(times: Collection[float], end: float) -> str:
-    """Median, lowest and highest of times until something happens; inf: not up to `end`."""
+    """Median, lowest and highest of waiting times; inf means not until `end`."""
     if not times:
         return UNDEFINED
     low, high = statistics.median_low(times), statistics.median_high(times)

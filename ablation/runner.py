@@ -31,7 +31,7 @@ from gyre.options import Config
 from gyre.rundir import git_revision
 
 Plan = dict[str, Any]
-"""plan.json. What the study compares stays as it is; `tuned` and `diverged` are added to."""
+"""plan.json. Fixed when it is made, except for `tuned`, `diverged` and `in_wandb`."""
 Job = dict[str, Any]
 """A task for a worker, as JSON; see ablation/jobs.py."""
 
@@ -98,8 +98,8 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     if file.exists():
         plan = planning.read_plan(path)
         if changed := [key for key, value in wanted.items() if plan.get(key) != value]:
-            raise UserError(f"{file} is of another plan ({', '.join(changed)}), and plans do not "
-                            f"mix: choose another folder with --name, or remove {path}")
+            raise UserError(f"{file} holds another plan (these differ: {', '.join(changed)}): "
+                            f"choose another folder with --name, or remove {path}")
         Study.load(path)  # refuses records that do not belong together, before more work
         say(f"plan    {file}: going on")
         return plan
@@ -143,7 +143,7 @@ def select_decisive(config: Config) -> dict[str, Any]:
 
 
 def name_length(plan: Plan, steps: int) -> str:
-    """Return so many steps in tokens, as in the names of runs: 2M."""
+    """Return the tokens of so many steps as text, such as 2M, for the names of runs."""
     tokens = steps * plan["step_tokens"]
     for size, unit in ((planning.MILLION, "M"), (1024, "k")):
         if tokens >= size:
@@ -256,13 +256,13 @@ def plan_training(
 
 
 def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
-    """Write down what a job has returned, and remove the checkpoints that were measured."""
-    measured = ("previous", "best", "kept")
+    """Write down what a job has returned, and remove the checkpoints that nobody needs any more."""
+    disposable = ("previous", "best", "kept")
     if job["kind"] == "tuning":
         rates = plan["tuned"]["arms"].setdefault(job["arm"], {})
         rates.setdefault(f"{job['lr']:g}", {})[str(job["seed"])] = result
         save_plan(command, plan)
-        measured = ("last", "previous", "best")
+        disposable = ("last", "previous", "best")
     elif result is None:
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job['name']} diverged, and is left out")
@@ -272,7 +272,7 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
     else:
         write_sealed(command.path / job["kind"] / f"{job['name']}.json", result)
         Study.load(command.path)  # refuses arms that differ in more than the arm, at once
-    for training, name in itertools.product(job["trainings"], measured):
+    for training, name in itertools.product(job["trainings"], disposable):
         shutil.rmtree(Path(training["run"], name), ignore_errors=True)
 
 
@@ -338,8 +338,8 @@ def stop_jobs(client: Any, pending: set[Any]) -> set[Any]:
 def open_client(scheduler: str | None, device: str, jobs: int | None) -> Iterator[Any]:
     """Yield a Dask client: of a scheduler, or of worker processes of our own.
 
-    On a CPU a worker has one thread: faster than fewer runs with several, and the sums have one
-    order.
+    On a CPU a worker has one thread, which is faster than fewer workers with more threads, and
+    keeps the order of sums.
     """
     import dask
     from distributed import Client, LocalCluster
@@ -349,7 +349,7 @@ def open_client(scheduler: str | None, device: str, jobs: int | None) -> Iterato
             client = held.enter_context(Client(scheduler))
         else:
             on_gpu = resolve_device(device).type != "cpu"
-            # Not daemons, which may have no children, as the compiler has.
+            # Not daemons: they cannot start processes, as the compiler does.
             held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
             cluster = held.enter_context(LocalCluster(
                 n_workers=jobs or (1 if on_gpu else None), threads_per_worker=1, memory_limit=0,

@@ -14,7 +14,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Paired:
-    """Arm minus baseline, by seed. What the number of seeds cannot support is None."""
+    """Arm minus baseline, by seed. With one seed, interval and p are None."""
 
     differences: dict[int, float]
     mean: float
@@ -48,7 +48,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def sd(values: Sequence[float]) -> float | None:
-    """Of the population the values were drawn from (n - 1), in their unit."""
+    """Standard deviation (n - 1); None for fewer than two values."""
     return statistics.stdev(values) if len(values) > 1 else None
 
 

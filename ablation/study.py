@@ -1,4 +1,4 @@
-"""A study as it lies on disk: the plan, one record per arm and seed, the probes; what is read off.
+"""A study on disk: its plan, its records and probes, and the values that the report uses.
 
 Loading refuses runs that were not measured on the same text, and arms that differ in more than
 their overlay. Losses are in nats per token.
@@ -25,7 +25,7 @@ Measure = Callable[[Record], Any]
 """A number of a record; None where it is undefined."""
 
 USED = 0.3
-"""Nats below the bigrams' loss from which on an encoding counts as used."""
+"""An encoding counts as used once the loss is this many nats below the bigrams'."""
 # Losses by the length of the context: (label behind the arm, table of the record, which rows).
 BY_CONTEXT = (("", "context", {"mode": "sliding"}), (", YaRN", "rope_scaling", {"scaling": "yarn"}))
 ONE_CHANGE = "arms of one seed start from the same values and see the same batches"
@@ -103,17 +103,17 @@ class Study:
 
     @property
     def arms(self) -> list[str]:
-        """With at least one run, as planned."""
+        """The arms with at least one record, in the order of the plan."""
         return [arm for arm in self.plan["arms"] if self.runs(arm)]
 
     @property
     def others(self) -> list[str]:
-        """The arms that have a difference from the baseline."""
+        """The arms with records, except the baseline."""
         return [arm for arm in self.arms if arm != self.baseline]
 
     @property
     def planned_others(self) -> list[str]:
-        """The arms that are to have one; the first is the headline's."""
+        """The planned arms except the baseline; p of the first is not corrected."""
         return [arm for arm in self.plan["arms"] if arm != self.baseline]
 
     # --- what was measured ---
@@ -143,8 +143,8 @@ class Study:
         return stats.paired(self.values(arm, loss), self.values(baseline or self.baseline, loss))
 
     def text_error(self, arm: str, tokens: int) -> float | None:
-        """Standard error of that mean difference over stretches of the validation text: what
-        another text of this kind would change."""
+        """Standard error, over stretches of the validation text, of the mean difference from the
+        baseline: what another text of this kind would change."""
         losses, baseline = (self.values(name, at_horizon(tokens, "stretches"))
                             for name in (arm, self.baseline))
         differences = [np.subtract(losses[seed], baseline[seed])
@@ -173,12 +173,12 @@ class Study:
 
 
 def rows(record: Record, table: str, **which: Any) -> list[Record]:
-    """Those of a table of a record that have the values `which`."""
+    """The rows of a record's table that match `which`."""
     return [row for row in record[table] or [] if which.items() <= row.items()]
 
 
 def cell(table: str, column: str, **which: Any) -> Measure:
-    """What stands in a column of the first of these `rows`."""
+    """A measure: a column of the first matching row."""
     return lambda record: next((row[column] for row in rows(record, table, **which)), None)
 
 
@@ -193,7 +193,7 @@ def defined(points: Iterable[tuple[K, float | None]]) -> dict[K, float]:
 
 
 def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
-    """The y of all curves that have a point, at each x that all of these have."""
+    """{x: [y of each curve that is not empty]}, for the x that they all have."""
     drawn = [curve for curve in curves if curve]
     shared = [x for x in drawn[0] if all(x in curve for curve in drawn)] if drawn else []
     return {x: [curve[x] for curve in drawn] for x in shared}

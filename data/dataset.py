@@ -72,7 +72,7 @@ def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
         settings["tokenizer"] = {
             file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files
         }
-    # The name begins with a part for people: of the first file, the URL, the data set, or "stdlib".
+    # The name begins with a readable label: the first file, the URL, the data set, or "stdlib".
     name = getattr(config, config.source, config.source)
     label = re.sub("[^A-Za-z0-9.]+", "-", Path(name if isinstance(name, str) else name[0]).stem)
     folder = f"{label.strip('-.')[:40] or config.source}-{settings_key(settings)}"
@@ -93,7 +93,7 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
         manifest = dict(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
     except (RecursionError, TypeError, ValueError):
         raise UserError("manifest.json is damaged") from None
-    # The key is a hash of the rest: nothing else would notice a wrong count.
+    # The key is a hash of the rest, which guards the counts: no other hash covers them.
     if manifest.pop("key", None) != settings_key(manifest) or manifest["settings"] != settings:
         raise UserError("manifest.json was changed")
     for name, file in manifest["files"].items():
@@ -113,8 +113,8 @@ class TokenDataset:
     and however many processes share the work. The stream of N ids is closed to a ring (its end is
     followed by its first EOS), and epoch e cuts it into N // seq_len windows that start at a phase
     in [0, seq_len) drawn for (seed, e), visited in an order drawn likewise. So every epoch has the
-    same number of windows, each window comes once, and no cut stays forever between the same two
-    tokens; the price is that up to seq_len - 1 tokens, others in each epoch, are left out.
+    same number of windows, each window comes once, and borders move from epoch to epoch; the price
+    is that up to seq_len - 1 tokens, others in each epoch, are left out.
 
     Evaluation rows (`windows`) cover the file once, in order, from its first token.
     """
@@ -139,13 +139,13 @@ class TokenDataset:
                             "raise --data.val_fraction)")
 
     def share(self, n: int) -> range:
-        """This rank's part of n rows: contiguous, and as large as the others' but for one row."""
+        """This rank's part of n rows: contiguous. The parts of ranks differ by at most one row."""
         return range(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return this rank's rows of a global batch: x and y, int64 of (rows, seq_len).
 
-        y is x one token on.
+        y is x shifted by one token.
         """
         starts = []
         for row in self.share(self.batch_size):
@@ -160,8 +160,8 @@ class TokenDataset:
         """Yield this rank's share of all windows in order, at most `batch_size` at a time: x and y.
 
         Over all ranks every token but the very first is a target exactly once. The short last
-        window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y. So is a
-        whole row, for a rank that would have one batch less than others.
+        window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y. A rank with
+        one batch less than others yields a row of that.
         """
         count = -(-(self.n_tokens - 1) // self.seq_len)
         share = self.share(count)

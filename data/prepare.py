@@ -6,7 +6,7 @@ in memory as a whole.
 
 The ids of a split are one flat stream with EOS *before* every document, the first included: each
 document's first token then has a predecessor, and a pass over the validation split scores every
-byte of its text. What an imported tokenizer begins texts with (Llama's BOS) comes after the EOS.
+byte of its text. The prefix of an imported tokenizer (Llama's BOS) comes after the EOS.
 """
 
 import hashlib
@@ -133,7 +133,7 @@ def split_text(
 
     A single document gives its end to validation, the convention for tiny Shakespeare. Of several,
     the hash of each decides: it stays in its split whatever is added, and equal documents are in
-    the same split. If that would leave a split empty, it gets the document nearest to it.
+    the same split. If that would leave a split empty, it gets the document with the nearest hash.
     """
     if len(spans) == 1:
         cut, left = 0, int(characters * (1 - val_fraction))

@@ -26,11 +26,11 @@ from files import atomic_path, first_line, sha256
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 ROWS = 1000  # rows of a Parquet file in memory at a time
-OFFLINE = "Offline, use --data.files PATH, with a copy of it, or --data.source stdlib"
+OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
 SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 
-# Files and folders that nobody reads as text: test suites, what others installed, a megabyte of
+# Files and folders that nobody reads as text: test suites, installed packages, a megabyte of
 # generated code-page tables, and the settings with which this Python was compiled.
 NOT_LIBRARY = re.compile("(test|tests|idle_test|site-packages|dist-packages|encodings)$"
                          "|_sysconfigdata|config-")
@@ -46,9 +46,9 @@ class DataConfig:
     files: list[str] | None = None
     """Paths and globs of .jsonl, .parquet or plain text. They replace whatever the source was."""
     url: str | None = None
-    """Address of one such file, for source url. It is fetched once."""
+    """Address of a .jsonl, .parquet or text file, for source url. It is fetched once."""
     sha256: str | None = None
-    """SHA-256 that the file of data.url must have, in small hexadecimal digits; unset: any."""
+    """SHA-256 that the file of data.url must have, in lowercase hexadecimal digits; unset: any."""
     hub: str | None = None
     """Id of a data set on the Hugging Face Hub, for source hub."""
     hub_config: str | None = None
@@ -107,7 +107,7 @@ class Source:
     def fingerprint(self) -> Any:
         """Return a value that changes when the text does, without reading the text.
 
-        None is for text that has to be fetched. It is fetched once.
+        None is for text that has to be fetched, which is done once.
         """
         return None
 
@@ -182,7 +182,7 @@ class Files(Source):
 
 
 class Url(Source):
-    """The address of one such file. It is fetched once, into the cache of `datasets`."""
+    """The address of a file. It is fetched once, into the cache of `datasets`."""
 
     options = ("url", "sha256", "column")
 
@@ -307,7 +307,7 @@ def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
 
 
 def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
-    """Yield the texts of one column, which one of the rows must have. A row without text (null, ""
+    """Yield the texts of one column, which at least one row must have. A row without text (null, ""
     or no such column) is no document."""
     types: dict[str, str] = {}
     for row in rows:
@@ -317,7 +317,7 @@ def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
         if not isinstance(text, str | None):
             raise no_text(column, types)
         if text:
-            text.encode()  # raises an error for half a character, which JSON can spell
+            text.encode()  # raises an error for a lone surrogate, which JSON can hold
             yield text
     if types and column not in types:
         raise no_text(column, types)

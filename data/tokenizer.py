@@ -3,7 +3,7 @@
 Ours has Llama 2's conventions (ids unk 0, bos 1, eos 2, bytes 3..258, no padding id), so that the
 file loads wherever sentencepiece does; but documents begin with eos, and bos is never used. Unlike
 Llama 2's own, it adds no space in front and normalises nothing: `decode(encode(s)) == s` for every
-`s`, and the pieces of a text are as many bytes as the text.
+`s`, and the pieces of a text have as many bytes as the text.
 
 Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Llama 3's, and give
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
@@ -23,7 +23,7 @@ from files import first_line, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
-FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # only others read the last one
+FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # gyre does not read the last one
 ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
@@ -51,7 +51,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
 def settings_of(folder: Path) -> dict[str, Any]:
     """Return the tokenizer_config.json of a folder; empty if it has none.
 
-    Numbers that JSON does not have become None: Python writes an endless model_max_length.
+    Numbers that JSON does not have become None: transformers may write Infinity.
     """
     if not (folder / SETTINGS).is_file():
         return {}
@@ -80,8 +80,8 @@ class Tokenizer:
     Beside an imported one stands the tokenizer_config.json of transformers; LlamaTokenizer begins
     every text with bos unless that says otherwise.
 
-    prefix_ids: what such a text begins with
-    eos_ids: what it may end with; eos_id ends documents in training
+    prefix_ids: ids in front of every text
+    eos_ids: what a text may end with; eos_id ends documents in training
     bytes: the text of every id
     adds_space: whether encoding puts a space in front
     """
@@ -108,8 +108,8 @@ class Tokenizer:
                 self.prefix_ids = [self.bos_id]
         space = self.settings.get("add_prefix_space")
         if self.settings.get("add_eos_token") or space not in (None, self.adds_space):
-            raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token, after which a prompt "
-                            f"could not go on, or add_prefix_space, which {path} does otherwise")
+            raise UserError(f"{path.with_name(SETTINGS)} has add_eos_token, which would end every "
+                            f"prompt, or an add_prefix_space that contradicts {path}")
         file = path.with_name(ADDED)
         self._check(eos_id, read_json(file) if file.is_file() else {})
 
@@ -125,7 +125,7 @@ class Tokenizer:
         return i
 
     def _check(self, eos_id: int | None, added: dict[str, int]) -> None:
-        """Read what ends a text. Raises UserError if others would read other ids, or other text."""
+        """Set eos_id and eos_ids. Raises UserError if transformers would give other ids or text."""
         settings_file = self.path.with_name(SETTINGS)
         for i, token in (self.settings.get("added_tokens_decoder") or {}).items():
             added = added | {token["content"]: int(i)}
@@ -140,12 +140,12 @@ class Tokenizer:
         file = self.path.with_name(GENERATION)
         stated = stated_eos_ids(file) if file.is_file() else []
         self.eos_id, self.eos_ids = eos_id, list(dict.fromkeys([*stated, eos_id]))
-        # Some files add no space to a text that begins with one, but decoding takes one away.
+        # Some add no space in front of a leading space, yet decoding removes one.
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
             text = b"".join(self.bytes[i] for i in self.encode_batch([probe])[0])
             if text.removeprefix(b" " if self.adds_space else b"") != probe.encode():
                 raise UserError(f"{self.path} does not give text back unchanged: it lacks byte "
-                                "fallback, or normalises, or its end is missing")
+                                "fallback, or normalises, or is cut short")
 
     def _id(self, piece: str) -> int | None:
         i = self.processor.piece_to_id(piece)  # that of unk if there is no such piece
@@ -165,7 +165,7 @@ class Tokenizer:
                 normalization_rule_name="identity", add_dummy_prefix=False,
                 remove_extra_whitespaces=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
                 allow_whitespace_only_pieces=True,  # indentation is one piece
-                required_chars=SPACE,  # else a text without spaces leaves none but the mark's bytes
+                required_chars=SPACE,  # else a text without spaces has no piece for them
                 max_sentence_length=8 * SENTENCE,  # in bytes; longer ones would be dropped
                 num_threads=2,  # written into the file: the machine's own number would change it
                 minloglevel=3,
@@ -182,7 +182,7 @@ class Tokenizer:
         return self.encode_batch([text])[0]
 
     def encode_prompt(self, text: str) -> list[int]:
-        """Return the ids of a text that starts a document; of "", the EOS that begins documents.
+        """Return the ids of a prompt: with the prefix; of "", the EOS that begins documents.
 
         Raises UserError where the text has no UTF-8 form.
         """
@@ -195,7 +195,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores. Texts out of files hold no lone surrogate."""
-        if self.adds_space:  # an imported one: for its reference, the mark in a text is a space
+        if self.adds_space:  # imported: as in its reference, the mark in a text is a space
             return self.processor.encode(texts)
         # Encode what stands between two marks, and the marks as their bytes.
         rows = iter(self.processor.encode([part for text in texts for part in text.split(SPACE)]))
@@ -271,13 +271,13 @@ class JsonTokenizer(Tokenizer):
         return self._tokenizer.token_to_id(piece)
 
     def _read_prefix(self) -> list[int]:
-        """Return what transformers puts in front of a text: what the file says, but with the
-        classes of Llama, of which one is the default, what add_bos_token says."""
+        """Return the ids that transformers puts in front of a text. The classes of Llama, of which
+        one is the default, follow add_bos_token; others follow the file."""
         plain = self._tokenizer.encode("a", add_special_tokens=False).ids
         whole = self._tokenizer.encode("a").ids
         front = whole[: len(whole) - len(plain)]
         if front + plain != whole:
-            raise UserError(f"{self.path} puts tokens behind a text, which then could not go on")
+            raise UserError(f"{self.path} puts tokens behind every text, so none can be continued")
         adds_bos = self.settings.get("add_bos_token")
         reads_it = "Llama" in (self.settings.get("tokenizer_class") or "LlamaTokenizer")
         if not reads_it or adds_bos is None or adds_bos == bool(front):

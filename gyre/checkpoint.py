@@ -102,9 +102,9 @@ class Checkpoints:
 
     def _put_in_place(self, staging: Path, name: str) -> None:
         target = self.path / (name if name in ("last", "best") else f"kept/{name}")
-        before = self.path / {"last": "previous", "best": ".best"}.get(name, ".removing")
+        before = self.path / {"last": "previous", "best": ".best"}.get(name, "")
         target.parent.mkdir(exist_ok=True)
-        if name == "last" and not self.last_is_good:
+        if before == self.path or name == "last" and not self.last_is_good:
             self._remove(target)
         elif target.exists():
             self._remove(before)

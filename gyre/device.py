@@ -73,10 +73,10 @@ ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the p
 
 @functools.cache
 def onednn_gain() -> float:
-    """Return how many times as fast as F.linear oneDNN computes a float32 product.
+    """Return the speedup of oneDNN over F.linear for a float32 product.
 
-    Measured once, in some 30 ms, in the processor time of one thread: a busy machine does not
-    lengthen that. 0 if this torch has no oneDNN.
+    Measured once, in some 30 ms, in the processor time of one thread, which a busy machine hardly
+    lengthens. 0 if this torch has no oneDNN.
     """
     if not torch.backends.mkldnn.is_available():
         return 0.0
@@ -93,17 +93,17 @@ def onednn_gain() -> float:
 
 
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-MEASURED_FLOPS = 3e9  # at most, of one call
+MEASURED_FLOPS = 3e9  # most FLOPs of one measured call
 
 
 def product_rates(
     device: torch.device, model: ModelConfig, tokens: int, *, training: bool
 ) -> list[float]:
-    """Measure FLOP/s in float32 and in bfloat16 of the product of the model's widest matrix.
+    """Measure FLOP/s in float32 and in bfloat16 of the product with a matrix of the feed-forward.
 
     In training the two products for the gradients are measured too. Each rate is the best of two
-    calls or more. They have fewer tokens if there are many or the matrix is large, so that all take
-    a fraction of a second unless the processor only emulates bfloat16.
+    calls or more. The number of tokens is limited, so that all take a fraction of a second unless
+    the processor only emulates bfloat16.
     """
     inputs, outputs = model.dim, model.hidden_dim
     tokens = min(tokens, 2048, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
@@ -162,8 +162,8 @@ def resolve_dtype(
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager:
     """Return the autocast to `dtype`; float32 needs none.
 
-    Rounded weights are not cached: each is used once, and of a sharded model the cache would add up
-    to all of it.
+    Rounded weights are not cached: each is used once, and the cache would hold all of a sharded
+    model.
     """
     if dtype == torch.float32:
         return nullcontext()
@@ -172,7 +172,7 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
 # one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
-# float32 (docs/benchmarks.md). The number for cuda is a guess.
+# float32 (docs/benchmarks.md). For cuda it is a guess: 1e15.
 REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14}, "cuda": {}}
 
 

@@ -42,7 +42,7 @@ class Trained:
     model: Transformer
     device: torch.device
     dtype: torch.dtype
-    """Of the weights; of those that are not quantised, with int8."""
+    """Of the weights; with int8, of those that are not quantised."""
 
     def generate(
         self, prompt: str, *, max_new_tokens: int | None = None, seed: int = 0,
@@ -147,7 +147,7 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
     """
     if config.model.rope_scaling is not None:
         raise UserError("this run was trained with model.rope_scaling "
-                        f"{config.model.rope_scaling.type}: --rope-scaling would take it away")
+                        f"{config.model.rope_scaling.type}: --rope-scaling would replace it")
     if scaling.original_positions is None:
         scaling = replace(scaling, original_positions=config.data.seq_len)
     reach = max(config.model.max_positions, scaling.reach)
@@ -186,7 +186,7 @@ class Row:
         if self.stopped:
             return ""
         text = self.held + text
-        # Of the stop strings that are complete first, the longest: where the text ends must not
+        # At the stop string that ends first, and the longest of those: where the text ends must not
         # depend on how it was cut into tokens.
         ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self.stops if stop in text]
         if ends:

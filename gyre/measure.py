@@ -39,21 +39,21 @@ SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "yarn", "llama3")
 SPAN = 8  # length of the windows that contexts are cut from, in units of T
 WINDOWS = 32
 STRETCHES = 20  # parts of the validation text over which a standard error is taken
-THIN = 2  # contexts use one window in so many: a target takes over 72 tokens of forwards there
+THIN = 2  # contexts use every second window: a target costs over 72 tokens of forward passes there
 FORWARD = 2048  # tokens in a forward pass: what it computes stays in the processor's cache
 Blocks = list[tuple[int, Tensor]]
-"""Targets, T for each start: at distance d from a start s they are s + d + 1 .. s + d + T."""
+"""Pairs (d, starts): the targets of each start s are s + d + 1 .. s + d + T."""
 Windows = Iterator[tuple[Tensor, int, int]]
 """Batches of windows: (starts, tokens in a window, how many of its last targets are scored)."""
 
 
 def check_length(tokens: int, seq_len: int) -> None:
-    """Raise UserError if a split of so many tokens has no room for contexts of 8T and strides of
-    T/4."""
+    """Raise UserError if a split of so many tokens has no room for contexts of 8T, or if T cannot
+    be cut into quarters."""
     needed = 2 * SPAN * seq_len + 1
     if seq_len % 4:
-        raise UserError(f"data.seq_len {seq_len} is not divisible by 4: it cannot be cut into "
-                        "contexts of half of it and strides of a quarter")
+        raise UserError(f"data.seq_len {seq_len} is not divisible by 4: contexts of half of it and "
+                        "shifts of a quarter would be no whole tokens")
     if tokens < needed:
         raise UserError(f"the validation split has {tokens} tokens, and contexts of {SPAN} times "
                         f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give "
@@ -308,20 +308,22 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
 def origin(run: RunDir) -> dict[str, str]:
     """Return hashes of what a run was trained from and on.
 
-    `embeddings` are the first token embeddings, `init` all other first weights but those of the
-    position encoding. Each has a `kind`, which has to be equal for them to be: a hash of the
-    shapes, and of the scale of the embeddings. `batches` are all training batches in order.
+    `embeddings` are the initial token embeddings, `init` all other initial weights but those of the
+    position encoding. They can be compared between runs of equal `kind`, a hash of the shapes, and
+    of the scale of the embeddings. `batches` are all training batches in order.
     """
     config = read_config(run.path / "config.yaml")
-    model = Transformer(config.model)
+    with torch.device("meta"):
+        model = Transformer(config.model)
     if config.init_from is None:
-        model.init_weights(config.seed)
+        weights = dict(model.drawn(config.seed))
     else:
-        weights = RunDir.open(config.init_from).checkpoints.load_weights()
-        model = load_model(config.model, weights)
-    embeddings = model.tok_embeddings.weight.detach()
+        weights = RunDir.open(config.init_from).checkpoints.load_weights(
+            convert=lambda name, weight: {name: weight.float()})
+    weights = model.state_dict() | weights  # vectors that are not drawn have their values already
+    embeddings = weights["tok_embeddings.weight"]
     init, shapes, batches = hashlib.sha256(), {}, hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
+    for name, value in sorted(weights.items()):
         if not name.startswith(("position.", "tok_embeddings.")):
             init.update(name.encode() + value.numpy().tobytes())
             shapes[name] = list(value.shape)
@@ -340,7 +342,6 @@ def origin(run: RunDir) -> dict[str, str]:
     }
 
 
-@torch.random.fork_rng(devices=[])  # building a model draws numbers that are then replaced
 def open_run(
     run: RunDir, checkpoint: Checkpoint, device: str, dtype: str = "float32"
 ) -> tuple[Config, Prepared, Scorer]:
@@ -406,7 +407,7 @@ def bits_per_byte(loss: float, scorer: Scorer, data: Prepared) -> float:
 
 
 def trained_tokens(run: RunDir, checkpoint: Checkpoint) -> int:
-    """Return on how many tokens a checkpoint was trained."""
+    """Return on how many tokens a checkpoint of a finished run was trained."""
     points = [point for point in run.metrics() if "tokens" in point]
     if not points:
         raise UserError(f"{run.path / METRICS} holds no point that says how far the run was "
@@ -415,7 +416,6 @@ def trained_tokens(run: RunDir, checkpoint: Checkpoint) -> int:
     return (best or points[-1])["tokens"]
 
 
-@torch.random.fork_rng(devices=[])  # as in `open_run`: longer contexts have models of their own
 def measure(
     run: RunDir, checkpoint: Checkpoint = "best", windows: int = WINDOWS, device: str = "auto",
     dtype: str = "float32", scalings: Sequence[ScalingName] = (), all_blocks: bool = False,

@@ -36,7 +36,7 @@ OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
 
 @dataclass
 class TrainConfig:
-    """How long a run trains, in which batches, and how often it looks at itself."""
+    """How long a run trains, in which batches, and how often it is evaluated."""
 
     steps: int = 1000
     """Optimizer steps."""
@@ -65,7 +65,8 @@ class TrainConfig:
     fast as what torch takes."""
     shard: Shard = REPLICATED
     """Over how many processes every weight, gradient and moment is sharded: none (each process has
-    all of them), full (over all processes), or a number, such as those of one machine."""
+    all of them), full (over all processes), or a number of processes, such as those of one
+    machine."""
     checkpoint_activations: bool = False
     """Keep the input of every block only and compute the rest again for the gradient: less memory,
     and a third more work."""
@@ -89,10 +90,10 @@ class Config:
     """Run whose weights this one starts from; set by --init-from RUN, which takes its model and its
     tokenizer too."""
     seed: int = 1
-    """Decides everything random: weights by name, batches and dropout by step, samples."""
+    """Seed of the initial weights, the order of batches, dropout and samples."""
 
     def to_yaml(self) -> str:
-        """Return all fields as YAML, of which `read_config` makes an equal configuration."""
+        """Return YAML that `read_config` turns back into an equal configuration."""
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False)
 
 
@@ -139,7 +140,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
          f"data.seq_len {data.seq_len} is longer than model.max_positions {model.max_positions}"),
         (model.max_positions > data.seq_len and not extrapolates,
          f"model.max_positions {model.max_positions} is longer than data.seq_len {data.seq_len}: "
-         f"with model.position {model.position} those rows would never be trained"),
+         f"with model.position {model.position} positions past that would never be trained"),
         (train.sample_tokens >= model.max_positions,
          f"train.sample_tokens {train.sample_tokens} leaves no room for a prompt in "
          f"model.max_positions {model.max_positions}"),
@@ -150,9 +151,9 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
 
 
 def build_config(layer: Mapping[str, Any]) -> Config:
-    """Return the configuration of one layer over the defaults, unchecked but for the model.
+    """Return the configuration of one layer over the defaults. Only the model is checked.
 
-    Raises ValueError for a model that cannot be.
+    Raises ValueError for a model that cannot be built.
     """
     sections = {name: {**layer.get(name, {})} for name in SECTIONS}
     scaling = sections["model"].get("rope_scaling")
@@ -178,7 +179,7 @@ def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 
 def show_type(hint: Any) -> str:
-    """Return a type as the help shows it, such as int or true|false|auto; no null."""
+    """Return a type as the help shows it, such as int or true|false|auto. None is left out."""
     if get_origin(hint) is list:
         return f"[{show_type(get_args(hint)[0])}, ...]"
     if get_args(hint):
@@ -189,7 +190,7 @@ def show_type(hint: Any) -> str:
 
 
 def convert(hint: Any, value: Any, option: str) -> Any:
-    """Return a text, or a list of texts, as a value of this type; null is None where that fits.
+    """Return a text, or a list of texts, as a value of this type. null becomes None if that fits.
 
     Raises UserError, which names the option and its type.
     """
@@ -292,8 +293,8 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
 def compose_yaml(text: str) -> Any:
     """Return the node of a YAML text, in which every scalar is a text.
 
-    Raises ValueError for what is no YAML; also for aliases, which can make a short text endless,
-    and for deep brackets, which take minutes.
+    Raises ValueError for what is no YAML; also for aliases, which can expand without limit, and for
+    deep brackets, which take minutes.
     """
     try:
         depth = 0
@@ -308,7 +309,7 @@ def compose_yaml(text: str) -> Any:
 
 
 def convert_table(table: yaml.MappingNode, prefix: str = "") -> dict[str, Any]:
-    """Return a table of YAML as a layer, or a part of it, with values of their types."""
+    """Return a mapping of YAML as a layer of typed values, or a part of one."""
     layer: dict[str, Any] = {}
     for key, node in table.value:
         name, option, value = str(key.value), f"{prefix}{key.value}", node.value
@@ -328,11 +329,11 @@ def convert_table(table: yaml.MappingNode, prefix: str = "") -> dict[str, Any]:
 
 
 def read_config(path: Path) -> Config:
-    """Return the configuration of a saved run, which was complete and checked when it was made."""
+    """Return the saved configuration of a run. It was checked when it was saved."""
     try:
         return build_config(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (AttributeError, TypeError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"{path} is not a configuration of this gyre: {error}") from None
+        raise UserError(f"{path} is no configuration of this version of gyre: {error}") from None
 
 
 # --- the command line -----------------------------------------------------------------------------

@@ -112,7 +112,8 @@ def resume(
     """
     saved, note = read_trained(run), ""
     if files is not None:  # the same command again, while the run has what `auto` stood for
-        given.get("data", {}).pop("tokenizer", None)
+        for layer in (given, files):  # the run has its own copy
+            layer.get("data", {}).pop("tokenizer", None)
         for name in ("device", "dtype", "compile"):
             if given.get("train", {}).get(name) == "auto":
                 given["train"].pop(name)

@@ -135,7 +135,7 @@ def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
     """The last of them changes the text that the runs were trained on."""
     monkeypatch.chdir(runs.parent)
     said = refusal(capsys, evaluate.main, "others/stretched", "--rope-scaling", "all")
-    assert "was trained with model.rope_scaling yarn: --rope-scaling would take it away" in said[-1]
+    assert "was trained with model.rope_scaling yarn: --rope-scaling would replace it" in said[-1]
     with monkeypatch.context() as patch:
         patch.setattr(evaluate.measure, "target_losses", lambda scorer: torch.tensor([math.nan]))
         said = refusal(capsys, evaluate.main, "rope", "--json", "nan.json")

@@ -78,7 +78,7 @@ def test_arrows_point_one_way():
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
     "train": 165, "generate": 153, "evaluate": 133, "export": 61, "ablate": 9, "bench": 265,
-    "errors": 59, "files": 112, "model": 890, "data": 697, "gyre": 2206, "formats": 910,
+    "errors": 59, "files": 112, "model": 890, "data": 697, "gyre": 2207, "formats": 910,
     "ablation": 1307, "docs": 299,
 }
 

@@ -100,7 +100,8 @@ def test_a_start_reaches_to_the_end_of_the_context_and_no_further():
         model.position.weight[:57] = torch.nan  # rows that it must not read
     assert torch.equal(model(TOKENS, start=57), before)
     for start, cache, words in (
-        (58, None, "a text of 65 tokens is longer than the context of 64"), (-1, None, "start is -1: use 0 or"),
+        (58, None, "a text of 65 tokens is longer than the context of 64"),
+        (-1, None, "start is -1: use 0 or"),
         (3, KVCache(model.config, len(TOKENS), 64), "start is 3: .* 0 with a cache"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -198,8 +198,8 @@ def test_records_are_of_the_same_start_and_of_every_length(finished):
 @pytest.mark.slow
 def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     """Those of another plan, of another ablate.py, and of something else."""
-    for extra, words in ((["--model.n_layers", "1"], "another plan (config)"),
-                         (["--tokens", "5k"], "another plan (steps)")):
+    for extra, words in ((["--model.n_layers", "1"], "another plan (these differ: config)"),
+                         (["--tokens", "5k"], "another plan (these differ: steps)")):
         error = refusal(capsys, ablate.main, *arguments(world, *extra))[-1]
         assert words in error and "--name" in error and str(finished) in error
     with locked(finished, "busy", wait=False):
@@ -220,7 +220,7 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "arm b: there is no option --modle.theta"),
-    (["--arm", "b=data.vocab_size=301"], "--arm b: data.vocab_size is the same in all arms"),
+    (["--arm", "b=data.vocab_size=301"], "--arm b: data.vocab_size must be the same in all arms"),
     (["--arm", "b=model.dim=33"], "arm b: "),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"),
@@ -305,7 +305,7 @@ def test_a_run_that_diverged_is_told_from_one_that_failed_or_was_stopped(world, 
                    "argv": [*base, "--name", "bad", "--model.dim", "33"]})
     for name in ("last", "previous"):
         shutil.rmtree(fine / name, ignore_errors=True)
-    with pytest.raises(UserError, match="no checkpoints along the way any more: remove"):
+    with pytest.raises(UserError, match="has lost the checkpoints that it kept: remove"):
         jobs.measure_runs({}, RunDir.open(fine))
 
 

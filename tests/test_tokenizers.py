@@ -300,7 +300,7 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
 @pytest.mark.parametrize("file, place, value, words", [
     ("tokenizer_config", "eos_token", None, "what ends a text"),
     ("tokenizer_config", "eos_token", "#", "what ends a text"),
-    ("tokenizer", "post_processor", BEHIND, "puts tokens behind a text"),
+    ("tokenizer", "post_processor", BEHIND, "puts tokens behind every text"),
     ("tokenizer", "added_tokens", [], "'<|begin_of_text|>' of"),
     ("tokenizer", "decoder", None, "decodes with []"),
     ("tokenizer", "normalizer", REPLACE, "its normalizer has [{'type': 'Replace'"),
