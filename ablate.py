@@ -1,4 +1,4 @@
-"""Compare position encodings, or any configurations, so that a reviewer believes it.
+"""Compare position encodings, or any configurations, with paired seeds and intervals.
 
     python ablate.py                                 # three encodings to a million tokens
     python ablate.py --tier smoke                    # to see the whole path work
