@@ -130,7 +130,7 @@ class RunDir:
                 if write is not None:
                     write(staging)
         run = cls(path, record)
-        run.start_wandb(config, points)
+        run.start_wandb(saved, points)
         return run
 
     @classmethod

@@ -133,11 +133,12 @@ def test_readme_and_positions_say_what_the_records_hold():
     study, positions = Study.load(ROOT / "docs" / "results"), words("docs/positions.md")
     first, last = study.horizons[0], study.horizons[-1]
     leads = [-study.paired("rope", tokens).mean for tokens in (first, last)]
-    assert (f"RoPE leads by {leads[0]:.2f} nats a token after {first / 1e6:.2f} M training tokens, "
-            f"and by {leads[1]:.2f} after {last / 1e6:.2f} M") in words("README.md")
+    assert (f"The validation loss of RoPE is {leads[0]:.2f} nats per token lower after "
+            f"{first / 1e6:.2f} M training tokens, and {leads[1]:.2f} lower after {last / 1e6:.2f} M"
+            ) in words("README.md")
     planned = len(study.plan["seeds"])
     assert all(len(study.runs(arm)) == planned for arm in study.plan["arms"])
-    assert f"{planned} seeds of each of {len(study.arms)} encodings" in words("README.md")
+    assert f"Each figure is a mean over {planned} seeds of models" in words("README.md")
     rope, sin, alibi = (study.mean(arm, at("nonoverlapping", 2 * study.seq_len))
                         - study.mean(arm, at("nonoverlapping", study.seq_len))
                         for arm in ("rope", "sin", "alibi"))
@@ -150,8 +151,8 @@ def test_readme_and_positions_say_what_the_records_hold():
     assert ("ends {rope:.3f} nats above the optimum with RoPE, {sin:.3f} with matched sinusoids, "
             "and {alibi:.3f} with ALiBi and {nope:.3f} without positions"
             ).format(**{arm: excess[arm, "T"] for arm in PROBED}) in positions
-    assert (f"in rows of twice the length, {excess['rope', '2T']:.3f} with RoPE and "
-            f"{excess['sin', '2T']:.3f} with matched sinusoids") in positions
+    assert (f"In rows of twice the length, its loss is {excess['rope', '2T']:.3f} above the "
+            f"optimum with RoPE and {excess['sin', '2T']:.3f} with matched sinusoids") in positions
 
 
 def test_results_md_says_what_the_records_hold():
