@@ -16,22 +16,18 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from tqdm import tqdm
 
 from data.dataset import Prepared, find_prepared
 from data.prepare import prepare
 from errors import UserError
-from gyre.checkpoint import read_whole
-from gyre.device import autocast
 from gyre.load import load, load_model
 from gyre.options import Config, read_config
-from gyre.rundir import METRICS, RunDir
+from gyre.rundir import RunDir
 from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
 from model.transformer import Transformer
 
-CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next two
-SHIFTS = (0, 0.25, 0.5, 1, 2, 4, 16)
+CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next ones
 SCALED_CONTEXTS = (2, 4, 8)
 Checkpoint = Literal["best", "last"]
 ScalingName = ScalingType | Literal["raw"]
@@ -49,11 +45,11 @@ Windows = Iterator[tuple[Tensor, int, int]]
 
 def check_length(tokens: int, seq_len: int) -> None:
     """Raise UserError if a split of so many tokens has no room for contexts of 8T, or if T cannot
-    be cut into quarters."""
+    be halved."""
     needed = 2 * SPAN * seq_len + 1
-    if seq_len % 4:
-        raise UserError(f"data.seq_len {seq_len} is not divisible by 4: contexts of half of it and "
-                        "shifts of a quarter would be no whole tokens")
+    if seq_len % 2:
+        raise UserError(f"data.seq_len {seq_len} is odd: contexts of half of it would be no whole "
+                        "tokens")
     if tokens < needed:
         raise UserError(f"the validation split has {tokens} tokens, and contexts of {SPAN} times "
                         f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give "
@@ -73,8 +69,6 @@ class Scorer:
     stream: Tensor
     """int64 ids, in order, on the CPU."""
     seq_len: int
-    dtype: torch.dtype = torch.float32
-    """Of matrix products."""
 
     def model(self, positions: int, scaling: RopeScaling | None = None) -> Transformer | None:
         """Return the model for so many positions; None if its encoding ends before."""
@@ -93,10 +87,9 @@ class Scorer:
     def spans(self, windows: int) -> Tensor:
         """Return starts of at most `windows` disjoint spans of 8T targets, spread over the stream.
 
-        A span that starts at s has the targets s+1 .. s+8T, each with 8T predecessors or more.
-        Raises UserError as `check_length` does.
+        A span that starts at s has the targets s+1 .. s+8T, each with 8T predecessors or more. The
+        stream has to be as long as `check_length` asks for.
         """
-        check_length(len(self.stream), self.seq_len)
         span = SPAN * self.seq_len
         room = len(self.stream) - 1 - 2 * span  # of the last start, behind the first possible one
         count = min(windows, room // span + 1)
@@ -117,9 +110,8 @@ class Scorer:
         windows of `context` tokens at `starts`. The first token stands at position `start`."""
         losses = []
         for rows in self.rows(starts, context):
-            with autocast(rows.device, self.dtype):
-                hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, -scored:]
-                logits, targets = model.logits(hidden_states).float(), rows[:, -scored:]
+            hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, -scored:]
+            logits, targets = model.logits(hidden_states), rows[:, -scored:]
             nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
             losses.append(nats.view(targets.shape).cpu().double())
         return torch.cat(losses)
@@ -250,20 +242,15 @@ def whole_split(scorer: Scorer) -> dict[str, Any]:
             "stretches": stretches(nats).tolist()}
 
 
-def shift(
-    scorer: Scorer, spans: Tensor, shifts: Sequence[float] = SHIFTS
-) -> list[dict[str, Any]]:
-    """Return how the loss of windows of T tokens changes when they stand delta positions further
-    on: not at all, up to rounding, if the encoding is relative. `shifts` are in units of T."""
-    seq_len, rows = scorer.seq_len, []
+def shift(scorer: Scorer, spans: Tensor) -> float | None:
+    """Return by how much the loss of windows of T tokens rises when they stand T positions further
+    on: not at all, up to rounding, if the encoding is relative."""
+    seq_len, further = scorer.seq_len, scorer.model(2 * scorer.seq_len)
+    if further is None:
+        return None
     still = scorer.nats(scorer.trained, spans, seq_len, seq_len)
-    for delta in (int(multiple * seq_len) for multiple in shifts):
-        model, change = scorer.model(seq_len + delta), None
-        if model is not None:
-            moved = scorer.nats(model, spans, seq_len, seq_len, start=delta)
-            change = (moved - still).mean().item()
-        rows.append({"delta": delta, "dloss": change})
-    return rows
+    moved = scorer.nats(further, spans, seq_len, seq_len, start=seq_len)
+    return (moved - still).mean().item()
 
 
 @torch.inference_mode()
@@ -306,7 +293,7 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
 
 
 def origin(run: RunDir) -> dict[str, str]:
-    """Return hashes of what a run was trained from and on.
+    """Return hashes of what a run of a study was trained from and on.
 
     `embeddings` are the initial token embeddings, `init` all other initial weights but those of the
     position encoding. They can be compared between runs of equal `kind`, a hash of the shapes, and
@@ -315,12 +302,8 @@ def origin(run: RunDir) -> dict[str, str]:
     config = read_config(run.path / "config.yaml")
     with torch.device("meta"):
         model = Transformer(config.model)
-    if config.init_from is None:
-        weights = dict(model.drawn(config.seed))
-    else:
-        weights = RunDir.open(config.init_from).checkpoints.load_weights(
-            convert=lambda name, weight: {name: weight.float()})
-    weights = model.state_dict() | weights  # vectors that are not drawn have their values already
+    # Vectors are not drawn: the constructor has given them their values.
+    weights = model.state_dict() | dict(model.drawn(config.seed))
     embeddings = weights["tok_embeddings.weight"]
     init, shapes, batches = hashlib.sha256(), {}, hashlib.sha256()
     for name, value in sorted(weights.items()):
@@ -343,101 +326,81 @@ def origin(run: RunDir) -> dict[str, str]:
 
 
 def open_run(
-    run: RunDir, checkpoint: Checkpoint, device: str, dtype: str = "float32"
+    run: RunDir, checkpoint: Checkpoint, device: str
 ) -> tuple[Config, Prepared, Scorer]:
     """Return the configuration of a run, its data, and its model on the validation split."""
-    trained = load(run, checkpoint, device)  # weights in float32: `dtype` is for autocast
+    trained = load(run, checkpoint, device)
     config, data = trained.config, open_data(run, trained.config)
     ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
-    return config, data, Scorer(trained.model, torch.from_numpy(ids), config.data.seq_len,
-                                getattr(torch, dtype))
+    return config, data, Scorer(trained.model, torch.from_numpy(ids), config.data.seq_len)
 
 
 def ending(run: RunDir, windows: int, device: str = "auto") -> dict[str, Any]:
     """Return tokens, `whole_split`, and the cost of a shift by T, of the last checkpoint."""
-    _, _, scorer = open_run(run, "last", device)
-    (moved,) = shift(scorer, scorer.spans(windows), [1])
-    return {"tokens": trained_tokens(run, "last"), **whole_split(scorer), "shift": moved["dloss"]}
+    config, _, scorer = open_run(run, "last", device)
+    return {"tokens": trained_tokens(run, "last", config), **whole_split(scorer),
+            "shift": shift(scorer, scorer.spans(windows))}
 
 
 def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, Any]]:
     """Return what every kept checkpoint has: the loss over the whole split, and, on at most so many
     windows, the cost of a shift by T and the attention to the previous token."""
-    _, _, scorer = open_run(run, "last", device)
-    spans, points, checkpoints = scorer.spans(windows), [], run.checkpoints
-    for step in tqdm(checkpoints.kept_steps(), run.path.name, dynamic_ncols=True, leave=False):
-        with checkpoints.open(step) as folder:
-            scorer.trained.load_state_dict(read_whole(folder, "model."))
-            tokens = checkpoints.load_training(folder)["progress"]["tokens"]
-        (moved,) = shift(scorer, spans, [1])
-        points.append({"tokens": tokens, "loss": target_losses(scorer).mean().item(),
-                       "shift": moved["dloss"], "previous": attention_to_previous(scorer, spans)})
+    config, _, scorer = open_run(run, "last", device)
+    spans, points = scorer.spans(windows), []
+    for step in run.checkpoints.kept_steps():
+        scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
+        points.append({"tokens": trained_tokens(run, step, config),
+                       "loss": target_losses(scorer).mean().item(), "shift": shift(scorer, spans),
+                       "previous": attention_to_previous(scorer, spans)})
     return points
 
 
-def compare(
-    runs: Sequence[RunDir], checkpoint: Checkpoint = "best", device: str = "auto",
-    dtype: str = "float32",
-) -> list[dict[str, Any]]:
-    """Return the `loss` and `bpb` of runs over one validation split, and their standard errors.
-
-    All but the first have `difference`, the loss minus that of the first over the same targets.
-    """
-    results, losses = [], []
-    for run in tqdm(runs, "losses", unit="run", dynamic_ncols=True, leave=False):
-        _, data, scorer = open_run(run, checkpoint, device, dtype)
-        losses.append(target_losses(scorer))
-        loss = losses[-1].mean().item()
-        if not math.isfinite(loss):
-            raise UserError(f"the {checkpoint} weights of {run.path} have no loss: they hold "
-                            "numbers that are not finite")
-        results.append({"run": str(run.path), "checkpoint": checkpoint, "loss": loss,
-                        "se": standard_error(losses[-1]),
-                        "bpb": bits_per_byte(loss, scorer, data), "seq_len": scorer.seq_len})
-        if len(losses) > 1:
-            differences = losses[-1] - losses[0]
-            results[-1] |= {"difference": differences.mean().item(),
-                            "difference_se": standard_error(differences)}
-    return results
-
-
-def bits_per_byte(loss: float, scorer: Scorer, data: Prepared) -> float:
-    """Return a mean loss over the validation split, in nats per token, as bits per byte."""
-    return loss * (len(scorer.stream) - 1) / math.log(2) / data.manifest["val"]["bytes"]
-
-
-def trained_tokens(run: RunDir, checkpoint: Checkpoint) -> int:
-    """Return on how many tokens a checkpoint of a finished run was trained."""
-    points = [point for point in run.metrics() if "tokens" in point]
-    if not points:
-        raise UserError(f"{run.path / METRICS} holds no point that says how far the run was "
-                        "trained: restore it")
-    best = run.best_point() if checkpoint == "best" else None
-    return (best or points[-1])["tokens"]
+def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) -> int:
+    """Return on how many tokens a checkpoint, or that of a kept step, was trained."""
+    step = checkpoint
+    if not isinstance(step, int):  # before the first validation, the best weights are the last
+        step = run.checkpoints.saved_step(step) or run.checkpoints.saved_step("last")
+    return step * config.train.batch_size * config.data.seq_len
 
 
 def measure(
-    run: RunDir, checkpoint: Checkpoint = "best", windows: int = WINDOWS, device: str = "auto",
-    dtype: str = "float32", scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
+    run: RunDir, checkpoint: Checkpoint = "best", windows: int | None = None, device: str = "auto",
+    scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
 ) -> dict[str, Any]:
-    """Return all that can be measured of a run, ready for JSON.
+    """Return what a run is, and its losses, ready for JSON.
 
-    Contexts and shifts are measured in at most so many `windows` of 8T tokens;
-    contexts on an eighth of the targets of every other window, or with `all_blocks` on all targets
-    of all. `loss` and `bpb` are over the whole validation split.
+    `loss` and `bpb`, bits per byte, are over the whole validation split. With `windows`, contexts
+    and a shift by T are measured in at most so many windows of 8T tokens: contexts on an eighth of
+    the targets of every other window, or with `all_blocks` on all targets of all.
     """
-    config, data, scorer = open_run(run, checkpoint, device, dtype)
-    spans, whole = scorer.spans(windows), whole_split(scorer)
-    shared = blocks(spans if all_blocks else spans[::THIN], scorer.seq_len, all_blocks)
-    return {
+    config, data, scorer = open_run(run, checkpoint, device)
+    whole = whole_split(scorer)
+    nats = whole["loss"] * (len(scorer.stream) - 1)
+    record = {
         "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
         "seq_len": scorer.seq_len, "config": dataclasses.asdict(config),
         "parameters": sum(p.numel() for p in scorer.trained.parameters()),
-        "tokens": trained_tokens(run, checkpoint),
+        "tokens": trained_tokens(run, checkpoint, config),
         "data_sha256": data.manifest["text"]["sha256"], "tokenizer_sha256": run.tokenizer_sha256,
-        **whole, "bpb": bits_per_byte(whole["loss"], scorer, data),
+        **whole, "bpb": nats / math.log(2) / data.manifest["val"]["bytes"],
+    }
+    if windows is None:
+        return record
+    spans = scorer.spans(windows)
+    shared = blocks(spans if all_blocks else spans[::THIN], scorer.seq_len, all_blocks)
+    return record | {
         "context": loss_by_context(scorer, shared),
         "targets": sum(len(starts) for _, starts in shared) * scorer.seq_len,
         "shift": shift(scorer, spans),
         "rope_scaling": loss_by_scaling(scorer, shared, scalings) if scalings else None,
     }
+
+
+def compare(records: list[dict[str, Any]]) -> None:
+    """Add to all records but the first, which are of one validation split, their `difference`: the
+    loss minus that of the first over the same targets, and `difference_se`, its standard error."""
+    first, *others = records
+    for record in others:
+        changes = np.subtract(record["stretches"], first["stretches"])
+        record["difference"] = record["loss"] - first["loss"]
+        record["difference_se"] = standard_error(torch.from_numpy(changes))
