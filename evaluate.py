@@ -19,7 +19,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from errors import UserError, exit_in_words, say
+from tqdm import tqdm
+
+from errors import UserError, exit_in_words
 from files import write_file, write_json
 from gyre import measure
 from gyre.options import Parser, RunOptions, read_config
@@ -38,8 +40,6 @@ class Options:
     rope_scaling: Literal["all"] | None = None
     """Measure lengths, and compare what carries RoPE past its training length: raw, linear, ntk,
     yarn and llama3."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Dtype of matrix products."""
     plot: str | None = None
     """Draw the losses of the runs in training into this file (PNG)."""
     json: str | None = None
@@ -112,11 +112,11 @@ def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[s
         if scalings and config.model.rope_scaling is not None:
             raise UserError(f"{run.path} was trained with model.rope_scaling "
                             f"{config.model.rope_scaling.type}: --rope-scaling would replace it")
-    results = measure.compare(runs, options.checkpoint, options.device, options.dtype)
-    for run, result in zip(runs if options.lengths else (), results, strict=False):
-        say(f"measuring {run.path} by length")
-        result |= measure.measure(run, options.checkpoint, options.windows or measure.WINDOWS,
-                                  options.device, options.dtype, scalings)
+    windows = options.windows or measure.WINDOWS if options.lengths else None
+    results = []
+    for run in tqdm(runs, "measuring", unit="run", dynamic_ncols=True, leave=False):
+        results.append(measure.measure(run, options.checkpoint, windows, options.device, scalings))
+    measure.compare(results)
     return results
 
 
@@ -136,7 +136,7 @@ def list_runs(runs: list[RunDir]) -> str:
 
 
 def tabulate_losses(results: list[dict[str, Any]]) -> str:
-    """Return one row per run of `measure.compare`."""
+    """Return one row per run of `measure.measure`, with the differences of `measure.compare`."""
     rows = [["run", "loss", "bits/byte", "difference"]]
     for result in results:
         change = ""
@@ -158,11 +158,10 @@ def tabulate_lengths(results: list[dict[str, Any]]) -> str:
                 for mode in ("cut", "slide")]
     rows = [["run", "encoding", "parameters", "tokens", "T", *contexts, "shift T"]]
     for result in results:
-        moved = next(row["dloss"] for row in result["shift"] if row["delta"] == result["seq_len"])
         rows.append([
             Path(result["run"]).name, result["config"]["model"]["position"],
             f"{result['parameters']:,}", f"{result['tokens']:,}", str(result["seq_len"]),
-            *(show(row["loss"]) for row in result["context"]), show(moved, "+.4f"),
+            *(show(row["loss"]) for row in result["context"]), show(result["shift"], "+.4f"),
         ])
     return (f"{align(rows)}\ncut C, slide C: loss of the same targets in windows of C tokens, cut "
             "end to end or moved on by T/2;\nshift T: change of the loss when every position moves "

@@ -58,11 +58,9 @@ def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[
     # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
     record = measure.measure(trunk, "last", job["windows"], job["device"], all_blocks=True,
                              scalings=["yarn"] if job["yarn"] else [])
-    shift = next(row["dloss"] for row in record["shift"] if row["delta"] == record["seq_len"])
     windows = min(job["windows"], measure.WINDOWS)
     ends = [measure.ending(run, windows, job["device"]) for run in reversed(branches)]
-    ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches")}
-                | {"shift": shift})
+    ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches", "shift")})
     return {
         "arm": job["arm"], **record, **measure.origin(trunk), "horizons": ends,
         "trajectory": measure.follow(trunk, windows, job["device"]), "machine": machine(),

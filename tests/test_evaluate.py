@@ -1,7 +1,6 @@
 """The command: which runs it lists, which share a table, and what it prints."""
 
 import json
-import math
 import shutil
 import statistics
 from datetime import datetime
@@ -136,10 +135,6 @@ def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     said = refusal(capsys, evaluate.main, "others/stretched", "--rope-scaling", "all")
     assert "was trained with model.rope_scaling yarn: --rope-scaling would replace it" in said[-1]
-    with monkeypatch.context() as patch:
-        patch.setattr(evaluate.measure, "target_losses", lambda scorer: torch.tensor([math.nan]))
-        said = refusal(capsys, evaluate.main, "rope", "--json", "nan.json")
-    assert "the best weights of runs/rope have no loss" in said[-1]
     shutil.rmtree("prepared")
     Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
     said = refusal(capsys, evaluate.main, "rope")

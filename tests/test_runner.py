@@ -226,7 +226,7 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--jobs", "0"], "study.jobs must be at least 1"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
     (["--name", "a/b"], "run name 'a/b' must be"),
-    (["--data.seq_len", "30"], "data.seq_len 30 is not divisible by 4"),
+    (["--data.seq_len", "31"], "data.seq_len 31 is odd"),
     (["--data.val_fraction", "0.005"], "the validation split has"),
 ])
 def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra, words):
