@@ -213,7 +213,7 @@ def write(
         )
     times.append(time.perf_counter())
     for i, row in enumerate(rows):
-        rest = row.finish()
+        rest = row.push(None)
         heading = f"=== prompt {i // samples + 1}, sample {i % samples + 1} ==="
         print(rest if len(rows) == 1 else f"{heading}\n{row.text}", flush=True)
     ended = sum(len(x) < new_tokens and not row.stopped for x, row in zip(new, rows, strict=True))

@@ -61,11 +61,9 @@ class Trained:
             return row.stopped
 
         count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
-        generate(
-            self.model, [ids], Sampling(**sampling), max_new_tokens=count,
-            eos_ids=self.tokenizer.eos_ids, seed=seed, on_token=on_token,
-        )
-        row.finish()
+        generate(self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
+                 eos_ids=self.tokenizer.eos_ids, on_token=on_token)
+        row.push(None)
         return row.text
 
     def new_tokens(self, prompt_tokens: int) -> int:
@@ -98,36 +96,24 @@ def load(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    if dtype == "auto":
-        rates = partial(product_rates, where, model_config, rows, training=False)
-        chosen, _ = resolve_dtype(dtype, where, rates)
-    else:
-        chosen = torch.float32 if dtype == "int8" else getattr(torch, dtype)
+    rates = partial(product_rates, where, model_config, rows, training=False)
+    chosen, _ = resolve_dtype("float32" if dtype == "int8" else dtype, where, rates)
+    convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
     with torch.device("meta"):  # without memory: the weights bring theirs
         model = Transformer(model_config)
         if dtype == "int8":
             to_int8(model)
-    convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
-    if dtype == "int8":
-        convert = partial(int8_tensors, model)
-    state: dict[str, Tensor] = {}
+            convert = partial(int8_tensors, model)
     if weights is None:
         state = run.checkpoints.load_weights(checkpoint, convert)
-    for name, weight in weights or ():
-        state |= convert(name, weight)
+    else:
+        state = {key: value for pair in weights for key, value in convert(*pair).items()}
     fill(model, state)
     return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), where, chosen)
 
 
-def load_model(config: ModelConfig, weights: dict[str, Tensor]) -> Transformer:
-    """Return the model that `weights` belong to, on the CPU in float32. It shares their memory."""
-    with torch.device("meta"):
-        model = Transformer(config)
-    return fill(model, {name: weight.float() for name, weight in weights.items()})
-
-
-def fill(model: Transformer, weights: dict[str, Tensor]) -> Transformer:
-    """Give a model these weights, without a copy, and return it.
+def fill(model: Transformer, weights: dict[str, Tensor]) -> None:
+    """Give a model these weights, without a copy.
 
     Raises UserError that names missing, unexpected and misshapen tensors.
     """
@@ -136,7 +122,6 @@ def fill(model: Transformer, weights: dict[str, Tensor]) -> Transformer:
     except RuntimeError as error:
         words = " ".join(str(error).split())
         raise UserError(f"the weights do not fit config.yaml: {words}") from None
-    return model
 
 
 def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
@@ -174,28 +159,24 @@ class Row:
     decoder: codecs.IncrementalDecoder = field(
         default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
 
-    def push(self, token: int) -> str:
-        """Return more text. Sets `stopped` and cuts the text once a stop string is complete."""
-        return self._release(self.decoder.decode(self.tokenizer.piece(token)))
+    def push(self, token: int | None) -> str:
+        """Return more text, or the rest if None says that no token follows.
 
-    def finish(self) -> str:
-        """Return the rest, once no token follows."""
-        return self._release(self.decoder.decode(b"", final=True), last=True)
-
-    def _release(self, text: str, last: bool = False) -> str:
+        Sets `stopped` and cuts the text once a stop string is complete.
+        """
         if self.stopped:
             return ""
-        text = self.held + text
+        piece = b"" if token is None else self.tokenizer.piece(token)
+        text = self.held + self.decoder.decode(piece, final=token is None)
         # At the stop string that ends first, and the longest of those: where the text ends must not
         # depend on how it was cut into tokens.
         ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self.stops if stop in text]
+        safe = len(text)
         if ends:
-            self.stopped = True
-            safe = sum(min(ends))
-        else:
+            self.stopped, safe = True, sum(min(ends))
+        elif token is not None:
             starts = [stop[:n] for stop in self.stops for n in range(len(stop))]
-            held = 0 if last else max((len(s) for s in starts if text.endswith(s)), default=0)
-            safe = len(text) - held
+            safe -= max((len(start) for start in starts if text.endswith(start)), default=0)
         shown, self.held = self.prompt + text[:safe], text[safe:]
         self.prompt = ""
         self.text += shown

@@ -20,7 +20,7 @@ from torch import Tensor
 from data.dataset import Prepared, find_prepared
 from data.prepare import prepare
 from errors import UserError
-from gyre.load import load, load_model
+from gyre.load import fill, load
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
 from model.config import RopeScaling, ScalingType
@@ -81,8 +81,10 @@ class Scorer:
             config, max_positions=max(positions, config.max_positions),
             rope_scaling=scaling or config.rope_scaling,
         )
-        weights = self.trained.state_dict()
-        return load_model(longer, weights).to(self.trained.tok_embeddings.weight.device).eval()
+        with torch.device("meta"):
+            model = Transformer(longer)
+        fill(model, self.trained.state_dict())  # without a copy
+        return model.to(self.trained.tok_embeddings.weight.device).eval()
 
     def spans(self, windows: int) -> Tensor:
         """Return starts of at most `windows` disjoint spans of 8T targets, spread over the stream.
@@ -284,12 +286,10 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     if "imported" in manifest:
         raise UserError(f"{folder} was imported and has no validation text of its own: start a run "
                         "from it with --init-from and evaluate that")
-    tokenizer = {n: f["sha256"] for n, f in manifest["files"].items() if n.startswith("tokenizer")}
-    return {
-        "text": manifest["text"]["sha256"],
-        "tokenizer": " ".join(tokenizer[name] for name in sorted(tokenizer)),
-        "split": str(manifest["settings"]["val_fraction"]),
-    }
+    tokenizer = [file["sha256"] for name, file in sorted(manifest["files"].items())
+                 if name.startswith("tokenizer")]
+    return {"text": manifest["text"]["sha256"], "tokenizer": " ".join(tokenizer),
+            "split": str(manifest["settings"]["val_fraction"])}
 
 
 def origin(run: RunDir) -> dict[str, str]:

@@ -165,7 +165,7 @@ def play(row, ids):
         shown += row.push(i)
         if row.stopped:
             break
-    shown += row.finish()
+    shown += row.push(None)
     assert shown == row.text
     return shown, row.stopped
 
@@ -196,4 +196,4 @@ def test_a_row_shows_no_half_character_and_ends_it_once(tokenizer):
     assert "".join(map(row.push, first)) == "x"
     assert row.push(last) == "\U0001f680"
     row = Row("", tokenizer)
-    assert "".join(map(row.push, first)) == "x" and row.finish() == "\ufffd"
+    assert "".join(map(row.push, first)) == "x" and row.push(None) == "\ufffd"
