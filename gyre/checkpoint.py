@@ -24,11 +24,8 @@ If `last` was damaged and `previous` was loaded, the next save removes `last` an
 `best` is replaced in the same way: .best stands for `previous`, and is removed at the end.
 """
 
-import hashlib
 import json
 import math
-import struct
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -36,8 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from errors import UserError, say
@@ -49,6 +46,9 @@ TRAINING, MANIFEST = "training.pt", "manifest.json"
 HINT = "make room and --resume"
 DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+# Where a checkpoint may be when another process is between two renames, was killed there, or never
+# wrote `best`. `best` is tried again after `.best`: a save may have finished in between.
+PLACES = {"last": ("last", "previous"), "best": ("best", ".best", "best", "last", "previous")}
 
 
 Convert = Callable[[str, Tensor], dict[str, Tensor]]
@@ -83,7 +83,7 @@ class Checkpoints:
                 staging.mkdir()
             world.sum(0.0)  # all wait until rank 0 has made the folder
             files = write(staging)
-            hashes = {}
+            hashes: dict[str, str] = {}
             for part in world.collect({file.name: sha256(file) for file in files}):
                 hashes |= part
             missing = world.is_main and any(not (staging / file).is_file() for file in hashes)
@@ -101,10 +101,10 @@ class Checkpoints:
             self._put_in_place(staging, str(name))
 
     def _put_in_place(self, staging: Path, name: str) -> None:
-        target = self.path / (name if name in ("last", "best") else f"kept/{name}")
-        before = self.path / {"last": "previous", "best": ".best"}.get(name, "")
+        target = self.path / (name if name in PLACES else f"kept/{name}")
+        before = self.path / ("previous" if name == "last" else f".{name}")
         target.parent.mkdir(exist_ok=True)
-        if before == self.path or name == "last" and not self.last_is_good:
+        if name == "last" and not self.last_is_good:
             self._remove(target)
         elif target.exists():
             self._remove(before)
@@ -113,7 +113,7 @@ class Checkpoints:
         fsync(target.parent, self.path)
         if name == "last":
             self.last_is_good = True
-        elif name == "best":
+        else:
             self._remove(before)
 
     def _remove(self, folder: Path) -> None:
@@ -148,22 +148,16 @@ class Checkpoints:
         the files. Raises UserError for missing files, and for a folder that a training replaced
         meanwhile.
         """
-        folder, previous = self.path / str(name), self.path / "previous"
-        if isinstance(name, int):
-            folder = self.path / "kept" / str(name)
-            if not folder.exists():
-                kept = ", ".join(map(str, self.kept_steps())) or "none"
-                raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
-                                "(--train.keep says which)")
-        elif not folder.exists():
-            # Another process is between two renames, was killed there, or never wrote `best`.
-            # `best` is tried again after `.best`, because a save may have finished in between.
-            names = (".best", "best", "last") if name == "best" else ()
-            folders = [self.path / name for name in (*names, "previous")]
-            folder = next((folder for folder in folders if folder.exists()), folder)
-            if not folder.exists():
-                raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
-                                f"{self.path}, or choose another run")
+        places = PLACES.get(str(name), (f"kept/{name}",))
+        found = (self.path / place for place in places if (self.path / place).exists())
+        folder, previous = next(found, None), self.path / "previous"
+        if folder is None and isinstance(name, int):
+            kept = ", ".join(map(str, self.kept_steps())) or "none"
+            raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
+                            "(--train.keep says which)")
+        if folder is None:
+            raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
+                            f"{self.path}, or choose another run")
         while True:
             inode = folder.stat().st_ino
             try:
@@ -197,12 +191,9 @@ class Checkpoints:
         is in memory. A folder that a training replaces meanwhile is read again. UserError where
         files are missing or damaged.
         """
-        for _ in range(5):
+        while True:
             with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
                 return read_whole(folder, "model.", convert)
-            time.sleep(0.01)  # the other process gets to its next rename
-        with self.open(name) as folder:
-            return read_whole(folder, "model.", convert)
 
     def kept_steps(self) -> list[int]:
         """Return the steps whose checkpoints stand in kept/, in order."""
@@ -228,12 +219,9 @@ def find_damage(folder: Path, world: World = ALONE) -> str:
     # DCP would read a file that somebody put beside the others.
     bad = [file for file in folder.glob("*.safetensors") if file.name not in hashes]
     for name in sorted(hashes)[world.rank :: world.size]:
-        if not (folder / name).is_file():
-            bad.append(folder / name)
-            continue
-        with (folder / name).open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:
-                bad.append(folder / name)
+        file = folder / name
+        if not file.is_file() or sha256(file) != hashes[name]:
+            bad.append(file)
     if not world.sum(float(len(bad)))[0]:
         return ""
     return f"{bad[0] if bad else f'a file in {folder}'} is missing or not what was saved"
@@ -247,25 +235,19 @@ def read_whole(
     kept: dict[str, Tensor] = {}
     if (folder / WEIGHTS).exists():
         file = folder / (WEIGHTS if prefix == "model." else STATES)
-        # Not by the package's reader, which maps the file until the last tensor is freed.
-        with file.open("rb") as stream:
-            (size,) = struct.unpack("<Q", stream.read(8))
-            table = json.loads(stream.read(size))
-        table.pop("__metadata__", None)
-        # The largest first, while most memory is free for its conversion.
-        for name in sorted(table, key=lambda name: -math.prod(table[name]["shape"])):
-            start, end = table[name]["data_offsets"]
-            data = np.fromfile(file, np.uint8, end - start, offset=8 + size + start)
-            dtype, shape = DTYPES[table[name]["dtype"]], table[name]["shape"]
-            kept |= convert(name, torch.from_numpy(data).view(dtype).view(shape))
+        # Not mapped, because a map stays in memory until the last tensor is freed.
+        with safe_open(file, "pt", backend="pread") as stored:
+            sizes = {name: math.prod(stored.get_slice(name).get_shape())
+                     for name in stored.offset_keys()}
+            # The largest first, while most memory is free for its conversion.
+            for name in sorted(sizes, key=lambda name: -sizes[name]):
+                kept |= convert(name, stored.get_tensor(name))
         return kept
     from torch.distributed.checkpoint import HuggingFaceStorageReader  # slow to import
-    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
-    stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    metadata: Any = HuggingFaceStorageReader(str(folder)).read_metadata()
     tensors = {name: torch.empty(entry.size, dtype=entry.properties.dtype)
-               for name, entry in stored.items()
-               if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)}
+               for name, entry in metadata.state_dict_metadata.items() if name.startswith(prefix)}
     read_shards(folder, tensors)
     for name, tensor in tensors.items():
         kept |= convert(name.removeprefix("model."), tensor)
@@ -316,6 +298,6 @@ def write_safetensors(
     header = json.dumps(table).encode()
     header += b" " * (-len(header) % 8)  # the data starts at a multiple of 8
     with file.open("wb") as stream:
-        stream.write(struct.pack("<Q", len(header)) + header)
+        stream.write(len(header).to_bytes(8, "little") + header)
         for data in tensors:
             stream.write(data.contiguous().view(torch.uint8).numpy().data)
