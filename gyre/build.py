@@ -141,26 +141,19 @@ def decide_arithmetic(
 def restore(start: Start, setup: Setup) -> None:
     """Load weights, optimizers and progress of the checkpoint that `start` names.
 
-    Raises UserError where it does not fit the configuration, where the run was last resumed with
-    other steps, and where no step is left, but for --resume auto.
+    Raises UserError where the run was last resumed with other steps, and where no step is left, but
+    for --resume auto.
     """
     run, steps = start.parent, setup.config.train.steps
     assert run is not None, "there is nothing to restore"
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, setup.world) as folder:
         training = run.checkpoints.load_training(folder)
-        try:
-            setup.parallelism.load(folder, setup.model, setup.optimizers)
-            if training["scaler"]:
-                setup.scaler.load_state_dict(training["scaler"])
-            for name, value in training["progress"].items():
-                setattr(setup.progress, name, value)
-        except (KeyError, RuntimeError, TypeError, ValueError) as error:
-            if setup.world.is_disconnect(error) or isinstance(error, torch.OutOfMemoryError):
-                raise
-            words = " ".join(str(error).split())
-            raise UserError(f"the checkpoint of {run.path} does not fit its configuration: {words}"
-                            ) from error
+        setup.parallelism.load(folder, setup.model, setup.optimizers)
+        if training["scaler"]:
+            setup.scaler.load_state_dict(training["scaler"])
+        for name, value in training["progress"].items():
+            setattr(setup.progress, name, value)
     step = setup.progress.step
     if start.resumed is None:
         if step >= steps:

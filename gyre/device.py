@@ -5,6 +5,7 @@ import functools
 import math
 import os
 import platform
+import re
 import shutil
 import sys
 import time
@@ -129,11 +130,10 @@ def product_rates(
 
 def processor() -> str:
     """Return the name of this machine's CPU."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def resolve_dtype(
@@ -191,9 +191,9 @@ def resolve_compile(
         if training_flops < REPAYING_FLOPS[device.type].get(dtype, 1e15):
             return False, f"eager: {training_flops:.1e} FLOPs are too few to repay a compilation"
     compilers = [os.environ.get("CXX") or "g++", "g++", "clang++", "cl"]
+    if device.type == "cpu" and not any(map(shutil.which, compilers)):
+        return False, "eager: no C++ compiler found"  # torch takes ten seconds to say so
     try:
-        if device.type == "cpu" and not any(map(shutil.which, compilers)):
-            raise RuntimeError("no C++ compiler found")
         torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
     except Exception as error:  # whatever the compiler raises, training goes on without it
         return False, f"eager: torch.compile does not work here ({first_line(error)})"

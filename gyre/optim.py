@@ -203,20 +203,17 @@ class Optimizers:
         have others than the run that it comes from."""
         names = {parameter: name for name, parameter in model.named_parameters()}
         for optimizer in self.optimizers:
-            loaded = optimizer.state_dict()
-            parameters = [p for group in optimizer.param_groups for p in group["params"]]
-            for number, parameter in enumerate(parameters):
+            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                 prefix = f"state.{names[parameter]}."
                 # A sharded model has (1,) for the shape () of a scalar, such as a step count.
-                loaded["state"][number] = {
-                    name.removeprefix(prefix): tensor.reshape(
+                optimizer.state[parameter] = {
+                    name.removeprefix(prefix): tensor.to(parameter.device).reshape(
                         parameter.shape if tensor.numel() == parameter.numel() else ()
                     )
                     for name, tensor in tensors.items() if name.startswith(prefix)
                 }
-                if not loaded["state"][number]:
+                if not optimizer.state[parameter]:
                     raise KeyError(f"it has no state of {names[parameter]}")
-            optimizer.load_state_dict(loaded)
 
 
 def is_sharded(tensor: Tensor) -> bool:
@@ -236,9 +233,8 @@ def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
     """
     if not is_sharded(like):
         return tensor
-    from torch.distributed.tensor import DTensor, Replicate  # slow to import
+    from torch.distributed.tensor import DTensor, distribute_tensor  # slow to import
 
     assert isinstance(like, DTensor)
-    replicated = DTensor.from_local(tensor.to(like.device), like.device_mesh,
-                                    [Replicate()] * like.device_mesh.ndim, run_check=False)
-    return replicated.redistribute(placements=like.placements)
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements,
+                             src_data_rank=None)

@@ -46,9 +46,6 @@ class World:
         """
         rank, size, local_rank = (int(os.environ.get(name) or default) for name, default in
                                   (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
-        if not 0 <= rank < size or (size > 1 and "RANK" not in os.environ):
-            raise UserError(f"WORLD_SIZE is {size} and RANK is {os.environ.get('RANK')}: start "
-                            "with torchrun, which sets both, or unset WORLD_SIZE")
         if size > 1 and device.startswith("cuda:"):
             raise UserError(f"device {device} is one card, and there are {size} processes: "
                             "use cuda")
@@ -107,17 +104,14 @@ class World:
         dist.all_gather_object(values, value)
         return values
 
-    def is_disconnect(self, error: Exception) -> bool:
-        """Whether torch raised this because another process is gone or does not answer."""
-        return self.size > 1 and bool(isinstance(error, dist.DistError) or LOST.search(str(error)))
-
     @contextmanager
     def in_contact(self) -> Iterator[None]:
         """Turn the loss of another process into a UserError."""
         try:
             yield
         except RuntimeError as error:
-            if not self.is_disconnect(error):
+            lost = isinstance(error, dist.DistError) or LOST.search(str(error))
+            if self.size == 1 or not lost:
                 raise
             raise UserError(f"process {self.rank} of {self.size} has lost the others: one of them "
                             f"ended or gave no answer for {self.timeout:g} s (train.timeout), or "
