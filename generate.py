@@ -95,14 +95,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     """Return the options, checked: all prompts in `prompt`, and a Sampling in `sampling`."""
     options = Parser(__doc__, RunOptions, ModelOptions, TextOptions, Sampling).parse_args(argv)
     prompted = bool(options.prompt or options.prompt_file)
-    for wrong, message in (
-        ((options.rope_scaling is None) != (options.rope_factor is None),
-         "--rope-scaling TYPE and --rope-factor F belong together: give both"),
-        (options.interactive == prompted,
-         "give --prompt TEXT or --prompt-file FILE, or else --interactive, which reads stdin"),
-    ):
-        if wrong:
-            raise UserError(message)
+    if (options.rope_scaling is None) != (options.rope_factor is None):
+        raise UserError("--rope-scaling TYPE and --rope-factor F belong together: give both")
+    if options.interactive == prompted:
+        raise UserError("give --prompt TEXT or --prompt-file FILE, or else --interactive, which "
+                        "reads stdin")
     if options.prompt_file:
         options.prompt.append(read_prompt(options.prompt_file))
     options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})

@@ -32,32 +32,30 @@ def build(start: Start, world: World) -> Setup:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                         f"{world.size} processes")
     shards = {"none": 1, "full": world.size}.get(str(config.train.shard), config.train.shard)
-    assert isinstance(shards, int)
-    if world.size > 1 and world.size % shards:
+    shards = 1 if world.size == 1 else int(shards)
+    if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
     # At least four bytes each for a parameter, its gradient and one moment, and the logits.
-    size = 12 * config.model.matrix_parameters // min(shards, world.size)
+    size = 12 * config.model.matrix_parameters // shards
     size += 4 * rows * config.data.seq_len * config.model.vocab_size
     size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table, the largest
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
-    manifest = parent.manifest if parent else None
-    data = find_prepared(config.data, manifest and manifest["settings"])
+    data = find_prepared(config.data, parent.manifest["settings"] if parent else None)
     if data is None:
         from data.prepare import prepare  # slow to import
 
         data = prepare(config.data)  # one of several processes does it, and the others wait
-    if parent and manifest and manifest["files"] != data.manifest["files"]:
+    if parent and parent.manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {parent.path} has changed since it was started: restore it, "
                         "or start a new run")
     world.join()
     config, dtype, compiled, reason = decide_arithmetic(config, world, rows)
-    place = {"seq_len": config.data.seq_len, "rank": world.rank, "size": world.size}
-    train_data = data.dataset(
-        "train", batch_size=config.train.batch_size, seed=config.seed, **place
-    )
+    options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
+               "seed": config.seed, "rank": world.rank, "size": world.size}
+    train_data, val_data = (data.dataset(split, **options) for split in ("train", "val"))
 
     new = parent is None or (start.resumed and not parent.checkpoints.has_training)
     if start.resumed and new and start.resumed.record.get("inherited"):
@@ -70,18 +68,17 @@ def build(start: Start, world: World) -> Setup:
         weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
         initial = lambda model: weights.items()  # noqa: E731
     parallelism, parts = Replicated(world), f" x {world.size}" if world.size > 1 else ""
-    if min(shards, world.size) > 1:
+    if shards > 1:
         from gyre.sharding import Sharded  # slow to import
 
         parallelism = Sharded(world, shards)
         parts += f", each with 1/{shards} of the model"
-    model, module = parallelism.wrap(
-        config.model, initial, compiled, config.train.checkpoint_activations
-    )
+    model, module = parallelism.wrap(config.model, initial, compiled,
+                                     config.train.checkpoint_activations)
     muon_dtype = torch.float32 if dtype == torch.float32 else torch.bfloat16
     setup = Setup(
         config=config, world=world, parallelism=parallelism, data=data, train_data=train_data,
-        val_data=data.dataset("val", **place), model=model, module=module,
+        val_data=val_data, model=model, module=module,
         optimizers=Optimizers(model, config.optim, muon_dtype),
         # Loss scaling is for float16. A disabled scaler returns its arguments unchanged.
         scaler=torch.amp.GradScaler(world.device.type, enabled=dtype == torch.float16),
@@ -92,19 +89,16 @@ def build(start: Start, world: World) -> Setup:
         restore(start, setup)
     if world.is_main:
         tokens = config.train.batch_size * config.data.seq_len * config.train.steps
-        lines = [
-            start.note,
-            f"{start.resumed.path} has no checkpoint yet: starting at step 0"
-            if start.resumed and new else "",
-            f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
-            f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}",
-            f"model   {sum(p.numel() for p in model.parameters()):,} parameters, positions: "
+        if start.note:
+            say(start.note)
+        if start.resumed and new:
+            say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
+        say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
+            f"{val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}")
+        say(f"model   {sum(p.numel() for p in model.parameters()):,} parameters, positions: "
             f"{config.model.position}; {config.train.steps} steps of {config.train.batch_size}x"
-            f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)",
-            f"device  {world.device}{parts}; {reason}",
-            "        the first step compiles, which takes up to a minute" if compiled else "",
-        ]
-        say("\n".join(filter(None, lines)))
+            f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)")
+        say(f"device  {world.device}{parts}; {reason}")
     return setup
 
 
@@ -126,8 +120,8 @@ def decide_arithmetic(
     )
     # 6 FLOPs for every weight in a matrix product, per token. Attention and the encoding are left
     # out, so that all arms of an ablation decide alike.
-    tokens_in_all = train.steps * train.batch_size * config.data.seq_len
-    flops = 6.0 * config.model.matrix_parameters * tokens_in_all
+    flops = 6.0 * config.model.matrix_parameters * train.batch_size * config.data.seq_len
+    flops *= train.steps
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
     train = replace(
         train, dtype=DTYPE_NAMES[dtype],
@@ -152,8 +146,7 @@ def restore(start: Start, setup: Setup) -> None:
         setup.parallelism.load(folder, setup.model, setup.optimizers)
         if training["scaler"]:
             setup.scaler.load_state_dict(training["scaler"])
-        for name, value in training["progress"].items():
-            setattr(setup.progress, name, value)
+        vars(setup.progress).update(training["progress"])
     step = setup.progress.step
     if start.resumed is None:
         if step >= steps:

@@ -43,7 +43,6 @@ from gyre.parallel import ALONE, World
 
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
 TRAINING, MANIFEST = "training.pt", "manifest.json"
-HINT = "make room and --resume"
 DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
 DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
 # Where a checkpoint may be when another process is between two renames, was killed there, or never
@@ -77,7 +76,7 @@ class Checkpoints:
         numbers, text and None, for training.pt. UserError where the disk refuses.
         """
         staging = self.path / ".saving"
-        with writing(self.path / str(name), HINT):
+        with writing(self.path / str(name), "make room and --resume"):
             if world.is_main:
                 remove(staging)  # of a save that was killed
                 staging.mkdir()
@@ -211,11 +210,8 @@ def find_damage(folder: Path, world: World = ALONE) -> str:
     manifest = folder / MANIFEST
     try:
         hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return (f"{manifest} is missing: the checkpoint is damaged, or it is from revision 90d2667 "
-                "or before: read it with that revision")
-    except (TypeError, ValueError) as error:
-        return f"{manifest} is damaged ({first_line(error)})"
+    except (FileNotFoundError, TypeError, ValueError) as error:
+        return f"{manifest} is missing or damaged ({first_line(error)})"
     # DCP would read a file that somebody put beside the others.
     bad = [file for file in folder.glob("*.safetensors") if file.name not in hashes]
     for name in sorted(hashes)[world.rank :: world.size]:

@@ -198,7 +198,7 @@ def resolve_compile(
     except Exception as error:  # whatever the compiler raises, training goes on without it
         return False, f"eager: torch.compile does not work here ({first_line(error)})"
     reason = "as configured" if choice is True else "which this much work repays"
-    return True, f"compiled, {reason}"
+    return True, f"compiled, {reason}: the first step takes up to a minute"
 
 
 def uncompiled() -> AbstractContextManager:

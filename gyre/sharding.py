@@ -120,8 +120,6 @@ class Sharded(Replicated):
             return
         stored = {f"model.{name}": t for name, t in read_whole(folder, "model.").items()}
         stored |= read_whole(folder, "state.")
-        if stored.keys() != tensors.keys():
-            raise KeyError(", ".join(sorted(stored.keys() ^ tensors.keys())))
         for name, tensor in tensors.items():
             copy_shard(tensor, stored[name])
 
@@ -136,8 +134,7 @@ def state_tensors(model: Transformer, optimizers: Optimizers) -> dict[str, Tenso
     """Return every weight, `model.NAME`, and optimizer state, such as `state.NAME.exp_avg`.
 
     They are the tensors themselves, to write or to read into; the model is sharded again before, if
-    it was gathered. A scalar has the shape (1,), as in a
-    sharded model.
+    it was gathered. A scalar has the shape (1,), as in a sharded model.
     """
     cast(FSDPModule, model).reshard()  # an evaluation leaves the weights outside blocks gathered
     options = StateDictOptions(flatten_optimizer_state_dict=True)  # also makes missing ones
