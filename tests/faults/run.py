@@ -10,11 +10,8 @@ errors          no space, an input/output error and a read-only disk at each of 
                 bitwise
 damage          flipped bytes and cuts in every file of a run (but metrics.jsonl) and of prepared
                 data: found, or without effect
-configurations  files of --config made by hypothesis: a configuration, or one sentence
 imports         folders of Hugging Face's and Meta's, damaged in one place: a run that generates
                 and exports, or one sentence, within 20 s and four times the folder's size
-processes       torchrun with two processes: each of them killed or told to stop, or the launcher
-                told to stop: nobody is left after 60 s
 
 Prints how many faults were tried and what was found; exits with 1 where something was. Needs gcc.
 """

@@ -4,12 +4,10 @@ import argparse
 import ctypes
 import errno
 import itertools
-import json
 import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,10 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import yaml
 from conftest import arguments, random_text
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from imports import imports
 from made_up_study import make_study
 
@@ -37,7 +32,6 @@ from gyre.checkpoint import read_whole
 from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.rundir import RunDir
-from gyre.start import resolve
 
 RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
 Finding = str | None  # what went wrong in one trial
@@ -226,82 +220,7 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
             yield f"{file.relative_to(world.folder)} {kind} at {at}", finding
 
 
-def configurations(world: World) -> Iterator[tuple[str, Finding]]:
-    saved = world.folder / "runs" / "straight" / "config.yaml"
-    whole = yaml.safe_load(saved.read_text(encoding="utf-8"))
-    names = [f"{part}.{name}" for part, fields in whole.items() if isinstance(fields, dict)
-             for name in fields] + [*whole, "resume", "nothing"]
-    values = st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
-        | st.sampled_from([10**30, -1, 0, "null", "auto", "1e3", "rope", "runs/a"]),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
-        max_leaves=4,
-    )
-    file = world.folder / "fuzzed.yaml"
-    tried: list[tuple[str, Finding]] = []
-
-    @settings(max_examples=25, deadline=None, database=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))
-    @given(st.dictionaries(st.sampled_from(names), values, max_size=3))
-    def load(table: dict[str, Any]) -> None:
-        file.write_text(yaml.safe_dump(table, allow_unicode=True), encoding="utf-8")
-        finding = None
-        try:
-            resolve(["--config", str(file)], "")
-        except UserError as error:
-            finding = "two lines" if "\n" in str(error) else None
-        except Exception:
-            finding = traceback.format_exc()
-        tried.append((json.dumps(table, default=str), finding))
-
-    while True:
-        load()
-        yield from tried
-        tried.clear()
-
-
-def processes(world: World) -> Iterator[tuple[str, Finding]]:
-    """A training of two processes, one of which, or the launcher, is killed or told to stop."""
-    path = world.folder / "runs" / "two"
-    argv = arguments(world.folder, "--name", "two", "--train.steps", "100000",
-                     "--train.eval_interval", "50000")
-    environment = {name: os.environ[name] for name in os.environ if name != "LD_PRELOAD"}
-    # Not the launcher by SIGKILL: torchrun then leaves its workers behind.
-    for who, number in itertools.cycle([(0, "KILL"), (1, "TERM"), (2, "TERM"), (1, "KILL")]):
-        shutil.rmtree(path, ignore_errors=True)
-        launcher = subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-             train.__file__, *argv],
-            env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children")
-        metrics = path / "metrics.jsonl"
-        while not metrics.exists() or metrics.stat().st_size < 2000:
-            assert launcher.poll() is None, "torchrun has ended"
-            time.sleep(0.1)
-        everybody = [*map(int, children.read_text(encoding="utf-8").split()), launcher.pid]
-        os.kill(everybody[who], signal.Signals[f"SIG{number}"])
-        end = time.monotonic() + 60
-        while (left := [p for p in everybody if runs(p)]) and time.monotonic() < end:
-            launcher.poll()
-            time.sleep(0.1)
-        for process in left:
-            os.kill(process, signal.SIGKILL)
-        launcher.wait()
-        name = "the launcher" if who == 2 else f"process {who}"
-        yield f"{name} got SIG{number}", f"{len(left)} left after 60 s" if left else None
-
-
-def runs(process: int) -> bool:
-    """Whether there is such a process and it has not ended."""
-    try:
-        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
-        return status.rpartition(") ")[2][0] != "Z"
-    except OSError:
-        return False
-
-
-TRIALS = {trial.__name__: trial
-          for trial in (kills, errors, damage, configurations, imports, processes)}
+TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, imports)}
 
 
 def main() -> int:
