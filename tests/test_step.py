@@ -1,7 +1,6 @@
 """One step and the loss of a split: exact under any split of a batch, and without a trace."""
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from conftest import CPU, draw, points, random_tokens, setup_of, trained
 from torch import nn
 
 from gyre import build
-from gyre.parallel import World
 from gyre.step import Progress, StepResult, evaluate, micro_batches, summed_loss, train_step
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -66,43 +64,6 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
         assert len(set(torch.cat(keys).tolist())) == 2 * 27
     assert results[8:] == pytest.approx(2 * results[:8], rel=1e-6)
     assert train_step(setup_of(world), 0).loss != pytest.approx(results[0], abs=1e-3)
-
-
-class Rank(World):
-    """One of several ranks, without the others: a sum is its own part."""
-
-    def sum(self, *values: float) -> list[float]:
-        return list(values)
-
-
-def test_ranks_average_to_the_gradient_of_the_whole_batch(world, monkeypatch):
-    """27 rows over 2 ranks in micro-batches of 13: rank 0 has one pass less, and may pad it.
-
-    DDP and FSDP take the mean over the ranks, after the last pass.
-    """
-    def take_step(ranks: int, rank: int, pads: bool) -> tuple[float, list[torch.Tensor]]:
-        setup = setup_of(world, *DRAWN, "--train.micro_batch_size=13", "--optim.grad_clip=0")
-        setup = replace(setup, world=Rank(rank, ranks, CPU))
-        setup.train_data.rank, setup.train_data.size = rank, ranks
-        setup.parallelism.pads_micro_batches = pads
-        averaged = []  # by each pass
-        monkeypatch.setattr(setup.parallelism, "averaging",
-                            lambda _, last: averaged.append(last) or nullcontext())
-        monkeypatch.setattr(setup.optimizers, "zero_grad", lambda: None)
-        targets = torch.cat([y for _, y, _ in micro_batches(setup, 0)])
-        assert (targets != -100).any(1).sum() == 27 // ranks + rank
-        loss = train_step(setup, 0).loss
-        passes = 3 if ranks == 1 else 2 if pads or rank else 1
-        assert averaged == [False] * (passes - 1) + [True]
-        return loss, [p.grad for p in setup.model.parameters()]
-
-    loss, whole = take_step(1, 0, False)
-    assert whole[0].any()
-    for pads in (False, True):
-        (loss_0, first), (loss_1, second) = (take_step(2, rank, pads) for rank in (0, 1))
-        assert loss_0 + loss_1 == pytest.approx(loss, rel=1e-6)
-        for gradient, *parts in zip(whole, first, second, strict=True):
-            torch.testing.assert_close(sum(parts) / 2, gradient, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
