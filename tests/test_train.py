@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from safetensors.torch import load_file
 import gyre.build
 import train
 from gyre import device
-from gyre.build import build, restore
+from gyre.build import build
 from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.parallel import World
@@ -380,25 +379,6 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
     text.unlink()
     assert run(train.main, "--resume", path) == 0
     assert len([*prepared.iterdir()]) == len([*prepared.glob("text-*")]) == 1
-
-
-@pytest.mark.parametrize("words, size, kind", [
-    ("[tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1", 2, RuntimeError),
-    ("[tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1", 1, train.UserError),
-    ("Missing key(s) in state_dict", 2, train.UserError),
-])
-def test_a_lost_process_is_not_told_as_a_bad_checkpoint(
-    world, straight, monkeypatch, words, size, kind
-):
-    def fail(*_):
-        raise RuntimeError(words)
-
-    setup = setup_of(world, *EXACT)
-    monkeypatch.setattr(setup.parallelism, "load", fail)
-    monkeypatch.setattr(World, "sum", lambda self, *values: [*values])
-    resumed = resolve(["--resume", str(straight), "--train.steps", "20"], "")
-    with pytest.raises(kind, match="closed|does not fit"):
-        restore(resumed, replace(setup, world=World(0, size, CPU)))
 
 
 @pytest.mark.parametrize("choice", [True, False])
