@@ -104,13 +104,6 @@ class PositionEncoding(nn.Module):
         # [None]: on a CPU, scaled_dot_product_attention is fast for a bias of 4 dimensions only.
         return visible if bias is None else bias.masked_fill(~visible, -torch.inf)[None]
 
-    def causal_bias(self, length: int, device: torch.device) -> Tensor:
-        """Return the bias with -inf on the keys after each query: (T, T) or (H, T, T)."""
-        positions = torch.arange(length, device=device)
-        bias = self.bias(positions, positions)
-        bias = torch.zeros((), device=device) if bias is None else bias
-        return bias.masked_fill(positions[:, None] < positions[None, :], -torch.inf)
-
 
 class RoPE(PositionEncoding):
     """Rotary positions: pair j of every query and key turns by position * theta^(-2j/D).

@@ -137,7 +137,10 @@ class Attention(nn.Module):
     def weights(
         self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor, qk_input: Tensor | None
     ) -> Tensor:
-        """Return the attention weights under a float mask: (B, T, C) -> (B, H, T, T)."""
+        """Return the attention weights, (B, H, T, T), for x (B, T, C).
+
+        `mask` is float, (T, T) or (1, H, T, T), and is added to the scores.
+        """
         xq, xk, _ = self.project(x, freqs_cis, None, qk_input)
         xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
         scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * self.head_dim**-0.5
@@ -295,8 +298,9 @@ class Transformer(nn.Module):
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
         """Tokens (B, T) -> the attention weights of each layer in turn, (B, H, T, T)."""
-        h, freqs_cis, _, qk_input, _ = self.inputs(tokens)
-        mask = self.position.causal_bias(tokens.shape[1], tokens.device)
+        h, freqs_cis, mask, qk_input, stop = self.inputs(tokens)
+        if mask is None:  # causal
+            mask = torch.full((stop, stop), -torch.inf, device=tokens.device).triu(1)
         for layer in self.layers:
             assert isinstance(layer, TransformerBlock)
             yield layer.attention.weights(layer.attention_norm(h), freqs_cis, mask, qk_input)
