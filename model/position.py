@@ -246,15 +246,13 @@ def check_position(config: ModelConfig) -> None:
     that is set."""
     if config.position not in POSITIONS:
         raise ValueError(f"model.position must be one of {', '.join(POSITIONS)}")
-    readers: dict[str, list[str]] = {}
-    for name, encoding in POSITIONS.items():
-        for option in encoding.options:
-            readers.setdefault(option, []).append(name)
-    for option, names in readers.items():
-        default = getattr(ModelConfig, option)
-        if config.position not in names and getattr(config, option) != default:
-            raise ValueError(
-                f"model.{option} has no effect with model.position {config.position}: "
-                f"it belongs to {', '.join(names)}"
-            )
-    POSITIONS[config.position].check(config)
+    encoding = POSITIONS[config.position]
+    for name, other in POSITIONS.items():
+        for option in other.options:
+            changed = getattr(config, option) != getattr(ModelConfig, option)
+            if changed and option not in encoding.options:
+                raise ValueError(
+                    f"model.{option} has no effect with model.position {config.position}: "
+                    f"it belongs to {name}"
+                )
+    encoding.check(config)
