@@ -41,19 +41,8 @@ def uniform(seed: int, sample: int, number: int) -> float:
     return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
 
-def sample(
-    logits: Tensor, sampling: Sampling, addresses: list[tuple[int, int, int]], seen: Tensor
-) -> Tensor:
-    """Draw a token for each row of logits (B, V) -> ids (B,).
-
-    An address is (seed, sample, number), see `uniform`. For `seen` see `draw`.
-    """
-    numbers = [uniform(*address) for address in addresses]
-    return draw(logits, sampling, torch.tensor(numbers, dtype=torch.float64), seen)
-
-
-def draw(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> Tensor:
-    """Draw a token for each row of logits (B, V) by a uniform number, float64 (B,) -> ids (B,).
+def draw(logits: Tensor, sampling: Sampling, uniforms: list[float], seen: Tensor) -> Tensor:
+    """Draw a token for each row of logits (B, V) by its number in [0, 1) -> ids (B,).
 
     Temperature 0 takes the likeliest token. `seen`, bool (B, V), marks the tokens that the
     repetition penalty applies to. Candidates stay in the order of their ids: if they were sorted
@@ -82,7 +71,7 @@ def draw(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> 
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
     # The first token whose cdf is above the target. It never has probability 0.
-    target = uniforms[:, None] * cdf[:, -1:]
+    target = torch.tensor(uniforms, dtype=cdf.dtype)[:, None] * cdf[:, -1:]
     return torch.searchsorted(cdf, target, right=True).squeeze(-1)
 
 
