@@ -4,7 +4,6 @@ Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 """
 
 import copy
-import functools
 import math
 from collections.abc import Callable, Collection
 
@@ -53,12 +52,6 @@ def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples:
         rows[:, 1:] = rows[:, :1]
     cache.length = once.length
     return logits.repeat_interleave(samples, 0)
-
-
-@functools.cache
-def compiled_next_logits(device_type: str) -> Callable[..., Tensor]:
-    """Return `next_logits`, compiled for a type of device such as "cpu"."""
-    return compile_for_decoding(next_logits, device_type)
 
 
 @torch.inference_mode()
@@ -122,8 +115,9 @@ def generate(
             if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
                 logits = prefill_samples(model, fed, cache, num_samples)
             else:
-                decode = compile and use_cache and fed.shape[1] == 1
-                forward = compiled_next_logits(device.type) if decode else next_logits
+                forward = next_logits
+                if compile and use_cache and fed.shape[1] == 1:
+                    forward = compile_for_decoding(next_logits, device.type)
                 logits = forward(model, fed, cache)
             logits = logits.float().cpu()  # drawing there gives every device the same tokens
             rows = slice(None) if len(due) == len(starts) else due  # a slice copies nothing

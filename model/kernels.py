@@ -240,14 +240,15 @@ def rotate_in_reals(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, 
 MAX_GRAPHS = 32  # PyTorch's limit, 8, is too low for a graph per number of rows
 
 
+@functools.cache
 def compile_for_decoding(function: Callable[P, R], device_type: str) -> Callable[P, R]:
-    """Return `function` compiled once for all lengths of the cache, for a device such as "cpu".
+    """Return `function` compiled for all lengths of the cache, on a device such as "cpu".
 
-    The first two calls compile: once for each number of rows up to MAX_SUMMED_TOKENS, once for all
-    larger numbers, and for every shape and dtype of model. The first call beyond LONGEST_SUM keys
-    compiles again, and so does one that fills the cache, which `generate` never does. No other call
-    compiles, up to 16 times LONGEST_SUM keys. After MAX_GRAPHS in a process, PyTorch warns and runs
-    eagerly.
+    One graph serves an empty cache and one all other lengths. Each number of rows up to
+    MAX_SUMMED_TOKENS has graphs of its own, and so has each shape and dtype of a model; all larger
+    numbers of rows share theirs. Beyond LONGEST_SUM keys there is one more graph, which is good for
+    16 times as many, and one for a cache that gets full, which `generate` never makes. After
+    MAX_GRAPHS in a process, PyTorch warns and runs eagerly.
     """
     # Without this, every step wraps every norm's eps in a tensor. That and the size checks, which
     # are turned off below, would take a good part of one row's step.
