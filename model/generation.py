@@ -64,7 +64,6 @@ def generate(
     eos_ids: Collection[int] = (),
     num_samples: int = 1,
     seed: int = 0,
-    use_cache: bool = True,
     compile: bool = False,
     on_token: Callable[[int, int], bool] | None = None,
 ) -> list[list[int]]:
@@ -74,8 +73,8 @@ def generate(
     after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
     True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding,
     which takes up to a minute and makes a single row about five times as fast on a CPU. Keys are
-    cached unless `use_cache` is False or dynamic RoPE scaling would change their rotations at this
-    length; without a cache nothing is compiled.
+    cached, unless dynamic RoPE scaling would change their rotations at this length; without a
+    cache nothing is compiled.
 
     Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
     tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then
@@ -88,7 +87,6 @@ def generate(
     """
     _check(model, prompts, sampling, max_new_tokens, num_samples)
     total = max(map(len, prompts)) + max_new_tokens
-    use_cache = use_cache and total <= model.position.cache_limit
     starts = [len(prompt) for prompt in prompts for _ in range(num_samples)]
     lengths = list(starts)
     tokens = torch.zeros(len(starts), total, dtype=torch.long)
@@ -98,7 +96,7 @@ def generate(
         seen[row, tokens[row, :start]] = True
     device = model.tok_embeddings.weight.device
     cache = None
-    if use_cache:
+    if total <= model.position.cache_limit:
         autocast = torch.is_autocast_enabled(device.type)
         dtype = torch.get_autocast_dtype(device.type) if autocast else model.norm.weight.dtype
         cache = KVCache(model.config, len(starts), total, device, dtype)
@@ -116,7 +114,7 @@ def generate(
                 logits = prefill_samples(model, fed, cache, num_samples)
             else:
                 forward = next_logits
-                if compile and use_cache and fed.shape[1] == 1:
+                if compile and cache is not None and fed.shape[1] == 1:
                     forward = compile_for_decoding(next_logits, device.type)
                 logits = forward(model, fed, cache)
             logits = logits.float().cpu()  # drawing there gives every device the same tokens
