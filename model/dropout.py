@@ -13,44 +13,43 @@ from torch import Tensor
 # Odd constants of well-tested mixing functions: splitmix64 and triple32.
 MIX_1, MIX_2, STEP, MIX_32 = 0x3F58476D1CE4E5B9, 0x14D049BB133111EB, 0x1E3779B97F4A7C15, 0x2C1B3C6D
 
-
-# Dropout of x (B, T, C) at a place of the model, numbered from 0.
+# A function of x (B, T, C) and the number of a place in the model, from 0.
 Drop = Callable[[Tensor, int], Tensor]
 
 
-def mixed(x: Tensor) -> Tensor:
+def mix(x: Tensor) -> Tensor:
     """Hash int64 -> int64: every bit of x changes every bit. Products wrap around."""
     x = (x ^ (x >> 30)) * MIX_1
     x = (x ^ (x >> 27)) * MIX_2
     return x ^ (x >> 31)
 
 
-def kept(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> Tensor:
-    """Return which numbers of (B, T, C) stay, bool: each with probability 1 - p (to 2**-32).
+def compute_mask(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> Tensor:
+    """Return which numbers stay, bool (B, T, C): each with probability 1 - p, to 2**-32.
 
     `keys`, int64 (B,), has one key for each row, such as a hash of (seed, step, row). `shape` is
     (T, C). The hash of each token is multiplied by an odd number for each channel and mixed again.
     That is four cheap operations per number, which the compiler fuses into one loop.
     """
     length, width = shape
-    here = mixed(keys + place * STEP % 2**62)[:, None]
-    tokens = mixed(here + torch.arange(length, device=keys.device)).int()[..., None]
-    channels = mixed(torch.arange(width, device=keys.device) + place * STEP % 2**62).int() | 1
+    here = mix(keys + place * STEP % 2**62)[:, None]
+    tokens = mix(here + torch.arange(length, device=keys.device)).int()[..., None]
+    channels = mix(torch.arange(width, device=keys.device) + place * STEP % 2**62).int() | 1
     hashed = tokens * channels
     hashed = (hashed ^ (hashed >> 15)) * MIX_32
     return hashed >= min(round(p * 2**32) - 2**31, 2**31 - 1)
 
 
-def dropping(p: float, tokens: Tensor, keys: Tensor | None = None) -> Drop:
+def make_dropout(p: float, tokens: Tensor, keys: Tensor | None = None) -> Drop:
     """Return the dropout of one forward pass over tokens (B, T).
 
-    It zeroes numbers with probability p and divides the others by 1 - p. For `keys` (B,) see
-    `kept`. Unset keys are drawn at random, so every pass drops other numbers.
+    It zeroes numbers with probability p and divides the others by 1 - p. `keys` (B,) are those of
+    `compute_mask`. If unset, they are drawn at random, so that every pass drops other numbers.
     """
     if keys is None:
         keys = torch.randint(2**62, tokens.shape[:1], device=tokens.device)
 
     def drop(x: Tensor, place: int) -> Tensor:
-        return torch.where(kept(keys, place, (x.shape[1], x.shape[2]), p), x / (1 - p), 0)
+        return torch.where(compute_mask(keys, place, (x.shape[1], x.shape[2]), p), x / (1 - p), 0)
 
     return drop

@@ -44,7 +44,7 @@ def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples:
 
     Run each prompt once and copy its keys and values.
     """
-    once = copy.copy(cache)  # its tensors are views of every `samples`-th row
+    once = copy.copy(cache)  # its tensors will be views of every `samples`-th row
     once.keys, once.values = ([x[::samples] for x in xs] for xs in (cache.keys, cache.values))
     logits = next_logits(model, tokens[::samples], once)
     for x in cache.keys + cache.values:

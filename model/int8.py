@@ -14,7 +14,7 @@ LARGEST = 127
 
 
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
-    """x (..., I) -> int8 values (..., I) and scales (..., 1) whose product is close to x."""
+    """Return int8 values (..., I) and scales (..., 1) whose product is close to x (..., I)."""
     # The minimum keeps a row of zeros from becoming nan.
     scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / LARGEST
     return (x / scale).round().to(torch.int8), scale
@@ -38,10 +38,10 @@ class Int8Linear(nn.Module):
 
 
 def to_int8(model: Transformer) -> Transformer:
-    """Put an `Int8Linear` into the place of every matrix of `model`, and return the model.
+    """Replace every `Linear` of `model` by an `Int8Linear`, and return the model.
 
-    A tied model gets an int8 output matrix and keeps its embeddings. Load what `int8_tensors`
-    returns for every weight.
+    A tied model gets an int8 output matrix and keeps its embeddings. The new layers have no values
+    yet: `int8_tensors` makes them from the old weights.
     """
     if model.config.tie_embeddings:
         model.add_module("output", Int8Linear(model.config.dim, model.config.vocab_size))
@@ -53,7 +53,11 @@ def to_int8(model: Transformer) -> Transformer:
 
 
 def int8_tensors(model: Transformer, name: str, weight: Tensor) -> dict[str, Tensor]:
-    """Return what the state of an int8 `model` has of a weight that the model had before."""
+    """Return the entries for the state dict of an int8 `model` that a float weight turns into.
+
+    `name` is the weight's name in the float model. The embeddings of a tied model give three
+    entries: themselves, and the values and scales of the output matrix.
+    """
     modules, path = dict(model.named_modules()), name.removesuffix(".weight")
     tensors = {} if isinstance(modules.get(path), Int8Linear) else {name: weight}
     if name == "tok_embeddings.weight" and model.config.tie_embeddings:

@@ -31,13 +31,13 @@ Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; 
 class PositionEncoding(nn.Module):
     """No positions at all ("none"), and the base of every encoding.
 
-    A subclass overrides the hooks it uses and keeps what it precomputes in `table`. The table is no
-    buffer. So it is in no state dict, and the length can change after training; and
-    `module.to(torch.bfloat16)` keeps it in float32. In bfloat16, positions 256 and 257 would be
-    equal. `_apply` only moves it between devices.
+    A subclass overrides the hooks it uses and keeps what it precomputes in `table`. The table is
+    not a buffer, for two reasons. It is then in no state dict, so the length can change after
+    training. And `module.to(torch.bfloat16)`, which would make positions 256 and 257 equal, leaves
+    it in float32: `_apply` only moves it between devices.
 
-    Parameters of fewer than two dimensions keep the values of the constructor. Matrices are drawn
-    (`Transformer.drawn`).
+    `Transformer.drawn` initialises the matrices of a subclass. Parameters of fewer than two
+    dimensions keep the values that the constructor gave them.
     """
 
     options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from model.config import INIT_STD, ModelConfig, derive_seed
-from model.dropout import Drop, dropping
+from model.dropout import Drop, make_dropout
 from model.kernels import or_faster
 from model.position import POSITIONS, Mask, check_position
 from model.rope import apply_rotary_emb
@@ -45,9 +45,9 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
 class KVCache:
     """The keys and values of the tokens so far: two (B, H_kv, S, D) tensors per layer.
 
-    Those of a head lie side by side in memory, which is how attention reads them. `length` is the
-    number of tokens held. `Transformer.hidden_states` advances it after all layers have written. It
-    is a Python int, because reading a tensor would wait for the device.
+    The keys of a head are adjacent in memory, because attention reads one head after the other.
+    `length` is the number of tokens held. `Transformer.hidden_states` advances it after all layers
+    have written. It is a Python int, because reading a tensor would wait for the device.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class Transformer(nn.Module):
         h, freqs_cis, mask, qk_input, stop = self.inputs(tokens, cache, start)
         drop = None
         if self.training and self.config.dropout:
-            drop = dropping(self.config.dropout, tokens, keys)
+            drop = make_dropout(self.config.dropout, tokens, keys)
             h = drop(h, 0)
         for layer in self.layers:
             h = layer(h, freqs_cis, mask, cache, qk_input, drop)
