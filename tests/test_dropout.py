@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import random_model
 
-from model.dropout import dropping, kept
+from model.dropout import compute_mask, make_dropout
 
 KEYS = torch.tensor([3, 2**61 + 5, 7919, 0, 12345678901])
 T, C = 64, 96
@@ -20,8 +20,8 @@ def deviations(x: torch.Tensor, variance: float) -> float:
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
 def test_every_direction_of_the_mask_looks_like_chance(p):
     """Shares by place, row, position and channel, and correlations with their neighbours."""
-    mask = torch.stack([kept(KEYS, place, (T, C), p) for place in range(13)])  # (13, 5, T, C)
-    centred, variance = mask.double() - (1 - p), p * (1 - p)
+    mask = torch.stack([compute_mask(KEYS, place, (T, C), p) for place in range(13)])
+    centred, variance = mask.double() - (1 - p), p * (1 - p)  # (13, 5, T, C)
     for dim in range(4):
         assert all(deviations(part, variance) < 5 for part in centred.unbind(dim)), dim
     for shift in ((0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 1, 1),
@@ -31,17 +31,11 @@ def test_every_direction_of_the_mask_looks_like_chance(p):
         assert deviations(a * b, variance**2) < 5, shift
 
 
-def test_a_row_is_masked_alike_in_every_batch_and_in_a_shorter_one():
-    whole = kept(KEYS, 4, (T, C), 0.3)
-    assert torch.equal(kept(KEYS[2:3], 4, (9, C), 0.3)[0], whole[2, :9])
-    assert not torch.equal(kept(KEYS + 1, 4, (T, C), 0.3), whole)
-
-
 def test_what_stays_is_scaled_so_that_the_mean_is_kept():
     x = torch.randn(5, T, C, requires_grad=True)
-    out = dropping(0.2, torch.zeros(5, T), KEYS)(x, 3)
+    out = make_dropout(0.2, torch.zeros(5, T), KEYS)(x, 3)
     out.sum().backward()
-    mask = kept(KEYS, 3, (T, C), 0.2)
+    mask = compute_mask(KEYS, 3, (T, C), 0.2)
     torch.testing.assert_close(out, x * mask / 0.8)
     torch.testing.assert_close(x.grad, mask / 0.8)
 
@@ -51,6 +45,7 @@ def test_keys_fix_the_mask_of_each_row_and_without_them_every_call_drops_others(
     both = model(tokens, keys=KEYS[:2])
     assert torch.equal(model(tokens, keys=KEYS[:2]), both)
     torch.testing.assert_close(both[1:], model(tokens[1:], keys=KEYS[1:2]))
+    torch.testing.assert_close(both[:, :4], model(tokens[:, :4], keys=KEYS[:2]))
     assert not torch.equal(model(tokens), model(tokens))
     same = model(tokens[:1].expand(2, -1))
     assert not torch.equal(same[0], same[1])  # each row has a key
@@ -61,11 +56,7 @@ def test_keys_fix_the_mask_of_each_row_and_without_them_every_call_drops_others(
 def test_each_place_of_the_model_drops_once(monkeypatch):
     """The embeddings, and each half of each block: seven calls, each with a mask of its own."""
     places = []
-
-    def recorded(p, tokens, keys):
-        drop = dropping(p, tokens, keys)
-        return lambda x, place: places.append(place) or drop(x, place)
-
-    monkeypatch.setattr("model.transformer.dropping", recorded)
+    monkeypatch.setattr("model.dropout.compute_mask", lambda keys, place, shape, p:
+                        places.append(place) or torch.ones(shape, dtype=torch.bool))
     random_model(dropout=0.5).train()(torch.arange(14).view(2, 7))
     assert places == list(range(2 * 3 + 1))
