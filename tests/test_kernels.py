@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from conftest import draw, random_tokens, sharpened
 
 from model import kernels
-from model.generation import compiled_next_logits, generate, next_logits
+from model.generation import generate, next_logits
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.sampling import Sampling
 from model.transformer import KVCache, attend, linear
@@ -27,12 +27,6 @@ def gradients(form, *inputs):
     return [out.detach(), *(x.grad for x in leaves)]
 
 
-@pytest.fixture
-def compiling(monkeypatch):
-    """Call it, and the forms that compiled code takes are chosen."""
-    return lambda: monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-
-
 @pytest.mark.parametrize(("length", "n_kv_heads"), [(2, 2), (128, 6), (129, 1), (300, 2), (519, 2)])
 def test_attention_by_products_equals_the_fused_kernel(length, n_kv_heads):
     """Lengths around a block of 128 queries; several blocks, of which the last is not full."""
@@ -50,23 +44,6 @@ def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
     for got, expected in zip(narrow, exact, strict=True):
         error = (got.float() - expected).square().mean().sqrt() / expected.square().mean().sqrt()
         assert error < 0.006  # 8 bits: rounding to nearest errs by up to 0.4 %
-
-
-def test_attention_by_products_is_for_training_in_bfloat16_in_short_rows(monkeypatch, compiling):
-    monkeypatch.setattr(kernels, "attend_by_products", lambda *_: "products")
-    q, kv = draw(1, 6, 600, 8).bfloat16(), draw(1, 2, 600, 8).bfloat16()
-
-    def by_products(length, dtype=torch.bfloat16, mask=None):
-        inputs = [x[:, :, :length].to(dtype) for x in (q, kv, kv)]
-        return isinstance(attend(*inputs, mask), str)
-
-    assert by_products(512)
-    assert not any((by_products(513), by_products(1), by_products(512, torch.float32),
-                    by_products(512, mask=torch.ones(512, 512).tril().bool())))
-    with torch.no_grad():
-        assert not by_products(512)
-    compiling()
-    assert by_products(513)  # compiled, it needs no more memory
 
 
 @pytest.mark.parametrize(("n_kv_heads", "longest", "length"), [
@@ -95,24 +72,6 @@ def test_sums_of_products_equal_the_matrix_product(shape):
     torch.testing.assert_close(sums, products, rtol=1e-5, atol=2e-5)
 
 
-def test_only_compiled_decoding_of_a_few_tokens_takes_sums(monkeypatch, compiling):
-    x, weight = draw(MOST_SUMMED + 1, 1, 48), draw(31, 48, seed=1)
-    q, kv = draw(2, 6, 1, 8), draw(2, 2, 7, 8, seed=1)
-    for name in ("linear_by_sums", "attend_by_sums", "attend_one_query"):
-        monkeypatch.setattr(kernels, name, lambda *_, name=name: name)
-
-    def forms():
-        results = linear(x, weight), linear(x[1:], weight), attend(q, kv, kv, None)
-        return [result if isinstance(result, str) else None for result in results]
-
-    with torch.no_grad():
-        assert forms() == [None, None, "attend_one_query"]
-    compiling()
-    assert forms() == [None, None, "attend_one_query"]  # training
-    with torch.no_grad():
-        assert forms() == [None, "linear_by_sums", "attend_by_sums"]
-
-
 @pytest.mark.parametrize("outputs", [31, 97])
 def test_products_by_onednn_equal_those_of_the_library(outputs):
     """With fewer and more outputs than inputs, the gradient of the weight is computed either way
@@ -126,24 +85,48 @@ def test_products_by_onednn_equal_those_of_the_library(outputs):
     torch.testing.assert_close(alone.grad, expected[2], rtol=1e-5, atol=2e-5)
 
 
-def test_onednn_multiplies_many_rows_in_float32_where_it_is_preferred(monkeypatch):
-    monkeypatch.setattr(kernels, "onednn_product", lambda *_: "oneDNN")
+def test_each_form_is_chosen_where_the_table_says(monkeypatch):
+    """The table at the top of kernels.py, a row at a time, and what lies just beside it."""
+    x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 1, 48), draw(31, 48, seed=1)
+    q, kv = draw(2, 6, 600, 8).bfloat16(), draw(2, 2, 600, 8).bfloat16()
+    visible = torch.ones(512, 512).tril().bool()
+
+    def products(tokens):
+        return kernels.choose_linear(x[:tokens], weight)
+
+    def attention(length, dtype=torch.bfloat16, mask=None):
+        return kernels.choose_attention(*(a[:, :, :length].to(dtype) for a in (q, kv, kv)), mask)
+
+    assert products(16) is None
+    monkeypatch.setattr(kernels, "onednn_is_faster", True)
+    assert products(16) is kernels.onednn_product and products(15) is None
+    assert kernels.choose_linear(x.bfloat16(), weight.bfloat16()) is None
+    assert attention(512) is kernels.attend_by_products
+    assert {attention(513), attention(512, torch.float32), attention(512, mask=visible)} == {None}
+    with torch.no_grad():
+        assert attention(512) is None and attention(1) is kernels.attend_one_query
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert attention(513) is kernels.attend_by_products  # compiled, it needs no more memory
+    assert products(MOST_SUMMED) is None and attention(1) is kernels.attend_one_query  # training
+    with torch.no_grad():
+        assert products(MOST_SUMMED) is kernels.linear_by_sums and products(9) is None
+        assert attention(1) is kernels.attend_by_sums
+        with torch.autocast("cpu", torch.bfloat16):
+            assert products(MOST_SUMMED) is products(16) is None
+
+
+def test_onednn_leaves_other_derivatives_and_empty_products_to_pytorch(monkeypatch):
+    """The operator defines no forward-mode derivative: it would be 0."""
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
-    monkeypatch.setattr(kernels, "onednn_is_faster", False)
-    assert linear(x, weight) != "oneDNN"
-    kernels.onednn_is_faster = True
-    assert linear(x, weight) == "oneDNN"
-    assert linear(x[1:], weight) != "oneDNN"
-    assert linear(x.bfloat16(), weight.bfloat16()) != "oneDNN"
-    with torch.autocast("cpu", torch.bfloat16):
-        assert linear(x, weight) != "oneDNN"
+    monkeypatch.setattr(kernels, "onednn_is_faster", True)
     assert linear(x[:, :0], weight[:, :0]).shape == (len(x), 31)
-    # The operator has no forward-mode derivative, and would say 0.
     _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
     torch.func.grad(lambda w: linear(x, w).sum())(weight)
     with torch.autograd.forward_ad.dual_level():
-        assert linear(x, weight) != "oneDNN"
+        assert kernels.choose_linear(x, weight) is None
+    monkeypatch.setattr(kernels, "onednn_product", lambda *_: "oneDNN")
+    assert linear(x, weight) == "oneDNN"  # what is chosen is used
 
 
 def test_rotation_in_reals_equals_the_complex_one_forwards_and_backwards():
@@ -176,7 +159,7 @@ def test_compiled_decoding_equals_eager_and_compiles_twice(
 ):
     """For an empty cache and for all other lengths; and once more beyond LONGEST_SUM keys."""
     model = sharpened(n_layers=1, max_positions=first + 80)
-    compiled, counts = compiled_next_logits("cpu"), []
+    compiled, counts = kernels.compile_for_decoding(next_logits, "cpu"), []
     dtype = torch.bfloat16 if narrow else torch.float32
     torch._dynamo.reset(), graphs()
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):

@@ -9,7 +9,7 @@ from conftest import CPU, draw, random_model
 
 from model import kernels
 from model.config import INIT_STD, ModelConfig, RopeScaling
-from model.position import POSITIONS
+from model.position import POSITIONS, alibi_slopes
 from model.transformer import RMSNorm, attend
 
 
@@ -40,19 +40,22 @@ def test_causality_by_gradient(position):
     assert (reached[4:] == 0).all()
 
 
+@pytest.mark.parametrize("position", ["rope", "alibi"])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
 @pytest.mark.parametrize("new", [1, 3, 7])
-def test_attention_equals_explicit_loops(n_kv_heads, new):
+def test_attention_equals_explicit_loops(position, n_kv_heads, new):
     """New queries see the keys up to their own, of the key/value head that serves their group."""
     xq = draw(2, 6, new, 8)
     xk, xv = draw(2, n_kv_heads, 7, 8, seed=1), draw(2, n_kv_heads, 7, 8, seed=2)
-    out = attend(xq, xk, xv, random_model().position.mask(7 - new, 7, CPU))
-    for h in range(6):
+    out = attend(xq, xk, xv, random_model(position=position).position.mask(7 - new, 7, CPU))
+    for h, slope in enumerate(alibi_slopes(6) * (position == "alibi")):
         group = h // (6 // n_kv_heads)
-        for i in range(new):
-            keys, values = (x[:, group, : 7 - new + i + 1] for x in (xk, xv))
-            weights = (keys @ xq[:, h, i, :, None] / math.sqrt(8)).softmax(1)
-            torch.testing.assert_close(out[:, h, i], (weights * values).sum(1), rtol=0, atol=1e-5)
+        for i, at in enumerate(range(7 - new, 7)):
+            keys, values = (x[:, group, : at + 1] for x in (xk, xv))
+            distances = at - torch.arange(at + 1)[:, None]
+            scores = keys @ xq[:, h, i, :, None] / math.sqrt(8) - slope * distances
+            expected = (scores.softmax(1) * values).sum(1)
+            torch.testing.assert_close(out[:, h, i], expected, rtol=0, atol=1e-5)
 
 
 def test_a_bias_keeps_its_digits_under_autocast():
@@ -76,15 +79,11 @@ def test_a_norm_is_float32_inside_and_rounded_before_its_weight():
     assert torch.equal(norm(x), norm.weight * wide.bfloat16())
 
 
-def test_unset_sizes_follow_from_the_others():
+def test_sizes_and_flops_follow_from_the_configuration():
     config = ModelConfig(dim=256, n_heads=4)
     assert (config.n_kv_heads, config.head_dim, config.hidden_dim) == (4, 64, 704)
     assert RopeScaling("linear", 1.5, 15).reach == 23
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_flops_are_those_of_the_matrices_and_of_attention(tied):
-    model = random_model(n_layers=2, head_dim=10, tie_embeddings=tied)
+    model = random_model(n_layers=2, head_dim=10)
     matrices = sum(p.numel() for p in model.layers.parameters() if p.ndim == 2) + 97 * 48
     assert model.config.flops_per_token(20) == 6 * matrices + 12 * 20 * 2 * 6 * 10
 
@@ -100,8 +99,7 @@ def test_attention_weights_are_what_attention_weighs_values_by(position):
         layer.attention.wv.register_forward_hook(lambda _, x, y: values.append(y))
     model(tokens)
     weights = list(model.attention_weights(tokens))
-    assert len(weights) == 3
-    for w, x, v in zip(weights, attended, values, strict=False):
+    for w, x, v in zip(weights, attended[:3], values[:3], strict=True):
         assert w.shape == (2, 6, 7, 7) and (w.triu(1) == 0).all()
         torch.testing.assert_close(w.sum(-1), torch.ones(2, 6, 7))
         v = v.view(2, 7, 2, 8).repeat_interleave(3, dim=2)  # (B, T, H, D)
@@ -141,6 +139,10 @@ def test_every_encoding_starts_from_the_same_shared_weights_and_draws_nothing_el
     ({"theta": 1.0}, "model.theta must be above 1"),
     ({"vocab_size": None}, "model.vocab_size must be set"),
     ({"rope_scaling": RopeScaling("linear", 4)}, "original_positions must be set"),
+    ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
+    ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi: .* rope"),
+    ({"head_dim": 7}, "head_dim must be even, not 7"),
+    ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair"),
 ])
 def test_what_cannot_be_built_is_refused_in_words(changes, words):
     with pytest.raises(ValueError, match=words):
