@@ -27,13 +27,37 @@ def gradients(form, *inputs):
     return [out.detach(), *(x.grad for x in leaves)]
 
 
-@pytest.mark.parametrize(("length", "n_kv_heads"), [(2, 2), (128, 6), (129, 1), (300, 2), (519, 2)])
-def test_attention_by_products_equals_the_fused_kernel(length, n_kv_heads):
-    """Lengths around a block of 128 queries; several blocks, of which the last is not full."""
-    kv = (2, n_kv_heads, length, 8)
-    inputs = 2 * draw(2, 6, length, 8), draw(*kv, seed=1), draw(*kv, seed=2)
-    products, fused = (gradients(f, *inputs) for f in (kernels.attend_by_products, plain_attend))
-    torch.testing.assert_close(products, fused, rtol=1e-5, atol=2e-5)
+def attention(queries, length, n_kv_heads):
+    """Shapes of queries, keys and values."""
+    return (2, 6, queries, 8), (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8)
+
+
+def rotate(form, view):
+    table = view(precompute_freqs_cis(8, 7))
+    return lambda xq, xk: torch.cat(form(xq, xk, table), dim=2)
+
+
+@pytest.mark.parametrize("form, plain, shapes", [
+    # Lengths around a block of 128 queries; several blocks, of which the last is not full.
+    *((kernels.attend_by_products, plain_attend, attention(length, length, n_kv_heads))
+      for length, n_kv_heads in ((2, 2), (128, 6), (129, 1), (300, 2), (519, 2))),
+    # Sums that are cut into parts and sums that are not, with most keys left over and with few.
+    *((form, plain_attend, attention(1, length, n_kv_heads))
+      for form in (kernels.attend_by_sums, kernels.attend_one_query)
+      for length, n_kv_heads in ((9, 1), (31, 2), (32, 2), (47, 6))),
+    *((kernels.linear_by_sums, F.linear, ((*shape, 48), (31, 48)))
+      for shape in ((MOST_SUMMED, 1), (2, 3), (4,), ())),
+    # With fewer and more outputs than inputs, for the two ways to compute the weight's gradient.
+    *((kernels.onednn_product, F.linear, ((3, 7, 48), (outputs, 48))) for outputs in (31, 97)),
+    (rotate(kernels.rotate_in_reals, torch.view_as_real),
+     rotate(apply_rotary_emb, lambda table: table), ((2, 7, 6, 8), (2, 7, 2, 8))),
+])
+def test_each_form_equals_the_plain_one_forwards_and_backwards(form, plain, shapes, monkeypatch):
+    """Processors add in different orders: up to 1.7e-6 apart, of numbers around 1."""
+    monkeypatch.setattr(kernels, "LONGEST_SUM", 31)
+    inputs = [2 * draw(*shape, seed=i) for i, shape in enumerate(shapes)]
+    got, expected = gradients(form, *inputs), gradients(plain, *inputs)
+    torch.testing.assert_close(got, expected, rtol=1e-5, atol=4e-5)
 
 
 def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
@@ -44,45 +68,6 @@ def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
     for got, expected in zip(narrow, exact, strict=True):
         error = (got.float() - expected).square().mean().sqrt() / expected.square().mean().sqrt()
         assert error < 0.006  # 8 bits: rounding to nearest errs by up to 0.4 %
-
-
-@pytest.mark.parametrize(("n_kv_heads", "longest", "length"), [
-    (1, 4096, 9), (2, 8, 47), (6, 8, 47), (2, 32, 32), (2, 31, 32)])
-def test_one_query_attends_like_the_last_of_many(n_kv_heads, longest, length, monkeypatch):
-    """Also if its sum is cut into parts, with most keys left over and with none.
-
-    Processors add in different orders: up to 1.7e-6 apart, of numbers around 1.
-    """
-    monkeypatch.setattr(kernels, "LONGEST_SUM", longest)
-    kv = (2, n_kv_heads, length, 8)
-    q, k, v = 3 * draw(2, 6, length, 8), 3 * draw(*kv, seed=1), draw(*kv, seed=2)
-    last = q[:, :, -1:]
-    plain = gradients(plain_attend, last, k, v)
-    torch.testing.assert_close(plain[0], plain_attend(q, k, v)[:, :, -1:], rtol=1e-5, atol=1e-6)
-    for form in (kernels.attend_by_sums, kernels.attend_one_query):
-        out, *grads = gradients(form, last, k, v)
-        torch.testing.assert_close(out, plain[0], rtol=1e-5, atol=4e-6)
-        torch.testing.assert_close(grads, plain[1:], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("shape", [(MOST_SUMMED, 1), (2, 3), (4,), ()])
-def test_sums_of_products_equal_the_matrix_product(shape):
-    x, weight = draw(*shape, 48), draw(31, 48, seed=1)
-    sums, products = (gradients(form, x, weight) for form in (kernels.linear_by_sums, F.linear))
-    torch.testing.assert_close(sums, products, rtol=1e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize("outputs", [31, 97])
-def test_products_by_onednn_equal_those_of_the_library(outputs):
-    """With fewer and more outputs than inputs, the gradient of the weight is computed either way
-    round. It alone may be asked for."""
-    x, weight = draw(3, 7, 48), draw(outputs, 48, seed=1)
-    expected = gradients(F.linear, x, weight)
-    torch.testing.assert_close(gradients(kernels.onednn_product, x, weight), expected,
-                               rtol=1e-5, atol=2e-5)
-    alone = weight.clone().requires_grad_()
-    kernels.onednn_product(x, alone).backward(draw(3, 7, outputs, seed=9))
-    torch.testing.assert_close(alone.grad, expected[2], rtol=1e-5, atol=2e-5)
 
 
 def test_each_form_is_chosen_where_the_table_says(monkeypatch):
@@ -123,21 +108,13 @@ def test_onednn_leaves_other_derivatives_and_empty_products_to_pytorch(monkeypat
     _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
     torch.func.grad(lambda w: linear(x, w).sum())(weight)
+    alone = weight.clone().requires_grad_()  # without a gradient for x
+    linear(x, alone).sum().backward()
+    torch.testing.assert_close(alone.grad, x.sum(0).expand(31, 48), rtol=1e-5, atol=2e-5)
     with torch.autograd.forward_ad.dual_level():
         assert kernels.choose_linear(x, weight) is None
     monkeypatch.setattr(kernels, "onednn_product", lambda *_: "oneDNN")
     assert linear(x, weight) == "oneDNN"  # what is chosen is used
-
-
-def test_rotation_in_reals_equals_the_complex_one_forwards_and_backwards():
-    freqs_cis = precompute_freqs_cis(8, 7)
-    xq, xk = draw(2, 7, 6, 8), draw(2, 7, 2, 8, seed=1)
-
-    def joined(form, table):
-        return gradients(lambda q, k: torch.cat(form(q, k, table), dim=2), xq, xk)
-
-    reals = joined(kernels.rotate_in_reals, torch.view_as_real(freqs_cis))
-    torch.testing.assert_close(reals, joined(apply_rotary_emb, freqs_cis), rtol=0, atol=1e-6)
 
 
 # --- compiled decoding ---

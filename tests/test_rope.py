@@ -40,23 +40,6 @@ def test_complex_equals_matrix_equals_rotate_half():
     torch.testing.assert_close(halves(rotated), in_halves, rtol=0, atol=1e-6)
 
 
-def test_scores_are_q_R_of_n_minus_m_k():
-    """Three forms of the score that the code gives. Two of the documents have R(m - n) instead."""
-    d, m, n = 8, 5, 2
-    q, k, table = draw(d), draw(d, seed=1), precompute_freqs_cis(d, 6)
-    turned, _ = apply_rotary_emb(torch.stack((q, k)).view(1, 2, 1, d), draw(1, 2, 1, d),
-                                 table[[m, n]])
-    score = pytest.approx((turned[0, 0, 0] @ turned[0, 1, 0]).item(), abs=1e-5)
-    q, k, angles = q.double(), k.double(), (m - n) * rope_frequencies(d)
-    assert (q @ rotation(n - m, d) @ k).item() == score
-    assert (q @ rotation(m - n, d) @ k).item() != score
-    (q0, q1), (k0, k1) = q.view(-1, 2).T, k.view(-1, 2).T
-    zq, zk = torch.complex(q0, q1), torch.complex(k0, k1)
-    assert (zq * zk.conj() * torch.exp(1j * angles)).real.sum().item() == score
-    expanded = (q0 * k0 + q1 * k1) * angles.cos() - (q1 * k0 - q0 * k1) * angles.sin()
-    assert expanded.sum().item() == score
-
-
 def test_partial_turns_the_fastest_pairs_at_unchanged_frequencies():
     assert (rope_frequencies(8, partial=0.9) > 0).tolist() == [True, True, True, False]  # 3.6: 3
     expected = [1.0, 0.316227766, 0.1, 0.031622777, 0.01, 0.003162278, 0.0, 0.0]

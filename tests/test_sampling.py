@@ -105,13 +105,6 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
     assert (ids < 97).all()
 
 
-def test_temperature_0_is_argmax_and_the_limit_of_small_temperatures():
-    logits = torch.randn(5, 97, generator=torch.Generator().manual_seed(1))
-    for temperature in (0, 1e-6):
-        ids = draw(logits, Sampling(temperature), [0.7] * 5, torch.zeros(5, 97).bool())
-        assert torch.equal(ids, logits.argmax(-1))
-
-
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_broken_logits_are_an_error_and_not_a_token(broken):
     logits = torch.zeros(2, 5)
