@@ -9,19 +9,11 @@ from model.generation import generate
 from model.position import POSITIONS
 from model.sampling import Sampling, draw, uniform
 
-V, LIMIT = 97, 80
 GREEDY = Sampling(temperature=0)
 
 
 def prompt(length: int, seed: int = 0) -> list[int]:
     return random_tokens(length, seed=seed).tolist()
-
-
-def test_dynamic_scaling_generates_without_a_cache():
-    model, ids = sharpened(rope_scaling=RopeScaling("dynamic", 4, original_positions=9)), prompt(7)
-    new = generate(model, [ids], GREEDY, max_new_tokens=9)[0]
-    for i, token in enumerate(new):
-        assert model(torch.tensor([ids + new[:i]]))[0, -1].argmax() == token
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -69,29 +61,19 @@ def test_a_sample_depends_on_its_prompt_its_number_and_the_seed_only():
     assert generate(model, prompts, sampling, max_new_tokens=17, seed=8) != together[::2]
 
 
-def test_each_token_is_drawn_with_the_number_at_its_address():
-    model = sharpened()
-    sampling, none = Sampling(temperature=1.0), torch.zeros(5, V, dtype=torch.bool)
-    prompts = [prompt(7), prompt(12)]
-    rows = generate(model, prompts, sampling, max_new_tokens=5, num_samples=2, seed=9)
+@pytest.mark.parametrize("scaling", [None, RopeScaling("dynamic", 4, 9)])
+def test_each_token_is_drawn_from_its_own_text_with_the_number_at_its_address(scaling):
+    """The penalty counts each row's prompt and tokens. Dynamic scaling generates without a cache,
+    because frequencies change with the length."""
+    model, prompts = sharpened(rope_scaling=scaling), [prompt(7), prompt(12)]
+    sampling = Sampling(temperature=1.0, repetition_penalty=1.5)
+    rows = generate(model, prompts, sampling, max_new_tokens=15, num_samples=2, seed=9)
     for row, new in enumerate(rows):
-        ids, numbers = prompts[row // 2], [uniform(9, row % 2, number) for number in range(5)]
-        logits = model(torch.tensor([ids + new]))[0, len(ids) - 1 : -1]
-        assert draw(logits, sampling, numbers, none).tolist() == new
-
-
-def test_the_repetition_penalty_counts_each_rows_own_prompt_and_tokens():
-    model = sharpened()
-    prompts, penalty = [prompt(7), prompt(12)], 3.0
-    sampling = Sampling(temperature=0, repetition_penalty=penalty)
-    rows = generate(model, prompts, sampling, max_new_tokens=15)
-    for ids, new in zip(prompts, rows, strict=True):
         for number, token in enumerate(new):
-            logits = model(torch.tensor([ids + new[:number]]))[0, -1].tolist()
-            for i in {*ids, *new[:number]}:
-                logits[i] = logits[i] / penalty if logits[i] > 0 else logits[i] * penalty
-            assert token == max(range(V), key=logits.__getitem__)
-    assert rows != generate(model, prompts, GREEDY, max_new_tokens=15)
+            text = prompts[row // 2] + new[:number]
+            seen = torch.zeros(1, 97, dtype=torch.bool).index_fill(1, torch.tensor(text), True)
+            logits, numbers = model(torch.tensor([text]))[:, -1], [uniform(9, row % 2, number)]
+            assert draw(logits, sampling, numbers, seen).item() == token
 
 
 def test_a_row_ends_at_eos_or_on_request_and_leaves_the_others_alone():
@@ -113,12 +95,11 @@ def test_a_row_ends_at_eos_or_on_request_and_leaves_the_others_alone():
 
 def test_the_context_ends_where_it_says(monkeypatch):
     model, prompts = sharpened(), [prompt(3), prompt(7)]
-    (_, new) = generate(model, prompts, GREEDY, max_new_tokens=LIMIT - 7)
-    logits = model(torch.tensor([prompts[1] + new]))[0, 6:-1]
-    assert new == logits.argmax(-1).tolist() and len(new) == LIMIT - 7
+    rows = generate(model, prompts, GREEDY, max_new_tokens=80 - 7)
+    assert [len(row) for row in rows] == [80 - 7] * 2
     monkeypatch.setattr(model, "hidden_states", None)  # no compute
-    with pytest.raises(ValueError, match=f"7 tokens and 74 new ones make 81, .* {LIMIT} "):
-        generate(model, prompts, GREEDY, max_new_tokens=LIMIT - 6)
+    with pytest.raises(ValueError, match="7 tokens and 74 new ones make 81, .* 80 "):
+        generate(model, prompts, GREEDY, max_new_tokens=80 - 6)
 
 
 @pytest.mark.parametrize("changes, words", [
