@@ -81,19 +81,17 @@ FIRST_CANDIDATES = 512
 def nucleus(masses: Tensor, p: float) -> Tensor:
     """Mark the smallest set of the largest masses (B, V) whose sum reaches p: bool (B, V).
 
-    Of equal masses the first are taken. Only 512 are sorted, and more if they do not reach p:
+    Of equal masses the first are taken. Only 512 are sorted, and all if those do not reach p:
     sorting the vocabulary would take longer than a small model. (Holtzman et al. 2020,
     arXiv:1904.09751)
     """
     vocabulary = masses.shape[-1]
-    candidates = min(FIRST_CANDIDATES, vocabulary)
-    while True:
+    for candidates in (min(FIRST_CANDIDATES, vocabulary), vocabulary):
         largest = masses.topk(candidates).values
         before = largest.cumsum(-1) - largest  # 0 for the largest, so at least one stays
         kept = (before < p).sum(-1, keepdim=True)
-        if candidates == vocabulary or (kept < candidates).all():
+        if (kept < candidates).all():
             break
-        candidates = min(8 * candidates, vocabulary)
     least = largest.gather(-1, kept - 1)
     above, ties = masses > least, masses == least
     return above | (ties & (ties.cumsum(-1) <= kept - above.sum(-1, keepdim=True)))

@@ -66,7 +66,7 @@ def test_ties_do_not_add_to_the_k_likeliest():
 @pytest.mark.parametrize("p", [1e-300, 0.3, 0.9, 0.999, 1 - 1e-9])
 def test_nucleus_is_the_head_of_a_stable_sort(p):
     """Sharp rows and flat ones, with ties within and across the candidates that are looked at."""
-    size = 9 * FIRST_CANDIDATES  # so that some are enough, eight times as many, and only all
+    size = 9 * FIRST_CANDIDATES
     logits = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 2000]), 0)
     rows = [9 * logits, logits, logits.round(), torch.zeros(size), few]
