@@ -60,8 +60,11 @@ def test_relative_encodings_do_not_see_where_a_row_starts_and_absolute_ones_do(p
     assert change > 1e-3 if absolute else change <= 1e-5
 
 
-def test_a_bias_is_told_where_its_keys_stand():
-    """One that is not relative: it counts keys from the start of the text."""
+def test_a_bias_and_rotations_are_told_where_their_tokens_stand():
+    """Some that are not relative: they count from the start of the text."""
+    model = sharpened()
+    model.position.table *= torch.linspace(1, 2, 80)[:, None, None]
+    assert (model(TOKENS, start=40) - model(TOKENS)).abs().max() > 1e-2
     model = random_model(position="alibi")
     model.position.bias = lambda q, k: torch.stack([3 * torch.sin(k / 10).expand(len(q), -1)] * 6)
     assert (model(TOKENS, start=40) - model(TOKENS)).abs().max() > 1e-2

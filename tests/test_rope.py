@@ -88,6 +88,10 @@ def test_yarns_ramp_starts_and_ends_at_whole_pairs():
     ramp = rope.yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=10000)
     for pair, share in enumerate(ramp.tolist()):
         assert share == pytest.approx(min(max((pair - 20) / (46 - 20), 0), 1)), pair
+    # At a base of 100 every pair turns more than once, and so the ramp ends past the last.
+    ramp = rope.yarn_ramp(RopeScaling("yarn", 8, 4096), head_dim=128, theta=100)
+    turns = 4096 * rope_frequencies(128, 100) / (2 * math.pi)
+    assert torch.equal(ramp == 0, turns >= 32) and torch.equal(ramp == 1, turns <= 1)
 
 
 @pytest.mark.parametrize("type", get_args(ScalingType))
