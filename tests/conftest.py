@@ -86,11 +86,6 @@ def rotation(position: int, head_dim: int) -> Tensor:
     return torch.block_diag(*blocks.view(-1, 2, 2))
 
 
-def halves(x: Tensor) -> Tensor:
-    """The row permutation from adjacent pairs to halves: 0, 2, 4, ..., 1, 3, 5, ..."""
-    return torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)
-
-
 def rotate_half(x: Tensor) -> Tensor:
     """The halves layout of Hugging Face: (x1, x2) -> (-x2, x1)."""
     first, second = x.chunk(2, dim=-1)
