@@ -74,7 +74,6 @@ def test_each_form_is_chosen_where_the_table_says(monkeypatch):
     """The table at the top of kernels.py, a row at a time, and what lies just beside it."""
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 1, 48), draw(31, 48, seed=1)
     q, kv = draw(2, 6, 600, 8).bfloat16(), draw(2, 2, 600, 8).bfloat16()
-    visible = torch.ones(512, 512).tril().bool()
 
     def products(tokens):
         return kernels.choose_linear(x[:tokens], weight)
@@ -87,7 +86,7 @@ def test_each_form_is_chosen_where_the_table_says(monkeypatch):
     assert products(16) is kernels.onednn_product and products(15) is None
     assert kernels.choose_linear(x.bfloat16(), weight.bfloat16()) is None
     assert attention(512) is kernels.attend_by_products
-    assert {attention(513), attention(512, torch.float32), attention(512, mask=visible)} == {None}
+    assert {attention(513), attention(512, torch.float32), attention(512, mask=q)} == {None}
     with torch.no_grad():
         assert attention(512) is None and attention(1) is kernels.attend_one_query
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)

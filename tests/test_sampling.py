@@ -1,5 +1,6 @@
 """Sampling draws from the distribution that its options describe, at every extreme."""
 
+import itertools
 import math
 
 import pytest
@@ -19,13 +20,9 @@ def mass(logits, sampling, seen=()):
     if sampling.top_k is not None:
         ranked = ranked[: sampling.top_k]
     if sampling.top_p is not None:
-        total, reached, kept = sum(weights[i] for i in ranked), 0.0, []
-        for i in ranked:
-            if reached >= sampling.top_p * total:
-                break
-            kept.append(i)
-            reached += weights[i]
-        ranked = kept
+        enough = sampling.top_p * sum(weights[i] for i in ranked)
+        sums = itertools.accumulate((weights[i] for i in ranked), initial=0.0)
+        ranked = [i for i, before in zip(ranked, sums, strict=False) if before < enough]
     if sampling.min_p is not None:
         ranked = [i for i in ranked if weights[i] >= sampling.min_p * max(weights)]
     total = sum(weights[i] for i in ranked)
