@@ -13,7 +13,7 @@ from torch import Tensor
 # Odd constants of well-tested mixing functions: splitmix64 and triple32.
 MIX_1, MIX_2, STEP, MIX_32 = 0x3F58476D1CE4E5B9, 0x14D049BB133111EB, 0x1E3779B97F4A7C15, 0x2C1B3C6D
 
-# A function of x (B, T, C) and the number of a place in the model, from 0.
+# Dropout of x (B, T, C) at a place of the model. Places are numbered from 0.
 Drop = Callable[[Tensor, int], Tensor]
 
 

@@ -53,10 +53,10 @@ def to_int8(model: Transformer) -> Transformer:
 
 
 def int8_tensors(model: Transformer, name: str, weight: Tensor) -> dict[str, Tensor]:
-    """Return the entries for the state dict of an int8 `model` that a float weight turns into.
+    """Return the entries in the state dict of an int8 `model` that replace a float `weight`.
 
-    `name` is the weight's name in the float model. The embeddings of a tied model give three
-    entries: themselves, and the values and scales of the output matrix.
+    `name` is the name of the weight in the float model. Tied embeddings give three entries: the
+    embeddings themselves, and the values and scales of the output matrix.
     """
     modules, path = dict(model.named_modules()), name.removesuffix(".weight")
     tensors = {} if isinstance(modules.get(path), Int8Linear) else {name: weight}
