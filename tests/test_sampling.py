@@ -99,6 +99,13 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
     assert (ids < 97).all()
 
 
+def test_temperature_0_is_the_limit_of_small_ones_with_the_penalty():
+    logits = torch.randn(5, 97, generator=torch.Generator().manual_seed(1))
+    ids, least = (draw(logits, Sampling(temperature, repetition_penalty=3.0), [0.7] * 5, logits > 1)
+                  for temperature in (0, 1e-9))
+    assert torch.equal(ids, least) and not torch.equal(ids, logits.argmax(-1))
+
+
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_broken_logits_are_an_error_and_not_a_token(broken):
     logits = torch.zeros(2, 5)
