@@ -119,12 +119,14 @@ def test_sinusoid_follows_the_paper_and_not_the_misprint():
             assert row[column::2].tolist() == pytest.approx(expected, rel=2e-7, abs=1e-12)
 
 
-@pytest.mark.parametrize("sinusoid, expected", [
-    ("matched", 1), ("naive", math.sqrt(0.5) / INIT_STD), ("vaswani", math.sqrt(0.5))])
-def test_sinusoids_and_embeddings_start_with_the_sizes_that_the_option_says(sinusoid, expected):
+@pytest.mark.parametrize("sinusoid, std, expected", [
+    ("matched", INIT_STD, 1), ("naive", INIT_STD, math.sqrt(0.5) / INIT_STD),
+    ("vaswani", 1 / math.sqrt(128), math.sqrt(0.5))])
+def test_sinusoids_and_embeddings_start_with_the_sizes_of_the_option(sinusoid, std, expected):
     """Their rms in the ratio that the paper, or none, has: with naive sinusoids it is 35."""
     model = random_model(position="sinusoidal", sinusoid=sinusoid, dim=128, head_dim=8)
     tokens = model.tok_embeddings.weight.detach()[None, :64]
+    assert tokens.std().item() == pytest.approx(std, rel=0.05)
     rows = model.position.embed(torch.zeros_like(tokens), 0)
     scaled = model.position.embed(tokens, 0) - rows
     assert (rows.square().mean() / scaled.square().mean()).sqrt().item() == pytest.approx(
