@@ -70,6 +70,12 @@ def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
         assert error < 0.006  # 8 bits: rounding to nearest errs by up to 0.4 %
 
 
+def test_sums_in_bfloat16_are_rounded_once():
+    x, weight = draw(3, 48).bfloat16(), draw(31, 48, seed=1).bfloat16()
+    once = kernels.linear_by_sums(x.float(), weight.float()).bfloat16()
+    assert torch.equal(kernels.linear_by_sums(x, weight), once)
+
+
 def test_each_form_is_chosen_where_the_table_says(monkeypatch):
     """The table at the top of kernels.py, a row at a time, and what lies just beside it."""
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 1, 48), draw(31, 48, seed=1)

@@ -114,6 +114,7 @@ def test_sinusoid_follows_the_paper_and_not_the_misprint():
     """One article prints the position in the exponent; then every even column is the same."""
     for d, m in ((15, 17), (64, 8191)):
         row, angles = sinusoid(d, m + 1)[m], [m * 10000 ** (-2 * t / d) for t in range(d)]
+        assert row.shape == (d,)
         for column, f in enumerate((math.sin, math.cos)):  # rounded once, from float64
             expected = [f(a) for a in angles][: len(row[column::2])]
             assert row[column::2].tolist() == pytest.approx(expected, rel=2e-7, abs=1e-12)
@@ -132,6 +133,9 @@ def test_sinusoids_and_embeddings_start_with_the_sizes_of_the_option(sinusoid, s
     assert (rows.square().mean() / scaled.square().mean()).sqrt().item() == pytest.approx(
         expected, rel=0.05)
     assert rows.requires_grad == (sinusoid == "matched")  # alpha is trained
+    narrow = tokens.bfloat16()  # the sum is rounded once
+    once = model.position.embed(narrow.float(), 0).bfloat16()
+    assert torch.equal(model.position.embed(narrow, 0), once)
 
 
 @pytest.mark.parametrize("position, layers", [("sin_qk", 3), ("sin_qk_first", 1)])
