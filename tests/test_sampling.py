@@ -60,12 +60,13 @@ def test_ties_do_not_add_to_the_k_likeliest():
     assert (drawn_mass(logits, Sampling(1.0, top_k=2), logits > 9) > 0).sum() == 2
 
 
-@pytest.mark.parametrize("p", [1e-300, 0.3, 0.9, 0.999, 1 - 1e-9])
+@pytest.mark.parametrize("p", [1e-300, 0.5, 0.9, 0.999, 1 - 1e-9])
 def test_nucleus_is_the_head_of_a_stable_sort(p):
-    """Sharp rows and flat ones, with ties within and across the candidates that are looked at."""
+    """Sharp rows and flat ones, with ties within and across the candidates that are looked at, and
+    four equal masses, of which two reach 0.5 exactly."""
     size = 9 * FIRST_CANDIDATES
     logits = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 2000]), 0)
+    few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     rows = [9 * logits, logits, logits.round(), torch.zeros(size), few]
     masses = torch.stack([row.double().softmax(-1) for row in rows])
     for some in (masses, masses[:1], masses[-1:]):  # with rows that need more candidates and not
