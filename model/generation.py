@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from model.kernels import compile_for_decoding
-from model.sampling import Sampling, draw, uniform
+from model.sampling import Sampling, sample, uniform
 from model.transformer import KVCache, Transformer, TransformerBlock, attend
 
 
@@ -120,7 +120,7 @@ def generate(
             logits = logits.float().cpu()  # drawing there gives every device the same tokens
             rows = slice(None) if len(due) == len(starts) else due  # a slice copies nothing
             numbers = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
-            drawn = draw(logits[rows], sampling, numbers, seen[rows])
+            drawn = sample(logits[rows], sampling, numbers, seen[rows])
             tokens[rows, known] = drawn
             if sampling.repetition_penalty != 1:
                 seen[due, drawn] = True  # pairs (row, token): a slice would mark all rows

@@ -41,7 +41,7 @@ def uniform(seed: int, sample: int, number: int) -> float:
     return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
 
-def draw(logits: Tensor, sampling: Sampling, uniforms: list[float], seen: Tensor) -> Tensor:
+def sample(logits: Tensor, sampling: Sampling, uniforms: list[float], seen: Tensor) -> Tensor:
     """Draw a token for each row of logits (B, V) by its number in [0, 1) -> ids (B,).
 
     Temperature 0 takes the likeliest token. `seen`, bool (B, V), marks the tokens that the

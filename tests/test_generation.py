@@ -7,7 +7,7 @@ from conftest import random_tokens, sharpened
 from model.config import RopeScaling
 from model.generation import generate
 from model.position import POSITIONS
-from model.sampling import Sampling, draw, uniform
+from model.sampling import Sampling, sample, uniform
 
 GREEDY = Sampling(temperature=0)
 
@@ -71,7 +71,7 @@ def test_each_token_is_drawn_from_its_own_text_with_the_number_at_its_address(sc
             text = prompts[row // 2] + new[:number]
             seen = torch.zeros(1, 97, dtype=torch.bool).index_fill(1, torch.tensor(text), True)
             logits, numbers = model(torch.tensor([text]))[:, -1], [uniform(9, row % 2, number)]
-            assert draw(logits, sampling, numbers, seen).item() == token
+            assert sample(logits, sampling, numbers, seen).item() == token
 
 
 def test_a_row_ends_at_eos_or_on_request_and_leaves_the_others_alone():

@@ -134,8 +134,8 @@ def test_readme_and_positions_say_what_the_records_hold():
     first, last = study.horizons[0], study.horizons[-1]
     leads = [-study.paired("rope", tokens).mean for tokens in (first, last)]
     assert (f"The validation loss of RoPE is {leads[0]:.2f} nats per token lower after "
-            f"{first / 1e6:.2f} M training tokens, and {leads[1]:.2f} lower after {last / 1e6:.2f} M"
-            ) in words("README.md")
+            f"{first / 1e6:.2f} M training tokens, and {leads[1]:.2f} lower after "
+            f"{last / 1e6:.2f} M") in words("README.md")
     planned = len(study.plan["seeds"])
     assert all(len(study.runs(arm)) == planned for arm in study.plan["arms"])
     assert f"Each figure is a mean over {planned} seeds of models" in words("README.md")

@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from model.sampling import FIRST_CANDIDATES, Sampling, draw, nucleus, uniform
+from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
 
 
 def mass(logits, sampling, seen=()):
-    """The distribution that `draw` should draw from, one row, written out in plain Python."""
+    """The distribution that `sample` should draw from, one row, written out in plain Python."""
     scores = [float(x) for x in logits]
     for i in seen:
         penalty = sampling.repetition_penalty
@@ -30,9 +30,9 @@ def mass(logits, sampling, seen=()):
 
 
 def drawn_mass(logits, sampling, seen, draws=4000):
-    """The distribution that `draw` does draw from: one row per point of a grid over [0, 1)."""
+    """The distribution that `sample` does draw from: one row per point of a grid over [0, 1)."""
     grid = [(i + 0.5) / draws for i in range(draws)]
-    ids = draw(logits.expand(draws, -1), sampling, grid, seen.expand(draws, -1))
+    ids = sample(logits.expand(draws, -1), sampling, grid, seen.expand(draws, -1))
     return torch.bincount(ids, minlength=len(logits)) / draws
 
 
@@ -85,7 +85,7 @@ def test_extreme_values_draw_a_token(sampling, u):
     rows = torch.tensor([
         [3e38, -3e38, 0.0, 1e-45], [-3e38] * 4, [0.0] + [-math.inf] * 3, [0.0] * 4])
     seen = torch.tensor([True, False, True, True]).expand(4, -1)
-    ids = draw(rows, sampling, [u] * 4, seen)
+    ids = sample(rows, sampling, [u] * 4, seen)
     assert ((ids >= 0) & (ids < 4)).all()
     assert ids[2] == 0  # never a token without mass
 
@@ -93,17 +93,17 @@ def test_extreme_values_draw_a_token(sampling, u):
 def test_a_token_without_mass_is_not_drawn_at_the_borders():
     logits = torch.tensor([-math.inf, 0.0, -math.inf, -math.inf, 0.0, -math.inf])
     uniforms, none = [0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53], torch.zeros(4, 6, dtype=torch.bool)
-    assert draw(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
+    assert sample(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
     # Rounding makes some of these sum to less than 1, and none may draw a token past the last.
     rows = torch.randn(200, 97, generator=torch.Generator().manual_seed(0))
-    ids = draw(rows, Sampling(1.0), [1 - 2**-53] * 200, torch.zeros(200, 97).bool())
+    ids = sample(rows, Sampling(1.0), [1 - 2**-53] * 200, torch.zeros(200, 97).bool())
     assert (ids < 97).all()
 
 
 def test_temperature_0_is_the_limit_of_small_ones_with_the_penalty():
     logits = torch.randn(5, 97, generator=torch.Generator().manual_seed(1))
-    ids, least = (draw(logits, Sampling(temperature, repetition_penalty=3.0), [0.7] * 5, logits > 1)
-                  for temperature in (0, 1e-9))
+    ids, least = (sample(logits, Sampling(temperature, repetition_penalty=3.0), [0.7] * 5,
+                         logits > 1) for temperature in (0, 1e-9))
     assert torch.equal(ids, least) and not torch.equal(ids, logits.argmax(-1))
 
 
@@ -112,7 +112,7 @@ def test_broken_logits_are_an_error_and_not_a_token(broken):
     logits = torch.zeros(2, 5)
     logits[1] = broken
     with pytest.raises(ValueError, match="not finite"):
-        draw(logits, Sampling(temperature=0), [0.0, 0.0], torch.zeros(2, 5, dtype=torch.bool))
+        sample(logits, Sampling(temperature=0), [0.0, 0.0], torch.zeros(2, 5, dtype=torch.bool))
 
 
 def test_uniform_numbers_are_a_function_of_their_address():
