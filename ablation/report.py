@@ -12,7 +12,6 @@ import re
 import statistics
 import sys
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,10 @@ from ablation.study import BY_CONTEXT, USED, Study, at_horizon, cell
 from errors import exit_in_words
 from files import write_file
 from gyre.measure import in_lengths
-from gyre.wandb_log import LogConfig, Table, log_to_wandb
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
 WHOLE = ", whole windows", "context", {"mode": "nonoverlapping"}  # beside BY_CONTEXT
-RUN_COLUMNS = ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]  # of the table in wandb
 
 
 def write_report(path: Path) -> None:
@@ -254,23 +251,6 @@ def amount(tokens: float) -> str:
         if tokens >= size:
             return f"{tokens / size:.3g} {unit}"
     return f"{tokens:.0f}"
-
-
-# --- wandb ----------------------------------------------------------------------------------------
-
-
-def mirror_in_wandb(path: Path, log: LogConfig) -> bool:
-    """Send the figures and one table of every run to wandb, where the trainings are already.
-
-    To be called after `write_report`. Returns whether wandb took them: a failure is one warning.
-    """
-    study = Study.load(path)
-    rows = [[arm, seed, record["lr"], *(end[key] for key in RUN_COLUMNS[3:])]
-            for (arm, seed), record in study.records.items() for end in record["horizons"]]
-    point = {"x": study.horizons[-1], "runs": Table(RUN_COLUMNS, rows),
-             **{file.stem: file for file in sorted(path.glob("fig_*.png"))}}
-    log = replace(log, group=path.name, job_type="report")
-    return log_to_wandb(log, f"{path.name}-report", study.plan, [point])
 
 
 if __name__ == "__main__":

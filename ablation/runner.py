@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from gyre.options import Config
 from gyre.rundir import git_revision
 
 Plan = dict[str, Any]
-"""plan.json. Fixed when it is made, except for `tuned`, `diverged` and `in_wandb`."""
+"""plan.json. Fixed when it is made, except for `tuned` and `diverged`."""
 Job = dict[str, Any]
 """A task for a worker, as JSON; see ablation/jobs.py."""
 
@@ -53,12 +53,9 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         if not run_missing(command, plan):
             say(f"stopped, and what was running has saved. To go on: {command.line}")
             return 130
-        from ablation.report import mirror_in_wandb, write_report  # slow to import
+        from ablation.report import write_report  # slow to import
 
         write_report(path)
-        if not plan.get("in_wandb"):
-            plan["in_wandb"] = mirror_in_wandb(path, replace(config.log, runs=str(path)))
-            save_plan(command, plan)
     return 0
 
 

@@ -1,7 +1,6 @@
 """The report of a made-up study says what was put into it, and no more; and the committed report
 says what the committed records do."""
 
-import json
 import math
 import re
 import statistics
@@ -13,11 +12,10 @@ from made_up_study import EFFECT, HORIZONS, USED, change, make_pair, make_study
 
 from ablation import plots, report, stats
 from ablation.plan import PROBED, read_plan
-from ablation.report import compose, mirror_in_wandb, write_report
+from ablation.report import compose, write_report
 from ablation.study import Study, at_horizon, cell
 from errors import UserError
 from files import read_json, write_sealed
-from gyre.wandb_log import LogConfig
 
 
 class Text(str):
@@ -204,20 +202,3 @@ def test_the_committed_report_is_what_the_records_give(name):
     figures = [name for name in plots.FIGURES if (study.path / f"{name}.png").exists()]
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
     assert compose(study, figures) == page
-
-
-@pytest.mark.slow
-def test_wandb_gets_a_table_and_the_figures(
-    tmp_path, capfd, nobody_is_logged_in
-):
-    study = make_study(tmp_path / "made-up")
-    loaded = Study.load(study)
-    figures = plots.draw(loaded)
-    assert mirror_in_wandb(study, LogConfig(runs=str(tmp_path), tags=["x"]))
-    assert capfd.readouterr() == ("", "")
-    (folder,) = (tmp_path / "wandb").glob("offline-run-*made-up-report*")
-    media = folder / "files" / "media"
-    (file,) = (media / "table").iterdir()
-    runs = json.loads(file.read_text(encoding="utf-8"))
-    assert len(runs["data"]) == len(loaded.records) * len(HORIZONS)
-    assert len(list((media / "images").iterdir())) == len(figures)
