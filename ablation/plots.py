@@ -12,27 +12,18 @@ from typing import Any
 from matplotlib import ticker
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
-from ablation.study import BY_CONTEXT, Study, aligned, defined, rows
+from ablation.study import BY_CONTEXT, Study, defined, rows
 from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
+COLORS = ("#000000", "#0072b2", "#d55e00", "#56338c", "#009e73", "#8c8c8c", "#a6761d", "#cc79a7",
+          "#3b3b3b", "#56b4e9", "#7a0019")
+DASHES = ("-", "--", ":", "-.", (0, (8, 2)), (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (3, 3)),
+          (0, (10, 3, 2, 3)), (0, (2, 1, 2, 4)), (0, (6, 1, 1, 3)))
 STYLES: list[dict[str, Any]] = [
-    {"color": color, "linestyle": line, "marker": marker}
-    for color, line, marker in [
-        ("#000000", "-", "o"),
-        ("#0072b2", "--", "s"),
-        ("#d55e00", ":", "X"),
-        ("#56338c", "-.", "^"),
-        ("#009e73", (0, (8, 2)), "D"),
-        ("#8c8c8c", (0, (1, 1)), "v"),
-        ("#a6761d", (0, (5, 1, 1, 1, 1, 1)), "P"),
-        ("#cc79a7", (0, (3, 3)), "<"),
-        ("#3b3b3b", (0, (10, 3, 2, 3)), ">"),
-        ("#56b4e9", (0, (2, 1, 2, 4)), "*"),
-        ("#7a0019", (0, (6, 1, 1, 3)), "p"),
-    ]
-]
+    *cycler(color=COLORS, linestyle=DASHES, marker=[*"osX^DvP<>*p"])]
 DPI = 150
 
 
@@ -52,13 +43,11 @@ def draw(study: Study) -> list[str]:
     return names
 
 
-def gap(study: Study) -> Figure | None:
+def gap(study: Study) -> Figure:
     """Loss along the constant rate with the floors of n-grams, and the difference from the baseline
     along it and after each cooldown, against tokens."""
-    if not study.arms:
-        return None
     fig, (left, right) = _panels(2, against_tokens=True)
-    _bands(left, study, {arm: study.curves(arm, "loss").values() for arm in study.arms})
+    _bands(left, study, {arm: study.curves(arm, "loss").values() for arm in study.plan["arms"]})
     for name, floor in zip(("unigrams", "bigrams", "trigrams"), study.plan["ngrams"], strict=True):
         left.axhline(floor, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
         left.annotate(name, (0.99, floor), xycoords=("axes fraction", "data"), fontsize=7,
@@ -79,18 +68,16 @@ def gap(study: Study) -> Figure | None:
     return fig
 
 
-def mechanism(study: Study) -> Figure | None:
+def mechanism(study: Study) -> Figure:
     """When a model begins to use order: what a shift by T costs, and the attention to the previous
     token of the head that has most, along the constant rate."""
-    if not study.arms:
-        return None
     fig, (left, right) = _panels(2, against_tokens=True)
-    _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.arms})
+    _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.plan["arms"]})
     _bands(right, study, {
         arm: [{point["tokens"]: max(itertools.chain(*point["previous"]))  # of all layers and heads
                for point in record["trajectory"]} for record in study.runs(arm).values()]
-        for arm in study.arms})
-    even = sum(1 / m for m in range(2, study.seq_len + 1)) / (study.seq_len - 1)
+        for arm in study.plan["arms"]})
+    even = statistics.fmean(1 / length for length in range(2, study.plan["seq_len"] + 1))
     right.axhline(even, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
     left.set(ylabel="change of the loss (nats / token)", title="All positions moved on by T")
     right.set(ylabel="share of its attention", ylim=(0, None),
@@ -99,20 +86,20 @@ def mechanism(study: Study) -> Figure | None:
     return fig
 
 
-def context(study: Study) -> Figure | None:
+def context(study: Study) -> Figure:
     """Loss of the same targets against the length of the window that slides over them."""
     series = {
         arm + words: [defined((row["context"], row["loss"]) for row in rows(record, table, **which))
                       for record in study.runs(arm).values()]
-        for words, table, which in BY_CONTEXT for arm in study.arms
+        for words, table, which in BY_CONTEXT for arm in study.plan["arms"]
     }
     fig, (ax,) = _panels(1)
-    if not _bands(ax, study, series):
-        return None
-    ax.axvline(study.seq_len, color="0.3", linewidth=1)
+    _bands(ax, study, series)
+    seq_len = study.plan["seq_len"]
+    ax.axvline(seq_len, color="0.3", linewidth=1)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
-    ax.set(xlabel=f"tokens in the window (line: T = {study.seq_len}, the training length)",
+    ax.set(xlabel=f"tokens in the window (line: T = {seq_len}, the training length)",
            ylabel="validation loss (nats / token)")
     _legend_below(fig)
     return fig
@@ -120,10 +107,10 @@ def context(study: Study) -> Figure | None:
 
 def probes(study: Study) -> Figure | None:
     """The probes' learning curves, and P1 at lengths that were not trained."""
+    if not study.probes:
+        return None
     names = sorted({probe for probe, *_ in study.probes})
     arms = list(dict.fromkeys(arm for _, arm, _ in study.probes))
-    if len(arms) < 2:
-        return None
     fig, (*curves, lengths) = _panels(len(names) + 1)
     for ax, name in zip(curves, names, strict=True):
         _bands(ax, study, {arm: [defined(r["curve"]) for r in study.probe(name, arm).values()]
@@ -166,20 +153,17 @@ def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes
     return fig, axes
 
 
-def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]) -> bool:
+def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]) -> None:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
-    around it. Only over the x that all its seeds have, so that each mean is over the same seeds.
-
-    Returns whether any arm had a point.
-    """
-    drawn = {name: points for name, curves in series.items() if (points := aligned(curves))}
-    for name, points in drawn.items():
-        look, x, by_seed = style(study, name, series), list(points), points.values()
-        ax.plot(x, list(map(statistics.fmean, by_seed)), label=name, linewidth=1.5, markersize=5,
-                mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
-        ax.fill_between(x, list(map(min, by_seed)), list(map(max, by_seed)), color=look["color"],
-                        alpha=0.15, lw=0)
-    return bool(drawn)
+    around it. Only over the x that all its seeds have, so that each mean is over the same seeds."""
+    for name, curves in series.items():
+        drawn = [curve for curve in curves if curve]
+        if x := [x for x in next(iter(drawn), {}) if all(x in curve for curve in drawn)]:
+            by_x, look = [[curve[at] for curve in drawn] for at in x], style(study, name, series)
+            ax.plot(x, list(map(statistics.fmean, by_x)), label=name, linewidth=1.5, markersize=5,
+                    mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
+            ax.fill_between(x, list(map(min, by_x)), list(map(max, by_x)), color=look["color"],
+                            alpha=0.15, lw=0)
 
 
 def _legend_below(fig: Figure) -> None:

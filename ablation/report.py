@@ -18,9 +18,9 @@ from typing import Any
 import yaml
 
 from ablation import plots, stats
-from ablation.plan import PROBED, best_rate, next_rates, tuning_losses
-from ablation.study import BY_CONTEXT, USED, Study, at_horizon, cell
-from errors import exit_in_words
+from ablation.plan import best_rate, tuning_losses
+from ablation.study import BY_CONTEXT, USED, Study
+from errors import UserError, exit_in_words
 from files import write_file
 from gyre.measure import in_lengths
 
@@ -32,9 +32,12 @@ WHOLE = ", whole windows", "context", {"mode": "nonoverlapping"}  # beside BY_CO
 def write_report(path: Path) -> None:
     """Write RESULTS.md and the figures of the study in the folder `path`.
 
-    Raises UserError where the runs cannot be compared; see ablation/study.py.
+    Raises UserError where the runs cannot be compared, see ablation/study.py, and where there are
+    none.
     """
     study = Study.load(path)
+    if not study.records:
+        raise UserError(f"{path} has no record of a run yet")
     write_file(path / "RESULTS.md", compose(study, plots.draw(study)).encode())
     print(path / "RESULTS.md")
 
@@ -47,35 +50,35 @@ def compose(study: Study, figures: list[str]) -> str:
     """
     plan, last = study.plan, study.horizons[-1]
     warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
-    secondary = joined(study.planned_others[1:])
-    errors = {arm: study.text_error(arm, last) for arm in study.others if study.paired(arm, last)}
-    notes, diverged = study.path / "notes.md", plan.get("diverged")
+    secondary, diverged = joined(study.others[1:]), joined(plan.get("diverged", ()))
+    errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
+              if study.paired(arm, last)]
+    notes = study.path / "notes.md"
     fields = {
         "name": plan["name"],
+        "left_out": diverged and f"Diverged, and left out: {diverged}.",
         "base": study.baseline,
         "corrected": secondary and f"; p Holm-corrected over {secondary}, within one length",
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
-        "bigram": number(study.plan["ngrams"][1], ".2f"),
+        "bigram": f"{plan['ngrams'][1]:.2f}",
+        "tuning_seeds": joined(plan["tuning_seeds"]),
         "last": amount(last),
-        "targets": f"{min((r['targets'] for r in study.records.values()), default=0):,}",
-        "seq_len": study.seq_len,
-        "text_errors": joined(f"{arm} {number(error, '.3f')}" for arm, error in errors.items())
-        or UNDEFINED,
+        "targets": f"{min(record['targets'] for record in study.records.values()):,}",
+        "seq_len": plan["seq_len"],
+        "text_errors": joined(errors) or UNDEFINED,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
     blocks = {
         "headline": headline(study),
-        "left_out": escape(f"Diverged, and left out: {joined(diverged)}." if diverged else ""),
         "arms": arms_table(study),
-        "tuning": tuning_table(study),
+        "tuning": tuning_tables(study),
         "contexts": context_table(study),
         "probes": probe_table(study),
         "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
-        "command": f"```\n{plan['command']}\n```",
-        "facts": f"```\n{facts(study)}```",
+        "command": plan["command"],
+        "facts": facts(study),
     }
-
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
     for name in plots.FIGURES.keys() - figures:
         template = template.replace(f"({name}.png)", NOT_MEASURED)
@@ -101,80 +104,72 @@ def headline(study: Study) -> str:
 
 def arms_table(study: Study) -> str:
     """A row for each arm: its rate, its seeds, a loss and a difference for each length, "used"."""
-    header = ["arm", "learning rate", "n"]
-    rows = {arm: [arm, joined(sorted({run["lr"] for run in study.runs(arm).values()}), "{:g}"),
-                  str(len(study.runs(arm)))] for arm in study.arms}
+    header, rows = ["arm", "learning rate", "n"], {}
+    for arm in study.plan["arms"]:
+        runs = study.runs(arm).values()
+        rows[arm] = [arm, joined(sorted({run["lr"] for run in runs}), "{:g}"), str(len(runs))]
     for tokens in study.horizons:
         header += [f"loss, {amount(tokens)}", f"minus {study.baseline}"]
         adjusted = p_values(study, tokens)
         for arm, row in rows.items():
-            losses = study.values(arm, at_horizon(tokens, "loss")).values()
+            losses = study.losses(arm, tokens).values()
             paired = None if arm == study.baseline else study.paired(arm, tokens)
             row += [with_sd(losses, ".3f"), difference(paired, adjusted.get(arm), len(losses))]
     for arm, row in rows.items():
-        ends = [max(curve) for curve in study.curves(arm, "loss").values() if curve]
+        ends = map(max, study.curves(arm, "loss").values())
         row.append(span(study.tokens_until_used(arm).values(), min(ends, default=0)))
     return table([*header, "used"], [*rows.values()])
 
 
 def p_values(study: Study, tokens: int) -> dict[str, float]:
-    """p of each arm against the baseline. All but the first planned arm are Holm-corrected; arms
-    that are not run yet count as p = 1."""
+    """p of each arm against the baseline. All but the first arm are Holm-corrected; arms that are
+    not run yet count as p = 1."""
     known = {arm: result.p for arm in study.others
              if (result := study.paired(arm, tokens)) and result.p is not None}
-    adjusted = stats.holm({arm: known.get(arm, 1.0) for arm in study.planned_others[1:]})
+    adjusted = stats.holm({arm: known.get(arm, 1.0) for arm in study.others[1:]})
     return {arm: adjusted.get(arm, p) for arm, p in known.items()}
 
 
-def tuning_table(study: Study) -> str:
-    """Return a table for each stage of tuning: the losses of every arm by learning rate."""
+def tuning_tables(study: Study) -> str:
+    """Return a table for each stage of tuning: the losses of every arm by learning rate. An older
+    study chose its sinusoids in a stage before that of its arms."""
     plan, parts = study.plan, []
     for stage in plan["tuned"]:
         losses = tuning_losses(plan, stage)
-        if not losses:
-            continue
         grid = sorted({lr for rates in losses.values() for lr in rates})
-        best = {arm: best_rate(rates) for arm, rates in losses.items()
-                if not next_rates(plan["grid"], plan["tuning_seeds"], rates)}
         rows = [[arm, *(", ".join("diverged" if loss == math.inf else f"{loss:.3f}"
                                   for loss in rates.get(lr, {}).values())
-                        + " *" * (lr == best.get(arm)) for lr in grid)]
+                        + " *" * (lr == best_rate(rates)) for lr in grid)]
                 for arm, rates in losses.items()]
         steps = plan["steps"]["tuning" if stage == "arms" else stage]
         tokens = amount(steps * plan["step_tokens"])
         parts.append(table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows))
-    if parts:
-        parts.append(f"Validation loss by seed ({joined(plan['tuning_seeds'])}), none of which is "
-                     "reported; \\*: the rate chosen.")
-    return "\n\n".join(parts) or NOT_MEASURED
+    return "\n\n".join(parts)
 
 
 def context_table(study: Study) -> str:
+    """A row for each arm and way to slide: mean ± sd of the loss over seeds, and the standard error
+    of one seed over the text, by length of the context."""
     contexts = sorted({row["context"] for record in study.records.values()
                        for row in record["context"]})
     rows = []
-    for arm in study.arms:
+    for arm in study.plan["arms"]:
         for words, source, which in (*BY_CONTEXT, WHOLE):
-            losses = [with_error(study, arm, source, context=context, **which)
-                      for context in contexts]
-            if any(loss != UNDEFINED for loss in losses):
-                rows.append([arm + words, *losses])
-    return table(["arm", *(in_lengths(c / study.seq_len) for c in contexts)], rows)
-
-
-def with_error(study: Study, arm: str, source: str, **which: Any) -> str:
-    """Loss in a row of a table, mean ± sd over seeds, and the standard error of one of them over
-    the text."""
-    loss = with_sd(study.values(arm, cell(source, "loss", **which)).values(), ".3f")
-    error = study.mean(arm, cell(source, "se", **which))
-    return UNDEFINED if error is None else f"{loss} (se {error:.3f})"
+            cells = []
+            for context in contexts:
+                losses, errors = (
+                    study.values(arm, source, column, context=context, **which).values()
+                    for column in ("loss", "se"))
+                cells.append(f"{with_sd(losses, '.3f')} (se {statistics.fmean(errors):.3f})"
+                             if errors else UNDEFINED)
+            if {*cells} != {UNDEFINED}:
+                rows.append([arm + words, *cells])
+    return table(["arm", *(in_lengths(c / study.plan["seq_len"]) for c in contexts)], rows)
 
 
 def probe_table(study: Study) -> str:
-    rows, probed = [], {arm for _, arm, _ in study.probes}
-    if len(probed) < 2:  # probes compare encodings
-        return NOT_MEASURED
-    for arm in (arm for arm in PROBED if arm in probed):
+    rows = []
+    for arm in dict.fromkeys(arm for _, arm, _ in study.probes):
         copies, repeats = (study.probe(probe, arm).values() for probe in ("P1", "P2"))
         excess = [with_sd(record["excess"].get(at) for record in copies)
                   for at in ("T", "2T", "4T")]
@@ -206,44 +201,42 @@ def table(header: list[str], rows: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(map(escape, line))} |" for line in lines)
 
 
-def number(value: float | None, form: str = ".4f") -> str:
+def number(value: float, form: str = "+.3f") -> str:
     """A number, with the typographic minus (U+2212)."""
-    return UNDEFINED if value is None else format(value, form).replace("-", "−")
+    return format(value, form).replace("-", "−")
 
 
 def difference(result: stats.Paired | None, p: float | None, seeds: int | None = None) -> str:
     """`seeds`: the number of seeds of the arm, shown if fewer could be paired."""
     if result is None:
         return UNDEFINED
-    ends = joined(number(end, "+.3f") for end in result.interval or ())
-    bounds = f" [{ends}]" if ends else ""
+    bounds = f" [{joined(map(number, result.interval))}]" if result.interval else ""
     pairs = f" ({result.n} of them)" if seeds not in (None, result.n) else ""
-    return f"{number(result.mean, '+.3f')}{bounds}{pairs}" + ("" if p is None else f", p {p:.2g}")
+    return f"{number(result.mean)}{bounds}{pairs}" + ("" if p is None else f", p {p:.2g}")
 
 
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     """Mean ± sd of the values that are defined."""
     defined = [value for value in values if value is not None]
-    spread = stats.sd(defined)
-    return number(stats.mean(defined), form) + ("" if spread is None else f" ± {spread:{form}}")
+    if not defined:
+        return UNDEFINED
+    spread = f" ± {statistics.stdev(defined):{form}}" if len(defined) > 1 else ""
+    return number(statistics.fmean(defined), form) + spread
 
 
 def span(times: Collection[float], end: float) -> str:
     """Median, lowest and highest of waiting times; inf means not until `end`."""
     if not times:
         return UNDEFINED
-    low, high = statistics.median_low(times), statistics.median_high(times)
-    known = [min(value, end) for value in (low if high == math.inf else (low + high) / 2,
-                                           min(times), max(times))]
-    words = [f"more than {amount(value)}" if more == math.inf else amount(value)
-             for value, more in zip(known, (high, min(times), max(times)), strict=True)]
-    if len({*words}) == 1:
-        return words[0]
-    return f"{words[0]} ({words[1]} – {words[2]})"
+    words = []
+    for summary in (statistics.median, min, max):
+        more = "more than " if summary(times) == math.inf else ""
+        words.append(more + amount(summary([min(time, end) for time in times])))
+    return words[0] if len({*words}) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
 
 
 def joined(values: Iterable[Any], form: str = "{}") -> str:
-    return ", ".join(form.format(value) for value in values if value is not None)
+    return ", ".join(map(form.format, values))
 
 
 def amount(tokens: float) -> str:

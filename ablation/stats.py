@@ -6,7 +6,7 @@ differences are taken seed by seed. An interval needs two seeds; with one it is 
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,42 +14,29 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Paired:
-    """Arm minus baseline, by seed. With one seed, interval and p are None."""
+    """Arm minus baseline, seed by seed. With one seed, interval and p are None."""
 
-    differences: dict[int, float]
+    n: int
+    """Seeds that both have."""
     mean: float
     interval: tuple[float, float] | None
     """Its ends: 95 %, Student's t."""
     p: float | None
     """Two-sided, of the same t; None without a spread."""
 
-    @property
-    def n(self) -> int:
-        return len(self.differences)
-
 
 def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired | None:
     """Compare two arms given as {seed: value}, over the seeds that both have; None without any."""
-    differences = {seed: arm[seed] - baseline[seed] for seed in sorted(arm.keys() & baseline)}
-    values = list(differences.values())
-    centre, spread, n = mean(values), sd(values), len(values)
-    if centre is None or spread is None:
-        return None if centre is None else Paired(differences, centre, None, None)
+    differences = [arm[seed] - baseline[seed] for seed in arm.keys() & baseline]
+    n = len(differences)
+    if n < 2:
+        return Paired(n, differences[0], None, None) if differences else None
     from scipy.special import stdtr, stdtrit  # slow to import, and only a finished study needs it
 
-    error = spread / n**0.5
+    mean, error = statistics.fmean(differences), statistics.stdev(differences) / n**0.5
     half = float(stdtrit(n - 1, 0.975)) * error
-    p = 2 * float(stdtr(n - 1, -abs(centre) / error)) if error else None
-    return Paired(differences, centre, (centre - half, centre + half), p)
-
-
-def mean(values: Sequence[float]) -> float | None:
-    return statistics.fmean(values) if values else None
-
-
-def sd(values: Sequence[float]) -> float | None:
-    """Standard deviation (n - 1); None for fewer than two values."""
-    return statistics.stdev(values) if len(values) > 1 else None
+    p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else None
+    return Paired(n, mean, (mean - half, mean + half), p)
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:

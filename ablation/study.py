@@ -4,8 +4,7 @@ Loading refuses runs that were not measured on the same text, and arms that diff
 their overlay. Losses are in nats per token.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,8 +20,6 @@ K = TypeVar("K")
 Record = dict[str, Any]
 Curve = dict[float, float]
 """y by x, in ascending order."""
-Measure = Callable[[Record], Any]
-"""A number of a record; None where it is undefined."""
 
 USED = 0.3
 """An encoding counts as used once the loss is this many nats below the bigrams'."""
@@ -65,6 +62,7 @@ class Study:
                    if (file := path / "results" / f"{arm}-s{seed}.json").exists()}
         probes = {(probe, arm, seed): read_sealed(file, advice)
                   for probe, parts in plan["probes"].items()
+                  if len(parts["arms"]) > 1  # probes compare encodings
                   for arm in parts["arms"] for seed in parts["seeds"]
                   if (file := path / "probes" / f"{probe}-{arm}-s{seed}.json").exists()}
         study = cls(path, plan, records, probes)
@@ -74,23 +72,15 @@ class Study:
     def _check(self) -> None:
         """Raise UserError for records that do not belong into one table."""
         for key, names, why in AGREEMENTS:
-            groups: dict[Any, dict[Any, list[str]]] = defaultdict(lambda: defaultdict(list))
+            first: dict[Any, tuple[str, Record]] = {}
             for (arm, seed), record in self.records.items():
-                group = groups[tuple(record[name] for name in names)]
-                group[record[key]].append(f"{arm}-s{seed}")
-            for group in groups.values():
-                if len(group) > 1:
-                    values = "; ".join(f"{str(value)[:12]} in {', '.join(runs)}"
-                                       for value, runs in group.items())
-                    raise UserError(f"{self.path}: {key} differs ({values}): {why}; remove or "
-                                    "repeat a run")
+                name, group = f"{arm}-s{seed}", tuple(record[field] for field in names)
+                other, example = first.setdefault(group, (name, record))
+                if record[key] != example[key]:
+                    raise UserError(f"{self.path}: {key} differs between {other} and {name}: "
+                                    f"{why}; remove or repeat a run")
 
     # --- what was planned ---
-
-    @property
-    def seq_len(self) -> int:
-        """T, the length of training rows in tokens."""
-        return self.plan["seq_len"]
 
     @property
     def baseline(self) -> str:
@@ -102,18 +92,8 @@ class Study:
         return [steps * self.plan["step_tokens"] for steps in self.plan["steps"]["horizons"]]
 
     @property
-    def arms(self) -> list[str]:
-        """The arms with at least one record, in the order of the plan."""
-        return [arm for arm in self.plan["arms"] if self.runs(arm)]
-
-    @property
     def others(self) -> list[str]:
-        """The arms with records, except the baseline."""
-        return [arm for arm in self.arms if arm != self.baseline]
-
-    @property
-    def planned_others(self) -> list[str]:
-        """The planned arms except the baseline; p of the first is not corrected."""
+        """The arms except the baseline."""
         return [arm for arm in self.plan["arms"] if arm != self.baseline]
 
     # --- what was measured ---
@@ -127,31 +107,29 @@ class Study:
         """The records of a probe and an arm by seed."""
         return {seed: r for (p, a, seed), r in self.probes.items() if (p, a) == (probe, arm)}
 
-    def values(self, arm: str, measure: Measure) -> dict[int, float]:
-        """A measure by seed, without the seeds for which it is undefined."""
-        measured = {seed: measure(record) for seed, record in self.runs(arm).items()}
-        return {seed: value for seed, value in measured.items() if value is not None}
+    def values(self, arm: str, table: str, column: str, **which: Any) -> dict[int, Any]:
+        """By seed, a column of the first row of a table that matches `which`; without the seeds for
+        which it is undefined."""
+        return defined((seed, row[column]) for seed, record in self.runs(arm).items()
+                       for row in rows(record, table, **which)[:1])
 
-    def mean(self, arm: str, measure: Measure) -> float | None:
-        """Over the seeds for which the measure is defined."""
-        return stats.mean(list(self.values(arm, measure).values()))
+    def losses(self, arm: str, tokens: int) -> dict[int, float]:
+        """By seed, the loss of the run of so many tokens."""
+        return self.values(arm, "horizons", "loss", tokens=tokens)
 
-    def paired(self, arm: str, tokens: int, baseline: str | None = None) -> stats.Paired | None:
+    def paired(self, arm: str, tokens: int) -> stats.Paired | None:
         """Difference of the loss of the runs of so many tokens, arm - baseline; None where no seed
         has both."""
-        loss = at_horizon(tokens, "loss")
-        return stats.paired(self.values(arm, loss), self.values(baseline or self.baseline, loss))
+        return stats.paired(self.losses(arm, tokens), self.losses(self.baseline, tokens))
 
-    def text_error(self, arm: str, tokens: int) -> float | None:
+    def text_error(self, arm: str, tokens: int) -> float:
         """Standard error, over stretches of the validation text, of the mean difference from the
         baseline: what another text of this kind would change."""
-        losses, baseline = (self.values(name, at_horizon(tokens, "stretches"))
+        losses, baseline = (self.values(name, "horizons", "stretches", tokens=tokens)
                             for name in (arm, self.baseline))
-        differences = [np.subtract(losses[seed], baseline[seed])
-                       for seed in losses.keys() & baseline]
-        by_stretch = np.mean(differences, axis=0).tolist()
-        spread = stats.sd(by_stretch)
-        return spread and spread / len(by_stretch) ** 0.5
+        by_stretch = np.mean([np.subtract(losses[seed], baseline[seed])
+                              for seed in losses.keys() & baseline], axis=0)
+        return by_stretch.std(ddof=1) / len(by_stretch) ** 0.5
 
     def curves(self, arm: str, key: str) -> dict[int, Curve]:
         """By seed, the measure `key` against training tokens along the constant rate."""
@@ -161,8 +139,7 @@ class Study:
     def gaps(self, arm: str) -> list[Curve]:
         """Of each seed that both have, the difference from the baseline along the constant rate."""
         base = self.curves(self.baseline, "loss")
-        return [{tokens: loss - base[seed][tokens] for tokens, loss in curve.items()
-                 if tokens in base[seed]}
+        return [{tokens: loss - base[seed][tokens] for tokens, loss in curve.items()}
                 for seed, curve in self.curves(arm, "loss").items() if seed in base]
 
     def tokens_until_used(self, arm: str) -> dict[int, float]:
@@ -177,23 +154,6 @@ def rows(record: Record, table: str, **which: Any) -> list[Record]:
     return [row for row in record[table] or [] if which.items() <= row.items()]
 
 
-def cell(table: str, column: str, **which: Any) -> Measure:
-    """A measure: a column of the first matching row."""
-    return lambda record: next((row[column] for row in rows(record, table, **which)), None)
-
-
-def at_horizon(tokens: int, key: str) -> Measure:
-    """The measure `key` of the run of so many tokens."""
-    return cell("horizons", key, tokens=tokens)
-
-
 def defined(points: Iterable[tuple[K, float | None]]) -> dict[K, float]:
     """Those of the points (x, y) that have a y."""
     return {x: y for x, y in points if y is not None}
-
-
-def aligned(curves: Iterable[Mapping[K, float]]) -> dict[K, list[float]]:
-    """{x: [y of each curve that is not empty]}, for the x that they all have."""
-    drawn = [curve for curve in curves if curve]
-    shared = [x for x in drawn[0] if all(x in curve for curve in drawn)] if drawn else []
-    return {x: [curve[x] for curve in drawn] for x in shared}

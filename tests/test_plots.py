@@ -8,8 +8,7 @@ from made_up_study import EFFECT, HORIZONS, NGRAMS, make_study
 from matplotlib import image
 
 from ablation import plots
-from ablation.report import NOT_MEASURED, probe_table
-from ablation.study import Study, rows
+from ablation.study import Study
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +49,10 @@ def test_every_arm_is_drawn_once_and_in_the_legend(study, figure, arms):
 
 
 def test_lines_are_means_over_seeds_of_the_strongest_head(study):
-    losses = [[row["loss"] for row in rows(record, "context", mode="sliding")]
-              for record in study.runs("rope").values()]
-    drawn = lines(plots.context(study).axes[0])["rope"].get_ydata()
-    assert list(drawn) == pytest.approx(np.mean(losses, axis=0))
+    drawn = lines(plots.context(study).axes[0])["rope"]
+    for context, loss in zip(*drawn.get_data(), strict=True):
+        losses = study.values("rope", "context", "loss", mode="sliding", context=context)
+        assert loss == pytest.approx(np.mean([*losses.values()]))
     right = plots.mechanism(study).axes[1]
     assert max(lines(right)["rope"].get_ydata()) == 0.9  # the made-up heads: up to 0.2, up to 0.9
 
@@ -64,11 +63,6 @@ def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
     fig.draw_without_rendering()
     box = fig.legends[0].get_window_extent()
     assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1
-
-
-def test_probes_of_one_encoding_compare_nothing(tmp_path):
-    single = Study.load(make_study(tmp_path / "single", 1, probes=("rope",)))
-    assert plots.probes(single) is None and probe_table(single) == NOT_MEASURED
 
 
 def test_the_gap_has_the_floors_and_the_cooled_ends(study):
