@@ -27,20 +27,13 @@ STYLES: list[dict[str, Any]] = [
 DPI = 150
 
 
-def draw(study: Study) -> list[str]:
-    """Write NAME.png into the study's folder for every figure it has data for. Returns the
-    names."""
-    names = []
+def draw(study: Study) -> None:
+    """Write NAME.png into the study's folder for every figure it has data for."""
     for name, figure in FIGURES.items():
-        file = study.path / f"{name}.png"
         if drawn := figure(study):
             image = io.BytesIO()
             drawn.savefig(image, format="png", dpi=DPI)
-            write_file(file, image.getvalue())
-            names.append(name)
-        else:
-            file.unlink(missing_ok=True)  # of an earlier report, before its data was removed
-    return names
+            write_file(study.path / f"{name}.png", image.getvalue())
 
 
 def gap(study: Study) -> Figure:

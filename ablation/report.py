@@ -38,15 +38,16 @@ def write_report(path: Path) -> None:
     study = Study.load(path)
     if not study.records:
         raise UserError(f"{path} has no record of a run yet")
-    write_file(path / "RESULTS.md", compose(study, plots.draw(study)).encode())
+    plots.draw(study)
+    write_file(path / "RESULTS.md", compose(study).encode())
     print(path / "RESULTS.md")
 
 
-def compose(study: Study, figures: list[str]) -> str:
+def compose(study: Study) -> str:
     """Return the report in Markdown: report.md with its fields filled in.
 
-    Sections that are not measured yet are left out. `figures` are the names of those that were
-    drawn. A notes.md in the study's folder, such as its predictions, is put in as it is.
+    Sections that are not measured are left out. A notes.md in the study's folder, such as its
+    predictions, is put in as it is.
     """
     plan, last = study.plan, study.horizons[-1]
     warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
@@ -80,8 +81,6 @@ def compose(study: Study, figures: list[str]) -> str:
         "facts": facts(study),
     }
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
-    for name in plots.FIGURES.keys() - figures:
-        template = template.replace(f"({name}.png)", NOT_MEASURED)
     filled = {name: escape(str(value)) for name, value in fields.items()} | blocks
     text = re.sub(r"\n{3,}", "\n\n", template.format_map(filled))
     return "\n\n".join(section for section in re.split(r"\n\n(?=## )", text.rstrip())

@@ -23,7 +23,7 @@ def lines(axes):
 
 @pytest.mark.slow
 def test_figures_are_pictures(study):
-    assert plots.draw(study) == list(plots.FIGURES)
+    plots.draw(study)
     for name in plots.FIGURES:
         png = (study.path / f"{name}.png").read_bytes()
         pixels = image.imread(io.BytesIO(png), format="png")[..., :3]

@@ -70,7 +70,7 @@ def test_records_that_cannot_be_compared_are_refused(tmp_path, run, fields, word
 def test_files_that_are_damaged_are_refused(tmp_path):
     path = make_pair(tmp_path / "bad", 2)
     for name, text, words in (
-        ("results/rope-s0.json", json.dumps(record("rope", 0, 0.1)), "its hash differs.* remove it"),
+        ("results/rope-s0.json", json.dumps(record("rope", 0, 0.1)), "hash differs.* remove it"),
         ("plan.json", '{"arms": 1}', "its hash differs.* start another study"),
     ):
         (path / name).write_text(text, encoding="utf-8")
