@@ -194,7 +194,7 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
         return None if "warning" in said.getvalue() else (values, files, bins)
 
     shutil.rmtree(source / "previous")
-    study = make_study(world.folder / "study", 1, {"rope": 0.0, "sin": 0.1}, ["rope"])
+    study = make_study(world.folder / "study", 1, {"rope": 0.0, "sin": 0.1}, ["rope", "sin"])
     (prepared,) = (world.folder / "prepared").iterdir()
     files = [(file, read, read()) for folder, read in
              ((source, read_run), (prepared, read_run), (study, read_study))
