@@ -169,10 +169,7 @@ def train(
             yield step + 1
 
 
-def run_probe(
-    name: str, arm: str, seed: int, steps: int | None = None, device: str = "auto",
-    probe: Probe | None = None,
-) -> dict[str, Any]:
+def run_probe(name: str, arm: str, seed: int, steps: int | None, device: str) -> dict[str, Any]:
     """Train a small model of an arm on "P1" or "P2", and return its record, ready for JSON.
 
     `curve` holds [step, nats above the floor]; the floor of P2 is 0, on the second copies. `excess`
@@ -180,9 +177,8 @@ def run_probe(
     encoding ends. P2 ends with the first evaluation at which 90 % of the second copies are right,
     after `steps_to_90` steps, or after `steps`, and `steps_to_90` is null.
     """
-    probe = probe or PROBES[name]
-    steps = probe.steps if steps is None else steps
-    where = resolve_device(device)
+    probe, where = PROBES[name], resolve_device(device)
+    steps = steps or probe.steps
     model = build(probe, arm, where)
     model.init_weights(derive_seed("probe", seed))
     if name == "P1":

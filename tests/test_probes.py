@@ -97,15 +97,16 @@ def test_training_begins_as_in_the_committed_records(monkeypatch, name, arm):
     train = probes.train
     monkeypatch.setattr(probes, "train", lambda *options: islice(train(*options), 2))
     record = read_json(ROOT / "docs" / "results" / "probes" / f"{name}-{arm}-s1.json")
-    curve = run_probe(name, arm, 1, device="cpu")["curve"]
+    curve = run_probe(name, arm, 1, None, "cpu")["curve"]
     assert np.allclose(curve, record["curve"][:2], rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", PROBES)
-def test_records_are_json_repeat_and_leave_undefined_what_is(name):
+def test_records_are_json_repeat_and_leave_undefined_what_is(name, monkeypatch):
     small = replace(PROBES[name], seq_len=32, batch_size=3, dim=8, eval_interval=2)
-    first = run_probe(name, "learned", 4, steps=3, device="cpu", probe=small)
-    assert first == run_probe(name, "learned", 4, steps=3, device="cpu", probe=small)
+    monkeypatch.setitem(PROBES, name, small)
+    first = run_probe(name, "learned", 4, 3, "cpu")
+    assert first == run_probe(name, "learned", 4, 3, "cpu")
     assert json.loads(json.dumps(first, allow_nan=False)) == first
     assert [step for step, _ in first["curve"]] == [0, 2, 3]
     assert first["excess"]["T"] == first["curve"][-1][1]
@@ -116,7 +117,8 @@ def test_steps_to_90_is_the_first_evaluation_that_has_them(monkeypatch):
     scores = iter([(4.0, 0.1), (1.0, 0.89), (0.5, 0.91), (0.6, 0.85)])
     monkeypatch.setattr(probes, "repeat_score", lambda *args: next(scores))
     small = replace(P2, seq_len=32, batch_size=2, dim=8, eval_interval=1)
-    assert run_probe("P2", "rope", 0, steps=3, device="cpu", probe=small)["steps_to_90"] == 2
+    monkeypatch.setitem(PROBES, "P2", small)
+    assert run_probe("P2", "rope", 0, 3, "cpu")["steps_to_90"] == 2
 
 
 def test_arms_start_from_the_same_weights():
