@@ -41,8 +41,3 @@ def test_what_follows_with_certainty_costs_little_once_the_context_is_long_enoug
     unigram, bigram, trigram = ngram_losses(train, train[:300], 5)
     assert unigram == pytest.approx(-(2 * math.log(2 / 3) + math.log(1 / 3)) / 3, abs=1e-2)
     assert bigram == pytest.approx(2 / 3 * math.log(2), abs=1e-2) and trigram < 1e-3
-
-
-def test_codes_that_would_overflow_are_refused():
-    with pytest.raises(ValueError, match="do not fit into 64 bits"):
-        ngram_losses(np.zeros(9, dtype=np.int64), np.zeros(9, dtype=np.int64), 3_000_000)
