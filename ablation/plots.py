@@ -3,7 +3,6 @@
 They can be read in greyscale: every arm has a line style and a marker of its own.
 """
 
-import io
 import itertools
 import statistics
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 
 from ablation.study import BY_CONTEXT, Study, defined, rows
-from files import write_file
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
 COLORS = ("#000000", "#0072b2", "#d55e00", "#56338c", "#009e73", "#8c8c8c", "#a6761d", "#cc79a7",
@@ -24,16 +22,14 @@ DASHES = ("-", "--", ":", "-.", (0, (8, 2)), (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)
           (0, (10, 3, 2, 3)), (0, (2, 1, 2, 4)), (0, (6, 1, 1, 3)))
 STYLES: list[dict[str, Any]] = [
     *cycler(color=COLORS, linestyle=DASHES, marker=[*"osX^DvP<>*p"])]
-DPI = 150
 
 
-def draw(study: Study) -> None:
-    """Write NAME.png into the study's folder for every figure it has data for."""
-    for name, figure in FIGURES.items():
-        if drawn := figure(study):
-            image = io.BytesIO()
-            drawn.savefig(image, format="png", dpi=DPI)
-            write_file(study.path / f"{name}.png", image.getvalue())
+def draw(study: Study) -> dict[str, Figure]:
+    """Return by name the figures that a study has data for."""
+    drawn = {name: figure for name, paint in FIGURES.items() if (figure := paint(study))}
+    for figure in drawn.values():
+        _add_legend(figure)
+    return drawn
 
 
 def gap(study: Study) -> Figure:
@@ -57,7 +53,6 @@ def gap(study: Study) -> Figure:
     what = study.others[0] if len(study.others) == 1 else "Each arm"
     right.set(ylabel="difference (nats / token)",
               title=f"{what} − {study.baseline}, same seed")
-    _legend_below(fig)
     return fig
 
 
@@ -75,7 +70,6 @@ def mechanism(study: Study) -> Figure:
     left.set(ylabel="change of the loss (nats / token)", title="All positions moved on by T")
     right.set(ylabel="share of its attention", ylim=(0, None),
               title="Previous token, the head with most")
-    _legend_below(fig)
     return fig
 
 
@@ -94,7 +88,6 @@ def context(study: Study) -> Figure:
     ax.xaxis.set_major_formatter("{x:g}")
     ax.set(xlabel=f"tokens in the window (line: T = {seq_len}, the training length)",
            ylabel="validation loss (nats / token)")
-    _legend_below(fig)
     return fig
 
 
@@ -116,7 +109,6 @@ def probes(study: Study) -> Figure | None:
     for ax in fig.axes:
         ax.axhline(0, color="0.4", linewidth=0.8)
         ax.set_ylabel("loss above the optimum (nats / token)")
-    _legend_below(fig)
     return fig
 
 
@@ -159,8 +151,8 @@ def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, fl
                             alpha=0.15, lw=0)
 
 
-def _legend_below(fig: Figure) -> None:
-    """Add a legend of the lines of all panels: a line may be missing from one of them."""
+def _add_legend(fig: Figure) -> None:
+    """Add a legend of all lines below the panels: a line may be missing from one of them."""
     labelled = {label: handle for ax in fig.axes
                 for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
     fig.legend(

@@ -7,6 +7,7 @@ The words stand in report.md, and the numbers are filled in here. All of them ar
 study's files, so the report can be made again anywhere. Losses are in nats per token.
 """
 
+import io
 import math
 import re
 import statistics
@@ -38,7 +39,10 @@ def write_report(path: Path) -> None:
     study = Study.load(path)
     if not study.records:
         raise UserError(f"{path} has no record of a run yet")
-    plots.draw(study)
+    for name, figure in plots.draw(study).items():
+        image = io.BytesIO()
+        figure.savefig(image, format="png", dpi=150)
+        write_file(path / f"{name}.png", image.getvalue())
     write_file(path / "RESULTS.md", compose(study).encode())
     print(path / "RESULTS.md")
 
@@ -51,7 +55,7 @@ def compose(study: Study) -> str:
     """
     plan, last = study.plan, study.horizons[-1]
     warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
-    secondary, diverged = joined(study.others[1:]), joined(plan.get("diverged", ()))
+    secondary, diverged = ", ".join(study.others[1:]), ", ".join(plan.get("diverged", ()))
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
     notes = study.path / "notes.md"
@@ -63,11 +67,11 @@ def compose(study: Study) -> str:
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
         "bigram": f"{plan['ngrams'][1]:.2f}",
-        "tuning_seeds": joined(plan["tuning_seeds"]),
+        "tuning_seeds": ", ".join(map(str, plan["tuning_seeds"])),
         "last": amount(last),
         "targets": f"{min(record['targets'] for record in study.records.values()):,}",
         "seq_len": plan["seq_len"],
-        "text_errors": joined(errors) or UNDEFINED,
+        "text_errors": ", ".join(errors) or UNDEFINED,
         "folder": f"{study.path.parent.name}/{study.path.name}",
     }
     blocks = {
@@ -106,7 +110,7 @@ def arms_table(study: Study) -> str:
     header, rows = ["arm", "learning rate", "n"], {}
     for arm in study.plan["arms"]:
         runs = study.runs(arm).values()
-        rows[arm] = [arm, joined(sorted({run["lr"] for run in runs}), "{:g}"), str(len(runs))]
+        rows[arm] = [arm, ", ".join({f"{run['lr']:g}" for run in runs}), str(len(runs))]
     for tokens in study.horizons:
         header += [f"loss, {amount(tokens)}", f"minus {study.baseline}"]
         adjusted = p_values(study, tokens)
@@ -209,7 +213,7 @@ def difference(result: stats.Paired | None, p: float | None, seeds: int | None =
     """`seeds`: the number of seeds of the arm, shown if fewer could be paired."""
     if result is None:
         return UNDEFINED
-    bounds = f" [{joined(map(number, result.interval))}]" if result.interval else ""
+    bounds = f" [{', '.join(map(number, result.interval))}]" if result.interval else ""
     pairs = f" ({result.n} of them)" if seeds not in (None, result.n) else ""
     return f"{number(result.mean)}{bounds}{pairs}" + ("" if p is None else f", p {p:.2g}")
 
@@ -232,10 +236,6 @@ def span(times: Collection[float], end: float) -> str:
         more = "more than " if summary(times) == math.inf else ""
         words.append(more + amount(summary([min(time, end) for time in times])))
     return words[0] if len({*words}) == 1 else f"{words[0]} ({words[1]} – {words[2]})"
-
-
-def joined(values: Iterable[Any], form: str = "{}") -> str:
-    return ", ".join(map(form.format, values))
 
 
 def amount(tokens: float) -> str:

@@ -1,11 +1,8 @@
 """The figures show what was put into the study, and can be told apart in greyscale."""
 
-import io
-
 import numpy as np
 import pytest
 from made_up_study import EFFECT, HORIZONS, NGRAMS, make_study
-from matplotlib import image
 
 from ablation import plots
 from ablation.study import Study
@@ -16,19 +13,14 @@ def study(tmp_path_factory):
     return Study.load(make_study(tmp_path_factory.mktemp("runs") / "made-up"))
 
 
+@pytest.fixture(scope="module")
+def figures(study):
+    return plots.draw(study)
+
+
 def lines(axes):
     every = {line.get_label(): line for line in axes.lines}
     return {label: line for label, line in every.items() if not label.startswith("_")}
-
-
-@pytest.mark.slow
-def test_figures_are_pictures(study):
-    plots.draw(study)
-    for name in plots.FIGURES:
-        png = (study.path / f"{name}.png").read_bytes()
-        pixels = image.imread(io.BytesIO(png), format="png")[..., :3]
-        assert min(pixels.shape[:2]) > 300
-        assert pixels.min() < 0.2 and (pixels < 0.9).any(axis=2).mean() > 0.005
 
 
 def test_arms_differ_without_colour():
@@ -36,37 +28,38 @@ def test_arms_differ_without_colour():
         assert len({str(style[mark]) for style in plots.STYLES}) == len(plots.STYLES)
 
 
-@pytest.mark.parametrize("figure, arms", [
-    (plots.gap, EFFECT), (plots.mechanism, EFFECT), (plots.context, [*EFFECT, "rope, YaRN"]),
-    (plots.probes, ["rope", "sin", "alibi", "nope"]),
+@pytest.mark.parametrize("name, arms", [
+    ("gap", EFFECT), ("mechanism", EFFECT), ("context", [*EFFECT, "rope, YaRN"]),
+    ("probes", ["rope", "sin", "alibi", "nope"]),
 ])
-def test_every_arm_is_drawn_once_and_in_the_legend(study, figure, arms):
-    fig = figure(study)
-    drawn = lines(fig.axes[-1 if figure is plots.mechanism else 0])
+def test_every_arm_is_drawn_once_and_in_the_legend(figures, name, arms):
+    fig = figures[f"fig_{name}"]
+    drawn = lines(fig.axes[-1 if name == "mechanism" else 0])
     assert set(drawn) == set(arms)
     assert len({line.get_marker() for line in drawn.values()}) == len(arms)
     assert {text.get_text() for text in fig.legends[0].get_texts()} == set(arms)
 
 
-def test_lines_are_means_over_seeds_of_the_strongest_head(study):
-    drawn = lines(plots.context(study).axes[0])["rope"]
+def test_lines_are_means_over_seeds_of_the_strongest_head(study, figures):
+    drawn = lines(figures["fig_context"].axes[0])["rope"]
     for context, loss in zip(*drawn.get_data(), strict=True):
         losses = study.values("rope", "context", "loss", mode="sliding", context=context)
         assert loss == pytest.approx(np.mean([*losses.values()]))
-    right = plots.mechanism(study).axes[1]
+    right = figures["fig_mechanism"].axes[1]
     assert max(lines(right)["rope"].get_ydata()) == 0.9  # the made-up heads: up to 0.2, up to 0.9
 
 
 def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
     names = [f"an_arm_of_name_{i}" for i in range(6)]
-    fig = plots.gap(Study.load(make_study(tmp_path / "long", 1, dict.fromkeys(names, 0.0), ())))
+    study = Study.load(make_study(tmp_path / "long", 1, dict.fromkeys(names, 0.0), ()))
+    fig = plots.draw(study)["fig_gap"]
     fig.draw_without_rendering()
     box = fig.legends[0].get_window_extent()
     assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1
 
 
-def test_the_gap_has_the_floors_and_the_cooled_ends(study):
-    left, right = plots.gap(study).axes
+def test_the_gap_has_the_floors_and_the_cooled_ends(study, figures):
+    left, right = figures["fig_gap"].axes
     floors = [line.get_ydata()[0] for line in left.lines if len(set(line.get_ydata())) == 1]
     assert floors == NGRAMS
     ends = {(line.get_marker(), line.get_xdata()[0]): line.get_ydata()[0] for line in right.lines
