@@ -8,7 +8,7 @@ import runpy
 import shlex
 import shutil
 import signal
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,6 @@ from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 
 ROOT = Path(__file__).parent.parent
-
-
-class Stopped(Exception):
-    """A training was told to stop, and has saved."""
 
 
 def do_job(folder: str, job: dict[str, Any]) -> Any:
@@ -70,7 +66,7 @@ def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[
 
 def train_run(training: dict[str, Any]) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing. Returns False if it
-    diverged. Raises Stopped if it was told to stop, and UserError if it failed."""
+    diverged. Raises UserError if it failed, or saved and stopped because it was told to."""
     folder, argv = Path(training["run"]), training["argv"]
     # A worker that the scheduler has lost may still train this run; train.py locks it then.
     with locked(folder.resolve(), f"{folder} is being trained by another worker: waiting for it"):
@@ -92,8 +88,6 @@ def train_run(training: dict[str, Any]) -> bool:
         runpy.run_path(str(ROOT / "train.py"))["main"](argv)
     except SystemExit as stop:
         code = stop.code
-    if code == 128 + signal.SIGTERM:
-        raise Stopped(folder.name)
     if code and not has_diverged(folder):
         raise UserError(f"{folder.name} failed (exit {code}), and the study stopped: see the "
                         f"job's log in {folder.parent / 'logs'}")
@@ -128,5 +122,4 @@ def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
 
 def ignore_interrupts() -> None:
     """Ignore Ctrl-C in a worker: the command gets it too, and stops the jobs."""
-    with suppress(ValueError):  # not the main thread of this worker
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ablation import plan as planning
 from ablation.plan import TIERS, Overlay, Tier
@@ -29,8 +29,8 @@ SHARED = ("train.steps", "train.batch_size", "train.dtype", "train.keep", "optim
 class StudyOptions:
     """What a study compares."""
 
-    tier: str = "quick"
-    """Size of the study: quick, full or smoke."""
+    tier: Literal["quick", "full", "smoke"] = "quick"
+    """Size of the study."""
     arms: str | None = None
     """Compare these instead of the tier's, such as rope,sin,nope."""
     arm: list[str] = field(default_factory=list)
@@ -83,13 +83,9 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     files = options.config or ["ablation.yaml"]
     # The tier overrides the files, and the command line overrides both.
     layers = [*map(read_yaml, files), tier.overrides, options.given]
-    config, arm_configs = make_config(*layers), {}
-    for arm, overlay in arms.items():
-        try:
-            given = Parser(config=True).parse_args(to_words(overlay)).given
-            arm_configs[arm] = make_config(*layers, given)
-        except UserError as error:
-            raise UserError(f"arm {arm}: {error}") from None
+    config, parser = make_config(*layers), Parser(config=True)
+    arm_configs = {arm: make_config(*layers, parser.parse_args(to_words(overlay)).given)
+                   for arm, overlay in arms.items()}
     check_study(config, arm_configs, bool(tier.grid))
     stem = Path(files[-1]).stem
     name = config.name or (stem if options.tier == "quick" else f"{stem}-{options.tier}")
@@ -107,14 +103,13 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
 
 def choose_tier(options: Namespace) -> Tier:
     """Return the tier, changed as the options say."""
-    planning.check_name("tier", options.tier, TIERS)
     check_ranges("study", options, jobs="[1, inf)", seeds="[1, inf)")
     tier = TIERS[options.tier]
-    if options.seeds is not None:
-        tier = replace(tier, seeds=options.seeds)
     if options.tokens is not None:
         tier = replace(tier, horizons=planning.choose_horizons(options.tokens))
-    return replace(tier, grid=(), tuning_tokens=0) if options.no_tuning else tier
+    if options.no_tuning:
+        tier = replace(tier, grid=(), tuning_tokens=0)
+    return replace(tier, seeds=options.seeds or tier.seeds)
 
 
 def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:

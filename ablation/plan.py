@@ -36,7 +36,6 @@ ARMS: dict[str, Overlay] = {
     "learned": {"model.position": "learned"},
     "alibi": {"model.position": "alibi"},
     "sin_vaswani": {"model.position": "sinusoidal", "model.sinusoid": "vaswani"},
-    "sin_naive": {"model.position": "sinusoidal", "model.sinusoid": "naive"},  # without any scaling
     "p_rope_50": {"model.position": "rope", "model.partial": 0.5},
     "p_rope_75": {"model.position": "rope", "model.partial": 0.75},
     "rope_b100": {"model.position": "rope", "model.theta": 100.0},
@@ -45,7 +44,6 @@ ARMS: dict[str, Overlay] = {
     "sin_qk_first": {"model.position": "sin_qk_first"},
     "rope_b500k": {"model.position": "rope", "model.theta": 500000.0},
 }
-BASELINE = "sin"
 PROBES = ("P1", "P2")
 PROBED = ("rope", "sin", "alibi", "nope")
 TUNING_SEEDS = (1000, 1001)  # none of those that are reported
@@ -154,10 +152,9 @@ def check_name(what: str, name: str, names: Mapping[str, Any]) -> None:
 
 def choose_baseline(name: str | None, arms: Mapping[str, Overlay]) -> str:
     """Return the arm that every difference is taken to: of this name, else sin, else the last."""
-    if name is not None:
-        check_name("arm", name, arms)
-        return name
-    return next((arm for arm in arms if arm in (BASELINE, "sin_vaswani")), list(arms)[-1])
+    chosen = name or next((arm for arm in arms if arm in ("sin", "sin_vaswani")), [*arms][-1])
+    check_name("arm", chosen, arms)
+    return chosen
 
 
 # --- learning rates -------------------------------------------------------------------------------
@@ -167,9 +164,8 @@ Losses = Mapping[float, Mapping[int, float]]
 WIDEST = 8  # the grid is extended by this factor at most, in each direction
 
 
-def next_rates(
-    grid: Sequence[float], seeds: Sequence[int], losses: Losses
-) -> list[tuple[float, int]]:
+def next_rates(grid: Sequence[float], seeds: Sequence[int],
+               losses: Losses) -> list[tuple[float, int]]:
     """The (learning rate, seed) that have to be run next; none when tuning is finished.
 
     First the grid on the first seed; then, while the best rate is at an edge, half the lowest or
@@ -248,12 +244,11 @@ def tuning_losses(plan: Mapping[str, Any], stage: str) -> dict[str, Losses]:
 
 def machine() -> dict[str, Any]:
     """Return what the study runs on."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {"system": platform.system(), "processor": processor(), "cores": os.cpu_count(),
-            "gpu": gpu}
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
 
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that decide numbers."""
-    packages = ("torch", "numpy", "scipy", "sentencepiece")
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    return {"python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "numpy", "scipy", "sentencepiece")}}

@@ -6,8 +6,7 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from ablation import plan as planning
 from ablation.jobs import do_job, ignore_interrupts, request_stop
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
-from ablation.plan import ARMS
 from ablation.study import Study
 from data.dataset import Prepared, find_prepared
 from data.prepare import prepare
@@ -46,7 +44,7 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         data = find_prepared(config.data) or prepare(config.data)
         measure.check_length(data.manifest["val"]["tokens"], config.data.seq_len)
         plan = make_plan(command, data)
-        print_plan(command, plan, data)
+        print_plan(command, plan)
         if command.options.dry_run:
             return 0
         save_plan(command, plan)
@@ -68,7 +66,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     Raises UserError where the folder has another plan, or something else.
     """
     tier, config, path = command.tier, command.config, command.path
-    probed = [arm for arm in planning.PROBED if command.arms.get(arm) == ARMS[arm]]
+    probed = [arm for arm in planning.PROBED if command.arms.get(arm) == planning.ARMS[arm]]
     if len(probed) < 2:  # a probe compares encodings, and knows nothing of the study's model
         probed = []
     step_tokens = config.train.batch_size * config.data.seq_len
@@ -80,7 +78,6 @@ def make_plan(command: Command, data: Prepared) -> Plan:
             raise UserError(f"a run of {count} steps has {cooldown} of cooldown after "
                             f"{config.optim.warmup_steps} of warm-up: choose more --tokens, or "
                             "another optim.warmup_steps or optim.cooldown")
-    files = data.manifest["files"]
     wanted = json.loads(json.dumps({
         "tier": command.options.tier, "arms": command.arms, "baseline": command.baseline,
         "grid": tier.grid, "tuning_seeds": tier.tuning_seeds, "steps": steps,
@@ -89,7 +86,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
                           "steps": tier.probe_steps} for name in planning.PROBES},
         "seq_len": config.data.seq_len, "step_tokens": step_tokens,
         "config": {arm: select_decisive(config) for arm, config in command.arm_configs.items()},
-        "data_sha256": {name: file["sha256"] for name, file in files.items()},
+        "data_sha256": {name: file["sha256"] for name, file in data.manifest["files"].items()},
     }))
     file = path / "plan.json"
     if file.exists():
@@ -118,10 +115,7 @@ def save_plan(command: Command, plan: Plan) -> None:
     write_sealed(command.path / "plan.json", plan)
 
 
-def print_plan(command: Command, plan: Plan, data: Prepared) -> None:
-    losses = ", ".join(f"{loss:.2f}" for loss in plan["ngrams"])
-    say(f"data    {data.folder}: {data.manifest['train']['tokens']:,} training tokens; loss of 1-, "
-        f"2- and 3-grams: {losses}")
+def print_plan(command: Command, plan: Plan) -> None:
     for arm, overlay in command.arms.items():
         say(f"arm     {arm:<11} {' '.join(to_words(overlay))}")
     if plan["grid"]:
@@ -153,15 +147,12 @@ def name_length(plan: Plan, steps: int) -> str:
 
 def run_missing(command: Command, plan: Plan) -> bool:
     """Do what is missing of the study. Returns False when Ctrl-C stopped it."""
-    jobs = next_jobs(command, plan)
-    if not jobs:
-        return True
-    options = command.options
-    with open_client(options.scheduler, command.config.train.device, options.jobs) as client:
-        while jobs:
+    client = None
+    with ExitStack() as held:
+        while jobs := next_jobs(command, plan):
+            client = client or open_client(held, command)
             if not run_jobs(command, plan, client, jobs):
                 return False
-            jobs = next_jobs(command, plan)
     return True
 
 
@@ -201,7 +192,7 @@ def pair_jobs(command: Command, plan: Plan) -> list[Job]:
             continue
         values = {**command.arms[arm], "seed": seed, "log.job_type": "train"}
         if "optim.lr" not in values and plan["grid"]:
-            values["optim.lr"] = settle_rate(plan, arm)
+            values["optim.lr"] = planning.best_rate(planning.tuning_losses(plan, "arms")[arm])
         trunk, trainings = None, []
         for count in reversed(steps):
             length = name_length(plan, count)
@@ -214,7 +205,7 @@ def pair_jobs(command: Command, plan: Plan) -> list[Job]:
             trunk = trainings[0]["run"]
         jobs.append({
             "kind": "results", "name": name, "arm": arm, "trainings": trainings,
-            "yarn": command.arms[arm] == ARMS["rope"], "windows": command.tier.windows,
+            "yarn": command.arms[arm] == planning.ARMS["rope"], "windows": command.tier.windows,
             "device": command.config.train.device,
         })
     return jobs
@@ -239,15 +230,13 @@ def plan_training(
 
     With a `trunk` it branches off from that run where its cooldown begins.
     """
-    config, revision = command.config, (plan["git"] or {}).get("revision", "no git")[:7]
     values = {**values, "name": name, "train.steps": steps, "log.runs": str(command.path),
-              "train.onednn": plan.get("onednn", "auto"),
-              "log.tags": [plan["tier"], config.data.source, revision, *config.log.tags]}
+              "train.onednn": plan["onednn"]}
     argv = [*command.run_argv, *to_words(values)]
     if trunk is not None:
         changed = {key: value for key, value in values.items()
                    if key.partition(".")[0] in ("train", "log", "name")}
-        at = steps - planning.count_cooldown(config.optim, steps)
+        at = steps - planning.count_cooldown(command.config.optim, steps)
         argv = ["--branch-from", trunk, "--at", str(at), *to_words(changed)]
     return {"run": str(command.path / name), "steps": steps, "argv": argv}
 
@@ -265,22 +254,11 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
         say(f"{job['name']} diverged, and is left out")
         plan.setdefault("diverged", []).append(job["name"])
         save_plan(command, plan)
-        return
     else:
         write_sealed(command.path / job["kind"] / f"{job['name']}.json", result)
         Study.load(command.path)  # refuses arms that differ in more than the arm, at once
     for training, name in itertools.product(job["trainings"], disposable):
         shutil.rmtree(Path(training["run"], name), ignore_errors=True)
-
-
-def settle_rate(plan: Plan, arm: str) -> float:
-    """Return the best learning rate of an arm. UserError where it diverged at all of them."""
-    losses = planning.tuning_losses(plan, "arms")[arm]
-    best = planning.best_rate(losses)
-    if math.inf in losses[best].values():
-        raise UserError(f"{arm} diverged at every learning rate from {min(losses):g} to "
-                        f"{max(losses):g}: leave it out, or change its settings")
-    return best
 
 
 # --- on the workers -------------------------------------------------------------------------------
@@ -292,7 +270,7 @@ def run_jobs(command: Command, plan: Plan, client: Any, jobs: list[Job]) -> bool
 
     Raises UserError where a job failed, after the others have saved.
     """
-    from distributed import TimeoutError, wait
+    from distributed import wait
 
     job_of = {f"{job['name']}-{time.time_ns()}": job for job in jobs}
     pending = {client.submit(do_job, str(command.path), job, key=key, priority=-number)
@@ -303,10 +281,9 @@ def run_jobs(command: Command, plan: Plan, client: Any, jobs: list[Job]) -> bool
             try:
                 if stopped:
                     pending = stop_jobs(client, pending)
-                try:
+                done = set()
+                with suppress(TimeoutError):
                     done, pending = wait(pending, 1 if stopped else None, "FIRST_COMPLETED")
-                except TimeoutError:
-                    continue
                 for future in done:
                     if future.status == "finished":
                         keep_result(command, plan, job_of[future.key], future.result())
@@ -331,9 +308,9 @@ def stop_jobs(client: Any, pending: set[Any]) -> set[Any]:
     return pending.difference(waiting)
 
 
-@contextmanager
-def open_client(scheduler: str | None, device: str, jobs: int | None) -> Iterator[Any]:
-    """Yield a Dask client: of a scheduler, or of worker processes of our own.
+def open_client(held: ExitStack, command: Command) -> Any:
+    """Return a Dask client, open while `held` is: of a scheduler, or of worker processes of our
+    own.
 
     On a CPU a worker has one thread, which is faster than fewer workers with more threads, and
     keeps the order of sums.
@@ -341,23 +318,23 @@ def open_client(scheduler: str | None, device: str, jobs: int | None) -> Iterato
     import dask
     from distributed import Client, LocalCluster
 
-    with ExitStack() as held:
-        if scheduler is not None:
-            client = held.enter_context(Client(scheduler))
-        else:
-            on_gpu = resolve_device(device).type != "cpu"
-            # Not daemons: they cannot start processes, as the compiler does.
-            held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
-            cluster = held.enter_context(LocalCluster(
-                n_workers=jobs or (1 if on_gpu else None), threads_per_worker=1, memory_limit=0,
-                dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-                env={} if on_gpu else {"OMP_NUM_THREADS": "1"},
-            ))
-            client = held.enter_context(Client(cluster))
-            client.run(ignore_interrupts)
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        if any(worker["nthreads"] != 1 for worker in workers):
-            raise UserError(f"a worker of {scheduler} has several threads, and trainings in one "
-                            "process would mix: start it with --nthreads 1")
-        say(f"workers {len(workers)}, watched at {client.dashboard_link}")
-        yield client
+    options = command.options
+    if options.scheduler is not None:
+        client = held.enter_context(Client(options.scheduler))
+    else:
+        on_gpu = resolve_device(command.config.train.device).type != "cpu"
+        # Not daemons: they cannot start processes, as the compiler does.
+        held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
+        cluster = held.enter_context(LocalCluster(
+            n_workers=options.jobs or (1 if on_gpu else None), threads_per_worker=1,
+            memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
+            env={} if on_gpu else {"OMP_NUM_THREADS": "1"},
+        ))
+        client = held.enter_context(Client(cluster))
+        client.run(ignore_interrupts)
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    if any(worker["nthreads"] != 1 for worker in workers):
+        raise UserError(f"a worker of {options.scheduler} has several threads, and trainings in "
+                        "one process would mix: start it with --nthreads 1")
+    say(f"workers {len(workers)}, watched at {client.dashboard_link}")
+    return client

@@ -7,7 +7,7 @@ their overlay. Losses are in nats per token.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +16,7 @@ from ablation.plan import read_plan
 from errors import UserError
 from files import read_sealed
 
-K = TypeVar("K")
 Record = dict[str, Any]
-Curve = dict[float, float]
-"""y by x, in ascending order."""
 
 USED = 0.3
 """An encoding counts as used once the loss is this many nats below the bigrams'."""
@@ -48,12 +45,11 @@ class Study:
     """By (probe, arm, seed)."""
 
     @classmethod
-    def load(cls, path: str | Path) -> "Study":
+    def load(cls, path: Path) -> "Study":
         """Return a study with those of its planned records that are there.
 
         Raises UserError for what is missing, damaged, or not comparable.
         """
-        path = Path(path)
         if not (path / "plan.json").is_file():
             raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
         plan, advice = read_plan(path), "remove it and run ablate.py again"
@@ -65,11 +61,9 @@ class Study:
                   if len(parts["arms"]) > 1  # probes compare encodings
                   for arm in parts["arms"] for seed in parts["seeds"]
                   if (file := path / "probes" / f"{probe}-{arm}-s{seed}.json").exists()}
-        study = cls(path, plan, records, probes)
-        study._check()
-        return study
+        return cls(path, plan, records, probes)
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise UserError for records that do not belong into one table."""
         for key, names, why in AGREEMENTS:
             first: dict[Any, tuple[str, Record]] = {}
@@ -131,12 +125,12 @@ class Study:
                               for seed in losses.keys() & baseline], axis=0)
         return by_stretch.std(ddof=1) / len(by_stretch) ** 0.5
 
-    def curves(self, arm: str, key: str) -> dict[int, Curve]:
+    def curves(self, arm: str, key: str) -> dict[int, dict[float, float]]:
         """By seed, the measure `key` against training tokens along the constant rate."""
         return {seed: defined((point["tokens"], point[key]) for point in record["trajectory"])
                 for seed, record in self.runs(arm).items()}
 
-    def gaps(self, arm: str) -> list[Curve]:
+    def gaps(self, arm: str) -> list[dict[float, float]]:
         """Of each seed that both have, the difference from the baseline along the constant rate."""
         base = self.curves(self.baseline, "loss")
         return [{tokens: loss - base[seed][tokens] for tokens, loss in curve.items()}
@@ -154,6 +148,6 @@ def rows(record: Record, table: str, **which: Any) -> list[Record]:
     return [row for row in record[table] or [] if which.items() <= row.items()]
 
 
-def defined(points: Iterable[tuple[K, float | None]]) -> dict[K, float]:
+def defined(points: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     """Those of the points (x, y) that have a y."""
     return {x: y for x, y in points if y is not None}

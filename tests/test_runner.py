@@ -6,7 +6,6 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import train
 from ablation import jobs, plan, runner
 from ablation.jobs import count_saved_steps, do_job, has_diverged, train_run
 from ablation.options import resolve
-from ablation.runner import keep_result, name_length, pair_jobs, plan_training, settle_rate
+from ablation.runner import keep_result, name_length, pair_jobs, plan_training
 from errors import UserError
 from files import locked, read_json, write_json, write_sealed
 from gyre.rundir import RunDir
@@ -67,7 +66,7 @@ def run_serially(command, plan, client, jobs) -> bool:
 def go_on(world: Path, *extra: str) -> int:
     """The study in this process, without Dask."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runner, "open_client", lambda *options: nullcontext())
+        patch.setattr(runner, "open_client", lambda *options: None)
         patch.setattr(runner, "run_jobs", run_serially)
         return run(ablate.main, *arguments(world, *extra))
 
@@ -164,7 +163,10 @@ def test_a_finished_study_has_all_of_its_files_and_starts_no_worker(
         capsys.readouterr()
         assert run(ablate.main, *arguments(world, "--log.runs", str(tmp_path))) == 0
         assert capsys.readouterr().out == f"{moved / 'RESULTS.md'}\n"
-    assert (moved / "RESULTS.md").read_text(encoding="utf-8").count("\n") > 50
+    page = (moved / "RESULTS.md").read_text(encoding="utf-8")
+    assert page.count("\n") > 50
+    assert all(f"({file.name})" in page for file in moved.glob("fig_*.png"))
+    assert len(list(moved.glob("fig_*.png"))) == 4
 
 
 @pytest.mark.slow
@@ -211,20 +213,16 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
 
 @pytest.mark.parametrize("extra, words", [
     (["--arms", "rope,alibbi"], "did you mean alibi?"),
-    (["--tier", "quik"], "did you mean quick?"),
     (["--train.steps", "300"], "--train.steps has no effect"),
-    (["--train.onednn", "true"], "--train.onednn has no effect"),
     (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
-    (["--arm", "b=modle.theta=5"], "arm b: there is no option --modle.theta"),
+    (["--arm", "b=modle.theta=5"], "there is no option --modle.theta"),
     (["--arm", "b=data.vocab_size=301"], "--arm b: data.vocab_size must be the same in all arms"),
-    (["--arm", "b=model.dim=33"], "arm b: "),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
     (["--name", "a/b"], "run name 'a/b' must be"),
     (["--data.seq_len", "31"], "data.seq_len 31 is odd"),
-    (["--data.val_fraction", "0.005"], "the validation split has"),
 ])
 def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra, words):
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
@@ -234,7 +232,7 @@ def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra
 
 def planned(**changes) -> dict:
     return {"tier": "smoke", "seeds": [0], "steps": {"horizons": [10, 100], "tuning": 9},
-            "grid": [], "git": None, "tuned": {"arms": {}}, "step_tokens": 256, "probes": {},
+            "grid": [], "onednn": True, "tuned": {"arms": {}}, "step_tokens": 256, "probes": {},
             **changes}
 
 
@@ -242,7 +240,7 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     """In our own configurations, and in the commands of runs, where what comes last wins."""
     argv = arguments(world, "--model.dim", "64", "--arm", "big=model.n_layers=3,optim.lr=5e-3")
     command = resolve(argv)
-    training = plan_training(command, planned(onednn=True), "x", 9, command.arms["big"])
+    training = plan_training(command, planned(), "x", 9, command.arms["big"])
     assert load(*training["argv"]).train.onednn is True
     for config in (command.arm_configs["big"], load(*training["argv"])):
         assert (config.model.dim, config.model.n_layers, config.model.n_heads) == (64, 3, 2)
@@ -270,12 +268,6 @@ def test_jobs_come_seed_by_seed_with_the_probes_last_and_without_what_is_done(wo
     stored = planned(grid=[2e-3], tuning_seeds=[1000])
     assert {job["kind"] for job in runner.next_jobs(command, stored)} == {"tuning"}
     assert [name_length(stored, steps) for steps in (1, 10, 4096)] == ["256", "2.5k", "1M"]
-
-
-def test_an_arm_that_diverges_at_every_rate_is_not_trained():
-    lost = {"2e-3": {"1000": None}, "4e-3": {"1000": None}, "1e-3": {"1000": None}}
-    with pytest.raises(UserError, match="rope diverged at every learning rate from 0.001 to 0.004"):
-        settle_rate(planned(tuned={"arms": {"rope": lost}}), "rope")
 
 
 @pytest.mark.slow
