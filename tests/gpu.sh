@@ -55,5 +55,5 @@ for options in "" --compile; do
 done
 row "small.yaml" "python train.py --config small.yaml --log.runs $work --log.wandb disabled --train.device $device &&
     python evaluate.py $work/small-rope-s1 --device $device"
-row "bench.py" "python bench.py --train.device $device --repeats 3 --new-tokens 200 --json $work/bench.json | grep -v '^{'"
+row "bench.py" "python bench.py --train.device $device --repeats 3 --new-tokens 200 --json $work/bench.json"
 printf '\n```\n%s\n```\n' "$(cat "$work/bench.json")" >> "$report"
