@@ -8,14 +8,15 @@ draws the same bytes.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import matplotlib.style
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 from torch import Tensor
 
 from model.config import ModelConfig, RopeScaling, ScalingType
@@ -26,26 +27,20 @@ FOLDER = Path(__file__).resolve().parent / "figures"
 WIDTH = 128  # model width C of the ablation on a CPU,
 HEAD = 32  # its head width D
 LENGTH = 128  # and its training length
+SINUSOIDS: tuple[Any, ...] = ("naive", "vaswani", "matched")
 PAIRS = range(0, HEAD // 2, 3)  # the pairs that are named
-SINUSOIDS: list[Literal["naive", "vaswani", "matched"]] = ["naive", "vaswani", "matched"]
 STYLE = {"font.size": 8, "axes.titlesize": 8, "legend.fontsize": 7, "legend.frameon": False,
          "lines.linewidth": 1.2, "lines.markersize": 3.5, "image.cmap": "gray",
          "axes.spines.top": False, "axes.spines.right": False}
-LINES: list[dict[str, Any]] = [
-    {"color": color, "linestyle": style, "marker": marker}
-    for color, style, marker in (("black", "-", "o"), ("0.35", "--", "s"), ("0.55", "-.", "^"),
-                                 ("0.2", ":", "v"), ("0.65", "-", "x"))]
+LINES: list[dict[str, Any]] = [*cycler(
+    color=["black", "0.35", "0.55", "0.2", "0.65"], linestyle=["-", "--", "-.", ":", "-"],
+    marker=[*"os^vx"])]
 EDGE = {"color": "0.5", "linewidth": 0.8}  # of a length that the text speaks of
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
     """Normal numbers, the same at every call."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def mean_score(head_dim: int, end: int) -> Tensor:
-    """The score of equal pairs at distances 0 .. end-1, per unit of norm: mean_i cos(r theta_i)."""
-    return precompute_freqs_cis(head_dim, end).real.mean(dim=1)
 
 
 def scores(queries: Tensor, keys: Tensor, end: int) -> Tensor:
@@ -63,26 +58,11 @@ def rotation_matrix(head_dim: int, position: int) -> Tensor:
 
 
 def heat(ax: Axes, values: Tensor, x: str, y: str, label: str, title: str = "",
-         limit: float | None = None) -> None:
-    """A labelled heat map of values (rows, columns), black at -limit and white at limit."""
-    low = None if limit is None else -limit
-    image = ax.imshow(values.numpy(), aspect="auto", interpolation="nearest", vmin=low, vmax=limit)
+         **limits: Any) -> None:
+    """A labelled heat map of values (rows, columns), black at vmin and white at vmax."""
+    image = ax.imshow(values.numpy(), aspect="auto", interpolation="nearest", **limits)
     ax.set(xlabel=x, ylabel=y, title=title)
     ax.figure.colorbar(image, ax=ax, label=label)
-
-
-def rope_frequency(left: Axes, right: Axes) -> None:
-    """RoPE's frequency and wavelength of every pair, for four bases."""
-    for theta, line in zip((100.0, 1e3, 1e4, 5e5), LINES, strict=False):
-        turns = rope_frequencies(HEAD, theta)
-        label = f"theta {theta:g}" + (", the default" if theta == 1e4 else "")
-        left.semilogy(turns, **line, label=label)
-        right.semilogy(2 * math.pi / turns, **line)
-    right.axhline(LENGTH, **EDGE)
-    right.text(15.5, LENGTH / 1.2, f"{LENGTH} tokens", ha="right", va="top")
-    left.set(xlabel="pair i", ylabel="frequency (radians per token)", xticks=PAIRS)
-    right.set(xlabel="pair i", ylabel="wavelength (tokens per turn)", xticks=PAIRS)
-    left.legend()
 
 
 def rope_turns(left: Axes, middle: Axes, right: Axes) -> None:
@@ -141,8 +121,9 @@ def position_similarity(*axes: Axes) -> None:
 def score_decay(left: Axes, right: Axes) -> None:
     """RoPE's score by distance: of equal pairs, of a key that is aimed, and of random pairs."""
     end, aim = 2 * LENGTH, 60
-    left.plot(mean_score(HEAD, end), color="0.6", label=f"mean score, D = {HEAD}")
-    left.plot(mean_score(128, end), color="black", label="mean score, D = 128")
+    for width, color in ((HEAD, "0.6"), (128, "black")):
+        mean = precompute_freqs_cis(width, end).real.mean(dim=1)  # mean_i cos(r theta_i)
+        left.plot(mean, color=color, label=f"mean score, D = {width}")
     table = sinusoid(128, end)
     left.plot(range(0, end, 8), (table @ table[0])[::8] / 64, "o", color="black", fillstyle="none",
               label="rows of a sinusoid, C = 128")
@@ -195,9 +176,9 @@ def sinusoid_table(left: Axes, right: Axes) -> None:
     positions = torch.arange(end, dtype=torch.float64)
     angles = positions * 10000 ** (-2 * positions / dim)
     misprint = torch.stack((angles.sin(), angles.cos()), dim=-1).repeat(1, dim // 2)
-    words = ("column", "position m (tokens)", "value")
-    heat(left, sinusoid(dim, end), *words, "sin, cos of m / 10000^(2t/C)", limit=1)
-    heat(right, misprint, *words, "misprinted: of m / 10000^(2m/C)", limit=1)
+    for ax, table, title in ((left, sinusoid(dim, end), "sin, cos of m / 10000^(2t/C)"),
+                             (right, misprint, "misprinted: of m / 10000^(2m/C)")):
+        heat(ax, table, "column", "position m (tokens)", "value", title, vmin=-1, vmax=1)
 
 
 def sinusoid_scale(left: Axes, right: Axes) -> None:
@@ -274,7 +255,6 @@ def rope_scaling(small: Axes, stretch: Axes, large: Axes) -> None:
 
 # File name -> (what draws it, width and height in inches, rows and columns of its panels).
 FIGURES: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, int]]] = {
-    "rope_frequencies": (rope_frequency, (7, 2.8), (1, 2)),
     "rope_turns": (rope_turns, (8.4, 2.8), (1, 3)),
     "rope_angles": (rope_angles, (7, 2.8), (1, 2)),
     "position_similarity": (position_similarity, (7, 5.2), (2, 2)),
@@ -287,18 +267,16 @@ FIGURES: dict[str, tuple[Callable[..., None], tuple[float, float], tuple[int, in
 }
 
 
-def draw_all(folder: Path) -> list[Path]:
-    """Draw every figure into `folder`; returns the files, in the order of FIGURES."""
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
+def draw_all(folder: Path) -> Iterator[Path]:
+    """Draw every figure into `folder`; yields the files, in the order of FIGURES."""
     with matplotlib.style.context(["default", STYLE]):
         for name, (paint, size, panels) in FIGURES.items():
             figure = Figure(size, dpi=130, layout="constrained")
             paint(*figure.subplots(*panels).flat)
-            files.append(folder / f"{name}.png")
+            file = folder / f"{name}.png"
             # No version of the software in the file, so that the same picture is the same bytes.
-            figure.savefig(files[-1], metadata={"Software": None}, pil_kwargs={"optimize": True})
-    return files
+            figure.savefig(file, metadata={"Software": None}, pil_kwargs={"optimize": True})
+            yield file
 
 
 if __name__ == "__main__":

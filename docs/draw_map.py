@@ -4,7 +4,6 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 
 
 def draw_map() -> str:
@@ -19,12 +18,8 @@ def draw_map() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Replace the map in CONTRIBUTING.md."""
-    before, start, rest = CONTRIBUTING.read_text(encoding="utf-8").partition("## Map\n\n```\n")
-    after = rest[rest.index("\n```\n"):]
-    CONTRIBUTING.write_text(before + start + draw_map() + after, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    file = ROOT / "CONTRIBUTING.md"
+    before, start, rest = file.read_text(encoding="utf-8").partition("## Map\n\n```\n")
+    after = rest[rest.index("\n```\n"):]
+    file.write_text(before + start + draw_map() + after, encoding="utf-8")

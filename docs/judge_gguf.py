@@ -42,8 +42,7 @@ def judge(ours: Trained, file: str) -> None:
                    n_threads=1)
     odd = [text for text in ODD if tokenizer.encode(text)
            != theirs.tokenize(text.encode(), add_bos=False, special=False)]
-    vocabulary = llama_model_get_vocab(theirs.model)
-    ends = sum(llama_vocab_is_eog(vocabulary, i) for i in tokenizer.eos_ids)
+    ends = sum(llama_vocab_is_eog(llama_model_get_vocab(theirs.model), i) for i in tokenizer.eos_ids)
     theirs.eval(ids)
     scores, greedy = np.array(theirs.scores[: len(ids)]), []
     for _ in range(NEW):
