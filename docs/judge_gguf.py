@@ -42,7 +42,7 @@ def judge(ours: Trained, file: str) -> None:
                    n_threads=1)
     odd = [text for text in ODD if tokenizer.encode(text)
            != theirs.tokenize(text.encode(), add_bos=False, special=False)]
-    ends = sum(llama_vocab_is_eog(llama_model_get_vocab(theirs.model), i) for i in tokenizer.eos_ids)
+    eos = sum(llama_vocab_is_eog(llama_model_get_vocab(theirs.model), i) for i in tokenizer.eos_ids)
     theirs.eval(ids)
     scores, greedy = np.array(theirs.scores[: len(ids)]), []
     for _ in range(NEW):
@@ -50,7 +50,7 @@ def judge(ours: Trained, file: str) -> None:
         theirs.eval(greedy[-1:])
     same = next((n for n in range(NEW) if greedy[n] != expected[n]), NEW)
     first = (scores.argmax(-1) == logits.argmax(-1)).mean()
-    print(f"| {file} | {len(ODD) - len(odd)} of {len(ODD)} | {ends} of {len(tokenizer.eos_ids)} | "
+    print(f"| {file} | {len(ODD) - len(odd)} of {len(ODD)} | {eos} of {len(tokenizer.eos_ids)} | "
           f"{abs(scores - logits).max():.2g} of {abs(logits).max():.3g} | {first:.1%} | "
           f"{same} of {NEW} |", flush=True)
     for text in odd:
