@@ -1,13 +1,12 @@
 """A study on disk whose numbers are made up, for the tests of what reads one."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from files import json_sha256, read_json, write_sealed
+from files import read_json, write_sealed
 
 T = 32
 STEP_TOKENS = 256
@@ -20,15 +19,15 @@ USED = {"rope": 60_000, "sin": 150_000, "nope": 200_000, "learned": 170_000, "al
 PROBED = ("rope", "sin", "alibi", "nope")
 
 
-def final(arm: str, seed: int, effect: float, noise: float = 0.004) -> float:
+def final(arm: str, seed: int, effect: float) -> float:
     """The loss after the last length; arms of a seed share most of what the seed does to them."""
     rng = np.random.default_rng([seed, sum(map(ord, arm))])
-    return 2.0 + effect + 0.03 * math.sin(9 * seed) + noise * float(rng.standard_normal())
+    return 2.0 + effect + 0.03 * math.sin(9 * seed) + 0.004 * float(rng.standard_normal())
 
 
-def record(arm: str, seed: int, effect: float, noise: float = 0.004) -> dict[str, Any]:
+def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
     """One arm and seed. The gap to sin halves with every doubling of the tokens."""
-    end = final(arm, seed, effect, noise)
+    end = final(arm, seed, effect)
     base = end - effect
     relative, used_at = arm in ("rope", "nope", "alibi"), USED.get(arm, 60_000)
     steepness = 1.2 / math.log(4)  # nats for each factor e of the tokens
@@ -74,14 +73,7 @@ def probe(name: str, arm: str, seed: int) -> dict[str, Any]:
     }
 
 
-def write(path: Path, value: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value), encoding="utf-8")
-
-
-def make_study(
-    path: Path, seeds: int = 6, effect=EFFECT, probes=PROBED, noise: float = 0.004
-) -> Path:
+def make_study(path: Path, seeds: int = 6, effect=EFFECT, probes=PROBED) -> Path:
     """A study of so many seeds of each arm of `effect`; three probes of each of the arms `probes`.
     """
     baseline = "sin" if "sin" in effect else next(iter(effect))
@@ -89,7 +81,7 @@ def make_study(
         "name": path.name, "command": "python ablate.py --tier full", "tier": "full",
         "arms": {arm: {} for arm in effect}, "seeds": list(range(seeds)), "baseline": baseline,
         "steps": {"horizons": list(STEPS), "tuning": 800}, "step_tokens": STEP_TOKENS, "seq_len": T,
-        "ngrams": NGRAMS, "minutes": 43.21, "tuning_seeds": [1000, 1001], "grid": [2e-3],
+        "ngrams": NGRAMS, "tuning_seeds": [1000, 1001], "grid": [2e-3],
         "dtype": "float32", "config": {baseline: {"optim": {"warmup_steps": 50}}},
         "probes": {name: {"arms": list(probes), "seeds": [0, 1, 2]} for name in ("P1", "P2")},
         "versions": {"torch": "2.13.0"}, "git": {"revision": "0123abcd"},
@@ -99,7 +91,7 @@ def make_study(
     for arm in effect:
         for seed in range(seeds):
             file = path / "results" / f"{arm}-s{seed}.json"
-            write_sealed(file, record(arm, seed, effect[arm], noise))
+            write_sealed(file, record(arm, seed, effect[arm]))
     for name in ("P1", "P2"):
         for arm in probes:
             for seed in range(3):
@@ -112,12 +104,12 @@ def change(study: Path, run: str, **fields: Any) -> None:
     file = study / "results" / f"{run}.json"
     changed = read_json(file) | fields
     del changed["sha256"]
-    write(file, changed | {"sha256": json_sha256(changed)})
+    write_sealed(file, changed)
 
 
-def make_pair(path: Path, seeds: int = 1, **options: Any) -> Path:
+def make_pair(path: Path, seeds: int = 1) -> Path:
     """A study of that many seeds of rope and sin, without probes."""
-    return make_study(path, seeds, {"rope": -0.06, "sin": 0.0}, (), **options)
+    return make_study(path, seeds, {"rope": -0.06, "sin": 0.0}, ())
 
 
 def losses(arm: str, seeds) -> np.ndarray:

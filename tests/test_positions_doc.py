@@ -10,7 +10,7 @@ from functools import partial
 import conftest
 import pytest
 import torch
-from conftest import ROOT, rotate_halves, rotation, spread
+from conftest import ROOT, rotation, spread
 from torch import Tensor
 
 from model.position import sinusoid
@@ -101,20 +101,6 @@ def test_a_key_that_turns_lessens_the_angle_from_it_to_the_query():
     theta = math.atan2(0.8, 0.6) - math.atan2(-0.6, 0.8)
     assert (q @ turned.flatten()).item() == pytest.approx(math.cos(theta - 1), abs=1e-6)
     assert math.cos(theta - 1) - math.cos(theta + 1) > 1
-
-
-def test_layouts_score_alike_only_with_permuted_rows():
-    x, wq, wk = draw(2, 8), draw(8, 8, seed=1), draw(8, 8, seed=2)
-    angles = torch.outer(torch.tensor([5.0, 2.0]).double(), rope_frequencies(8)).repeat(1, 2)
-
-    def in_halves(w: Tensor, at: int) -> Tensor:
-        return rotate_halves(w @ x[at], angles[at])
-
-    score = (rotation(5, 8) @ wq @ x[0]) @ (rotation(2, 8) @ wk @ x[1])
-    rows = [0, 2, 4, 6, 1, 3, 5, 7]
-    assert in_halves(wq[rows], 0) @ in_halves(wk[rows], 1) == pytest.approx(score.item(), abs=1e-12)
-    assert abs(in_halves(wq, 0) @ in_halves(wk, 1) - score) > 0.1
-    assert abs(in_halves(wq[rows], 0) @ in_halves(wk, 1) - score) > 0.1  # one of them is not enough
 
 
 def test_the_mean_sine_is_not_a_similarity():

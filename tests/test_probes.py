@@ -13,7 +13,6 @@ from conftest import ROOT
 from ablation import probes
 from ablation.probes import P1, P2, PROBES, lag_copy, lag_copy_entropy, repeats, run_probe
 from files import read_json
-from model.transformer import Transformer
 
 
 @pytest.mark.parametrize("sample, probe", [(lag_copy, P1), (repeats, P2)])
@@ -119,12 +118,3 @@ def test_steps_to_90_is_the_first_evaluation_that_has_them(monkeypatch):
     small = replace(P2, seq_len=32, batch_size=2, dim=8, eval_interval=1)
     monkeypatch.setitem(PROBES, "P2", small)
     assert run_probe("P2", "rope", 0, 3, "cpu")["steps_to_90"] == 2
-
-
-def test_arms_start_from_the_same_weights():
-    models: list[Transformer] = []
-    for arm in ("rope", "nope", "sin"):
-        models.append(probes.build(P1, arm, torch.device("cpu")))
-        models[-1].init_weights(7)
-    for name, value in models[1].state_dict().items():
-        assert all(torch.equal(value, model.state_dict()[name]) for model in models)

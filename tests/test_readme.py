@@ -32,7 +32,8 @@ def commands(program: str) -> list[list[str]]:
     return [shlex.split(match[1], comments=True) for match in matches if match]
 
 
-def test_its_commands_are_understood(monkeypatch):
+def test_its_commands_are_understood(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # bench.py writes a file
     monkeypatch.setattr(bench, "measure_all", lambda *arguments: {})
     for program, at_least, parse in (
         ("train.py", 4, lambda argv: resolve(argv, "")), ("ablate.py", 2, resolve_study),

@@ -5,13 +5,12 @@ import shutil
 import signal
 import subprocess
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, load, points, refusal, run, start
+from conftest import ROOT, load, points, refusal, run, start, wait_for
 
 import ablate
 import train
@@ -42,13 +41,6 @@ def arguments(world: Path, *extra: str) -> list[str]:
         "--train.device", "cpu",
         "--log.runs", str(world / "runs"), "--log.wandb", "disabled", *extra,
     ]
-
-
-def wait_for(condition, seconds: float = 200) -> None:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert condition()
 
 
 def has_points(folder: Path, size: int = 3000):
@@ -197,10 +189,8 @@ def test_records_are_of_the_same_start_and_of_every_length(finished):
 @pytest.mark.slow
 def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     """Those of another plan, of another ablate.py, and of something else."""
-    for extra, words in ((["--model.n_layers", "1"], "another plan (these differ: config)"),
-                         (["--tokens", "5k"], "another plan (these differ: steps)")):
-        error = refusal(capsys, ablate.main, *arguments(world, *extra))[-1]
-        assert words in error and "--name" in error and str(finished) in error
+    error = refusal(capsys, ablate.main, *arguments(world, "--model.n_layers", "1"))[-1]
+    assert "another plan (these differ: config)" in error and str(finished) in error
     with locked(finished, "busy", wait=False):
         error = refusal(capsys, ablate.main, *arguments(world))[-1]
     assert "another ablate.py is working on" in error

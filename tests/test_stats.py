@@ -8,13 +8,12 @@ import pytest
 from ablation.stats import holm, paired, tokens_to_target
 
 
-def draw(n, seed=0, effect=-0.05, shared=0.05, noise=0.01):
+def draw(n: int) -> list[dict[int, float]]:
     """Two arms whose seeds move together."""
-    rng = np.random.default_rng(seed)
-    common = 2 + shared * rng.standard_normal(n)
-    baseline = common + noise * rng.standard_normal(n)
-    arm = common + effect + noise * rng.standard_normal(n)
-    return dict(enumerate(arm.tolist())), dict(enumerate(baseline.tolist()))
+    rng = np.random.default_rng(0)
+    common = 2 + 0.05 * rng.standard_normal(n)
+    return [dict(enumerate((common + effect + 0.01 * rng.standard_normal(n)).tolist()))
+            for effect in (-0.05, 0.0)]
 
 
 @pytest.mark.parametrize("n", [2, 3, 6, 11])
