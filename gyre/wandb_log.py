@@ -4,8 +4,7 @@ import queue
 import secrets
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from errors import say
 from files import first_line
@@ -35,31 +34,6 @@ class LogConfig:
     """wandb tags."""
 
 
-class Table(NamedTuple):
-    """A table, as the value of a point: wandb draws it."""
-
-    columns: list[str]
-    rows: list[list[str | float | None]]
-
-
-def log_to_wandb(
-    log: LogConfig, name: str, config: dict[str, Any], points: list[dict[str, Any]]
-) -> bool:
-    """Make a wandb run of results that are complete. Returns whether wandb took it.
-
-    The `x` of a point, a whole number, is its place on the x axis. Its other values are numbers, a
-    `Table`, or the Path of an image.
-    """
-    if log.wandb == "disabled":
-        return False
-    run = WandbThread(log, name, wandb_id(name), config)
-    run.start()
-    for point in sorted(points, key=lambda point: point["x"]):  # wandb's steps only rise
-        run.queue.put(dict(point))
-    run.finish(0)
-    return not (run.failed or run.is_alive())
-
-
 class WandbThread(threading.Thread):
     """A wandb run behind a queue, in a thread of its own.
 
@@ -70,7 +44,7 @@ class WandbThread(threading.Thread):
     def __init__(self, log: LogConfig, name: str, id: str, config: dict[str, Any]):
         """`id` continues the wandb run that has it."""
         super().__init__(name="wandb", daemon=True)
-        self.mode, self.failed = log.wandb, False
+        self.mode = log.wandb
         self.arguments = dict(
             dir=log.runs, project=log.project, group=log.group, job_type=log.job_type,
             tags=log.tags, name=name, id=id, config=config,
@@ -93,27 +67,19 @@ class WandbThread(threading.Thread):
     def run(self) -> None:
         """Take points from the queue until the exit code comes."""
         try:
-            import wandb  # slow, and not everybody who opens a run needs it
-
             run = self.init()
             # A resumed run hands over its points again. They are the same points, because resuming
             # is exact. Online, wandb keeps those that it has; offline, the folder holds them all.
             while isinstance(point := self.queue.get(), dict):
                 x = point.pop("x")
-                for name, value in point.items():
-                    if isinstance(value, Table):
-                        point[name] = wandb.Table(columns=[*value.columns], data=[*value.rows])
-                    elif isinstance(value, Path):
-                        point[name] = wandb.Image(str(value))
                 run.log(point, step=x)
             run.finish(exit_code=point)
         except Exception as error:  # no failure of wandb is worth a training
-            self.failed = True
             say(f"warning: going on without wandb, the files have everything: {first_line(error)}")
 
     def init(self) -> Any:
         """Return the wandb run, offline where nobody is logged in or no server answers."""
-        import wandb
+        import wandb  # slow, and not everybody who opens a run needs it
 
         chosen: dict[str, Any] = {} if self.mode == "auto" else {"mode": self.mode}
         settings = wandb.Settings(  # silent: the terminal belongs to the progress bar

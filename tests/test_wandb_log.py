@@ -19,7 +19,6 @@ from conftest import load
 from gyre import wandb_log
 from gyre.options import read_config
 from gyre.rundir import RunDir
-from gyre.wandb_log import LogConfig, Table, log_to_wandb
 
 pytestmark = [pytest.mark.usefixtures("nobody_is_logged_in"), pytest.mark.slow]
 
@@ -124,18 +123,6 @@ def test_a_resumed_run_continues_its_own_curve(new_run):
     assert sorted(history(*segments)) == [96 * step for step in range(1, 10)]
 
 
-def test_results_are_drawn_in_the_order_of_their_x(tmp_path):
-    table = Table(["arm", "loss"], [["rope", 2.5]])
-    points = [{"x": 7, "a": 1.5}, {"x": 3, "a": 2.5}, {"x": 7, "b": 4.5, "runs": table}]
-    log = LogConfig(runs=str(tmp_path), wandb="offline")
-    assert log_to_wandb(log, "report", {"n": 1}, points)
-    (folder,) = (tmp_path / "wandb").glob("offline-run-*-report-*")
-    rows = history(records(folder))
-    drawn = {name: value for name, value in rows[7].items() if not name.startswith("runs")}
-    assert rows[3] == {"a": 2.5} and drawn == {"a": 1.5, "b": 4.5} and rows[7].keys() > drawn.keys()
-    assert len(points[0]) == 2  # unchanged
-
-
 def raise_error(*args, **kwargs):
     raise RuntimeError("wandb is broken\nin two lines")
 
@@ -166,11 +153,8 @@ def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
     monkeypatch.setattr(wandb_log, "WANDB_START", 0.1)
     monkeypatch.setattr(wandb_log, "WANDB_FINISH", 0.1)
     monkeypatch.setattr(wandb, "init", lambda **kwargs: threading.Event().wait())
-    run = new_run(log={"wandb": "offline"})
-    train_and_finish(run)
+    train_and_finish(new_run(log={"wandb": "offline"}))
     assert re.fullmatch("warning: wandb does not finish.*\n", capfd.readouterr().err)
-    log = LogConfig(runs=str(run.path.parent), wandb="offline")
-    assert not log_to_wandb(log, "report", {}, [])  # another one is not worth trying
 
 
 @pytest.mark.parametrize("how", ["option", "environment"])
