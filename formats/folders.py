@@ -63,11 +63,15 @@ def open_folder(folder: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tens
 
 def read_folder(folder: Path) -> tuple[str, ModelConfig, dict[str, Stored]]:
     """The format of a folder, its model, and its tensors by our names and in our layout."""
-    for file, kind, read in (("config.json", "Hugging Face", hf.read_folder),
+    for name, kind, read in (("config.json", "Hugging Face", hf.read_folder),
                              ("params.json", "Meta", meta.read_folder)):
-        if (folder / file).is_file():
-            model, tensors = read(folder)
-            return kind, model, {name: tensors[name] for name in tensor_names(model, "hf")}
+        file = folder / name
+        if file.is_file():
+            try:
+                model, tensors = read(folder, read_json(file))
+                return kind, model, {ours: tensors[ours] for ours in tensor_names(model, "hf")}
+            except (TypeError, ValueError) as error:  # of values that have another type, too
+                raise UserError(f"{file}: {error}") from None
     raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json (Meta)")
 
 

@@ -3,7 +3,6 @@
 (transformers' modeling_llama.py, modeling_rope_utils.py)
 """
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ import torch
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
-from errors import UserError, say
-from files import read_json, stage_json
+from files import stage_json
 from formats import names
 from formats.run import Exported
 from formats.tensors import Stored, check_size, check_tensors, stored_safetensors
@@ -35,68 +33,16 @@ SIZES = {
 }
 
 
-class Rope(msgspec.Struct, forbid_unknown_fields=True, tag_field="rope_type", tag="default",
-           kw_only=True):
-    """rope_scaling or rope_parameters. Unknown fields are refused: they would change rotations."""
-
-    rope_theta: float | None = None
-
-
-class Proportional(Rope, tag="proportional"):
-    partial_rotary_factor: float = 1.0
-
-
-class Linear(Rope, tag="linear"):
-    factor: float
-
-
-class Dynamic(Linear, tag="dynamic"):
-    """The same fields."""
-
-
-class Yarn(Linear, tag="yarn"):
-    original_max_position_embeddings: int | None = None
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    attention_factor: float | None = None
-
-
-class Llama3(Linear, tag="llama3", kw_only=True):
-    original_max_position_embeddings: int | None = None
-    low_freq_factor: float
-    high_freq_factor: float
-
-
-ROPES = {"linear": Linear, "dynamic": Dynamic, "yarn": Yarn, "llama3": Llama3}
-AnyRope = Rope | Proportional | Linear | Dynamic | Yarn | Llama3
-
-
-class Llama(msgspec.Struct, kw_only=True):
-    """The fields of config.json that we read."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int | None = None
-    head_dim: int | None = None
-    max_position_embeddings: int
-    original_max_position_embeddings: int | None = None
-    rms_norm_eps: float
-    hidden_act: str | None = None
-    tie_word_embeddings: bool | None = None
-    layer_types: list[str] | None = None
-    rope_theta: float | None = None
-    rope_scaling: AnyRope | None = None
-    rope_parameters: AnyRope | None = None
-
-
-# In messages about config.json, our other fields have its names too.
-SPELLINGS = SIZES | {
-    "max_positions": "max_position_embeddings", "norm_eps": "rms_norm_eps", "theta": "rope_theta",
-    "partial": "partial_rotary_factor",
-    "rope_scaling.original_positions": "rope_scaling.original_max_position_embeddings",
+# The types of RoPE in config.json, with their fields beside rope_theta. Other fields are refused:
+# they would change rotations.
+ORIGINAL = "original_max_position_embeddings"
+ROPES = {
+    "default": (),
+    "proportional": ("partial_rotary_factor",),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor", ORIGINAL, "beta_fast", "beta_slow", "attention_factor"),
+    "llama3": ("factor", ORIGINAL, "low_freq_factor", "high_freq_factor"),
 }
 
 # Fields that we have no counterpart for, with the value that they have where they are absent.
@@ -133,9 +79,6 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     # transformers 4 reads torch_dtype, 5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}
     stage_json(folder / "config.json", config)
-    if (reach := from_config(config).max_positions) != model.max_positions:
-        say(f"note: an import of it will have model.max_positions {reach}, where RoPE's scaling "
-            f"reaches to, and not {model.max_positions}")
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION).exists():  # an imported model has brought one
         stage_json(folder / GENERATION, ids)
@@ -178,10 +121,9 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
     table: dict[str, Any] = {"rope_type": "default"}
     positions = config.max_positions
     if scaling is not None:
-        known = vars(scaling) | {"original_max_position_embeddings": scaling.original_positions}
-        fields = ROPES[scaling.type].__struct_fields__
+        known = vars(scaling) | {ORIGINAL: scaling.original_positions}
         table = {"rope_type": scaling.type}
-        table |= {name: known[name] for name in fields if known.get(name) is not None}
+        table |= {name: known[name] for name in ROPES[scaling.type] if known[name] is not None}
         if scaling.type in ("linear", "dynamic"):
             positions = scaling.original_positions
         elif scaling.type == "yarn":
@@ -199,30 +141,22 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
 # --- in -------------------------------------------------------------------------------------------
 
 
-def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
-    """The model of a Hugging Face folder, with tensors by our names and in our layout.
+def read_folder(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, dict[str, Stored]]:
+    """The model of a folder with this config.json, and its tensors by our names and in our layout.
 
-    Raises UserError, which names file and field or tensor, for what we have no counterpart for, for
-    damaged files, and for files of different models.
+    Raises ValueError and UserError, which name field, file or tensor, for what we have no
+    counterpart for, for damaged files, and for files of different models.
     """
-    file = folder / "config.json"
-    config = read_json(file)
-    try:
-        model = from_config(config)
-        stored = stored_safetensors(folder)
-        check_size(stored, model, file)
-        theirs = names.tensor_names(model, "hf")
-    except ValueError as error:
-        words = re.sub(r"model\.([\w.]*\w)", lambda field: SPELLINGS.get(field[1], field[1]),
-                       str(error))
-        raise UserError(f"{file}: {words}") from None
+    model, stored = from_config(config), stored_safetensors(folder)
+    check_size(stored, model)
+    theirs = names.tensor_names(model, "hf")
     # Old folders hold this table too, which follows from the configuration.
     stored = {name: t for name, t in stored.items() if not name.endswith("rotary_emb.inv_freq")}
     head, embeddings = stored.get("lm_head.weight"), stored.get("model.embed_tokens.weight")
     if model.tie_embeddings and head and embeddings:
         if not torch.equal(head.read(), embeddings.read()):
-            raise UserError(f"{head.file} holds another lm_head.weight than embed_tokens.weight, "
-                            f"and {file} says tie_word_embeddings: one of them is wrong")
+            raise ValueError(f"tie_word_embeddings is true, and {head.file} holds another "
+                             "lm_head.weight than embed_tokens.weight: one of them is wrong")
         del stored["lm_head.weight"]
     shapes = names.tensor_shapes(model)
     check_tensors(stored, {theirs[name]: shape for name, shape in shapes.items()})
@@ -247,68 +181,63 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
     for name, value in WITHOUT_COUNTERPART.items():
         if config.get(name) not in (None, value):
             raise ValueError(f"{name} {config[name]!r}: we have no counterpart for it")
-    tables = {name: _clean(config.get(name)) for name in ("rope_scaling", "rope_parameters")}
-    llama = msgspec.convert(config | tables, Llama)
-    if others := set(llama.layer_types or []) - {"full_attention"}:
-        raise ValueError(f"layer_types {', '.join(sorted(others))}: we have full_attention")
-    if llama.hidden_act not in (None, "silu", "swish"):
-        raise ValueError(f"hidden_act {llama.hidden_act!r}: we have silu")
-    sizes: dict[str, Any] = {ours: getattr(llama, theirs) for ours, theirs in SIZES.items()}
-    return ModelConfig(**sizes, **from_rope(llama), norm_eps=llama.rms_norm_eps,
-                       tie_embeddings=bool(llama.tie_word_embeddings))
+    if others := set(config.get("layer_types") or ()) - {"full_attention"}:
+        raise ValueError(f"layer_types {others}: we have full_attention")
+    if config.get("hidden_act") not in (None, "silu", "swish"):
+        raise ValueError(f"hidden_act {config['hidden_act']!r}: we have silu")
+    sizes = {ours: config.get(theirs) for ours, theirs in SIZES.items()}
+    return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
+                           "tie_embeddings": config.get("tie_word_embeddings") or False})
 
 
-def _clean(table: Any) -> Any:
-    """A table of RoPE with its type called rope_type, without fields that have no effect."""
-    if not table or not isinstance(table, dict):
-        return table or None
-    # A truncate of null is not the default, true: nothing is rounded to whole pairs then.
-    fields = {name: value for name, value in table.items()
-              if (name, value) not in (("partial_rotary_factor", 1), ("truncate", True))
-              and (value is not None or name == "truncate")}
-    old_name = fields.pop("type", "default")
-    return {"rope_type": old_name, **fields}
-
-
-def from_rope(llama: Llama) -> dict[str, Any]:
+def from_rope(config: dict[str, Any]) -> dict[str, Any]:
     """The fields of ModelConfig about positions, from any spelling of config.json (`to_rope`).
 
     Raises ValueError where versions of transformers would read different rotations.
     """
-    tables = {name: table for name in ("rope_scaling", "rope_parameters")
-              if (table := getattr(llama, name)) is not None}
-    thetas = {where: part.rope_theta for where, part in {"config.json": llama, **tables}.items()
-              if part.rope_theta is not None}
-    if thetas and llama.rope_scaling and llama.rope_theta is None:
+    tables = {name: read_table(config[name]) for name in ("rope_scaling", "rope_parameters")
+              if config.get(name)}
+    thetas = {where: part["rope_theta"] for where, part in {"config.json": config, **tables}.items()
+              if part.get("rope_theta") is not None}
+    if thetas and "rope_scaling" in tables and "config.json" not in thetas:
         # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
         thetas["config.json, by transformers' default"] = 10000.0
-    if len(set(thetas.values())) > 1:
-        places = " and ".join(f"{theta:g} in {where}" for where, theta in thetas.items())
-        raise ValueError(f"rope_theta is {places}: versions of transformers take either")
-    ropes = [msgspec.structs.replace(table, rope_theta=None) for table in tables.values()]
-    if ropes and ropes[0] != ropes[-1]:
-        raise ValueError("rope_scaling and rope_parameters say different things")
-    rope = ropes[0] if ropes else Rope()
-    kind: Any = rope.__struct_config__.tag
-    positions, scaling, partial = llama.max_position_embeddings, None, 1.0
-    if isinstance(rope, Proportional):
-        partial = rope.partial_rotary_factor
-    elif isinstance(rope, Yarn | Llama3):
-        fields = msgspec.structs.asdict(rope)
-        original = fields.pop("original_max_position_embeddings")
-        if (top := llama.original_max_position_embeddings) is not None:
-            # transformers 5 takes this field. 4 does not know it, takes the other, or for llama3
-            # fails.
-            if original is None:
-                original = positions if llama.rope_scaling and isinstance(rope, Yarn) else top
-            if top != original:
-                raise ValueError(f"original_max_position_embeddings is {top}, beside a RoPE of "
-                                 f"{original}: versions of transformers take either")
-        del fields["rope_theta"]
-        original = positions if original is None else original
-        scaling = RopeScaling(kind, original_positions=original, **fields)
-    elif isinstance(rope, Linear):
-        scaling = RopeScaling(kind, rope.factor, positions)
-        positions = scaling.reach
     theta = next(iter(thetas.values()), 10000.0)
-    return {"theta": theta, "partial": partial, "rope_scaling": scaling, "max_positions": positions}
+    if any(other != theta for other in thetas.values()):
+        raise ValueError(f"rope_theta is {thetas}: versions of transformers take either")
+    ropes = [table | {"rope_theta": theta} for table in tables.values()]
+    rope = ropes[0] if ropes else {"rope_type": "default"}
+    if any(other != rope for other in ropes):
+        raise ValueError("rope_scaling and rope_parameters say different things")
+    kind, positions = rope["rope_type"], config.get("max_position_embeddings")
+    fields = {"theta": theta, "max_positions": positions,
+              "partial": rope.get("partial_rotary_factor")}
+    if kind in ("default", "proportional"):
+        return fields
+    original, top = rope.get(ORIGINAL, positions), config.get(ORIGINAL)
+    if kind in ("yarn", "llama3") and top not in (None, original):
+        # transformers 5 takes this field, and 4 the other.
+        raise ValueError(f"{ORIGINAL} is {top}, beside a RoPE of {original}: versions of "
+                         "transformers take either")
+    scaling = {name: rope[name] for name in ROPES[kind] if name in rope and name != ORIGINAL}
+    fields["rope_scaling"] = {"type": kind, "original_positions": original, **scaling}
+    if kind in ("linear", "dynamic"):
+        fields["max_positions"] = msgspec.convert(fields["rope_scaling"], RopeScaling).reach
+    return fields
+
+
+def read_table(table: Any) -> dict[str, Any]:
+    """A table of RoPE with its type called rope_type, without fields that have no effect.
+
+    Raises ValueError for a type or field that we have no counterpart for.
+    """
+    # A truncate of null is not the default, true: nothing is rounded to whole pairs then.
+    fields = {name: value for name, value in dict(table).items()
+              if (name, value) not in (("partial_rotary_factor", 1), ("truncate", True))
+              and (value is not None or name == "truncate")}
+    kind = fields.setdefault("rope_type", fields.pop("type", "default"))
+    if kind not in ROPES:
+        raise ValueError(f"rope_type {kind!r}: we have {', '.join(ROPES)}")
+    if others := fields.keys() - {"rope_type", "rope_theta", *ROPES[kind]}:
+        raise ValueError(f"{sorted(others)[0]} of rope_type {kind}: we have no counterpart for it")
+    return fields

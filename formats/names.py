@@ -6,8 +6,9 @@ Sources: transformers' `modeling_llama.py`, Meta's `llama`, and llama.cpp's `lla
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -36,6 +37,18 @@ LAYER = (
     ("feed_forward.w2", "mlp.down_proj", "ffn_down"),
     ("feed_forward.w3", "mlp.up_proj", "ffn_up"),
 )
+
+
+def to_model(fields: dict[str, Any]) -> ModelConfig:
+    """The model of fields of ModelConfig that a file has; None stands for the default.
+
+    Raises ValueError for a field that has none, and for wrong types and values.
+    """
+    given = {name: value for name, value in fields.items() if value is not None}
+    for name in ("dim", "n_layers", "n_heads", "vocab_size", "max_positions", "norm_eps"):
+        if name not in given:
+            raise ValueError(f"it does not say what {name} is")
+    return msgspec.convert(given, ModelConfig)
 
 
 def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:

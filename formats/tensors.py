@@ -45,12 +45,12 @@ def largest_value(name: str, weight: Tensor, source: Path) -> float:
     return largest
 
 
-def check_size(stored: dict[str, Stored], config: ModelConfig, file: Path) -> None:
-    """Raise UserError where the model that `file` describes is far larger than the tensors, before
+def check_size(stored: dict[str, Stored], config: ModelConfig) -> None:
+    """Raise ValueError where a model is far larger than the tensors beside its description, before
     anything of that size is built."""
     if config.matrix_parameters > 2 * sum(math.prod(t.shape) for t in stored.values()):
-        raise UserError(f"{file} describes a larger model than the tensors beside it: they belong "
-                        "to different models, or a part is missing")
+        raise ValueError("it describes a larger model than the tensors beside it: they belong to "
+                         "different models, or a part is missing")
 
 
 def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]) -> None:
@@ -102,7 +102,7 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
     return stored
 
 
-def stored_pickles(folder: Path, dim: int) -> dict[str, Stored]:
+def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
     """Every tensor of a folder of Meta's by its name.
 
     There is one file for each of the processes that trained the model, whose width is `dim`.
@@ -139,7 +139,7 @@ def _load_pickle(file: Path) -> dict[str, Tensor]:
     return {name: tensor.detach() for name, tensor in tensors.items()}
 
 
-def _join(name: str, files: list[Path], parts: list[Tensor], dim: int) -> Stored:
+def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) -> Stored:
     """A tensor of which each file has a part.
 
     Rows are cut of what reads the residual stream, columns of what writes into it. Llama 1 and 2
