@@ -50,10 +50,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("source", metavar="FROM", help="A run, or a folder to import.")
     parser.add_argument("target", metavar="OUT", help="Where; it must not be there yet.")
     parser.add_argument("--to", required=True, choices=["hf", "gguf", "run"], help="What to make.")
-    parser.add_argument(
-        "--dtype", choices=list(BYTES),
-        help="Type of all weights for hf, of the matrices in a gguf. Default: that of the run.",
-    )
+    parser.add_argument("--dtype", choices=list(BYTES), help="Type of all weights for hf, of the "
+                        "matrices in a gguf. Default: that of the run.")
     options = parser.parse_args(argv)
     if options.dtype and options.to == "run":
         raise UserError("--dtype has no effect with --to run")
@@ -74,13 +72,14 @@ def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> Non
         if largest > limit:
             raise UserError(f"{name} of {source} holds {largest:.3g}, and --dtype {chosen} reaches "
                             f"to {limit:,.0f}: choose bf16 or f32")
-    require_space(target, int(run.parameters * BYTES[chosen]))
+    parameters = sum(weight.numel() for weight in run.weights.values())
+    require_space(target, int(parameters * BYTES[chosen]))
     with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
             hf.write_folder(run, staging, DTYPES[dtype.upper()] if dtype else None)
         else:
             gguf.write_file(run, staging, chosen)
-    say(f"{target}: {run.parameters:,} parameters from {source}")
+    say(f"{target}: {parameters:,} parameters from {source}")
 
 
 if __name__ == "__main__":

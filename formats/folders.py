@@ -32,7 +32,7 @@ def import_folder(folder: Path, target: Path) -> None:
     Raises UserError for what has no counterpart here, and for files that do not fit.
     """
     RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
-    kind, model, tensors = read_folder(folder)
+    model, tensors = read_folder(folder)
 
     def write_weights(folder: Path) -> list[Path]:
         with (writing(target, "make room, or choose another place"),
@@ -41,10 +41,10 @@ def import_folder(folder: Path, target: Path) -> None:
             write_safetensors(folder / WEIGHTS, tensors, weights)
         return [folder / WEIGHTS]
 
-    create_run(target, model, folder, kind,
+    create_run(target, model, folder,
                lambda run: Checkpoints(run).save("best", write_weights, training=None))
     parameters = sum(math.prod(tensor.shape) for tensor in tensors.values())
-    say(f"{target}: {parameters:,} parameters from {folder} ({kind})")
+    say(f"{target}: {parameters:,} parameters from {folder}")
 
 
 @contextmanager
@@ -54,22 +54,21 @@ def open_folder(folder: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tens
 
     Raises UserError for what an import refuses.
     """
-    kind, model, tensors = read_folder(folder)
+    model, tensors = read_folder(folder)
     with TemporaryDirectory() as spare:
-        run = create_run(Path(spare) / "run", model, folder, kind)
+        run = create_run(Path(spare) / "run", model, folder)
         yield run, ((name, read_finite(name, tensor)) for name, tensor in tensors.items())
         run.path = folder
 
 
-def read_folder(folder: Path) -> tuple[str, ModelConfig, dict[str, Stored]]:
-    """The format of a folder, its model, and its tensors by our names and in our layout."""
-    for name, kind, read in (("config.json", "Hugging Face", hf.read_folder),
-                             ("params.json", "Meta", meta.read_folder)):
+def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
+    """The model of a folder, and its tensors by our names, in our order and in our layout."""
+    for name, read in (("config.json", hf.read_folder), ("params.json", meta.read_folder)):
         file = folder / name
         if file.is_file():
             try:
                 model, tensors = read(folder, read_json(file))
-                return kind, model, {ours: tensors[ours] for ours in tensor_names(model, "hf")}
+                return model, {ours: tensors[ours] for ours in tensor_names(model, "hf")}
             except (TypeError, ValueError) as error:  # of values that have another type, too
                 raise UserError(f"{file}: {error}") from None
     raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json (Meta)")
@@ -83,11 +82,10 @@ def read_finite(name: str, tensor: Stored) -> Tensor:
 
 
 def create_run(
-    target: Path, model: ModelConfig, folder: Path, kind: str,
-    write: Callable[[Path], None] | None = None,
+    target: Path, model: ModelConfig, folder: Path, write: Callable[[Path], None] | None = None
 ) -> RunDir:
-    """Make a run at `target` of a model from a `folder` in the format `kind`, and of the tokenizer
-    there. `write` adds the weights.
+    """Make a run at `target` of a model from a `folder`, and of the tokenizer there. `write` adds
+    the weights.
 
     Prints what may surprise. Raises UserError where the tokenizer does not fit the model.
     """
@@ -99,7 +97,7 @@ def create_run(
         data = DataConfig(tokenizer=str(target), vocab_size=tokenizer.vocab_size, seq_len=length)
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
-        manifest = {"imported": {"from": str(folder), "format": kind}}
+        manifest = {"imported": {"from": str(folder)}}
         run = RunDir.create(config, tokenizer=files, manifest=manifest, command=sys.argv,
                             write=write)
     for note in notes(folder, run):

@@ -27,9 +27,8 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
     """
     import gguf  # only this target needs it
 
-    config = exported.config.model
     weights = {theirs: exported.weights[name] for name, theirs in exported.names.items()}
-    factors = rope_factors(config)
+    factors = rope_factors(exported.model)
     if factors is not None:
         weights = {"rope_freqs.weight": factors} | weights
     types = {name: gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
@@ -39,8 +38,8 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
         "general.name": exported.run.path.name,
         "general.file_type": gguf.LlamaFileType[file_type].value,
         "general.quantization_version": gguf.GGML_QUANT_VERSION,
-        **model_fields(config),
-        **to_gguf_fields(exported.run.path, exported.tokenizer, config.vocab_size),
+        **model_fields(exported.model),
+        **to_gguf_fields(exported.run.path, exported.tokenizer, exported.model.vocab_size),
     }
     with closing(gguf.GGUFWriter(file, "llama")) as writer:
         add: dict[type, Any] = {

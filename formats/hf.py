@@ -47,7 +47,7 @@ ROPES = {
 
 # Fields that we have no counterpart for, with the value that they have where they are absent.
 WITHOUT_COUNTERPART = {
-    "attention_bias": False, "mlp_bias": False,
+    "attention_bias": False, "mlp_bias": False, "hidden_act": "silu",
     "sliding_window": None, "no_rope_layers": None, "num_local_experts": None,
     "partial_rotary_factor": 1, "rope_interleaved": False,
     "qk_norm": False, "use_qk_norm": False,
@@ -68,7 +68,7 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     """
     from huggingface_hub import split_torch_state_dict_into_shards  # slow to import
 
-    weights, tokenizer, model = exported.weights, exported.tokenizer, exported.config.model
+    weights, tokenizer, model = exported.weights, exported.tokenizer, exported.model
     ours = {theirs: name for name, theirs in exported.names.items()}
     like = {theirs: weights[name].to("meta", dtype) for theirs, name in ours.items()}
     folder.mkdir(parents=True)
@@ -89,8 +89,8 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
         stage_json(folder / "model.safetensors.index.json", index)
     for file, shard in split.filename_to_tensors.items():
         with tqdm(shard, f"writing {file}", unit="tensor", delay=2) as bar:
-            tensors = (names.to_hf(ours[name], weights[ours[name]].to(like[name].dtype),
-                                   model.head_dim) for name in bar)
+            tensors = (names.relayout(ours[name], weights[ours[name]].to(like[name].dtype),
+                                      model.head_dim, "halves") for name in bar)
             write_safetensors(folder / file, {name: like[name] for name in shard}, tensors)
 
 
@@ -161,9 +161,9 @@ def read_folder(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, dict
     shapes = names.tensor_shapes(model)
     check_tensors(stored, {theirs[name]: shape for name, shape in shapes.items()})
     tensors = {ours: stored[name] for ours, name in theirs.items()}
-    for name in filter(names.is_rotated, tensors):
-        read = tensors[name].read
-        tensors[name].read = lambda read=read: names.relayout(read(), model.head_dim, "pairs")
+    for ours, tensor in tensors.items():
+        tensor.read = lambda ours=ours, read=tensor.read: (
+            names.relayout(ours, read(), model.head_dim, "pairs"))
     return model, tensors
 
 
@@ -183,8 +183,6 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
             raise ValueError(f"{name} {config[name]!r}: we have no counterpart for it")
     if others := set(config.get("layer_types") or ()) - {"full_attention"}:
         raise ValueError(f"layer_types {others}: we have full_attention")
-    if config.get("hidden_act") not in (None, "silu", "swish"):
-        raise ValueError(f"hidden_act {config['hidden_act']!r}: we have silu")
     sizes = {ours: config.get(theirs) for ours, theirs in SIZES.items()}
     return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
                            "tie_embeddings": config.get("tie_word_embeddings") or False})

@@ -76,25 +76,18 @@ def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in skeleton.state_dict().items()}
 
 
-def is_rotated(name: str) -> bool:
-    """Whether RoPE turns the rows of our tensor `name`, which therefore have a layout."""
-    return name.endswith(("attention.wq.weight", "attention.wk.weight"))
-
-
-def relayout(weight: Tensor, head_dim: int, to: Literal["halves", "pairs"]) -> Tensor:
-    """The rows of wq or wk (heads * D, C), with the two channels of a rotation moved.
+def relayout(name: str, weight: Tensor, head_dim: int, to: Literal["halves", "pairs"]) -> Tensor:
+    """Our tensor `name` with the two channels of a rotation moved: the rows of wq or wk
+    (heads * D, C). Other tensors have no layout and stay as they are.
 
     "pairs" is ours, Meta's and GGUF's: channels 2i and 2i+1 of a head turn together. "halves" is
     Hugging Face's: channels i and i + D/2 do. Read as a grid, one is the transpose of the other.
     The number of heads does not enter, so grouped keys are no special case.
     """
+    if not name.endswith(("attention.wq.weight", "attention.wk.weight")):
+        return weight
     grid = (head_dim // 2, 2) if to == "halves" else (2, head_dim // 2)
     return weight.unflatten(0, (-1, *grid)).transpose(1, 2).reshape(weight.shape)
-
-
-def to_hf(name: str, weight: Tensor, head_dim: int) -> Tensor:
-    """Our tensor `name` in Hugging Face's layout."""
-    return relayout(weight, head_dim, "halves") if is_rotated(name) else weight
 
 
 def theta_and_scaling(config: ModelConfig) -> tuple[float, RopeScaling | None]:

@@ -10,8 +10,9 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from formats.names import Target, refuse_without_counterpart, tensor_names, tensor_shapes
 from formats.tensors import Stored, check_tensors
-from gyre.options import Config, read_config
+from gyre.options import read_config
 from gyre.rundir import RunDir
+from model.config import ModelConfig
 
 
 @dataclass
@@ -19,29 +20,27 @@ class Exported:
     """A run with its best weights, checked."""
 
     run: RunDir
-    config: Config
+    model: ModelConfig
     tokenizer: Tokenizer
     weights: dict[str, Tensor]
     names: dict[str, str]
     """Our name of every weight, and the other format's."""
-    parameters: int
     dtype: torch.dtype
     """That of all weights; float32 where they differ, which holds each of them."""
 
 
 def open_run(path: Path, to: Target) -> Exported:
     """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
-    run = RunDir.open(path)
-    config, tokenizer = read_config(run.path / "config.yaml"), open_tokenizer(path)
+    run, tokenizer = RunDir.open(path), open_tokenizer(path)
+    model = read_config(path / "config.yaml").model
     try:
-        refuse_without_counterpart(config.model, to)
-        names = tensor_names(config.model, to)
+        refuse_without_counterpart(model, to)
+        names = tensor_names(model, to)
     except ValueError as error:
         raise UserError(f"{path} cannot be exported to {to}: {error}") from None
     weights = run.checkpoints.load_weights()
     stored = {name: Stored(path, w.dtype, tuple(w.shape), w.clone) for name, w in weights.items()}
-    check_tensors(stored, tensor_shapes(config.model))
+    check_tensors(stored, tensor_shapes(model))
     dtypes = {weight.dtype for weight in weights.values()}
-    return Exported(run, config, tokenizer, weights, names,
-                    parameters=sum(weight.numel() for weight in weights.values()),
-                    dtype=dtypes.pop() if len(dtypes) == 1 else torch.float32)
+    dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
+    return Exported(run, model, tokenizer, weights, names, dtype)

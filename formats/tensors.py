@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import torch
@@ -26,7 +27,8 @@ class Stored:
     """A tensor that is still on the disk."""
 
     file: Path
-    dtype: torch.dtype
+    dtype: Any
+    """A torch.dtype, or None for one that we do not read: `check_tensors`."""
     shape: tuple[int, ...]
     read: Callable[[], Tensor]
 
@@ -59,6 +61,8 @@ def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]
         if name not in shapes:
             raise UserError(f"{tensor.file} holds {name}, which our LLaMA does not have: it cannot "
                             "be left out")
+        if tensor.dtype not in DTYPES.values():
+            raise UserError(f"{name} in {tensor.file} is of none of the types {', '.join(DTYPES)}")
         if tensor.shape != shapes[name]:
             raise UserError(f"{name} in {tensor.file} has shape {tensor.shape}, and the "
                             f"configuration asks for {shapes[name]}: they belong to different "
@@ -70,18 +74,13 @@ def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]
 
 def stored_safetensors(folder: Path) -> dict[str, Stored]:
     """Every tensor of a folder by its name there. UserError for a shard that is missing or cut."""
-    index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    files = [single]
-    if index.is_file():
+    index, files = folder / "model.safetensors.index.json", [folder / "model.safetensors"]
+    if index.is_file() and not files[0].is_file():  # transformers reads the single file first, too
         weight_map = read_json(index).get("weight_map")
         if not weight_map or not isinstance(weight_map, dict):
             raise UserError(f"{index} is damaged: it has no weight_map")
         # Path.name: no file outside of this folder.
         files = sorted({folder / Path(str(file)).name for file in weight_map.values()})
-        if single.is_file() and single not in files:
-            raise UserError(f"{folder} has {index.name} and {single.name}, of which transformers "
-                            "reads the second and others the first: remove the one that is not "
-                            "the model")
     stored: dict[str, Stored] = {}
     for file in files:
         if not file.is_file():
@@ -92,12 +91,9 @@ def stored_safetensors(folder: Path) -> dict[str, Stored]:
             raise UserError(f"{file} is damaged or cut short: {error}") from error
         for name in tensors.keys():  # noqa: SIM118  # not a dict
             entry = tensors.get_slice(name)
-            dtype, shape = entry.get_dtype(), tuple(entry.get_shape())
-            if dtype not in DTYPES:
-                raise UserError(f"{name} in {file} is of type {dtype}: we read {list(DTYPES)}")
             if name in stored:
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")
-            stored[name] = Stored(file, DTYPES[dtype], shape,
+            stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
                                   lambda t=tensors, n=name: t.get_tensor(n))
     return stored
 
@@ -146,8 +142,6 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) ->
     cut embeddings by columns, Llama 3 by rows; norms are whole everywhere.
     """
     first, shape = parts[0], list(parts[0].shape)
-    if first.dtype not in DTYPES.values():
-        raise UserError(f"{name} in {files[0]} is of type {first.dtype}, which we do not read")
     for file, part in zip(files, parts, strict=True):
         if part.shape != first.shape or part.dtype != first.dtype or (
                 first.ndim == 1 and not torch.equal(part, first)):

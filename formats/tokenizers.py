@@ -90,12 +90,16 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
     return facts[0] == facts[1]
 
 
-def open_equal(file: Path, tokenizer: Tokenizer) -> Tokenizer | None:
-    """The tokenizer in a sentencepiece file, or None if it is not the same as `tokenizer`."""
-    try:
-        opened = open_tokenizer(file)
-    except UserError:  # it may lack a special token that the tokenizer.json has
-        return None
+def open_equal(model: bytes, tokenizer: Tokenizer, settings: dict[str, Any]) -> Tokenizer | None:
+    """The tokenizer in a sentencepiece file with these settings beside it, or None if it is not the
+    same as `tokenizer`."""
+    with TemporaryDirectory() as spare:
+        (Path(spare) / MODEL).write_bytes(model)
+        stage_json(Path(spare) / SETTINGS, settings)
+        try:
+            opened = open_tokenizer(Path(spare))
+        except UserError:  # it may lack a special token that the tokenizer.json has
+            return None
     return opened if agree(opened, tokenizer) else None
 
 
@@ -194,11 +198,9 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     proto.normalizer_spec.name = "identity"
     proto.normalizer_spec.add_dummy_prefix = tokenizer.adds_space
     proto.normalizer_spec.remove_extra_whitespaces = False
-    with TemporaryDirectory() as spare:
-        file = Path(spare) / MODEL
-        file.write_bytes(proto.SerializeToString())
-        stage_json(file.with_name(SETTINGS), {"add_bos_token": bool(tokenizer.prefix_ids)})
-        return file.read_bytes() if open_equal(file, tokenizer) else None
+    content: bytes = proto.SerializeToString()
+    settings = {"add_bos_token": bool(tokenizer.prefix_ids)}
+    return content if open_equal(content, tokenizer, settings) else None
 
 
 def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
@@ -276,10 +278,9 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
             raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives: export "
                             "with --to hf, and try llama.cpp's convert_hf_to_gguf.py, which knows "
                             "some byte-level tokenizers")
-        settings = settings_of(Path(spare))
+        settings = settings_of(Path(spare))  # most are about the tokenizer.json
         kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
-        stage_json(Path(spare) / SETTINGS, kept)  # the rest is about the tokenizer.json
-        ours = open_equal(Path(spare) / MODEL, tokenizer)
+        ours = open_equal((Path(spare) / MODEL).read_bytes(), tokenizer, kept)
     if ours is None:
         raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
                         "and its converter read the first: remove the one that is not the model's")

@@ -24,14 +24,13 @@ def test_the_names_of_gguf_are_those_of_its_package():
 
 
 def test_the_layouts_are_each_others_inverse_and_not_their_own():
-    weight = torch.arange(6 * 8 * 5).view(6 * 8, 5)
-    halves = names.relayout(weight, 8, "halves")
-    assert not torch.equal(halves, weight)
-    assert not torch.equal(names.relayout(halves, 8, "halves"), weight)
-    assert torch.equal(names.relayout(halves, 8, "pairs"), weight)
+    weight, name = torch.arange(6 * 8 * 5).view(6 * 8, 5), "layers.0.attention.wk.weight"
+    halves = names.relayout(name, weight, 8, "halves")
+    assert not torch.equal(names.relayout(name, halves, 8, "halves"), weight)
+    assert torch.equal(names.relayout(name, halves, 8, "pairs"), weight)
     # Channels 2i and 2i+1 of a head go to i and i + D/2, in the same head.
     rows = torch.arange(2 * 6)[:, None]
-    moved = names.relayout(rows, 6, "halves").flatten().tolist()
+    moved = names.relayout(name, rows, 6, "halves").flatten().tolist()
     assert moved == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
 
 
