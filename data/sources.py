@@ -27,7 +27,6 @@ from files import atomic_path, first_line, sha256
 PIECE = 1 << 20  # characters of a text file that are read at a time
 ROWS = 1000  # rows of a Parquet file in memory at a time
 OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
-SMALLEST_LIBRARY = 1_000_000  # bytes; a standard library smaller than this was moved or stripped
 SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 
 # Files and folders that nobody reads as text: test suites, installed packages, a megabyte of
@@ -123,13 +122,12 @@ class StandardLibrary(Source):
         root, files = sysconfig.get_paths()["stdlib"], []
         for folder, subfolders, names in os.walk(root):
             subfolders[:] = [name for name in subfolders if not NOT_LIBRARY.match(name)]
-            for path in (Path(folder, name) for name in names if not NOT_LIBRARY.match(name)):
-                if path.suffix == ".py" and path.is_file():
-                    files.append((path.relative_to(root).as_posix(), path))
-        if sum(path.stat().st_size for _, path in files) < SMALLEST_LIBRARY:
+            files += [Path(folder, name) for name in names
+                      if name.endswith(".py") and not NOT_LIBRARY.match(name)]
+        if not files:
             raise UserError(f"this Python keeps no sources of its standard library in {root}: give "
                             "text of your own with --data.files PATH")
-        return sorted(files)
+        return sorted((path.relative_to(root).as_posix(), path) for path in files)
 
     def fingerprint(self) -> Any:
         files = [(name, path.stat().st_size) for name, path in self.files()]
@@ -191,16 +189,17 @@ class Url(Source):
         from huggingface_hub.file_download import http_get
 
         url, digest = str(self.config.url), self.config.sha256
-        cache = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH)
-        path = cache / hashlib.sha256(url.encode()).hexdigest()
+        name = hashlib.sha256(url.encode()).hexdigest() + PurePosixPath(urlsplit(url).path).suffix
+        path = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH, name)
         if not path.exists() or digest not in (None, sha256(path)):
-            cache.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with reading(url, OFFLINE), atomic_path(path) as staging:
                 with staging.open("wb") as file:
                     http_get(url, file)
-                if digest not in (None, fetched := sha256(staging)):
+                fetched = sha256(staging)
+                if digest not in (None, fetched):
                     raise ValueError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}")
-        return read_files([str(path)], self.config.column, url)
+        return read_files([str(path)], self.config.column)
 
 
 class Hub(Source):
@@ -213,13 +212,11 @@ class Hub(Source):
         name, commit = str(config.hub), config.hub_revision
         with reading(name, OFFLINE):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
-                                         revision=commit)
+                                         revision=commit).select_columns(config.column)
             # Offline, `datasets` takes the newest copy in its cache, of any commit.
             copies = [Path(file["filename"]).parts for file in rows.cache_files]
             if re.fullmatch("[0-9a-f]{40}", commit or "") and any(commit not in p for p in copies):
                 raise ValueError(f"there is no copy of commit {commit}")
-            if config.column in rows.column_names:
-                rows = rows.select_columns(config.column)
             for text in read_column(rows, config.column):
                 yield [text]
 
@@ -230,21 +227,14 @@ SOURCES: dict[str, type[Source]] = {
 }
 
 
-def read_files(paths: list[str], column: str, url: str | None = None) -> Iterator[Iterable[str]]:
-    """Yield the documents of files: a text file, or each row of a table; an empty file has none.
-
-    `url` is where a single file came from: its path in a cache says nothing.
-    """
-    full = [path for path in paths if os.path.getsize(path)]
-    if not full:
-        raise UserError(f"{url or paths[0]} is empty")
-    for path in full:
-        name = url or path
-        suffix = PurePosixPath(urlsplit(url).path if url else path).suffix.lower()
+def read_files(paths: list[str], column: str) -> Iterator[Iterable[str]]:
+    """Yield the documents of files: a text file, or each row of a table."""
+    for path in paths:
+        suffix = Path(path).suffix.lower()
         if suffix not in (".jsonl", ".parquet"):
-            yield read_text(path, name)
+            yield read_text(path)
             continue
-        with reading(name):
+        with reading(path):
             rows = read_json(path) if suffix == ".jsonl" else read_parquet(path, column)
             for text in read_column(rows, column):
                 yield [text]
@@ -260,12 +250,12 @@ def reading(name: str, advice: str = "") -> Iterator[None]:
                         f"{advice}".rstrip()) from error
 
 
-def read_text(path: str, name: str) -> Iterator[str]:
+def read_text(path: str) -> Iterator[str]:
     """Yield a text file in pieces.
 
     The builder "text" of `datasets` would translate line ends, and hold a whole file in memory.
     """
-    with reading(name), open(path, encoding="utf-8", newline="") as file:
+    with reading(path), open(path, encoding="utf-8", newline="") as file:
         while text := file.read(PIECE):
             yield text
 
@@ -309,23 +299,22 @@ def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
 def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
     """Yield the texts of one column, which at least one row must have. A row without text (null, ""
     or no such column) is no document."""
-    types: dict[str, str] = {}
+    columns: set[str] = set()
     for row in rows:
+        columns |= row.keys()
         text = row.get(column)
-        if column not in types or not isinstance(text, str | None):
-            types |= {key: type(value).__name__ for key, value in row.items()}
         if not isinstance(text, str | None):
-            raise no_text(column, types)
+            raise no_text(column, {column: type(text).__name__})
         if text:
             text.encode()  # raises an error for a lone surrogate, which JSON can hold
             yield text
-    if types and column not in types:
-        raise no_text(column, types)
+    if columns and column not in columns:
+        raise no_text(column, sorted(columns))
 
 
-def no_text(column: str, types: dict[str, str]) -> ValueError:
-    """Return the error for a table with columns of these types, of which `column` is no text."""
-    return ValueError(f"it has no text in a column {column!r}, only {types}: choose a column of "
+def no_text(column: str, columns: Any) -> ValueError:
+    """Return the error for a table with these columns, of which `column` is no text."""
+    return ValueError(f"it has no text in a column {column!r}, only {columns}: choose a column of "
                       "text with --data.column")
 
 

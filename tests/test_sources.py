@@ -74,11 +74,8 @@ def test_the_standard_library_is_whole_and_plain():
 def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
     """A Python without sources names the alternative."""
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
-    write(tmp_path / "a.py", "# all that a stripped one has")
     with pytest.raises(UserError, match="--data.files"):
         texts()
-    (tmp_path / "a.py").unlink()
-    monkeypatch.setattr(sources, "SMALLEST_LIBRARY", 1)
     for name in ["b.py", "a/c.py", "z/y.py", "test/d.py", "a/tests/e.py", "site-packages/f.py",
                  "g.txt", "config-3/h.py", "_sysconfigdata_i.py", "testing.py", "a.py"]:
         write(tmp_path / name, f"# {name}")
@@ -117,20 +114,17 @@ def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
     expected = ["D1", "D2", "[x].md", "a.md", "b.md", "deep/er/c.py"]
     assert texts(files=["d.jsonl", "[x].md", "*.md", "**/*.py", "a.md"]) == expected
     assert texts(files="deep*/**") == ["deep/er/c.py"]
-    write(tmp_path / "deep/__init__.py", "")  # an empty file among others is no document
     (tmp_path / "deep/again").symlink_to("er")  # a file is read once, whatever leads to it
     files = ["./a.md", str(tmp_path / "a.md"), "deep/**/*.py"]
     assert texts(files=files) == ["a.md", "deep/er/c.py"]
 
 
-@pytest.mark.parametrize("last, expected", [
-    ({"text": "2020-01-01"}, ["2020-01-01"]), ({"n": 3}, []), ({"text": "x", "n": "unknown"}, ["x"])
-])
-def test_rows_of_json_may_differ_from_the_first_10_mb(tmp_path, last, expected):
+def test_rows_of_json_may_differ_from_the_first_10_mb(tmp_path):
     """From them `datasets` would infer the types of all columns."""
-    rows = [{"text": "a" * 10_000, "n": "2020-01-01"}] * 1_100 + [last]
+    rows = [{"text": "a" * 10_000, "n": "2020-01-01"}] * 1_100
+    rows += [{"text": "2020-01-01"}, {"n": 3}, {"text": "x", "n": "unknown"}]
     path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert texts(files=path)[1_100:] == expected
+    assert texts(files=path)[1_100:] == ["2020-01-01", "x"]
 
 
 def test_rows_may_lack_the_text_and_files_may_begin_with_a_mark(tmp_path):
@@ -140,18 +134,14 @@ def test_rows_may_lack_the_text_and_files_may_begin_with_a_mark(tmp_path):
 
 
 @pytest.mark.parametrize("name, content, words", [
-    ("a.txt", b"", "a.txt is empty"),
     ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt cannot be read.* 0xe9"),
-    ("a.txt", "x\u00e9".encode()[:-1], "a.txt cannot be read"),
-    ("a.jsonl", b'{"text": "\xff"}\n', "a.jsonl cannot be read"),
     ("a.jsonl", b'{"text": "a"}\n\n{"text": "b"}\n{"text": "c"\n', "a.jsonl cannot .*: line 4: "),
     ("a.jsonl", b'\n{"text": "\\ud800"}\n', "a.jsonl cannot .*surrogate"),
     ("a.jsonl", b'{"text": "a"}\n["b"]\n', "a.jsonl cannot .*list"),
-    ("a.jsonl", b'{"story": "x", "n": 1}\n', "'text', only {'story': 'str', 'n': 'int'}: .*--"),
+    ("a.jsonl", b'{"story": "x", "n": 1}\n', "'text', only ..n', 'story'.: .*--"),
     ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only {'text': 'bool'}"),
     ("a.parquet", b"PAR1 no more", "a.parquet cannot be read"),
     ("no.txt", None, "no.txt matches no file"),
-    ("", None, "matches no file"),
 ])
 def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
     if content is not None:
@@ -228,7 +218,6 @@ class Server(BaseHTTPRequestHandler):
         "/text.txt": (200, ODD.encode(), {}),
         "/moved.txt": (302, b"", {"Location": "/text.txt"}),
         "/rows.jsonl": as_json({"text": ODD}),
-        "/empty.txt": (200, b"", {}),
         "/api/datasets/some/stories": as_json(INFO),
         f"/api/datasets/some/stories/revision/{COMMIT}": as_json(INFO),
         f"/api/datasets/some/stories/tree/{COMMIT}": as_json(TREE),
@@ -292,13 +281,10 @@ def test_a_download_has_the_given_hash_or_leaves_nothing(cache):
         texts(**options, sha256=digest)
 
 
-@pytest.mark.parametrize("name, cause", [
-    ("nothing.txt", "404.*--data.files PATH.*--data.source stdlib"), ("empty.txt", "is empty"),
-])
-def test_a_url_that_fails_is_named_and_leaves_nothing(cache, name, cause):
-    with serving() as server, pytest.raises(UserError, match=f"{server}/{name} .*{cause}"):
-        texts(source="url", url=f"{server}/{name}")
-    assert sum(path.stat().st_size for path in cache.iterdir()) == 0
+def test_a_url_that_fails_is_named_and_leaves_nothing(cache):
+    with serving() as server, pytest.raises(UserError, match=f"{server}/no.txt .*404.*--data.f"):
+        texts(source="url", url=f"{server}/no.txt")
+    assert not [*cache.iterdir()]
 
 
 def ask_hub(endpoint, home, *configs, **environment):
@@ -331,7 +317,7 @@ def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
         got, got_pinned, unknown, missing, column, split = ask_hub(server, tmp_path, *asked, *more)
     assert got == got_pinned == STORIES
     assert "some/stories" in unknown and "3" * 40 in unknown and "some/poems" in missing
-    assert "column 'text', only {'story'" in column
+    assert "['text'] not in the dataset" in column and "['story']" in column
     assert "some/stories" in split and '"test"' in split
     got, got_pinned, unknown, missing = ask_hub(server, tmp_path, *asked, HF_HUB_OFFLINE="1")
     assert got == got_pinned == STORIES
