@@ -25,11 +25,10 @@ from data.dataset import Prepared, locate, open_prepared, settings_key
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import atomic_path, locked, remove, sha256, stage_json
+from files import atomic_path, locked, remove, sha256, stage_json, writing
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 64  # blocks that are encoded at a time, on all cores
-WARN_FACTOR = 4  # warn if a split is this many times larger or smaller than requested
 
 
 def prepare(config: DataConfig) -> Prepared:
@@ -39,21 +38,18 @@ def prepare(config: DataConfig) -> Prepared:
     prepares the same folder, wait for it. Raises UserError if the text cannot be prepared.
     """
     folder, settings = locate(config)
-    try:
-        with locked(folder, f"waiting for another process: {folder}"):
-            try:
-                return open_prepared(folder, settings)  # another process has made it
-            except (OSError, UserError) as reason:
-                again = f"again, because it is damaged: {reason}" if folder.exists() else "once"
-                say(f"preparing {folder} {again}")
-            with atomic_path(folder) as staging:
-                staging.mkdir()
-                write_files(config, settings, staging)
-                remove(folder)
-            return open_prepared(folder, settings)
-    except OSError as error:
-        raise UserError(f"cannot prepare {folder}: {error}; make room or choose another folder "
-                        "with --data.prepared") from error
+    with (writing(folder, "make room or choose another folder with --data.prepared"),
+          locked(folder, f"waiting for another process: {folder}")):
+        try:
+            return open_prepared(folder, settings)  # another process has made it
+        except (OSError, UserError) as reason:
+            again = f"again, because it is damaged: {reason}" if folder.exists() else "once"
+            say(f"preparing {folder} {again}")
+        with atomic_path(folder) as staging:
+            staging.mkdir()
+            write_files(config, settings, staging)
+            remove(folder)
+        return open_prepared(folder, settings)
 
 
 def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
@@ -61,11 +57,6 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
         train, val = split_text(file, text["characters"], spans, hashes, config.val_fraction)
-        asked, held_out = config.val_fraction, np.diff(val).sum() / text["bytes"]
-        shares = held_out / asked, (1 - held_out) / (1 - asked)
-        if min(shares) * WARN_FACTOR < 1 or max(shares) > WARN_FACTOR:
-            say(f"warning: {held_out:.1%} of the text is held out, and not {asked:.1%} "
-                f"(data.val_fraction): {len(spans)} documents are too few, or too unequal")
         if config.tokenizer is None:
             texts = (block for _, block in read_blocks(file, train, "sampling text"))
             tokenizer = Tokenizer.train(texts, config.vocab_size, folder / "tokenizer.model")
@@ -170,7 +161,7 @@ def write_ids(
     blocks: Iterator[tuple[bool, str]], path: Path, tokenizer: Tokenizer, dtype: str
 ) -> dict[str, int]:
     """Write the ids of a split to a file, and return counts of what is in them."""
-    counts = dict.fromkeys(("documents", "bytes", "characters", "tokens", "eos"), 0)
+    counts = {"documents": 0, "bytes": 0, "tokens": 0}
     with path.open("wb") as file:
         while batch := list(islice(blocks, BATCH)):
             ids: list[int] = []
@@ -179,10 +170,8 @@ def write_ids(
                 if first:
                     ids += [tokenizer.eos_id, *tokenizer.prefix_ids]
                     counts["documents"] += 1
-                    counts["eos"] += 1
                 ids += row
                 counts["bytes"] += len(text.encode())
-                counts["characters"] += len(text)
             counts["tokens"] += len(ids)
             file.write(np.array(ids, dtype=dtype).data)  # tofile() would not raise its last error
     return counts
