@@ -21,7 +21,7 @@ from data.tokenizer import (
     SPACE,
     Tokenizer,
     open_tokenizer,
-    settings_of,
+    read_optional,
     stated_eos_ids,
     tokenizer_files,
 )
@@ -38,8 +38,8 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
     Files that only say what transformers reads elsewhere, or has as a default, are written into the
     empty folder `spare`. UserError where the tokenizer does not fit a model of `vocab_size` ids.
     """
-    tokenizer, file = open_tokenizer(folder), folder / "config.json"
-    stated = stated_eos_ids(file) if file.is_file() else []  # Meta's folders have none
+    tokenizer = open_tokenizer(folder)
+    stated = stated_eos_ids(folder / "config.json")  # Meta's folders have none
     if tokenizer.vocab_size > vocab_size:
         raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
                         f"the model {vocab_size} embeddings: a text could hold ids that have none")
@@ -47,7 +47,7 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
         raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or {GENERATION}, "
                         f"and the model's ids are 0 to {vocab_size - 1}")
     files = {file.name: file for file in tokenizer_files(folder)}
-    settings = settings_of(folder)
+    settings = read_optional(folder / SETTINGS)
     if JSON not in files and "add_bos_token" not in settings:
         # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
         files[SETTINGS] = spare / SETTINGS
@@ -84,9 +84,10 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
 
     No probe begins with a space: sentencepiece and transformers differ there (`JsonTokenizer`).
     """
-    probes = [PROBE.lstrip(), *(text.decode(errors="ignore").lstrip() for text in first.bytes)]
-    probes += [f"a{n * ' '}b" for n in range(2, 99)]
-    facts = [(t.bytes, t.prefix_ids, t.eos_id, t.encode_batch(probes)) for t in (first, second)]
+    probes = [PROBE.lstrip(), *(f"a{n * ' '}b" for n in range(2, 99))]
+    probes += [text.decode(errors="ignore").lstrip() for text in first.bytes.values()]
+    facts = [(t.bytes, t.vocab_size, t.prefix_ids, t.eos_id, t.encode_batch(probes))
+             for t in (first, second)]
     return facts[0] == facts[1]
 
 
@@ -215,7 +216,7 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
 
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
-    settings = settings_of(folder)
+    settings = read_optional(folder / SETTINGS)
     # For any other class, transformers 5 builds a tokenizer without some parts of the file.
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     settings.setdefault("padding_side", "left")  # for generation in batches
@@ -259,7 +260,7 @@ def chat_template(folder: Path) -> str | None:
     list of named templates."""
     if (folder / CHAT).is_file():
         return (folder / CHAT).read_text(encoding="utf-8")
-    template = settings_of(folder).get("chat_template")
+    template = read_optional(folder / SETTINGS).get("chat_template")
     if isinstance(template, list):
         return {entry.get("name"): entry.get("template") for entry in template}.get("default")
     return template
@@ -278,7 +279,7 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
             raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives: export "
                             "with --to hf, and try llama.cpp's convert_hf_to_gguf.py, which knows "
                             "some byte-level tokenizers")
-        settings = settings_of(Path(spare))  # most are about the tokenizer.json
+        settings = read_optional(Path(spare) / SETTINGS)  # most are about the tokenizer.json
         kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
         ours = open_equal((Path(spare) / MODEL).read_bytes(), tokenizer, kept)
     if ours is None:

@@ -298,14 +298,12 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
 
 
 @pytest.mark.parametrize("file, place, value, words", [
-    ("tokenizer_config", "eos_token", None, "what ends a text"),
     ("tokenizer_config", "eos_token", "#", "what ends a text"),
     ("tokenizer", "post_processor", BEHIND, "puts tokens behind every text"),
     ("tokenizer", "added_tokens", [], "'<|begin_of_text|>' of"),
-    ("tokenizer", "decoder", None, "decodes with []"),
-    ("tokenizer", "normalizer", REPLACE, "its normalizer has [{'type': 'Replace'"),
+    ("tokenizer", "normalizer", REPLACE, "it replaces [{'String': 'ab'}]"),
     ("tokenizer", "pre_tokenizer", BYTE_LEVEL, "not give text back"),
-    ("tokenizer", "model.vocab.xyz", 10**9, "has an id 1000000000, but far fewer tokens"),
+    ("tokenizer", "model.vocab.xyz", 10**9, "ids up to 1000000000, and the model 336"),
     ("tokenizer", "model.vocab.\u4e2d", 333, "damaged (KeyError: '\u4e2d')"),
     ("tokenizer", "model.dropout", 0.1, "its dropout is 0.1"),
 ], ids=lambda x: x if isinstance(x, str) else "")
@@ -321,7 +319,7 @@ def test_a_tokenizer_json_that_is_not_one_is_refused(
         part = part[parent]
     part[name] = value
     edit(folder / f"{file}.json", **content)
-    refused(capsys, "run", folder, tmp_path / "ours", str(folder / file), words)
+    refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
 
 
 def test_an_import_says_what_may_surprise(tmp_path, capsys):
