@@ -64,8 +64,7 @@ def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:
         pairs += [(f"layers.{n}.{row[0]}", f"{layers}.{n}.{row[column]}") for row in LAYER]
     names = {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in pairs}
     if nameless := [name for name in tensor_shapes(config) if name not in names]:
-        raise ValueError(f"the model has a weight {nameless[0]}, for which {TARGETS[to]} has no "
-                         "name")
+        raise ValueError(f"{TARGETS[to]} has no name for the weight {nameless[0]}")
     return names
 
 

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import random
 import shutil
-import signal
 
 import numpy as np
 import pytest
@@ -257,24 +256,6 @@ def fork(function):
     process = multiprocessing.get_context("fork").Process(target=function)
     process.start()
     return process
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("owner, name", [(prepare_module.Tokenizer, "train"), (os, "replace")])
-def test_a_killed_process_leaves_nothing_that_counts(tmp_path, owner, name):
-    """Neither in the middle nor when only the rename is missing."""
-    path, folder = text_file(tmp_path, words(1, 999)), tmp_path / "prepared"
-
-    def prepare_and_die():
-        setattr(owner, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        prepare(config(path))
-
-    process = fork(prepare_and_die)
-    process.join(60)
-    assert process.exitcode == -signal.SIGKILL
-    assert not visible(folder) and list(folder.glob(".*.tmp"))
-    prepared = prepare(config(path))
-    assert visible(folder) == {prepared.folder.name}
 
 
 @pytest.mark.slow

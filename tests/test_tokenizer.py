@@ -146,7 +146,6 @@ CHANGES = "does not give text back unchanged"
 
 @pytest.mark.parametrize("options, words", [
     ({}, CHANGES),
-    ({"normalization_rule_name": "nfkc", "remove_extra_whitespaces": False}, CHANGES),
     ({"user_defined_symbols": ["<end>"], "eos_piece": "</s>", "eos_id": -1}, "what ends a text"),
     ({"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "eos_id": -1,
       "user_defined_symbols": ["<end>"]}, "no eos_token that is a special token"),
