@@ -114,29 +114,20 @@ def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
         assert ids == given + greedy_ids(ours, given)
 
 
-@pytest.mark.parametrize(("dtype", "exact"), [("f16", torch.float16), ("bf16", torch.bfloat16)])
-def test_weights_are_of_the_type_that_was_asked_for(dtype, exact, tmp_path):
+def test_shards_of_the_type_that_was_asked_for(tmp_path, monkeypatch):
     run = make_run(tmp_path)
-    out = export_to("hf", run.path, tmp_path / "hf", "--dtype", dtype)
-    assert AutoModelForCausalLM.from_pretrained(out).dtype == exact
-    weights = RunDir.open(export_to("run", out, tmp_path / "back")).checkpoints.load_weights()
-    assert_equal(weights, {name: w.to(exact) for name, w in run.checkpoints.load_weights().items()})
-
-
-def test_shards(tmp_path, monkeypatch):
-    run = make_run(tmp_path)
-    monkeypatch.setattr(hf, "SHARD", 100_000)
-    out = export_to("hf", run.path, tmp_path / "hf")
+    monkeypatch.setattr(hf, "SHARD", 50_000)
+    out = export_to("hf", run.path, tmp_path / "hf", "--dtype", "f16")
     files = sorted(out.glob("*.safetensors"))
     assert len(files) >= 4 and not (out / "model.safetensors").exists()
-    assert all(f.stat().st_size < 100_000 + 4096 for f in files)
+    assert all(f.stat().st_size < 50_000 + 4096 for f in files)
     index = foreign.read(out / "model.safetensors.index.json")
-    weights = run.checkpoints.load_weights()
+    weights = {name: w.half() for name, w in run.checkpoints.load_weights().items()}
     assert index["metadata"]["total_size"] == sum(w.nbytes for w in weights.values())
     assert index["weight_map"] == {k: f.name for f in files for k in load_file(f)}
-    assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load(run))
+    assert AutoModelForCausalLM.from_pretrained(out).dtype == torch.float16
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
-    assert_equal(back.checkpoints.load_weights(), run.checkpoints.load_weights())
+    assert_equal(back.checkpoints.load_weights(), weights)
 
 
 # --- folders, in ----------------------------------------------------------------------------------
@@ -333,8 +324,7 @@ def test_a_configuration_comes_back_from_either_spelling(scaling):
     for spelling in (both, v4, v5):
         assert hf.from_config(spelling) == ours
     if scaling is not None:  # before transformers 4.43 it was called type
-        old = v4["rope_scaling"] | {"type": v4["rope_scaling"]["rope_type"]}
-        del old["rope_type"]
+        old = {"type" if k == "rope_type" else k: v for k, v in v4["rope_scaling"].items()}
         assert hf.from_config(v4 | {"rope_scaling": old}) == ours
 
 

@@ -59,23 +59,20 @@ def test_a_tied_model_whose_matrix_is_written_twice_stays_tied(tmp_path):
     assert torch.equal(logits(load(new)), logits(load(run)))
 
 
-def test_a_pickle_that_executes_does_not(tmp_path, capsys):
-    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
-    torch.save({"tok_embeddings.weight": Touch(tmp_path / "ran")}, folder / "consolidated.00.pth")
-    words = "consolidated.00.pth", "could run code (UnpicklingError)"
-    refused(capsys, "run", folder, tmp_path / "new", *words)
-    assert not (tmp_path / "ran").exists()
-
-
 @pytest.mark.parametrize("content, words", [
     ({"a": torch.ones(3)}, "is it a LLaMA?"),
     ({"a": torch.tensor(1.0)}, "is not a table of vectors and matrices"),
     ([torch.ones(3)], "is not a table of vectors and matrices"),
+    (Touch(Path("ran")), "could run code (UnpicklingError)"),
 ])
-def test_other_pickles_are_refused(content, words, tmp_path, capsys):
+def test_other_pickles_are_refused_and_not_executed(
+    content, words, tmp_path, capsys, monkeypatch
+):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
     torch.save(content, folder / "consolidated.00.pth")
+    monkeypatch.chdir(tmp_path)
     refused(capsys, "run", folder, tmp_path / "new", str(folder), words)
+    assert not Path("ran").exists()
 
 
 def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):

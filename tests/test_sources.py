@@ -216,7 +216,6 @@ class Server(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     answers = {  # path -> status, body, headers
         "/text.txt": (200, ODD.encode(), {}),
-        "/moved.txt": (302, b"", {"Location": "/text.txt"}),
         "/rows.jsonl": as_json({"text": ODD}),
         "/api/datasets/some/stories": as_json(INFO),
         f"/api/datasets/some/stories/revision/{COMMIT}": as_json(INFO),
@@ -257,7 +256,7 @@ def serving():
         server.server_close()
 
 
-@pytest.mark.parametrize("name", ["text.txt?raw=true", "moved.txt", "rows.jsonl?x=1"])
+@pytest.mark.parametrize("name", ["text.txt?raw=true", "rows.jsonl?x=1"])
 def test_a_url_is_fetched_once_and_then_needs_no_network(name):
     with serving() as server:
         first = texts(source="url", url=f"{server}/{name}")

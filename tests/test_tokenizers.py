@@ -8,7 +8,6 @@ import gguf
 import pytest
 import sentencepiece
 import tokenizers
-import torch
 from foreign import VOCAB, edit, export_to, make_run, read, refused, their_folder
 from foreign_tokenizers import (
     ODD,
@@ -26,23 +25,6 @@ from transformers import AutoTokenizer
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
 from formats import tokenizers as formats_tokenizers
 from gyre.rundir import RunDir
-
-
-def test_autotokenizer_gives_our_ids(tmp_path):
-    """And so do we from its file."""
-    run = make_run(tmp_path)
-    out = export_to("hf", run.path, tmp_path / "hf")
-    ours, theirs = open_tokenizer(run.path), AutoTokenizer.from_pretrained(out)
-    again = open_tokenizer(out)
-    alphabet = [*" \n=ad(f\u2581", "中", "    "]
-    generator = torch.Generator().manual_seed(4)
-    drawn = torch.randint(len(alphabet), (300, 30), generator=generator).tolist()
-    for text in [*ODD, *("".join(alphabet[i] for i in row) for row in drawn)]:
-        ids = ours.encode(text)
-        assert theirs(text)["input_ids"] == ids
-        assert theirs.decode(ids) == text
-        assert again.encode(text) == ids
-    assert theirs.eos_token_id == ours.eos_id == 2
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
@@ -88,7 +70,8 @@ def converters_ids(folder, text):
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_an_export_holds_what_llama_cpps_converter_reads(saved, tmp_path):
-    """Also after transformers has saved it, which writes a tokenizer.json alone."""
+    """And what AutoTokenizer does; also after transformers has saved it, which writes a
+    tokenizer.json alone."""
     run = make_run(tmp_path)
     ours, out = open_tokenizer(run.path), export_to("hf", run.path, tmp_path / "hf")
     if saved:
@@ -99,11 +82,16 @@ def test_an_export_holds_what_llama_cpps_converter_reads(saved, tmp_path):
         (out / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
         run = RunDir.open(export_to("run", out, tmp_path / "saved"))
         out = export_to("hf", run.path, tmp_path / "again")
-    theirs = AutoTokenizer.from_pretrained(out)
-    for text in ODD:
-        assert theirs(text)["input_ids"] == ours.encode(text)
+    theirs, again = AutoTokenizer.from_pretrained(out), open_tokenizer(out)
+    rng = random.Random(4)
+    drawn = ["".join(rng.choices([*" \n=ad(f\u2581", "中", "    "], k=30)) for _ in range(300)]
+    for text in [*ODD, *drawn]:
+        ids = ours.encode(text)
+        assert theirs(text)["input_ids"] == again.encode(text) == ids
+        assert theirs.decode(ids) == text
         if SPACE not in text:
-            assert converters_ids(out, text) == ours.encode(text)
+            assert converters_ids(out, text) == ids
+    assert theirs.eos_token_id == ours.eos_id == 2
     fields = gguf_fields(run.path, tmp_path / "out.gguf")
     pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
     assert fields["scores"] == [pieces.get_score(i) for i in range(VOCAB)]
