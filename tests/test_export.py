@@ -39,7 +39,6 @@ from gyre.rundir import RunDir
 def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     run, out = make_run(tmp_path, "alibi", position="alibi").path, tmp_path / "out.gguf"
     refused(capsys, "gguf", run, out, str(run), "model.position alibi")
-    refused(capsys, "hf", run, out, str(run), "model.position alibi")
     refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
     refused(capsys, "hf", run, run, "is there already")
     refused(capsys, "hf", tmp_path, out, "run.json is missing")

@@ -3,10 +3,10 @@
 import hashlib
 import io
 import json
-import multiprocessing
 import os
 import random
 import shutil
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -251,34 +251,19 @@ def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch, capsys)
 # Never half there
 
 
-def fork(function):
-    """Run a function in a child process, which has all imports already."""
-    process = multiprocessing.get_context("fork").Process(target=function)
-    process.start()
-    return process
+def test_a_second_process_waits_and_takes_what_the_first_has_made(corpus, tmp_path, monkeypatch):
+    made = prepare(config(corpus, prepared=str(tmp_path / "elsewhere")))
+    folder, first = locate(config(corpus))[0], ExitStack()
+    first.enter_context(files.locked(folder, ""))
 
+    def finish(message):
+        assert message == f"waiting for another process: {folder}"
+        shutil.copytree(made.folder, folder)
+        first.close()
 
-@pytest.mark.slow
-def test_two_processes_at_once_make_one_folder(tmp_path):
-    path, train = text_file(tmp_path, words(1, 999)), prepare_module.Tokenizer.train
-    waiting, built = multiprocessing.Event(), multiprocessing.Value("i", 0)
-
-    def train_when_the_other_waits(*arguments):
-        assert waiting.wait(60)
-        with built:
-            built.value += 1
-        return train(*arguments)
-
-    def prepare_in_turn():
-        files.say = lambda text: waiting.set()  # the process without the lock
-        prepare_module.Tokenizer.train = train_when_the_other_waits
-        prepare(config(path))
-
-    processes = [fork(prepare_in_turn) for _ in range(2)]
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0, 0] and built.value == 1
-    assert visible(tmp_path / "prepared") == {find_prepared(config(path)).folder.name}
+    monkeypatch.setattr(files, "say", finish)  # of the process without the lock
+    monkeypatch.setattr(prepare_module, "write_files", None)
+    assert prepare(config(corpus)).manifest == made.manifest
 
 
 @pytest.mark.parametrize("split", ["train", "val"])

@@ -6,7 +6,6 @@ import os
 import sys
 import sysconfig
 import threading
-import tracemalloc
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -166,20 +165,6 @@ def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypa
     monkeypatch.setattr(datasets, "load_dataset", None)
     with pytest.raises(UserError, match=words):
         texts(files=path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", ["one line among many\n", "one line without an end "])
-def test_a_large_file_streams(tmp_path, line):
-    size = (16 << 20) // len(line) * len(line)
-    large = source(write(tmp_path / "large.txt", line * (size // len(line))))
-    tracemalloc.start()
-    try:
-        (total,) = [sum(map(len, document)) for document in large.documents()]
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert total == size and peak < size // 2
 
 
 def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
