@@ -3,6 +3,7 @@
 (transformers' modeling_llama.py, modeling_rope_utils.py)
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
+from errors import say
 from files import stage_json
 from formats import names
 from formats.run import Exported
@@ -31,7 +33,9 @@ SIZES = {
     "n_kv_heads": "num_key_value_heads",
     "head_dim": "head_dim",
 }
-
+# Messages about config.json have its names for our other fields too.
+SPELLINGS = SIZES | {"max_positions": "max_position_embeddings", "norm_eps": "rms_norm_eps",
+                     "theta": "rope_theta", "partial": "partial_rotary_factor"}
 
 # The types of RoPE in config.json, with their fields beside rope_theta. Other fields are refused:
 # they would change rotations.
@@ -79,6 +83,9 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     # transformers 4 reads torch_dtype, 5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}
     stage_json(folder / "config.json", config)
+    if (reach := from_config(config).max_positions) != model.max_positions:
+        say(f"note: an import of it will have model.max_positions {reach}, where RoPE's scaling "
+            f"reaches to, and not {model.max_positions}")
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION).exists():  # an imported model has brought one
         stage_json(folder / GENERATION, ids)
@@ -184,8 +191,13 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
     if others := set(config.get("layer_types") or ()) - {"full_attention"}:
         raise ValueError(f"layer_types {others}: we have full_attention")
     sizes = {ours: config.get(theirs) for ours, theirs in SIZES.items()}
-    return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
-                           "tie_embeddings": config.get("tie_word_embeddings") or False})
+    try:
+        return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
+                               "tie_embeddings": config.get("tie_word_embeddings") or False})
+    except ValueError as error:
+        words = re.sub(r"(model\.)?\b(\w+)", lambda field: SPELLINGS.get(field[2], field[0]),
+                       str(error))
+        raise ValueError(words) from None
 
 
 def from_rope(config: dict[str, Any]) -> dict[str, Any]:

@@ -328,6 +328,15 @@ def test_a_configuration_comes_back_from_either_spelling(scaling):
         assert hf.from_config(v4 | {"rope_scaling": old}) == ours
 
 
+def test_an_export_says_which_length_an_import_of_it_will_have(tmp_path, capsys):
+    for ends, said in ((64, False), (50, True)):  # 64 is factor * original_positions
+        run = make_run(tmp_path, f"run{ends}", max_positions=ends,
+                       rope_scaling=RopeScaling("yarn", 4.0, 16))
+        export_to("hf", run.path, tmp_path / f"hf{ends}")
+        note = f"will have model.max_positions 64, where RoPE's scaling reaches to, and not {ends}"
+        assert (note in " ".join(capsys.readouterr().err.split())) is said
+
+
 def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter():
     old = {k: v for k, v in BASE.items() if k not in ("num_key_value_heads", "hidden_act")}
     assert hf.from_config(old) == untied(n_kv_heads=6)
@@ -342,12 +351,13 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
     ({"model_type": "qwen3"}, "model_type 'qwen3'"),
     ({"model_type": "mistral"}, "mistral without sliding_window"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types .'sliding_attention'"),
-    ({"num_attention_heads": None}, "n_heads"),
+    ({"num_attention_heads": None}, "num_attention_heads"),
+    ({"num_key_value_heads": 4}, "num_attention_heads 6 .* num_key_value_heads 4"),
     ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),
     ({"rope_scaling": {"type": "linear"}}, "missing required field `factor`"),
     ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "alpha of rope_type linear"),
     ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": None}}, "truncate of rope_type yarn"),
-    ({"rope_scaling": "linear"}, ""),
+    ({"rope_scaling": "linear"}, "dictionary"),
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary"),
     ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
      "'config.json': 500000.0, 'rope_parameters': 10000.0.: versions of transformers"),
