@@ -156,7 +156,7 @@ def restore(start: Start, setup: Setup) -> None:
     elif step >= steps and not start.repeatable:
         raise UserError(f"{run.path} has finished its {step} steps: give --train.steps a larger "
                         "number to go on")
-    elif training["steps"] != steps and "steps" not in start.given.get("train", {}):
+    elif training["steps"] != steps and "train.steps" not in start.given:
         raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
                         "on which its learning rates depend: repeat that, or give another number")
     elif run.checkpoints.saved_step("best") > step:
