@@ -2,23 +2,23 @@
 
 A configuration is made of layers, each over the one before: the defaults of the dataclasses, YAML
 files, the run that training starts from, the command line. A layer is a dict of sections, such as
-{"model": {"dim": 64}, "seed": 2}. One function, `convert`, gives every value its type.
+{"model": {"dim": 64}, "seed": 2}, or of dotted names, such as {"model.dim": 64, "seed": 2}. One
+function, `convert`, gives every value its type.
 """
 
 import argparse
 import dataclasses
 import difflib
 import functools
-import re
 import reprlib
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, NoReturn, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
 
 import docstring_parser
+import msgspec
 import yaml
 
 from data.dataset import DataConfig
@@ -108,15 +108,11 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     try:
         config = build_config(merged)
         check_position(config.model)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
     model, data, optim, train = config.model, config.data, config.optim, config.train
     data.check()
     optim.check()
-    check_ranges("train", train, steps="[1, inf)", batch_size="[1, inf)", timeout="(0, 1e6]",
-                 micro_batch_size="[1, inf)", eval_interval="[1, inf)", sample_tokens="[0, inf)")
-    if isinstance(train.shard, int):
-        check_ranges("train", train, shard="[1, inf)")
     if model.vocab_size is None:  # one embedding for each piece of the tokenizer
         model.vocab_size = data.vocab_size
     extrapolates, scaling = POSITIONS[model.position].extrapolates, model.rope_scaling
@@ -125,49 +121,48 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     if model.max_positions is None:
         reach = scaling.reach if scaling is not None else 0
         model.max_positions = max(data.seq_len * (4 if extrapolates else 1), reach)
+    check_ranges("model", model, vocab_size=f"[{data.vocab_size}, inf)",
+                 max_positions=f"[{data.seq_len}, inf)")
+    check_ranges("train", train, steps="[1, inf)", batch_size="[1, inf)", timeout="(0, 1e6]",
+                 micro_batch_size="[1, inf)", eval_interval="[1, inf)",
+                 sample_tokens=f"[0, {model.max_positions})")
+    check_ranges("optim", optim, warmup_steps=f"[0, {train.steps}]")
+    if isinstance(train.shard, int):
+        check_ranges("train", train, shard="[1, inf)")
     for wrong, message in (
-        (model.vocab_size < data.vocab_size,
-         f"model.vocab_size {model.vocab_size} is less than data.vocab_size {data.vocab_size}: "
-         "leave model.vocab_size unset"),
         (train.shard != REPLICATED and train.dtype == "float16",
          "train.dtype float16 cannot be sharded (train.shard): use bfloat16"),
         (any(not 1 <= step <= train.steps for step in train.keep),
          f"train.keep {train.keep} names steps that train.steps {train.steps} does not have"),
-        (optim.warmup_steps > train.steps,
-         f"optim.warmup_steps {optim.warmup_steps} is longer than train.steps {train.steps}"),
         (not 0 <= config.seed < 2**63, f"seed must be in [0, 2^63), not {config.seed}"),
-        (model.max_positions < data.seq_len,
-         f"data.seq_len {data.seq_len} is longer than model.max_positions {model.max_positions}"),
         (model.max_positions > data.seq_len and not extrapolates,
          f"model.max_positions {model.max_positions} is longer than data.seq_len {data.seq_len}: "
          f"with model.position {model.position} positions past that would never be trained"),
-        (train.sample_tokens >= model.max_positions,
-         f"train.sample_tokens {train.sample_tokens} leaves no room for a prompt in "
-         f"model.max_positions {model.max_positions}"),
     ):
         if wrong:
             raise UserError(message)
     return config
 
 
-def build_config(layer: Mapping[str, Any]) -> Config:
-    """Return the configuration of one layer over the defaults. Only the model is checked.
+def build_config(table: Mapping[str, Any]) -> Config:
+    """Return the configuration of a nested layer over the defaults. Only the model is checked.
 
-    Raises ValueError for a model that cannot be built.
+    Raises TypeError for options that are unknown or missing, ValueError for those without a
+    meaning.
     """
-    sections = {name: {**layer.get(name, {})} for name in SECTIONS}
-    scaling = sections["model"].get("rope_scaling")
-    if scaling is not None:
-        if not {"type", "factor"} <= scaling.keys():
-            raise ValueError("model.rope_scaling needs a type and a factor")
-        sections["model"]["rope_scaling"] = RopeScaling(**scaling)
-    parts = {name: cls(**sections[name]) for name, cls in SECTIONS.items()}
-    return Config(**{**layer, **parts})
+    parts = {name: {**table.get(name, {})} for name in SECTIONS}
+    if parts["model"].get("rope_scaling") is not None:
+        parts["model"]["rope_scaling"] = RopeScaling(**parts["model"]["rope_scaling"])
+    sections = {name: cls(**parts[name]) for name, cls in SECTIONS.items()}
+    return Config(**{**table, **sections})
 
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
     """Put the values of a layer over those of `target`, section by section."""
     for name, value in layer.items():
+        name, dot, rest = name.partition(".")
+        if dot:
+            value = {rest: value}
         if isinstance(value, Mapping):
             target[name] = target.get(name) or {}
             merge(target[name], value)
@@ -194,35 +189,17 @@ def convert(hint: Any, value: Any, option: str) -> Any:
 
     Raises UserError, which names the option and its type.
     """
-    origin, parts = get_origin(hint), get_args(hint)
-    if value in (None, "null") and NoneType in parts:
-        return None
-    if origin in (Union, UnionType):
-        for part in parts:
-            with suppress(UserError):
-                return convert(part, value, option)
-    elif origin is list and value is not None:
-        with suppress(ValueError):
-            if isinstance(value, str):
-                is_list = value.startswith("[")
-                value = [e.value for e in compose_yaml(value).value] if is_list else [value]
-            return [convert(parts[0], entry, option) for entry in value]
-    elif isinstance(value, str):
-        choices = {str(part): part for part in parts}  # of a Literal
-        with suppress(ValueError):
-            if value in choices:
-                return choices[value]
-            if hint is bool and value.lower() in ("true", "false"):
-                return value.lower() == "true"
-            if hint is str and "\0" not in value:
-                value.encode()  # an argument that is not UTF-8 cannot be stored
-                return value
-            # YAML would read 010 as 8. Numbers past 64 bits overflow elsewhere.
-            if hint is float or hint is int and re.fullmatch(r"0|-?[1-9]\d{0,18}", value):
-                return hint(value)
-    is_list = isinstance(value, str) and value.startswith("[")
-    quote = ": quote its globs, as in ['*.md', b.txt]" if is_list else ""
-    raise UserError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}{quote}")
+    try:
+        if value == "null" and NoneType in get_args(hint):
+            return None
+        takes_list = any(get_origin(part) is list for part in (hint, *get_args(hint)))
+        if takes_list and isinstance(value, str):
+            value = yaml.load(value, yaml.BaseLoader) if value.startswith("[") else [value]
+        return msgspec.convert(value, hint, strict=False)
+    except (ValueError, yaml.YAMLError):
+        quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in str(value) else ""
+        raise UserError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}{quote}"
+                        ) from None
 
 
 class Option(NamedTuple):
@@ -230,7 +207,7 @@ class Option(NamedTuple):
 
     type: Any
     settings: dict[str, Any]
-    """What argparse's add_argument takes for it: help, default, and type, which converts a text."""
+    """What argparse's add_argument takes for it. Its `type` converts a text."""
 
 
 def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
@@ -245,7 +222,7 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
             if isinstance(default, str | int | float) and default is not False and default != "":
                 text += f" (default: {default})"
             options[name] = Option(hint, {
-                "help": text, "default": default,
+                "help": text, "default": default, "metavar": show_type(hint),
                 "type": functools.partial(convert, hint, option=name),
             })
         if table is not None:
@@ -256,7 +233,6 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
 SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
             if dataclasses.is_dataclass(cls)}
 OPTIONS = list_options(Config)
-TABLES = {name.rpartition(".")[0] for name in OPTIONS}
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
@@ -278,74 +254,46 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
         raise UserError(f"no config {name}, neither as a path nor among ours: {OURS}")
-    try:
-        document = compose_yaml(path.read_text(encoding="utf-8"))
-        if not isinstance(document, yaml.MappingNode):
-            raise ValueError("it holds no table of options")
-        layer = convert_table(document)
-        if layer.get("init_from"):
-            raise ValueError("init_from is no option of a file: say --init-from RUN instead")
-        return layer
-    except (UserError, ValueError) as error:
-        raise UserError(f"{path}: {error}") from None
-
-
-def compose_yaml(text: str) -> Any:
-    """Return the node of a YAML text, in which every scalar is a text.
-
-    Raises ValueError for what is no YAML; also for aliases, which can expand without limit, and for
-    deep brackets, which take minutes.
-    """
-    try:
-        depth = 0
-        for event in yaml.parse(text):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > 9 or isinstance(event, yaml.AliasEvent):
-                raise ValueError("aliases such as *name and deep brackets are not read")
-        return yaml.compose(text, yaml.BaseLoader)
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from None
-
-
-def convert_table(table: yaml.MappingNode, prefix: str = "") -> dict[str, Any]:
-    """Return a mapping of YAML as a layer of typed values, or a part of one."""
     layer: dict[str, Any] = {}
-    for key, node in table.value:
-        name, option, value = str(key.value), f"{prefix}{key.value}", node.value
-        if name in layer:
-            raise UserError(f"{option} is there twice")
-        if option in TABLES and isinstance(node, yaml.MappingNode):
-            layer[name] = convert_table(node, f"{option}.")
-        elif option in OPTIONS and "." not in name:
-            if isinstance(node, yaml.SequenceNode):
-                value = [entry.value for entry in value]
-            elif value in ("", "~", "null") and node.style is None:  # quoted, it is a text
-                value = None
-            layer[name] = OPTIONS[option].settings["type"](value)
-        elif option not in SECTIONS or value:  # a section may be empty
-            raise UserError(f"there is no option {option}{nearest(option, OPTIONS)}")
+    try:
+        # Every value is a text: YAML 1.1 itself would read 010 as 8, and 1e-3 as a text.
+        table = yaml.compose(path.read_text(encoding="utf-8"), yaml.BaseLoader)
+        if not isinstance(table, yaml.MappingNode):
+            raise ValueError("it holds no table of options")
+        for option, value in flatten(table):
+            if option in layer:
+                raise ValueError(f"{option} is there twice")
+            if option == "init_from" and value != "null":
+                raise ValueError("init_from is no option of a file: say --init-from RUN instead")
+            if option in OPTIONS:
+                layer[option] = convert(OPTIONS[option].type, value, option)
+            elif option not in SECTIONS or value:  # a section may be empty
+                raise ValueError(f"there is no option {option}{nearest(option, OPTIONS)}")
+    except (UserError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
     return layer
+
+
+def flatten(table: yaml.MappingNode, prefix: str = "") -> Iterator[tuple[str, str | list[Any]]]:
+    """Yield the values in a table of YAML, and in tables in it, by dotted name."""
+    for key, node in table.value:
+        if isinstance(node, yaml.MappingNode):
+            yield from flatten(node, f"{prefix}{key.value}.")
+        elif isinstance(node, yaml.SequenceNode):
+            yield f"{prefix}{key.value}", [entry.value for entry in node.value]
+        else:
+            yield f"{prefix}{key.value}", node.value
 
 
 def read_config(path: Path) -> Config:
     """Return the saved configuration of a run. It was checked when it was saved."""
     try:
         return build_config(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (AttributeError, TypeError, ValueError, yaml.YAMLError) as error:
+    except (TypeError, ValueError) as error:
         raise UserError(f"{path} is no configuration of this version of gyre: {error}") from None
 
 
 # --- the command line -----------------------------------------------------------------------------
-
-
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Shows the type of an option where it takes a value."""
-
-    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
-        if isinstance(action.type, functools.partial):  # of `convert`
-            return show_type(action.type.args[0])
-        return super()._get_default_metavar_for_optional(action)
 
 
 class Parser(argparse.ArgumentParser):
@@ -358,7 +306,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, doc: str | None = None, *tables: type, config: bool = False):
         super().__init__(description=doc, allow_abbrev=False,
-                         formatter_class=HelpFormatter)
+                         formatter_class=argparse.RawDescriptionHelpFormatter)
         for table in tables:
             group = self.add_argument_group(f"{table.__doc__}".partition(".")[0])
             for name, option in list_options(table).items():
@@ -366,7 +314,7 @@ class Parser(argparse.ArgumentParser):
                 if option.type is bool:
                     settings = {"help": settings["help"], "action": "store_true"}
                 elif option.type == list[str]:
-                    settings |= {"action": "append", "default": [],
+                    settings |= {"action": "append", "default": [], "metavar": "text",
                                  "type": functools.partial(convert, str, option=name)}
                 group.add_argument(f"--{name.replace('_', '-')}", **settings)
         if config:
@@ -389,13 +337,9 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             word = unknown[0].partition("=")[0]
             self.error(f"there is no option {word}{nearest(word, self._option_string_actions)}")
-        options.given = {}
-        for dest, value in [*vars(options).items()]:
-            if dest.startswith("given."):
-                delattr(options, dest)
-                for name in dest.split(".")[:0:-1]:
-                    value = {name: value}
-                merge(options.given, value)
+        values = vars(options)
+        options.given = {name.removeprefix("given."): values.pop(name)
+                         for name in [*values] if name.startswith("given.")}
         return options
 
     def error(self, message: str) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import Any
 
 from data.tokenizer import open_tokenizer
 from errors import UserError
-from gyre.options import Config, Parser, make_config, merge, read_config, read_yaml
+from gyre.options import Config, Parser, make_config, read_config, read_yaml
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
 from model.config import CHANGEABLE
@@ -42,7 +42,7 @@ class Start:
     argv: list[str]
     """The command line itself."""
     given: dict[str, Any]
-    """The options that the command line names, as a layer of the configuration."""
+    """The options that the command line names, by dotted name."""
     resumed: RunDir | None = None
     """The run to go on with. None: a new run."""
     parent: RunDir | None = None
@@ -60,38 +60,40 @@ def resolve(argv: list[str], doc: str) -> Start:
 
     Raises UserError for a configuration that is invalid, or that contradicts the run's.
     """
-    if not argv:
-        raise UserError("say what to train, such as --config small.yaml, or what to --resume "
-                        "(--help lists all options)")
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
     given, auto = options.given, options.resume == "auto"
-    if options.resume and options.branch_from:
-        raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
-                        "one of them out")
-    if options.at is not None and not options.branch_from:
-        raise UserError(f"--at {options.at} has no effect without --branch-from")
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and not options.resume:
-        raise UserError("torchrun has restarted this command, which would start another run: say "
-                        "--resume auto")
-    if options.branch_from or (options.resume and not auto):
-        if options.init_from or options.config:
-            raise UserError("--resume and --branch-from take the weights and the configuration of "
-                            "their run: leave out --init-from and --config")
-        if options.resume:
-            return resume(RunDir.open(options.resume), argv, given)
+    old = options.branch_from or (options.resume and not auto)  # the run is named
+    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    for wrong, message in (
+        (not argv, "say what to train, such as --config small.yaml, or what to --resume (--help "
+         "lists all options)"),
+        (options.resume and options.branch_from,
+         "--resume goes on with a run and --branch-from starts another one: leave one of them out"),
+        (options.at is not None and not options.branch_from,
+         f"--at {options.at} has no effect without --branch-from"),
+        (restarted and not options.resume,
+         "torchrun has restarted this command, which would start another run: say --resume auto"),
+        (old and (options.init_from or options.config),
+         "--resume and --branch-from take the weights and the configuration of their run: leave "
+         "out --init-from and --config"),
+    ):
+        if wrong:
+            raise UserError(message)
+    if options.branch_from:
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
+    if old:
+        return resume(RunDir.open(options.resume), argv, given)
 
     files: dict[str, Any] = {}
     for name in options.config:
-        merge(files, read_yaml(name))
+        files |= read_yaml(name)
     if auto:
-        name = given.get("name") or files.get("name")
-        if name is None:
+        asked = files | given
+        if asked.get("name") is None:
             raise UserError("--resume auto needs a --name: that of the run to start or go on with")
-        logs = files.get("log", {}) | given.get("log", {})
-        path = Path(logs.get("runs", LogConfig.runs), name)
+        path = Path(asked.get("log.runs", LogConfig.runs), asked["name"])
         if path.exists():
-            return resume(RunDir.open(path), argv, given, {} if options.init_from else files)
+            return resume(RunDir.open(path), argv, given, again=True)
     weights = take_weights(RunDir.open(options.init_from), given) if options.init_from else {}
     config = make_config(files, weights, given)
     stem = Path(options.config[0]).stem if options.config else "gyre"
@@ -102,44 +104,29 @@ def resolve(argv: list[str], doc: str) -> Start:
                  repeatable=auto)
 
 
-def resume(
-    run: RunDir, argv: list[str], given: dict[str, Any], files: dict[str, Any] | None = None
-) -> Start:
+def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    With --resume auto, `files` is the layer of --config. It is ignored, because the run keeps its
-    own configuration; `note` lists the options that differ.
+    `again`: with --resume auto the command is the one that has started the run. The run keeps what
+    that took from --config, its own copy of the tokenizer, and what each `auto` stood for.
     """
     saved, note = read_trained(run), ""
-    if files is not None:  # the same command again, while the run has what `auto` stood for
-        for layer in (given, files):  # the run has its own copy
-            layer.get("data", {}).pop("tokenizer", None)
-        for name in ("device", "dtype", "compile"):
-            if given.get("train", {}).get(name) == "auto":
-                given["train"].pop(name)
+    if again:
+        note = f"{run.path} goes on with its own configuration: no file of --config is read again"
+        given = {option: value for option, value in given.items()
+                 if option != "data.tokenizer" and value != "auto"}
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
-    if files:
-        kept, asked = asdict(config), asdict(make_config(files, given))
-        differing = [f"{section}.{name}" for section in ("model", "data", "optim", "train")
-                     for name, value in asked[section].items()
-                     if value not in ("auto", kept[section][name])]
-        if differing:
-            note = f"{run.path} goes on with its own {', '.join(differing)}, not those of --config"
-    return Start(config, run.path.name, argv, given, run, run, repeatable=files is not None,
-                 note=note)
+    return Start(config, run.path.name, argv, given, run, run, repeatable=again, note=note)
 
 
-def branch(
-    run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
-) -> Start:
+def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
     saved = read_trained(run)
-    base: dict[str, Any] = asdict(saved) | {"name": None}
-    base["train"]["keep"] = []
-    if given.get("optim", {}).get("schedule", saved.optim.schedule) != saved.optim.schedule:
-        base["optim"]["cooldown"] = None  # it belongs to the other schedule
-    config = make_config(base, given)
+    own: dict[str, Any] = {"name": None, "train.keep": []}
+    if given.get("optim.schedule", saved.optim.schedule) != saved.optim.schedule:
+        own["optim.cooldown"] = None  # it belongs to the other schedule
+    config = make_config(asdict(saved), own, given)
     check_unchanged(run, saved, config, "--branch-from")
     if config.name is not None:
         RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
@@ -151,14 +138,15 @@ def take_weights(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
 
     Raises UserError if the command line asks for another model or tokenizer.
     """
-    pinned = [f"model.{name}" for name in given.get("model", {}) if name not in CHANGEABLE]
-    pinned += [f"data.{name}" for name in given.get("data", {})
-               if name in ("tokenizer", "vocab_size")]
-    if pinned:
-        raise UserError(f"--{pinned[0]} cannot be given with --init-from: it is that of {run.path}")
     saved = read_config(run.path / "config.yaml")
+    for option in given:
+        section, _, name = option.partition(".")
+        if (section == "model" and name.partition(".")[0] not in CHANGEABLE
+                or option in ("data.tokenizer", "data.vocab_size")):
+            raise UserError(f"--{option} cannot be given with --init-from: it is that of "
+                            f"{run.path}")
     model = asdict(saved.model)
-    if model["rope_scaling"] is None and given.get("model", {}).get("rope_scaling"):
+    if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
         # The length that a run without scaling was trained on is that of its rows.
         model["rope_scaling"] = {"original_positions": saved.data.seq_len}
     tokenizer = {"tokenizer": str(run.path), "vocab_size": open_tokenizer(run.path).vocab_size}
