@@ -27,7 +27,7 @@ from gyre.device import Dtype
 from gyre.optim import OptimConfig
 from gyre.parallel import REPLICATED, Shard
 from gyre.wandb_log import LogConfig
-from model.config import ModelConfig, RopeScaling
+from model.config import ModelConfig
 from model.position import POSITIONS, check_position
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -78,11 +78,11 @@ class TrainConfig:
 class Config:
     """A whole run. `make_config` fills in and checks what one part takes from another."""
 
-    model: ModelConfig
-    data: DataConfig
-    optim: OptimConfig
-    train: TrainConfig
-    log: LogConfig
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    log: LogConfig = field(default_factory=LogConfig)
     name: str | None = None
     """Name of the run, and of its folder. Unset: the config file's name, the encoding and the
     seed."""
@@ -106,10 +106,10 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     for layer in layers:
         merge(merged, layer)
     try:
-        config = build_config(merged)
+        config = msgspec.convert(merged, Config)
         check_position(config.model)
-    except (TypeError, ValueError) as error:
-        raise UserError(str(error)) from None
+    except ValueError as error:  # of msgspec, with what a dataclass has raised as its cause
+        raise UserError(str(error.__cause__ or error)) from None
     model, data, optim, train = config.model, config.data, config.optim, config.train
     data.check()
     optim.check()
@@ -142,19 +142,6 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         if wrong:
             raise UserError(message)
     return config
-
-
-def build_config(table: Mapping[str, Any]) -> Config:
-    """Return the configuration of a nested layer over the defaults. Only the model is checked.
-
-    Raises TypeError for options that are unknown or missing, ValueError for those without a
-    meaning.
-    """
-    parts = {name: {**table.get(name, {})} for name in SECTIONS}
-    if parts["model"].get("rope_scaling") is not None:
-        parts["model"]["rope_scaling"] = RopeScaling(**parts["model"]["rope_scaling"])
-    sections = {name: cls(**parts[name]) for name, cls in SECTIONS.items()}
-    return Config(**{**table, **sections})
 
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
@@ -222,7 +209,7 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
             if isinstance(default, str | int | float) and default is not False and default != "":
                 text += f" (default: {default})"
             options[name] = Option(hint, {
-                "help": text, "default": default, "metavar": show_type(hint),
+                "help": text, "default": default,
                 "type": functools.partial(convert, hint, option=name),
             })
         if table is not None:
@@ -287,10 +274,12 @@ def flatten(table: yaml.MappingNode, prefix: str = "") -> Iterator[tuple[str, st
 
 def read_config(path: Path) -> Config:
     """Return the saved configuration of a run. It was checked when it was saved."""
-    try:
-        return build_config(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{path} is no configuration of this version of gyre: {error}") from None
+    table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for section in SECTIONS:
+        for name in table[section]:
+            if f"{section}.{name}" not in OPTIONS:
+                raise UserError(f"{path}: this version of gyre has no option {section}.{name}")
+    return msgspec.convert(table, Config)
 
 
 # --- the command line -----------------------------------------------------------------------------
@@ -314,7 +303,7 @@ class Parser(argparse.ArgumentParser):
                 if option.type is bool:
                     settings = {"help": settings["help"], "action": "store_true"}
                 elif option.type == list[str]:
-                    settings |= {"action": "append", "default": [], "metavar": "text",
+                    settings |= {"action": "append", "default": [],
                                  "type": functools.partial(convert, str, option=name)}
                 group.add_argument(f"--{name.replace('_', '-')}", **settings)
         if config:
@@ -341,6 +330,13 @@ class Parser(argparse.ArgumentParser):
         options.given = {name.removeprefix("given."): values.pop(name)
                          for name in [*values] if name.startswith("given.")}
         return options
+
+    def format_help(self) -> str:
+        """Return the help, with the type of each option that takes a value."""
+        for action in self._actions:
+            if isinstance(action.type, functools.partial):  # of `convert`
+                action.metavar = show_type(action.type.args[0])
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))

@@ -140,7 +140,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--train.compile", "maybe"], r"^train.compile must be true\|false\|auto, not 'maybe'$"),
     (["--data.files", "[*.md, a.txt]"], "quote its globs"),
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2\^31\), not 999"),
-    (["--model.rope_scaling.factor", "2"], "RopeScaling.* missing 1 required .*'type'"),
+    (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
     (["--model.vocab_size", "99"], "model.vocab_size must be at least 4096, not 99"),
     (["--data.seq_len", "99", "--model.max_positions", "98"], "positions must be at least 99"),
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
