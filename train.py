@@ -29,7 +29,7 @@ from tqdm import tqdm
 from errors import UserError, exit_in_words, say
 from gyre.build import build
 from gyre.parallel import World
-from gyre.rundir import RunDir, locked_run
+from gyre.rundir import RunDir, claim_name, locked_run
 from gyre.signals import StopSignal
 from gyre.start import Start, resolve
 from gyre.step import Setup, evaluate, train_step
@@ -61,29 +61,26 @@ def train(start: Start, world: World) -> int:
         tokens = config.train.batch_size * config.data.seq_len
         bar = held.enter_context(tqdm(
             total=config.train.steps, initial=progress.step, desc="train", unit="step",
-            dynamic_ncols=True, disable=not world.is_main,
-            mininterval=0.1 if sys.stderr.isatty() else 10,
+            disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
         stop = StopSignal()
         run = None  # made after the first step: a training that fails in it leaves no folder
-        saved = bool(start.resumed)
         while progress.step < config.train.steps:
             started = time.perf_counter()
             result = train_step(setup, progress.step)
             seconds = time.perf_counter() - started
+            branches = run is None and start.parent and not start.resumed
             if run is None:
                 run = open_run(start, setup, held)
                 held.enter_context(stop)
             searching = setup.scaler.is_enabled() and setup.scaler.get_scale() > 1
             going_on = progress.advance(result, tokens, seconds, searching)
             run.log({
-                **progress.axes,
-                "train/loss": result.loss, "train/lr": result.lr,
-                "train/grad_norm": result.grad_norm, "train/tokens_per_second": tokens / seconds,
-                "train/skipped": progress.skipped,
+                **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
+                "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
+                "train/tokens_per_second": tokens / seconds,
             })
-            check_finite(going_on, "the loss or its gradient was not finite for three steps, up to",
-                         setup, run)
+            check_finite(going_on, "three losses or gradients were not finite, up to", setup, run)
             bar.update()
             bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
                                 refresh=False)
@@ -96,25 +93,21 @@ def train(start: Start, world: World) -> int:
                 validate(setup, run)
                 sample(setup, run)  # before `last` is saved: a run killed in between repeats both
             stopping = world.sum(float(stop.number))[0] > 0  # whether any rank got a signal
-            if due or stopping or (start.parent and not saved):  # a branch saves its first step
+            if due or stopping or branches:  # a branch can be resumed once it has saved
                 save(setup, run, "last")
-                saved = True
             if stopping and not at_end:
                 bar.close()
                 again = start.argv if start.resumed else ["--resume", str(run.path)]
-                launcher = "python" if world.size == 1 else "torchrun ..."
                 if world.is_main:
                     say(f"stopped after step {progress.step}, saved. To go on:\n"
-                        f"    {launcher} train.py {shlex.join(again)}")
+                        f"    python train.py {shlex.join(again)}")
                 return stop.number or signal.SIGTERM  # 0: only another rank got one
         bar.close()
-        if world.is_main and run is None:
-            say(f"nothing to do: {start.stem} has finished its {progress.step} steps")
-        elif world.is_main and run is not None:
-            run.draw_losses()
-            command = ["python", "generate.py", "--run", str(run.path), "--prompt", "Once"]
-            say(f"done    {tqdm.format_interval(progress.seconds)} spent in steps; {run.path}\n"
-                f"next    {shlex.join(command)}")
+        done = run or start.resumed  # which --resume auto may find finished
+        if world.is_main and done:
+            done.draw_losses()
+            say(f"done    {tqdm.format_interval(progress.seconds)} spent in steps; {done.path}\n"
+                f"next    python generate.py --run {shlex.quote(str(done.path))} --prompt Once")
     return 0
 
 
@@ -125,9 +118,7 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     """
     config, world, step = setup.config, setup.world, setup.progress.step
     if world.is_main and not start.resumed:
-        config.name = held.enter_context(RunDir.claim(
-            config.log.runs, config.name or start.stem, numbered=config.name is None
-        ))
+        config.name = claim_name(config.log.runs, config.name, start.stem, held)
     config.name = world.collect(config.name)[0]
     run = start.resumed or RunDir(Path(config.log.runs, str(config.name)), {})
     run.is_main = world.is_main
@@ -150,9 +141,8 @@ def validate(setup: Setup, run: RunDir) -> None:
 
     The weights are saved as `best` if this loss is the lowest of the run.
     """
-    nats, tokens = setup.world.sum(*evaluate(
-        setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype
-    ))
+    summed = evaluate(setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype)
+    nats, tokens = setup.world.sum(*summed)
     check_finite(math.isfinite(nats), "the validation loss is not finite after", setup, run)
     loss, bpb = nats / tokens, nats / math.log(2) / setup.data.manifest["val"]["bytes"]
     run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
@@ -174,10 +164,8 @@ def sample(setup: Setup, run: RunDir) -> None:
     prompt = tokenizer.encode_prompt(train.sample_prompt)[-room:]
     with setup.parallelism.gather(setup.model):
         # Not ended by EOS: ranks gather weights together, so all need equally many steps.
-        (new,) = generate(
-            setup.model, [prompt], Sampling(), max_new_tokens=train.sample_tokens,
-            seed=setup.config.seed,
-        )
+        (new,) = generate(setup.model, [prompt], Sampling(), seed=setup.config.seed,
+                          max_new_tokens=train.sample_tokens)
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
     text = tokenizer.decode(prompt + new)
     run.log({**setup.progress.axes, "sample": text})
@@ -202,13 +190,12 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
 def check_finite(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
     """Raise UserError unless `finite`, and log that the training diverged. The message names the
     last checkpoint."""
-    if finite:
-        return
-    config, progress, step = setup.config, setup.progress, run.checkpoints.saved_step("last")
-    run.log({**progress.axes, "diverged": 1})
-    raise UserError(f"{what} step {progress.step}, in {config.train.dtype}: try a smaller optim.lr "
-                    f"(now {config.optim.lr}). {run.path} has "
-                    f"{f'a checkpoint of step {step}' if step else 'no checkpoint'}")
+    if not finite:
+        step = run.checkpoints.saved_step("last")
+        has = f"a checkpoint of step {step}" if step else "no checkpoint"
+        run.log({**setup.progress.axes, "diverged": 1})
+        raise UserError(f"{what} step {setup.progress.step}, in {setup.config.train.dtype}: try a "
+                        f"smaller optim.lr (now {setup.config.optim.lr}). {run.path} has {has}")
 
 
 if __name__ == "__main__":

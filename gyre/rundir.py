@@ -15,8 +15,6 @@ Only this module and checkpoint.py write there, and a study, which removes check
 no more.
 """
 
-import hashlib
-import itertools
 import json
 import math
 import platform
@@ -24,8 +22,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -36,7 +34,7 @@ import torch
 
 from data.tokenizer import FILES
 from errors import UserError, say
-from files import atomic_path, first_line, fsync, locked, sha256, stage_json, write_file, writing
+from files import atomic_path, fsync, locked, read_json, sha256, stage_json, write_file, writing
 from gyre.checkpoint import Checkpoints
 from gyre.options import Config
 from gyre.parallel import World
@@ -45,20 +43,29 @@ from gyre.wandb_log import WandbThread, wandb_id
 METRICS = "metrics.jsonl"
 
 
-class Taken(UserError):
-    """A name that another run has."""
+def locked_run(path: Path) -> AbstractContextManager[None]:
+    """Let one process at a time train the run at `path`. Entering it raises UserError."""
+    return locked(path.resolve(), f"{path} is being trained by another process: wait for it, or "
+                  "stop it", wait=False)
 
 
-@contextmanager
-def locked_run(path: Path) -> Iterator[None]:
-    """Let one process at a time train the run at `path`. Raises Taken."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(locked(path.resolve(), "", wait=False))
-        except UserError:
-            raise Taken(f"{path} is being trained by another process: wait for it, or stop it"
-                        ) from None
-        yield
+def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -> str:
+    """Return the name of a new run, which nobody else can train until `held` is closed.
+
+    Without a `name` it is the first of stem, stem-2, stem-3 ... that is neither a run nor being
+    trained. Raises UserError if another process trains a run of this `name`.
+    """
+    if name is not None:
+        held.enter_context(locked_run(Path(runs, name)))
+        return name
+    name, number = stem, 1
+    while True:
+        with suppress(UserError):  # another process trains a run of this name
+            if not Path(runs, name).exists():
+                held.enter_context(locked_run(Path(runs, name)))
+                return name
+        number += 1
+        name = f"{stem}-{number}"
 
 
 @dataclass
@@ -142,36 +149,27 @@ class RunDir:
         right now: nothing is changed.
         """
         if path is None:
-            created: dict[str, Path] = {}
-            for file in Path(runs).glob("[!.]*/run.json"):
-                with suppress(KeyError, TypeError, ValueError):  # a folder that is not ours
-                    when = json.loads(file.read_text(encoding="utf-8"))["created"]
-                    if any((file.parent / name).exists() for name in ("best", "last", "previous")):
-                        created[str(when)] = file.parent
-            if not created:
+            with_weights = [file.parent for name in ("best", "last", "previous")
+                            for file in Path(runs).glob(f"[!.]*/{name}")]
+            if not with_weights:
                 raise UserError(f"no run with weights in {runs}/ yet: make one with `python "
                                 "train.py --config small.yaml`")
-            path = created[max(created)]
+            path = max(with_weights, key=lambda run: read_json(run / "run.json")["created"])
         path = Path(path)
         if not path.is_dir() and path.name == str(path):
             path = Path(runs) / path
         if not path.is_dir():
             raise UserError(f"no run folder at {path} (python evaluate.py lists the runs)")
         try:
-            record = json.loads((path / "run.json").read_text(encoding="utf-8"))
-            hashes = dict(record["sha256"])
-            if not {"config.yaml", "manifest.json"} <= hashes.keys() or "created" not in record:
-                raise KeyError("sha256")
-        except FileNotFoundError:
-            raise UserError(f"{path / 'run.json'} is missing: {path} is no run") from None
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path / 'run.json'} is damaged: restore it, or choose another run"
-                            ) from error
-        hashes.pop("run.json", None)  # revision 90d2667 and before hashed the record itself
+            record = read_json(path / "run.json", "restore it, or choose another run")
+            hashes = {name: digest for name, digest in record["sha256"].items()
+                      if name != "run.json"}  # of itself, in revision 90d2667 and before
+        except (FileNotFoundError, KeyError):
+            raise UserError(f"{path / 'run.json'} is missing, or no record of ours: {path} is no "
+                            "run") from None
         # A tokenizer that somebody added would be read instead of ours.
         for file in (path / name for name in {*FILES, *hashes}):
-            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
-            if digest != hashes.get(file.name):
+            if (sha256(file) if file.is_file() else None) != hashes.get(file.name):
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore or remove it, or choose another run")
         return cls(path, record)
@@ -196,30 +194,9 @@ class RunDir:
                             "'wandb', which holds wandb's files): choose another name")
         path = Path(runs) / name
         if path.exists():
-            raise Taken(f"{path} already exists: continue it with --resume {path}, or start "
+            raise UserError(f"{path} already exists: continue it with --resume {path}, or start "
                         "another run with --name")
         return path
-
-    @classmethod
-    @contextmanager
-    def claim(cls, runs: str | Path, name: str, *, numbered: bool) -> Iterator[str]:
-        """Lock the name of a new run, and yield it. Nobody else can train a run of that name.
-
-        `numbered`: the first of name, name-2, name-3 ... that is neither a run nor locked. Raises
-        UserError if the name is taken.
-        """
-        names = itertools.chain([name], (f"{name}-{n}" for n in itertools.count(2)))
-        with ExitStack() as held:
-            for name in names:
-                try:
-                    held.enter_context(locked_run(Path(runs) / name))
-                    cls.new_path(runs, name)
-                    break
-                except Taken:
-                    held.close()
-                    if not numbered:
-                        raise
-            yield name
 
     def resume(self, step: int, config: Config) -> None:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
@@ -263,8 +240,6 @@ class RunDir:
         A last line that a crash cut short is ignored, any other broken line with a warning.
         """
         file, points = self.path / METRICS, []
-        if self.checkpoints.has_training and not file.exists():
-            say(f"warning: {file} is missing")
         lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
         for number, line in enumerate(lines, 1):
             try:
@@ -303,7 +278,7 @@ class RunDir:
 
             write_file(self.path / "loss.png", draw_losses([(self.path.name, self.metrics())]))
         except Exception as error:
-            say(f"warning: no loss.png ({first_line(error)})")
+            say(f"warning: no loss.png ({error})")
 
     # --- wandb ---
 
@@ -320,7 +295,6 @@ class RunDir:
         """Wait for wandb to write or upload the rest, for less than a minute."""
         if self.wandb:
             self.wandb.finish(exit_code)
-            self.wandb = None
 
 
 def git_revision() -> dict[str, Any] | None:

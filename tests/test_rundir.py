@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from gyre import rundir
 from gyre.checkpoint import WEIGHTS, Checkpoints
 from gyre.options import read_config
 from gyre.parallel import ALONE
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, claim_name
 
 NO_WANDB = load("--log.wandb", "disabled")
 
@@ -60,24 +61,18 @@ def test_the_revision_is_that_of_the_code_or_null(monkeypatch, tmp_path):
     assert rundir.git_revision() is None  # no checkout
 
     def git(*words):
-        name = ["-c", "user.name=a", "-c", "user.email=a"]
-        answer = subprocess.run(["git", "-C", code.parent, *name, *words], check=True,
-                                capture_output=True, text=True)
-        return answer.stdout.strip()
+        command = ["git", "-C", code.parent, "-c", "user.name=a", "-c", "user.email=a", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     git("init")
     git("add", ".")
     git("commit", "-m", "1")
     git("tag", "-a", "v1", "-m", "1")
-    revision = {"revision": git("rev-parse", "HEAD"), "dirty": False}
-    assert rundir.git_revision() == revision
     (code.parent / "untracked").touch()
+    revision = {"revision": git("rev-parse", "HEAD"), "dirty": False}
     assert rundir.git_revision() == revision
     code.write_text("2", encoding="utf-8")
     assert rundir.git_revision() == revision | {"dirty": True}
-    with monkeypatch.context() as patch:
-        patch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # a checkout of another user
-        assert rundir.git_revision() is None
     monkeypatch.setenv("PATH", str(tmp_path))  # no git
     assert rundir.git_revision() is None
 
@@ -97,8 +92,8 @@ def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path):
         if not path.exists():
             new_run(path.name)
         assert RunDir.open(path) and not [*path.parent.glob(".*")]
-    with pytest.raises(UserError, match="b"):
-        new_run("b", write=lambda folder: (folder / "x" / "y").touch())
+    with pytest.raises(UserError, match=r"cannot write .*runs/b.*--log\.runs"):
+        new_run("b", write=lambda folder: (folder / "config.yaml" / "y").touch())
     assert not (tmp_path / "runs" / "b").exists()
 
 
@@ -110,26 +105,16 @@ def test_weights_from_the_start_are_part_of_the_run(new_run):
         run.checkpoints.load_weights()
 
 
-def test_a_place_that_refuses_is_said(new_run, tmp_path):
-    (tmp_path / "runs").write_text("a file", encoding="utf-8")
-    with pytest.raises(UserError, match=r"cannot write .*runs/a.*--log\.runs"):
-        new_run()
-
-
 def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
     runs = tmp_path / "runs"
-    with (RunDir.claim(runs, "a", numbered=True) as first,
-          RunDir.claim(runs, "a", numbered=True) as second):
-        new_run(first)
-        assert (first, second) == ("a", "a-2")
-        words = "runs/a-2 is being trained by another process"
-        with pytest.raises(UserError, match=words), RunDir.claim(runs, "a-2", numbered=False):
-            pass
-    with RunDir.claim(runs, "a", numbered=True) as third:
-        assert third == "a-2"  # nothing became of the second
-    with (pytest.raises(UserError, match="already exists: continue it with --resume"),
-          RunDir.claim(runs, "a", numbered=False)):
-        pass
+    with ExitStack() as held, ExitStack() as second:
+        assert claim_name(runs, None, "a", held) == "a"
+        assert claim_name(runs, None, "a", second) == "a-2"
+        new_run("a")
+        with pytest.raises(UserError, match="runs/a-2 is being trained by another process"):
+            claim_name(runs, "a-2", "x", held)
+        second.close()
+        assert claim_name(runs, None, "a", held) == "a-2"  # nothing became of the second
     assert [path.name for path in runs.iterdir()] == ["a"]
 
 
@@ -141,24 +126,24 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypat
         run = new_run(name)
         if checkpoint:
             run.save(checkpoint, write_weights, {} if checkpoint == "last" else None, ALONE)
-    foreign = {"wandb": None, "notes": None, "other": '{"id": 3}', "list": "[3]", "text": "no",
-               ".half.tmp": json.dumps({"created": "9999"})}
+    foreign = {"wandb": "", "notes": "", "other": '{"id": 3}', "list": "[3]", ".half.tmp": "{}"}
     for name, content in foreign.items():
         (runs / name).mkdir()
-        if content is not None:
+        if content:
             (runs / name / "run.json").write_text(content, encoding="utf-8")
+    (runs / ".half.tmp" / "last").mkdir()
     os.utime(runs / "b" / "run.json")  # the clock that counts is the one in run.json
     assert RunDir.open(runs=runs).path == runs / "a"
     with pytest.raises(UserError, match="no run folder at .*nothing"):
         RunDir.open(runs / "nothing")
     assert [run.path.name for run in RunDir.open_all([], runs)] == ["b", "c", "a", "compiles"]
     skipped = re.findall(r"skipped: .*?(\w+)(?:/run.json| is)", capsys.readouterr().err)
-    assert sorted(skipped) == ["list", "notes", "other", "text"]
+    assert sorted(skipped) == ["list", "notes", "other"]
     monkeypatch.chdir(tmp_path)
     Path("c").touch()  # a file of its name does not hide a run
     assert [RunDir.open(name).path for name in ("b", "c")] == [Path("runs/b"), Path("runs/c")]
     (tmp_path / "b").mkdir()
-    with pytest.raises(UserError, match="^b/run.json is missing: b is no run$"):
+    with pytest.raises(UserError, match="^b/run.json is missing, or .*: b is no run$"):
         RunDir.open("b")  # a path first
 
 
@@ -174,17 +159,6 @@ def test_a_damaged_folder_is_named(new_run, file):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         path.write_bytes(content)
     assert RunDir.open(path.parent)
-
-
-@pytest.mark.parametrize("record", [
-    '{"created": "2026"}', '{"created": "2026", "sha256": {}}', '{"sha256": [1]}', "[1]",
-    '{"created": "2026", "sha256": null}',
-])
-def test_a_record_that_is_none_is_named(new_run, record):
-    path = new_run().path
-    (path / "run.json").write_text(record, encoding="utf-8")
-    with pytest.raises(UserError, match="runs/a/run.json is damaged"):
-        RunDir.open(path)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
@@ -211,13 +185,9 @@ def test_points_come_back_as_they_went_in_and_lines_are_strict_json(new_run):
     run.log({"step": 3, "x": math.nan, "y": math.inf, "z": -math.inf, "w": 1.5})
     *_, last = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     assert last == '{"step": 3, "x": null, "y": null, "z": null, "w": 1.5}\n'
-
-
-def test_a_rank_other_than_0_writes_no_point(new_run):
-    run = new_run()
-    run.is_main = False
-    run.log({"step": 1})
-    assert run.metrics() == []
+    run.is_main = False  # another rank writes no point
+    run.log({"step": 4})
+    assert len(run.metrics()) == 4
 
 
 @pytest.mark.parametrize("cut", [1, 5, 12])
@@ -250,9 +220,6 @@ def test_a_damaged_line_is_left_out_and_listed(new_run, capsys):
     listed = re.findall(r"leaving out line (\d) of .*metrics.jsonl", capsys.readouterr().err)
     assert listed == [str(number) for number in range(2, 8)]
     assert run.metrics() == [{"step": 1}, {"step": 3}] and capsys.readouterr().err == ""
-    (run.path / "metrics.jsonl").unlink()
-    (run.path / "last").mkdir()
-    assert run.metrics() == [] and "metrics.jsonl is missing" in capsys.readouterr().err
 
 
 def test_the_best_point_is_that_of_the_weights_in_best(new_run):
