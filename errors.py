@@ -67,12 +67,10 @@ def exit_in_words() -> Iterator[None]:
             say(f"error: {error}")
             sys.exit(2)
         except (MemoryError, RuntimeError) as error:
-            _, failed, size = str(error).partition("ried to allocate ")  # torch's words
-            if not failed and not isinstance(error, MemoryError):
+            if not isinstance(error, MemoryError) and "ried to allocate" not in str(error):
                 raise
-            size = f", which has no {' '.join(size.split()[:2]).rstrip('.')} more" if size else ""
-            say(f"error: this does not fit into the memory{size}: lower train.micro_batch_size, or "
-                "--num-samples, or the sizes of the model")
+            say("error: this does not fit into the memory: lower train.micro_batch_size, or "
+                f"--num-samples, or the sizes of the model ({error})")
             sys.exit(2)
 
 

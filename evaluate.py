@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
-from errors import UserError, exit_in_words
+from errors import UserError, check_ranges, exit_in_words
 from files import write_file, write_json
 from gyre import measure
 from gyre.options import Parser, RunOptions, read_config
@@ -79,10 +79,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if argv and not options.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")
-    if options.windows is not None and options.windows < 1:
-        raise UserError(f"--windows must be at least 1, not {options.windows}")
-    if options.plot and not options.plot.endswith(".png"):
-        raise UserError(f"--plot {options.plot} must end in .png, the only format")
+    check_ranges("evaluate", options, windows="[1, inf)")
     options.lengths |= options.windows is not None or options.rope_scaling is not None
     return options
 
@@ -92,15 +89,15 @@ def check_comparable(runs: list[RunDir]) -> None:
     reasons = {
         "text": "were trained on different texts: none of their numbers compare",
         "split": "hold out different parts of the text (data.val_fraction)",
-        "tokenizer": "have different tokenizers: losses per token do not compare, only bits per "
-                     "byte do (the text is the same)",
+        "tokenizer": "have different tokenizers: only bits per byte compare",
     }
-    first, *others = [measure.data_of(run.manifest, run.path) for run in runs]
-    for run, data in zip(runs[1:], others, strict=True):
-        for part, reason in reasons.items():
-            if data[part] != first[part]:
-                raise UserError(f"{runs[0].path} and {run.path} {reason}; evaluate them one at a "
-                                "time")
+    first = measure.data_of(runs[0].manifest, runs[0].path)
+    for run in runs[1:]:
+        data = measure.data_of(run.manifest, run.path)
+        different = [reason for part, reason in reasons.items() if data[part] != first[part]]
+        if different:
+            raise UserError(f"{runs[0].path} and {run.path} {different[0]}; evaluate them one at a "
+                            "time")
 
 
 def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -139,9 +136,8 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     """Return one row per run of `measure.measure`, with the differences of `measure.compare`."""
     rows = [["run", "loss", "bits/byte", "difference"]]
     for result in results:
-        change = ""
-        if "difference" in result:
-            change = f"{result['difference']:+.4f} ± {show(result['difference_se'])}"
+        change = (f"{result['difference']:+.4f} ± {show(result['difference_se'])}"
+                  if "difference" in result else "")
         rows.append([Path(result["run"]).name, show(result["loss"]), show(result["bpb"]), change])
     if len(results) == 1:
         return align([row[:-1] for row in rows])

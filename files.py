@@ -132,15 +132,13 @@ def read_sealed(path: Path, advice: str) -> dict[str, Any]:
     return value
 
 
-def require_space(
-    target: Path, size: int, advice: str = "make room, or choose another place"
-) -> None:
+def require_space(target: Path, size: int) -> None:
     """Raise UserError, before anything is written, if the disk has no room for `size` bytes."""
     folder = next(folder for folder in target.absolute().parents if folder.exists())
     free = shutil.disk_usage(folder).free
     if free < size:
         raise UserError(f"{size / 1e6:,.1f} MB are needed and the disk of {folder} has "
-                        f"{free / 1e6:,.1f} MB free: {advice}")
+                        f"{free / 1e6:,.1f} MB free: make room, or choose another place")
 
 
 def sha256(path: Path) -> str:

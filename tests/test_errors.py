@@ -17,12 +17,9 @@ from errors import UserError, check_ranges, exit_in_words, say
 
 @pytest.mark.parametrize("interval, inside, outside", [
     ("[1, inf)", [1, 10**30, None], [0, -math.inf, math.inf, math.nan]),
-    ("(0, inf)", [5e-324], [0, -1]),
     ("[0, 1)", [0, 0.0, math.nextafter(1, 0)], [1, 1.0, -5e-324, math.nan]),
     ("[0, 1]", [0, 1], [math.nextafter(1, 2), -1]),
-    ("[0, inf)", [0, 0.0], [-5e-324, math.inf, math.nan]),
-    ("(0, 1)", [0.5], [0, 1, math.nan]),
-    (f"[0, {2**63})", [2**63 - 1], [2**63]),
+    ("(0, inf)", [5e-324], [0, -1]),
 ])
 def test_a_range_ends_where_it_says(interval, inside, outside):
     for value in inside:
@@ -71,8 +68,8 @@ def test_too_little_memory_is_a_sentence(capsys):
     with pytest.raises(SystemExit) as stop, exit_in_words():
         torch.empty(1 << 50)
     assert stop.value.code == 2
-    assert "does not fit into the memory, which has no 4503599627370496 bytes more" in (
-        capsys.readouterr().err)
+    err = capsys.readouterr().err
+    assert "error: this does not fit into the memory: lower" in err and "4503599627370496" in err
     with pytest.raises(SystemExit), exit_in_words():
         raise MemoryError
     assert capsys.readouterr().err.startswith("error: this does not fit into the memory: lower")

@@ -1,6 +1,5 @@
 """A run folder describes itself, is whole or not there, and its points survive what happens."""
 
-import json
 import math
 import os
 import re
