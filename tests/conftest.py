@@ -86,12 +86,6 @@ def rotation(position: int, head_dim: int) -> Tensor:
     return torch.block_diag(*blocks.view(-1, 2, 2))
 
 
-def rotate_half(x: Tensor) -> Tensor:
-    """The halves layout of Hugging Face: (x1, x2) -> (-x2, x1)."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((-second, first), dim=-1)
-
-
 def spread(scores: Tensor) -> float:
     """How far scores at the same distance, those of a diagonal, lie apart at most: (T, T)."""
     distances = range(1 - len(scores), len(scores))
@@ -99,8 +93,9 @@ def spread(scores: Tensor) -> float:
 
 
 def rotate_halves(x: Tensor, angles: Tensor) -> Tensor:
-    """The rotation in that layout; `angles` has one for every channel."""
-    return x * angles.cos() + rotate_half(x) * angles.sin()
+    """The rotation in the halves layout of Hugging Face; `angles` has one for every channel."""
+    first, second = x.chunk(2, dim=-1)
+    return x * angles.cos() + torch.cat((-second, first), dim=-1) * angles.sin()
 
 
 def random_text(n_words: int = 1760, seed: int = 0) -> str:
