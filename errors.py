@@ -3,10 +3,8 @@
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import dataclass
-from io import StringIO, TextIOWrapper
-from typing import Any, TextIO, cast
+from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 
 from tqdm import tqdm
 
@@ -16,30 +14,12 @@ class UserError(Exception):
 
 
 def say(text: str) -> None:
-    """Print to stderr, because stdout is for results. A progress bar moves down and stays whole."""
-    tqdm.write(text, file=sys.stderr)
-
-
-@dataclass
-class _Stderr:
-    """A stream that ignores what it cannot write.
+    """Print to stderr, because stdout is for results. A progress bar moves down and stays whole.
 
     A terminal that is closed, or a full disk under a log, is no reason to stop a training.
     """
-
-    stream: Any
-
-    def write(self, text: str) -> int:
-        with suppress(OSError):
-            self.stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
-            self.stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
+    with suppress(OSError):
+        tqdm.write(text, file=sys.stderr)
 
 
 @contextmanager
@@ -49,29 +29,27 @@ def exit_in_words() -> Iterator[None]:
     Ctrl-C exits with 130, and a closed pipe with 141. Anything else is a bug and keeps its
     traceback.
     """
-    with redirect_stderr(cast(TextIO, _Stderr(sys.stderr or StringIO()))):
-        try:
-            if isinstance(sys.stdout, TextIOWrapper):
-                # Print `?` for characters that the terminal cannot show.
-                sys.stdout.reconfigure(errors="replace")
-            yield
-            if sys.stdout is not None:
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            say("")
-            sys.exit(130)
-        except BrokenPipeError:  # the reader has what it wanted (`| head`)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
-            sys.exit(141)
-        except (UserError, OSError, ModuleNotFoundError) as error:
-            say(f"error: {error}")
-            sys.exit(2)
-        except (MemoryError, RuntimeError) as error:
-            if not isinstance(error, MemoryError) and "ried to allocate" not in str(error):
-                raise
-            say("error: this does not fit into the memory: lower train.micro_batch_size, or "
-                f"--num-samples, or the sizes of the model ({error})")
-            sys.exit(2)
+    try:
+        if isinstance(sys.stdout, TextIOWrapper):
+            # Print `?` for characters that the terminal cannot show.
+            sys.stdout.reconfigure(errors="replace")
+        yield
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        say("")
+        sys.exit(130)
+    except BrokenPipeError:  # the reader has what it wanted (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
+        sys.exit(141)
+    except (UserError, OSError, ModuleNotFoundError) as error:
+        say(f"error: {error}")
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "ried to allocate" not in str(error):
+            raise
+        say("error: this does not fit into the memory: lower train.micro_batch_size, or "
+            f"--num-samples, or the sizes of the model ({error})")
+        sys.exit(2)
 
 
 def check_ranges(part: str, values: object, **ranges: str) -> None:

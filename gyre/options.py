@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NamedTuple, NoReturn, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import msgspec
@@ -189,16 +189,11 @@ def convert(hint: Any, value: Any, option: str) -> Any:
                         ) from None
 
 
-class Option(NamedTuple):
-    """A field of a dataclass."""
+def list_options(cls: type, prefix: str = "") -> dict[str, dict[str, Any]]:
+    """Return the fields of a dataclass, and those of dataclasses in it, by dotted name.
 
-    type: Any
-    settings: dict[str, Any]
-    """What argparse's add_argument takes for it. Its `type` converts a text."""
-
-
-def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
-    """Return the fields of a dataclass, and those of dataclasses in it, by dotted name."""
+    Of each, what argparse's add_argument takes: help, default, and type, which converts a text.
+    """
     types, options = get_type_hints(cls), {}
     docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
     for item in dataclasses.fields(cls):
@@ -208,10 +203,8 @@ def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
             text = " ".join((docs.get(item.name) or "").split()).replace("%", "%%")
             if isinstance(default, str | int | float) and default is not False and default != "":
                 text += f" (default: {default})"
-            options[name] = Option(hint, {
-                "help": text, "default": default,
-                "type": functools.partial(convert, hint, option=name),
-            })
+            options[name] = {"help": text, "default": default,
+                             "type": functools.partial(convert, hint, option=name)}
         if table is not None:
             options |= list_options(table, f"{name}.")
     return options
@@ -253,7 +246,7 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
             if option == "init_from" and value != "null":
                 raise ValueError("init_from is no option of a file: say --init-from RUN instead")
             if option in OPTIONS:
-                layer[option] = convert(OPTIONS[option].type, value, option)
+                layer[option] = OPTIONS[option]["type"](value)
             elif option not in SECTIONS or value:  # a section may be empty
                 raise ValueError(f"there is no option {option}{nearest(option, OPTIONS)}")
     except (UserError, ValueError, yaml.YAMLError) as error:
@@ -298,11 +291,11 @@ class Parser(argparse.ArgumentParser):
                          formatter_class=argparse.RawDescriptionHelpFormatter)
         for table in tables:
             group = self.add_argument_group(f"{table.__doc__}".partition(".")[0])
-            for name, option in list_options(table).items():
-                settings: dict[str, Any] = option.settings
-                if option.type is bool:
-                    settings = {"help": settings["help"], "action": "store_true"}
-                elif option.type == list[str]:
+            for name, settings in list_options(table).items():
+                (hint,) = settings["type"].args
+                if hint is bool:
+                    settings = dict[str, Any](help=settings["help"], action="store_true")
+                elif hint == list[str]:
                     settings |= {"action": "append", "default": [],
                                  "type": functools.partial(convert, str, option=name)}
                 group.add_argument(f"--{name.replace('_', '-')}", **settings)
@@ -314,10 +307,10 @@ class Parser(argparse.ArgumentParser):
             )
             groups = {name: self.add_argument_group(f"{cls.__doc__}".partition(".")[0])
                       for name, cls in SECTIONS.items()}
-            for name, option in OPTIONS.items():
+            for name, settings in OPTIONS.items():
                 if name != "init_from":  # --init-from sets it, and takes the model of that run
                     group = groups.get(name.partition(".")[0], self)
-                    group.add_argument(f"--{name}", **option.settings | {
+                    group.add_argument(f"--{name}", **settings | {
                         "dest": f"given.{name}", "default": argparse.SUPPRESS})
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:

@@ -180,7 +180,7 @@ def test_help_explains_every_option(capsys):
     assert train.__doc__.strip() in help_text
     words = " ".join(help_text.split())
     for name, option in OPTIONS.items():
-        explained = " ".join(option.settings["help"].split())
+        explained = " ".join(option["help"].split())
         assert explained, name  # the docstring of the field
         assert name == "init_from" or f"--{name} " in words
     assert {name.partition(".")[0] for name in OPTIONS} == {
