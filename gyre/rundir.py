@@ -15,6 +15,7 @@ Only this module and checkpoint.py write there, and a study, which removes check
 no more.
 """
 
+import hashlib
 import json
 import math
 import platform
@@ -161,15 +162,16 @@ class RunDir:
         if not path.is_dir():
             raise UserError(f"no run folder at {path} (python evaluate.py lists the runs)")
         try:
-            record = read_json(path / "run.json", "restore it, or choose another run")
-            hashes = {name: digest for name, digest in record["sha256"].items()
-                      if name != "run.json"}  # of itself, in revision 90d2667 and before
-        except (FileNotFoundError, KeyError):
-            raise UserError(f"{path / 'run.json'} is missing, or no record of ours: {path} is no "
-                            "run") from None
+            record = json.loads((path / "run.json").read_text(encoding="utf-8"))
+            hashes = dict(record["sha256"])
+        except (FileNotFoundError, KeyError, TypeError, ValueError):
+            raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
+                            "another run") from None
+        hashes.pop("run.json", None)  # revision 90d2667 and before hashed the record itself
         # A tokenizer that somebody added would be read instead of ours.
         for file in (path / name for name in {*FILES, *hashes}):
-            if (sha256(file) if file.is_file() else None) != hashes.get(file.name):
+            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+            if digest != hashes.get(file.name):
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore or remove it, or choose another run")
         return cls(path, record)

@@ -142,7 +142,7 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypat
     Path("c").touch()  # a file of its name does not hide a run
     assert [RunDir.open(name).path for name in ("b", "c")] == [Path("runs/b"), Path("runs/c")]
     (tmp_path / "b").mkdir()
-    with pytest.raises(UserError, match="^b/run.json is missing, or .*: b is no run$"):
+    with pytest.raises(UserError, match="^b/run.json is missing or damaged"):
         RunDir.open("b")  # a path first
 
 
