@@ -80,7 +80,7 @@ def train(start: Start, world: World) -> int:
                 "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
                 "train/tokens_per_second": tokens / seconds,
             })
-            check_finite(going_on, "three losses or gradients were not finite, up to", setup, run)
+            check_finite(going_on, "a loss or gradient was not finite 3 times, up to", setup, run)
             bar.update()
             bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
                                 refresh=False)
@@ -89,9 +89,10 @@ def train(start: Start, world: World) -> int:
             due = at_end or progress.step % config.train.eval_interval == 0
             if progress.step in config.train.keep:
                 save(setup, run, progress.step)
-            if due:
+            if due:  # before `last` is saved: a run killed in between repeats both
                 validate(setup, run)
-                sample(setup, run)  # before `last` is saved: a run killed in between repeats both
+            if due and config.train.sample_tokens:
+                sample(setup, run)
             stopping = world.sum(float(stop.number))[0] > 0  # whether any rank got a signal
             if due or stopping or branches:  # a branch can be resumed once it has saved
                 save(setup, run, "last")
@@ -103,10 +104,11 @@ def train(start: Start, world: World) -> int:
                         f"    python train.py {shlex.join(again)}")
                 return stop.number or signal.SIGTERM  # 0: only another rank got one
         bar.close()
-        done = run or start.resumed  # which --resume auto may find finished
+        done = run or start.resumed
         if world.is_main and done:
             done.draw_losses()
-            say(f"done    {tqdm.format_interval(progress.seconds)} spent in steps; {done.path}\n"
+            state = "done   " if run else "nothing to do:"  # --resume auto found it finished
+            say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {done.path}\n"
                 f"next    python generate.py --run {shlex.quote(str(done.path))} --prompt Once")
     return 0
 
@@ -157,8 +159,6 @@ def validate(setup: Setup, run: RunDir) -> None:
 def sample(setup: Setup, run: RunDir) -> None:
     """Log a continuation of the sample prompt, drawn with the same random numbers every time."""
     train, tokenizer = setup.config.train, setup.data.tokenizer
-    if train.sample_tokens == 0:
-        return
     # Of a prompt that is too long for the context, only the last tokens.
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(train.sample_prompt)[-room:]
@@ -175,27 +175,24 @@ def sample(setup: Setup, run: RunDir) -> None:
 
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
-    check_finite(setup.parallelism.is_finite(setup.model), "a weight is not finite after", setup,
-                 run)
-    optimizers, training = setup.optimizers, {
-        "progress": asdict(setup.progress), "steps": setup.config.train.steps,
-        "scaler": setup.scaler.state_dict(),
-    }
-    if name == "best":
-        optimizers, training = None, {"step": setup.progress.step}
+    finite = setup.parallelism.is_finite(setup.model)
+    check_finite(finite, "a weight is not finite after", setup, run)
+    optimizers, training = None, {"step": setup.progress.step}
+    if name != "best":
+        optimizers, training = setup.optimizers, {
+            "progress": asdict(setup.progress), "steps": setup.config.train.steps,
+            "scaler": setup.scaler.state_dict(),
+        }
     run.save(name, lambda folder: setup.parallelism.save(folder, setup.model, optimizers),
              training, setup.world)
 
 
 def check_finite(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
-    """Raise UserError unless `finite`, and log that the training diverged. The message names the
-    last checkpoint."""
+    """Raise UserError unless `finite`, and log that the training diverged."""
     if not finite:
-        step = run.checkpoints.saved_step("last")
-        has = f"a checkpoint of step {step}" if step else "no checkpoint"
         run.log({**setup.progress.axes, "diverged": 1})
         raise UserError(f"{what} step {setup.progress.step}, in {setup.config.train.dtype}: try a "
-                        f"smaller optim.lr (now {setup.config.optim.lr}). {run.path} has {has}")
+                        f"smaller optim.lr (now {setup.config.optim.lr})")
 
 
 if __name__ == "__main__":

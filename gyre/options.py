@@ -177,6 +177,8 @@ def convert(hint: Any, value: Any, option: str) -> Any:
     Raises UserError, which names the option and its type.
     """
     try:
+        if isinstance(value, str):
+            value.encode()  # an argument that is not UTF-8 cannot be stored
         if value == "null" and NoneType in get_args(hint):
             return None
         takes_list = any(get_origin(part) is list for part in (hint, *get_args(hint)))

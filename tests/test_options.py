@@ -139,6 +139,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--optim.muon_lr", "x"], r"^optim.muon_lr must be float, not 'x'$"),
     (["--train.compile", "maybe"], r"^train.compile must be true\|false\|auto, not 'maybe'$"),
     (["--data.files", "[*.md, a.txt]"], "quote its globs"),
+    (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2\^31\), not 999"),
     (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
     (["--model.vocab_size", "99"], "model.vocab_size must be at least 4096, not 99"),

@@ -332,11 +332,8 @@ def test_losses_that_are_not_numbers_are_skipped_counted_and_finally_stop(
     poison(6, 7, 8)
     path = world / "runs" / "diverged"
     error = refusal(capfd, train.main, *arguments(world, "--name", path.name))[-1]
-    assert "up to step 9" in error and "has a checkpoint of step 5" in error
+    assert "up to step 9" in error
     assert checkpoint(path)[1]["progress"]["step"] == 5 and points(path, "diverged") == {9: 1}
-    poison(0, 1, 2)
-    error = refusal(capfd, train.main, *arguments(world, "--name", "hopeless"))[-1]
-    assert "has no checkpoint" in error
 
 
 @pytest.mark.parametrize(("last", "words"), [
@@ -354,8 +351,7 @@ def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
     monkeypatch.setattr(train, "train_step", breaking_step)
     path = world / "runs" / f"broken-{last}"
     argv = arguments(world, "--name", path.name, "--train.keep", "[7]")
-    assert f"{words}: try" in (error := refusal(capfd, train.main, *argv)[-1])
-    assert f"{path} has a checkpoint of step 5" in error
+    assert f"{words}: try" in refusal(capfd, train.main, *argv)[-1]
     checkpoints = RunDir.open(path).checkpoints
     assert [checkpoints.saved_step(name) for name in ("last", "best")] == [5, 5]
     assert checkpoints.kept_steps() == ([7] if last == 9 else [])
@@ -449,7 +445,8 @@ def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
 
     def asking(setup, step):
         if step in (2, 7):
-            refused.extend(refusal(capfd, train.main, "--resume", path)[-1:])
+            assert run(train.main, "--resume", path) == 2
+            refused.append(capfd.readouterr().err)
         return train_step(setup, step)
 
     monkeypatch.setattr(train, "train_step", asking)
