@@ -13,6 +13,7 @@ import re
 import statistics
 import sys
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ablation.study import BY_CONTEXT, USED, Study
 from errors import UserError, exit_in_words
 from files import write_file
 from gyre.measure import in_lengths
+from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
@@ -243,6 +245,19 @@ def amount(tokens: float) -> str:
         if tokens >= size:
             return f"{tokens / size:.3g} {unit}"
     return f"{tokens:.0f}"
+
+
+# --- wandb ----------------------------------------------------------------------------------------
+
+
+def mirror_in_wandb(path: Path, log: LogConfig) -> None:
+    """Send the figures and one table of every run to wandb, where the trainings are already."""
+    study, columns = Study.load(path), ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]
+    rows = [[arm, seed, record["lr"], *(end[key] for key in columns[3:])]
+            for (arm, seed), record in study.records.items() for end in record["horizons"]]
+    log = replace(log, runs=str(path), group=path.name, job_type="report")
+    log_report(log, f"{path.name}-report", study.plan, columns, rows,
+               sorted(path.glob("fig_*.png")))
 
 
 if __name__ == "__main__":

@@ -51,9 +51,12 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         if not run_missing(command, plan):
             say(f"stopped, and what was running has saved. To go on: {command.line}")
             return 130
-        from ablation.report import write_report  # slow to import
+        from ablation.report import mirror_in_wandb, write_report  # slow to import
 
+        mirrored = (path / "RESULTS.md").exists()
         write_report(path)
+        if not mirrored and config.log.wandb != "disabled":
+            mirror_in_wandb(path, config.log)
     return 0
 
 
@@ -215,7 +218,8 @@ def probe_jobs(command: Command, plan: Plan) -> list[Job]:
     """Return a job for each probe without a record."""
     return [
         {"kind": "probes", "name": name, "trainings": [],
-         "arguments": [probe, arm, seed, parts["steps"], command.config.train.device]}
+         "arguments": [probe, arm, seed, parts["steps"], command.config.train.device,
+                       plan["onednn"]]}
         for probe, parts in plan["probes"].items() for seed in parts["seeds"]
         for arm in parts["arms"] for name in [f"{probe}-{arm}-s{seed}"]
         if not (command.path / "probes" / f"{name}.json").exists()

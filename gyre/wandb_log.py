@@ -4,6 +4,7 @@ import queue
 import secrets
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from errors import say
@@ -101,6 +102,20 @@ class WandbThread(threading.Thread):
             say(f"wandb: {run.url}")
         run.define_metric("val/*", summary="min")
         return run
+
+
+def log_report(
+    log: LogConfig, name: str, plan: dict[str, Any], columns: list[str], rows: list[list[Any]],
+    figures: list[Path],
+) -> None:
+    """Make a wandb run of a finished study: its figures, and a table of its runs."""
+    import wandb
+
+    thread = WandbThread(log, name, wandb_id(name), plan)
+    thread.start()
+    images = {figure.stem: wandb.Image(str(figure)) for figure in figures}
+    thread.queue.put({"x": 0, "runs": wandb.Table([*columns], [*rows]), **images})
+    thread.finish(0)
 
 
 def wandb_id(name: str) -> str:

@@ -1,6 +1,7 @@
 """The report of a made-up study says what was put into it, and no more; and the committed report
 says what the committed records do."""
 
+import json
 import math
 import re
 import statistics
@@ -10,12 +11,13 @@ import pytest
 from conftest import ROOT
 from made_up_study import EFFECT, HORIZONS, USED, make_pair, make_study
 
-from ablation import report, stats
+from ablation import plots, report, stats
 from ablation.plan import PROBED, read_plan
-from ablation.report import compose, write_report
+from ablation.report import compose, mirror_in_wandb, write_report
 from ablation.study import Study
 from errors import UserError
 from files import read_json, write_sealed
+from gyre.wandb_log import LogConfig
 
 
 class Text(str):
@@ -203,3 +205,18 @@ def test_the_committed_report_is_what_the_records_give(name):
     assert composed(folder) == page
     shown = {file for _, file in re.findall(r"!\[(.*?)\]\((.*?)\)", page)}
     assert shown == {file.name for file in folder.glob("fig_*.png")}
+
+
+@pytest.mark.slow
+def test_wandb_gets_a_table_and_the_figures(tmp_path, capfd, nobody_is_logged_in):
+    study = make_study(tmp_path / "made-up")
+    write_report(study)
+    capfd.readouterr()
+    mirror_in_wandb(study, LogConfig())
+    assert capfd.readouterr() == ("", "")
+    (folder,) = (study / "wandb").glob("offline-run-*made-up-report*")
+    media = folder / "files" / "media"
+    (file,) = (media / "table").iterdir()
+    runs = json.loads(file.read_text(encoding="utf-8"))
+    assert len(runs["data"]) == len(Study.load(study).records) * len(HORIZONS)
+    assert len(list((media / "images").iterdir())) == len(plots.FIGURES)
