@@ -24,6 +24,7 @@ from torch import Tensor
 from ablation.plan import ARMS
 from gyre.device import resolve_device
 from gyre.optim import OptimConfig, Optimizers, lr_factor
+from model import kernels
 from model.config import ModelConfig, derive_seed
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -169,7 +170,9 @@ def train(
             yield step + 1
 
 
-def run_probe(name: str, arm: str, seed: int, steps: int | None, device: str) -> dict[str, Any]:
+def run_probe(
+    name: str, arm: str, seed: int, steps: int | None, device: str, onednn: bool
+) -> dict[str, Any]:
     """Train a small model of an arm on "P1" or "P2", and return its record, ready for JSON.
 
     `curve` holds [step, nats above the floor]; the floor of P2 is 0, on the second copies. `excess`
@@ -178,6 +181,7 @@ def run_probe(name: str, arm: str, seed: int, steps: int | None, device: str) ->
     after `steps_to_90` steps, or after `steps`, and `steps_to_90` is null.
     """
     probe, where = PROBES[name], resolve_device(device)
+    kernels.onednn_is_faster = onednn and where.type == "cpu"  # as the plan has it
     steps = steps or probe.steps
     model = build(probe, arm, where)
     model.init_weights(derive_seed("probe", seed))

@@ -23,6 +23,7 @@ from errors import UserError
 from gyre.load import fill, load
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
+from model import kernels
 from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -331,6 +332,8 @@ def open_run(
     """Return the configuration of a run, its data, and its model on the validation split."""
     trained = load(run, checkpoint, device)
     config, data = trained.config, open_data(run, trained.config)
+    if isinstance(config.train.onednn, bool) and trained.device.type == "cpu":
+        kernels.onednn_is_faster = config.train.onednn  # as trained: two measurements can differ
     ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
     return config, data, Scorer(trained.model, torch.from_numpy(ids), config.data.seq_len)
 

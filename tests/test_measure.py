@@ -9,9 +9,11 @@ import torch
 from conftest import points, random_model, trained
 
 from errors import UserError
-from gyre import measure
+from gyre import device, measure
 from gyre.measure import Scorer, Windows, blocks, cut, slide
+from gyre.options import read_config
 from gyre.rundir import RunDir
+from model import kernels
 from model.position import POSITIONS
 from model.transformer import Transformer
 
@@ -199,10 +201,14 @@ def runs(world) -> dict[str, RunDir]:
 
 
 @pytest.mark.slow
-def test_a_record_agrees_with_what_training_wrote_down(runs):
+def test_a_record_agrees_with_what_training_wrote_down(runs, monkeypatch):
     """And measuring draws no random number, and repeats itself."""
     run, state = runs["learned"], torch.get_rng_state()
+    onednn = read_config(run.path / "config.yaml").train.onednn  # what its training used
+    gain = 0.0 if onednn else 9.0
+    monkeypatch.setattr(device, "onednn_gain", lambda: gain)  # now it would choose the other
     record, again = (measure.measure(run, "last", 4, "cpu") for _ in range(2))
+    assert kernels.onednn_is_faster is onednn
     assert again == record and torch.equal(state, torch.get_rng_state())
     last = run.metrics()[-1]
     assert record["loss"] == pytest.approx(last["val/loss"], abs=1e-6)

@@ -13,6 +13,8 @@ from conftest import ROOT
 from ablation import probes
 from ablation.probes import P1, P2, PROBES, lag_copy, lag_copy_entropy, repeats, run_probe
 from files import read_json
+from gyre import device
+from model import kernels
 
 
 @pytest.mark.parametrize("sample, probe", [(lag_copy, P1), (repeats, P2)])
@@ -96,7 +98,7 @@ def test_training_begins_as_in_the_committed_records(monkeypatch, name, arm):
     train = probes.train
     monkeypatch.setattr(probes, "train", lambda *options: islice(train(*options), 2))
     record = read_json(ROOT / "docs" / "results" / "probes" / f"{name}-{arm}-s1.json")
-    curve = run_probe(name, arm, 1, None, "cpu")["curve"]
+    curve = run_probe(name, arm, 1, None, "cpu", False)["curve"]
     assert np.allclose(curve, record["curve"][:2], rtol=1e-3)
 
 
@@ -104,8 +106,10 @@ def test_training_begins_as_in_the_committed_records(monkeypatch, name, arm):
 def test_records_are_json_repeat_and_leave_undefined_what_is(name, monkeypatch):
     small = replace(PROBES[name], seq_len=32, batch_size=3, dim=8, eval_interval=2)
     monkeypatch.setitem(PROBES, name, small)
-    first = run_probe(name, "learned", 4, 3, "cpu")
-    assert first == run_probe(name, "learned", 4, 3, "cpu")
+    monkeypatch.setattr(device, "onednn_gain", lambda: 9.0)  # the plan decides, no measurement
+    first = run_probe(name, "learned", 4, 3, "cpu", False)
+    assert not kernels.onednn_is_faster
+    assert first == run_probe(name, "learned", 4, 3, "cpu", False)
     assert json.loads(json.dumps(first, allow_nan=False)) == first
     assert [step for step, _ in first["curve"]] == [0, 2, 3]
     assert first["excess"]["T"] == first["curve"][-1][1]
@@ -117,4 +121,4 @@ def test_steps_to_90_is_the_first_evaluation_that_has_them(monkeypatch):
     monkeypatch.setattr(probes, "repeat_score", lambda *args: next(scores))
     small = replace(P2, seq_len=32, batch_size=2, dim=8, eval_interval=1)
     monkeypatch.setitem(PROBES, "P2", small)
-    assert run_probe("P2", "rope", 0, 3, "cpu")["steps_to_90"] == 2
+    assert run_probe("P2", "rope", 0, 3, "cpu", False)["steps_to_90"] == 2
