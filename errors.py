@@ -1,6 +1,7 @@
 """Errors of the user: one sentence on stderr, and no traceback."""
 
 import os
+import reprlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -69,4 +70,4 @@ def check_ranges(part: str, values: object, **ranges: str) -> None:
         if not (inside or at_end):
             finite_only = ends == "[)" and high == "inf" and value != float(high)
             words = f"at least {low}" if finite_only else f"in {interval}"
-            raise UserError(f"{part}.{name} must be {words}, not {value}")
+            raise UserError(f"{part}.{name} must be {words}, not {reprlib.repr(value)}")

@@ -123,10 +123,12 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         model.max_positions = max(data.seq_len * (4 if extrapolates else 1), reach)
     check_ranges("model", model, vocab_size=f"[{data.vocab_size}, inf)",
                  max_positions=f"[{data.seq_len}, inf)")
-    check_ranges("train", train, steps="[1, inf)", batch_size="[1, inf)", timeout="(0, 1e6]",
+    check_ranges("train", train, steps="[1, 1e12]", batch_size="[1, inf)", timeout="(0, 1e6]",
                  micro_batch_size="[1, inf)", eval_interval="[1, inf)",
                  sample_tokens=f"[0, {model.max_positions})")
     check_ranges("optim", optim, warmup_steps=f"[0, {train.steps}]")
+    if not 0 <= config.seed < 2**63:
+        raise UserError(f"seed must be in [0, 2^63), not {reprlib.repr(config.seed)}")
     if isinstance(train.shard, int):
         check_ranges("train", train, shard="[1, inf)")
     for wrong, message in (
@@ -134,7 +136,6 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
          "train.dtype float16 cannot be sharded (train.shard): use bfloat16"),
         (any(not 1 <= step <= train.steps for step in train.keep),
          f"train.keep {train.keep} names steps that train.steps {train.steps} does not have"),
-        (not 0 <= config.seed < 2**63, f"seed must be in [0, 2^63), not {config.seed}"),
         (model.max_positions > data.seq_len and not extrapolates,
          f"model.max_positions {model.max_positions} is longer than data.seq_len {data.seq_len}: "
          f"with model.position {model.position} positions past that would never be trained"),
@@ -179,11 +180,13 @@ def convert(hint: Any, value: Any, option: str) -> Any:
     try:
         if isinstance(value, str):
             value.encode()  # an argument that is not UTF-8 cannot be stored
+            if "\0" in value:
+                raise ValueError("no path may hold a NUL")
         if value == "null" and NoneType in get_args(hint):
             return None
         takes_list = any(get_origin(part) is list for part in (hint, *get_args(hint)))
         if takes_list and isinstance(value, str):
-            value = yaml.load(value, yaml.BaseLoader) if value.startswith("[") else [value]
+            value = list_entries(compose_yaml(value)) if value.startswith("[") else [value]
         return msgspec.convert(value, hint, strict=False)
     except (ValueError, yaml.YAMLError):
         quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in str(value) else ""
@@ -239,7 +242,7 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
     layer: dict[str, Any] = {}
     try:
         # Every value is a text: YAML 1.1 itself would read 010 as 8, and 1e-3 as a text.
-        table = yaml.compose(path.read_text(encoding="utf-8"), yaml.BaseLoader)
+        table = compose_yaml(path.read_text(encoding="utf-8"))
         if not isinstance(table, yaml.MappingNode):
             raise ValueError("it holds no table of options")
         for option, value in flatten(table):
@@ -256,15 +259,41 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
     return layer
 
 
+def list_entries(node: yaml.SequenceNode) -> list[Any]:
+    """Return the entries of a list of YAML."""
+    return [entry.value for entry in node.value]
+
+
 def flatten(table: yaml.MappingNode, prefix: str = "") -> Iterator[tuple[str, str | list[Any]]]:
-    """Yield the values in a table of YAML, and in tables in it, by dotted name."""
+    """Yield the values in a table of YAML, and in tables in it, by dotted name.
+
+    Raises ValueError for a key that is there twice.
+    """
+    names = [key.value for key, _ in table.value]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{prefix}{name} is there twice")
     for key, node in table.value:
         if isinstance(node, yaml.MappingNode):
             yield from flatten(node, f"{prefix}{key.value}.")
         elif isinstance(node, yaml.SequenceNode):
-            yield f"{prefix}{key.value}", [entry.value for entry in node.value]
+            yield f"{prefix}{key.value}", list_entries(node)
         else:
             yield f"{prefix}{key.value}", node.value
+
+
+def compose_yaml(text: str) -> Any:
+    """Return the node of a YAML text, in which every scalar is a text.
+
+    Raises ValueError for aliases, which can expand without limit, and for deep brackets.
+    """
+    depth = 0
+    for event in yaml.parse(text):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > 9 or isinstance(event, yaml.AliasEvent):
+            raise ValueError("aliases such as *name and deep brackets are not read")
+    return yaml.compose(text, yaml.BaseLoader)
 
 
 def read_config(path: Path) -> Config:

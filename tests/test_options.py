@@ -120,7 +120,12 @@ def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypa
     ("data: {seq_len: null}", "data.seq_len must be int, not 'null'"),
     ("train: {timeout: 1:30}", "train.timeout must be float, not '1:30'"),  # 90 in YAML 1.1
     ("train: {steps: 010}", "train.steps must be int, not '010'"),  # 8 in YAML 1.1
-    ("train: {steps: 7}\nseed: 1\ntrain: {steps: 8}", "train.steps is there twice"),
+    ("train: {steps: 7, steps: 8}", "train.steps is there twice"),
+    ("train: {steps: 7}\nseed: 1\ntrain: {batch_size: 2}", "train is there twice"),
+    ("train.steps: 7\ntrain: {steps: 8}", "train.steps is there twice"),
+    ("a: &a [x]\nb: [*a, *a]", "aliases such as .name"),  # they can expand without limit
+    ("data: {files: " + 50_000 * "[", "deep brackets"),
+    ('name: "a\\0b"', "name must be text"),
     ("[seed, 3]", "it holds no table of options"),
     ("seed: [", "while parsing"),
 ])
@@ -139,6 +144,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--optim.muon_lr", "x"], r"^optim.muon_lr must be float, not 'x'$"),
     (["--train.compile", "maybe"], r"^train.compile must be true\|false\|auto, not 'maybe'$"),
     (["--data.files", "[*.md, a.txt]"], "quote its globs"),
+    (["--data.files", 50_000 * "["], "data.files must be"),
     (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2\^31\), not 999"),
     (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
