@@ -99,9 +99,10 @@ def train(start: Start, world: World) -> int:
             if stopping and not at_end:
                 bar.close()
                 again = start.argv if start.resumed else ["--resume", str(run.path)]
+                launcher = "python" if world.size == 1 else "torchrun ..."
                 if world.is_main:
                     say(f"stopped after step {progress.step}, saved. To go on:\n"
-                        f"    python train.py {shlex.join(again)}")
+                        f"    {launcher} train.py {shlex.join(again)}")
                 return stop.number or signal.SIGTERM  # 0: only another rank got one
         bar.close()
         done = run or start.resumed
@@ -188,11 +189,14 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
 
 
 def check_finite(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
-    """Raise UserError unless `finite`, and log that the training diverged."""
+    """Raise UserError unless `finite`, and log that the training diverged. The message names the
+    last checkpoint."""
     if not finite:
         run.log({**setup.progress.axes, "diverged": 1})
+        saved = run.checkpoints.saved_step("last")
         raise UserError(f"{what} step {setup.progress.step}, in {setup.config.train.dtype}: try a "
-                        f"smaller optim.lr (now {setup.config.optim.lr})")
+                        f"smaller optim.lr (now {setup.config.optim.lr}). {run.path} has "
+                        f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")
 
 
 if __name__ == "__main__":

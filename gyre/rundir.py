@@ -242,6 +242,8 @@ class RunDir:
         A last line that a crash cut short is ignored, any other broken line with a warning.
         """
         file, points = self.path / METRICS, []
+        if self.checkpoints.has_training and not file.exists():
+            say(f"warning: {file} is missing")
         lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
         for number, line in enumerate(lines, 1):
             try:
