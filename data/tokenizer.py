@@ -135,7 +135,7 @@ class Tokenizer:
         self.eos_id, self.eos_ids = eos_id, list(dict.fromkeys([*stated, eos_id]))
         # Some add no space in front of a leading space, yet decoding removes one.
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
-            text = b"".join(map(self.piece, self.encode(probe)))
+            text = b"".join(self.bytes.get(i, b"") for i in self.encode_batch([probe])[0])
             if text.removeprefix(b" " if self.adds_space else b"") != probe.encode():
                 raise UserError(f"{self.path} does not give text back unchanged: it lacks byte "
                                 "fallback, or normalises, or is cut short")
@@ -183,7 +183,7 @@ class Tokenizer:
             text.encode()
         except UnicodeEncodeError as error:
             raise UserError(f"the text has no UTF-8 form: {error}") from error
-        ids = self.prefix_ids + self.encode(text)
+        ids = self.prefix_ids + self.encode_batch([text])[0]
         return ids if text else [self.eos_id, *ids]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -235,6 +235,9 @@ class JsonTokenizer(Tokenizer):
         normalizer = described.get("normalizer") or {}
         replaced = [step["pattern"] for step in normalizer.get("normalizers", [normalizer])
                     if step.get("type") == "Replace" and step["pattern"] not in SPACES]
+        splitter = described.get("pre_tokenizer") or {}
+        replaced += [step for step in splitter.get("pretokenizers", [splitter])
+                     if step.get("behavior") == "Removed"]
         dropout = described["model"].get("dropout")
         if replaced or dropout:
             raise UserError(f"{path} does not give text back unchanged, or gives other ids each "

@@ -11,7 +11,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.dataset import DataConfig
-from data.tokenizer import JSON, open_tokenizer
+from data.tokenizer import JSON, open_tokenizer, stated_eos_ids
 from errors import UserError, say
 from files import read_json, writing
 from formats import hf, meta
@@ -108,7 +108,7 @@ def create_run(
 def notes(folder: Path, run: RunDir) -> Iterator[str]:
     """What may surprise about the tokenizer of a run that was made of `folder`."""
     tokenizer, file = open_tokenizer(run.path), folder / "config.json"
-    for i in tokenizer.eos_ids:
+    for i in dict.fromkeys([*tokenizer.eos_ids, *stated_eos_ids(file)]):
         if text := tokenizer.piece(i):
             yield (f"eos_token_id of {folder} ends texts at id {i}, and the tokenizer there has "
                    f"{text.decode(errors='replace')!r} for it: is it that of the model?")

@@ -35,7 +35,7 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
              for name, weight in weights.items()}
     file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
     fields = {
-        "general.name": exported.run.path.name,
+        "general.name": exported.run.path.name.encode(errors="replace").decode(),
         "general.file_type": gguf.LlamaFileType[file_type].value,
         "general.quantization_version": gguf.GGML_QUANT_VERSION,
         **model_fields(exported.model),

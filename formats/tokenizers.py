@@ -221,7 +221,7 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     settings.setdefault("padding_side", "left")  # for generation in batches
     # transformers 4 would add token_type_ids, which LlamaForCausalLM refuses.
-    settings.setdefault("model_input_names", ["input_ids", "attention_mask"])
+    settings["model_input_names"] = ["input_ids", "attention_mask"]
     if (folder / JSON).exists():
         theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
         if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import reprlib
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -66,8 +67,9 @@ class RopeScaling:
             raise ValueError(f"model.rope_scaling.factor must be in [1, 1e6], not {self.factor}")
         for name in ("original_positions", "attention_factor"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"model.rope_scaling.{name} must be above 0, not {value}")
+            if value is not None and not 0 < value < 2**31:
+                raise ValueError(f"model.rope_scaling.{name} must be in (0, 2^31), not "
+                                 f"{reprlib.repr(value)}")
         for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
             if not 0 < getattr(self, low) < getattr(self, high) < math.inf:
                 raise ValueError(
@@ -147,7 +149,8 @@ class ModelConfig:
         for name in ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
                      "vocab_size", "max_positions"):
             if (value := getattr(self, name)) is not None and not 1 <= value < 2**31:
-                raise ValueError(f"model.{name} must be in [1, 2^31), not {value}")
+                raise ValueError(f"model.{name} must be in [1, 2^31), not "
+                                 f"{reprlib.repr(value)}")
         for name, valid, limit in (
             ("dropout", 0 <= self.dropout < 1, "in [0, 1)"),
             ("partial", 0 <= self.partial <= 1, "in [0, 1]"),

@@ -122,7 +122,7 @@ def test_rotation_keeps_norms_but_for_yarns_factor_and_sees_only_distance(type, 
 @pytest.mark.parametrize("options, words", [
     ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
     ({"factor": 0.5}, "model.rope_scaling.factor must be in .*, not 0.5"),
-    ({"original_positions": 0}, "model.rope_scaling.original_positions must be above 0, not 0"),
+    ({"original_positions": 0}, r"rope_scaling.original_positions must be in .*, not 0"),
     ({"beta_slow": 32.0}, "beta_slow 32.0 must be above 0 and below beta_fast 32.0"),
     ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn"),
 ])

@@ -272,6 +272,9 @@ BEHIND = {
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
               "use_regex": True}
+CUT = {"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "pattern": {"String": "q"}, "behavior": "Removed", "invert": False},
+    {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]}
 REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
 
 
@@ -281,6 +284,7 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
     ("tokenizer", "added_tokens", [], "'<|begin_of_text|>' of"),
     ("tokenizer", "normalizer", REPLACE, "it replaces [{'String': 'ab'}]"),
     ("tokenizer", "pre_tokenizer", BYTE_LEVEL, "not give text back"),
+    ("tokenizer", "pre_tokenizer", CUT, "it replaces"),
     ("tokenizer", "model.vocab.xyz", 10**9, "ids up to 1000000000, and the model 336"),
     ("tokenizer", "model.vocab.\u4e2d", 333, "damaged (KeyError: '\u4e2d')"),
     ("tokenizer", "model.dropout", 0.1, "its dropout is 0.1"),
@@ -316,9 +320,13 @@ def test_an_import_says_what_may_surprise(tmp_path, capsys):
     end, begin = notes("b")
     assert "ends texts at id 2" in end and "has '#' for it" in end
     assert f"config.json is 1, and the tokenizer there has {ours.bos_id}" in begin
+    edit(folder / "config.json", bos_token_id=ours.bos_id)
+    edit(folder / "generation_config.json", eos_token_id=None)  # it is silent, and this one is not
+    (end,) = notes("c")
+    assert "ends texts at id 2" in end
     (folder / "generation_config.json").unlink()
-    edit(folder / "config.json", bos_token_id=ours.bos_id, eos_token_id=ours.eos_id)
-    assert notes("c") == []
+    edit(folder / "config.json", eos_token_id=ours.eos_id)
+    assert notes("d") == []
 
 
 def test_tokens_and_ids_that_do_not_fit_are_refused(tmp_path, capsys):
