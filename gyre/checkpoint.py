@@ -24,6 +24,7 @@ If `last` was damaged and `previous` was loaded, the next save removes `last` an
 `best` is replaced in the same way: .best stands for `previous`, and is removed at the end.
 """
 
+import hashlib
 import json
 import math
 import warnings
@@ -215,9 +216,12 @@ def find_damage(folder: Path, world: World = ALONE) -> str:
     # DCP would read a file that somebody put beside the others.
     bad = [file for file in folder.glob("*.safetensors") if file.name not in hashes]
     for name in sorted(hashes)[world.rank :: world.size]:
-        file = folder / name
-        if not file.is_file() or sha256(file) != hashes[name]:
-            bad.append(file)
+        if not (folder / name).is_file():
+            bad.append(folder / name)
+            continue
+        with (folder / name).open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:
+                bad.append(folder / name)
     if not world.sum(float(len(bad)))[0]:
         return ""
     return f"{bad[0] if bad else f'a file in {folder}'} is missing or not what was saved"

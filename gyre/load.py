@@ -96,8 +96,11 @@ def load(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    rates = partial(product_rates, where, model_config, rows, training=False)
-    chosen, _ = resolve_dtype("float32" if dtype == "int8" else dtype, where, rates)
+    if dtype == "auto":
+        rates = partial(product_rates, where, model_config, rows, training=False)
+        chosen, _ = resolve_dtype(dtype, where, rates)
+    else:
+        chosen = torch.float32 if dtype == "int8" else getattr(torch, dtype)
     convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
     with torch.device("meta"):  # without memory: the weights bring theirs
         model = Transformer(model_config)

@@ -119,7 +119,7 @@ def generate(
                 logits = forward(model, fed, cache)
             logits = logits.float().cpu()  # drawing there gives every device the same tokens
             rows = slice(None) if len(due) == len(starts) else due  # a slice copies nothing
-            numbers = [uniform(seed, row % num_samples, known - starts[row]) for row in due]
+            numbers = (uniform(seed, row % num_samples, known - starts[row]) for row in due)
             drawn = sample(logits[rows], sampling, numbers, seen[rows])
             tokens[rows, known] = drawn
             if sampling.repetition_penalty != 1:

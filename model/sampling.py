@@ -4,6 +4,7 @@ Shapes: B rows, V vocabulary. A row is one sample of one prompt.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -41,7 +42,9 @@ def uniform(seed: int, sample: int, number: int) -> float:
     return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
 
-def sample(logits: Tensor, sampling: Sampling, uniforms: list[float], seen: Tensor) -> Tensor:
+def sample(
+    logits: Tensor, sampling: Sampling, uniforms: Iterable[float], seen: Tensor
+) -> Tensor:
     """Draw a token for each row of logits (B, V) by its number in [0, 1) -> ids (B,).
 
     Temperature 0 takes the likeliest token. `seen`, bool (B, V), marks the tokens that the
@@ -71,7 +74,7 @@ def sample(logits: Tensor, sampling: Sampling, uniforms: list[float], seen: Tens
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
     # The first token whose cdf is above the target. It never has probability 0.
-    target = torch.tensor(uniforms, dtype=cdf.dtype)[:, None] * cdf[:, -1:]
+    target = torch.tensor([*uniforms], dtype=cdf.dtype)[:, None] * cdf[:, -1:]
     return torch.searchsorted(cdf, target, right=True).squeeze(-1)
 
 
