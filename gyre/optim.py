@@ -183,11 +183,6 @@ class Optimizers:
         for group, peak in zip(groups, self.peaks, strict=True):
             group["lr"] = peak * factor
 
-    def zero_grad(self) -> None:
-        """Free all gradients."""
-        for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
-
     def tensors(self, model: nn.Module) -> dict[str, Tensor]:
         """Return what the optimizers keep, by name, such as state.norm.weight.exp_avg."""
         names: dict[Any, str] = {p: name for name, p in model.named_parameters()}

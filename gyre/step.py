@@ -126,7 +126,7 @@ def train_step(setup: Setup, step: int) -> StepResult:
         for optimizer in setup.optimizers.optimizers:
             scaler.step(optimizer)
     scaler.update()
-    setup.optimizers.zero_grad()
+    setup.model.zero_grad()
     return StepResult(mean_loss, grad_norm, factor * config.optim.lr, finite)
 
 

@@ -78,7 +78,7 @@ def test_a_model_and_its_optimizers_come_back_bit_for_bit(tmp_path, optimizer):
         model(random_tokens(2, 9)).square().mean().backward()
         for each in optimizers.optimizers:
             each.step()
-        optimizers.zero_grad()
+        model.zero_grad()
 
     first, second = build(1), build(2)
     for _ in range(2):
