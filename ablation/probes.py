@@ -165,7 +165,7 @@ def train(
         optimizers.set_lr(lr_factor(config, step, steps))
         for optimizer in optimizers.optimizers:
             optimizer.step()
-        optimizers.zero_grad()
+        model.zero_grad()
         if (step + 1) % probe.eval_interval == 0 or step + 1 == steps:
             yield step + 1
 
