@@ -115,11 +115,9 @@ class Muon(torch.optim.Optimizer):
                     key = (*sorted(parameter.shape), parameter.device, alone)
                     stacks.setdefault(key, []).append(parameter)
             for parameters in stacks.values():
-                self._step(parameters, group["lr"], group["weight_decay"], group["momentum"])
+                self._step(parameters, group)
 
-    def _step(
-        self, parameters: list[nn.Parameter], lr: float, weight_decay: float, momentum: float
-    ) -> None:
+    def _step(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
         """One step of matrices that have one shape, (R, C) or (C, R), and one device."""
         wide = []  # every update as (R, C), R <= C
         for parameter in parameters:
@@ -127,17 +125,17 @@ class Muon(torch.optim.Optimizer):
             assert gradient is not None
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(gradient)
-            mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
-            ahead = gradient.lerp(mean, momentum)  # Nesterov's
+            mean = state["momentum_buffer"].lerp_(gradient, 1 - group["momentum"])
+            ahead = gradient.lerp(mean, group["momentum"])  # Nesterov's
             update = gather_tensor(ahead.to(self.dtype))
             wide.append(update if update.size(0) <= update.size(1) else update.T)
         stacked = torch.stack(wide)
         del wide, update  # their memory is free before the products need as much again
         for parameter, update in zip(parameters, orthogonalize(stacked), strict=True):
-            parameter.mul_(1 - lr * weight_decay)
+            parameter.mul_(1 - group["lr"] * group["weight_decay"])
             update = update if update.shape == parameter.shape else update.T
             update = shard_like(update, parameter)
-            parameter.add_(update, alpha=-0.2 * lr * math.sqrt(max(parameter.shape)))
+            parameter.add_(update, alpha=-0.2 * group["lr"] * math.sqrt(max(parameter.shape)))
 
 
 def orthogonalize(x: Tensor) -> Tensor:
