@@ -226,21 +226,18 @@ def loss_by_scaling(
     return rows
 
 
-def target_losses(scorer: Scorer) -> Tensor:
-    """Return the nats of all tokens of the split but the first, float64 (N,), in windows of T end
-    to end. The last window is shorter."""
-    seq_len, targets = scorer.seq_len, len(scorer.stream) - 1
-    starts, rest = torch.arange(0, targets - seq_len + 1, seq_len), targets % seq_len
-    nats = [scorer.nats(scorer.trained, starts, seq_len, seq_len).flatten()]
-    if rest:
-        nats.append(scorer.nats(scorer.trained, starts[-1:] + seq_len, rest, rest).flatten())
-    return torch.cat(nats)
-
-
 def whole_split(scorer: Scorer) -> dict[str, Any]:
     """Return the `loss` over the whole split, `se`, its standard error, and the losses of its
-    `stretches`."""
-    nats = target_losses(scorer)
+    `stretches`.
+
+    All tokens but the first are predicted, in windows of T end to end. The last one is shorter.
+    """
+    seq_len, targets = scorer.seq_len, len(scorer.stream) - 1
+    starts, rest = torch.arange(0, targets - seq_len + 1, seq_len), targets % seq_len
+    parts = [scorer.nats(scorer.trained, starts, seq_len, seq_len).flatten()]
+    if rest:
+        parts.append(scorer.nats(scorer.trained, starts[-1:] + seq_len, rest, rest).flatten())
+    nats = torch.cat(parts)
     return {"loss": nats.mean().item(), "se": standard_error(nats),
             "stretches": stretches(nats).tolist()}
 
@@ -353,7 +350,7 @@ def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, An
     for step in run.checkpoints.kept_steps():
         scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
         points.append({"tokens": trained_tokens(run, step, config),
-                       "loss": target_losses(scorer).mean().item(), "shift": shift(scorer, spans),
+                       "loss": whole_split(scorer)["loss"], "shift": shift(scorer, spans),
                        "previous": attention_to_previous(scorer, spans)})
     return points
 
