@@ -96,11 +96,8 @@ def load(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    if dtype == "auto":
-        rates = partial(product_rates, where, model_config, rows, training=False)
-        chosen, _ = resolve_dtype(dtype, where, rates)
-    else:
-        chosen = torch.float32 if dtype == "int8" else getattr(torch, dtype)
+    rates = partial(product_rates, where, model_config, rows, training=False)
+    chosen, _ = resolve_dtype("float32" if dtype == "int8" else dtype, where, rates)
     convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
     with torch.device("meta"):  # without memory: the weights bring theirs
         model = Transformer(model_config)
@@ -111,20 +108,12 @@ def load(
         state = run.checkpoints.load_weights(checkpoint, convert)
     else:
         state = {key: value for pair in weights for key, value in convert(*pair).items()}
-    fill(model, state)
-    return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), where, chosen)
-
-
-def fill(model: Transformer, weights: dict[str, Tensor]) -> None:
-    """Give a model these weights, without a copy.
-
-    Raises UserError that names missing, unexpected and misshapen tensors.
-    """
     try:
-        model.load_state_dict(weights, assign=True)
+        model.load_state_dict(state, assign=True)  # without a copy
     except RuntimeError as error:
         words = " ".join(str(error).split())
         raise UserError(f"the weights do not fit config.yaml: {words}") from None
+    return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), where, chosen)
 
 
 def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:

@@ -20,7 +20,7 @@ from torch import Tensor
 from data.dataset import Prepared, find_prepared
 from data.prepare import prepare
 from errors import UserError
-from gyre.load import fill, load
+from gyre.load import load
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
 from model import kernels
@@ -84,7 +84,7 @@ class Scorer:
         )
         with torch.device("meta"):
             model = Transformer(longer)
-        fill(model, self.trained.state_dict())  # without a copy
+        model.load_state_dict(self.trained.state_dict(), assign=True)  # without a copy
         return model.to(self.trained.tok_embeddings.weight.device).eval()
 
     def spans(self, windows: int) -> Tensor:
