@@ -224,9 +224,10 @@ def alibi_bias(left: Axes, right: Axes) -> None:
 
 def rope_scaling(small: Axes, stretch: Axes, large: Axes) -> None:
     """What each way of scaling RoPE does to the wavelengths, in a small model and in LLaMA 3."""
-
-    def paint(ax: Axes, head_dim: int, theta: float, trained: int, factor: float,
-              unit: Tensor) -> None:
+    toy, llama = (HEAD, 1e4, LENGTH, 4.0), (128, 5e5, 8192, 8.0)
+    for ax, (head_dim, theta, trained, factor) in ((small, toy), (stretch, toy), (large, llama)):
+        unscaled = rope_frequencies(head_dim, theta)
+        unit = torch.tensor(2 * math.pi) if ax is small else unscaled
         for kind, line in zip(get_args(ScalingType), LINES, strict=True):
             # dynamic alone reads the length of the text, and has the paper's form at factor 1.
             length = int(factor / 2 * trained)
@@ -236,16 +237,11 @@ def rope_scaling(small: Axes, stretch: Axes, large: Axes) -> None:
             ax.semilogy(unit / scaled, **line, markevery=max(head_dim // 32, 1), label=label)
         title = f"D = {head_dim}, theta {theta:g},\nL = {trained}, s = {factor:g}"
         ax.set(xlabel="pair i", title=title)
-
-    toy = (HEAD, 1e4, LENGTH, 4.0)
-    paint(small, *toy, unit=torch.tensor(2 * math.pi))
     small.semilogy(2 * math.pi / rope_frequencies(HEAD), color="0.8", label="unscaled")
     for length in (LENGTH, 4 * LENGTH):
         small.axhline(length, **EDGE)
         small.text(15.5, length, f"{length} tokens", ha="right", va="bottom")
     small.set_ylabel("wavelength (tokens per turn)")
-    paint(stretch, *toy, unit=rope_frequencies(HEAD))
-    paint(large, 128, 5e5, 8192, 8.0, unit=rope_frequencies(128, 5e5))
     for ax, ticks in ((stretch, (1, 2, 4)), (large, (1, 2, 4, 8))):
         ax.set_yticks(ticks, map(str, ticks))
         ax.minorticks_off()
