@@ -83,9 +83,8 @@ class Checkpoints:
                 staging.mkdir()
             world.sum(0.0)  # all wait until rank 0 has made the folder
             files = write(staging)
-            hashes: dict[str, str] = {}
-            for part in world.collect({file.name: sha256(file) for file in files}):
-                hashes |= part
+            parts = world.collect({file.name: sha256(file) for file in files})
+            hashes = {name: digest for part in parts for name, digest in part.items()}
             missing = world.is_main and any(not (staging / file).is_file() for file in hashes)
             if world.sum(float(missing))[0]:
                 raise UserError(f"{staging} lacks files of some processes: log.runs must be on a "
