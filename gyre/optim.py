@@ -162,6 +162,7 @@ class Optimizers:
     def __init__(
         self, model: nn.Module, config: OptimConfig, dtype: torch.dtype = torch.bfloat16
     ):
+        self.names: dict[Any, str] = {p: name for name, p in model.named_parameters()}
         hidden, rest = parameter_groups(model)
         adamw: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
         self.optimizers: list[torch.optim.Optimizer] = []
@@ -181,23 +182,21 @@ class Optimizers:
         for group, peak in zip(groups, self.peaks, strict=True):
             group["lr"] = peak * factor
 
-    def tensors(self, model: nn.Module) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """Return what the optimizers keep, by name, such as state.norm.weight.exp_avg."""
-        names: dict[Any, str] = {p: name for name, p in model.named_parameters()}
         return {
-            f"state.{names[parameter]}.{key}": value
+            f"state.{self.names[parameter]}.{key}": value
             for optimizer in self.optimizers
             for parameter, state in optimizer.state.items()
             for key, value in state.items()
         }
 
-    def load_tensors(self, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what `tensors` returned, with the rates of this configuration: a branch may
         have others than the run that it comes from."""
-        names = {parameter: name for name, parameter in model.named_parameters()}
         for optimizer in self.optimizers:
             for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-                prefix = f"state.{names[parameter]}."
+                prefix = f"state.{self.names[parameter]}."
                 # A sharded model has (1,) for the shape () of a scalar, such as a step count.
                 optimizer.state[parameter] = {
                     name.removeprefix(prefix): tensor.to(parameter.device).reshape(
@@ -206,7 +205,7 @@ class Optimizers:
                     for name, tensor in tensors.items() if name.startswith(prefix)
                 }
                 if not optimizer.state[parameter]:
-                    raise KeyError(f"it has no state of {names[parameter]}")
+                    raise KeyError(f"it has no state of {self.names[parameter]}")
 
 
 def is_sharded(tensor: Tensor) -> bool:

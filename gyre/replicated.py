@@ -90,7 +90,7 @@ class Replicated:
             return []
         files = {WEIGHTS: model.state_dict()}
         if optimizers is not None:
-            files[STATES] = optimizers.tensors(model)
+            files[STATES] = optimizers.tensors()
         for name, tensors in files.items():
             save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()},
                       folder / name, {"format": "pt"})
@@ -99,7 +99,7 @@ class Replicated:
     def load(self, folder: Path, model: Transformer, optimizers: Optimizers) -> None:
         """Read what any number of ranks has saved. KeyError or RuntimeError if it does not fit."""
         model.load_state_dict(read_whole(folder, "model."))
-        optimizers.load_tensors(model, read_whole(folder, "state."))
+        optimizers.load_tensors(read_whole(folder, "state."))
 
 
 def recompute_activations(model: Transformer) -> None:

@@ -86,20 +86,20 @@ def test_a_loaded_state_keeps_the_rates_of_its_own_configuration(optimizer):
     model, config = random_model(), OptimConfig(optimizer=optimizer)
     optimizers = Optimizers(model, config)
     changed = Optimizers(model, replace(config, lr=7.0, weight_decay=3.0, beta1=0.5))
-    assert not optimizers.tensors(model)
+    assert not optimizers.tensors()
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     for each in optimizers.optimizers:
         each.step()
-    tensors = optimizers.tensors(model)
-    changed.load_tensors(model, tensors)
+    tensors = optimizers.tensors()
+    changed.load_tensors(tensors)
     groups = [group for o in changed.optimizers for group in o.param_groups]
     assert {group["lr"] for group in groups} == {7.0}
     assert {group["weight_decay"] for group in groups} == {0.0, 3.0}
     assert groups[-1]["betas"] == (0.5, 0.95)
     without = {name: tensor for name, tensor in tensors.items() if ".1." not in name}
     with pytest.raises(KeyError, match="no state of layers.1"):
-        optimizers.load_tensors(model, without)
+        optimizers.load_tensors(without)
 
 
 @pytest.mark.parametrize("changes, words", [
