@@ -174,12 +174,11 @@ class Optimizers:
         fused = rest[0].device.type in ("cpu", "cuda")
         betas = (config.beta1, config.beta2)
         self.optimizers.append(torch.optim.AdamW(adamw, betas=betas, fused=fused))
-        self.peaks = [g["lr"] for optimizer in self.optimizers for g in optimizer.param_groups]
+        self.peaks = [(g, g["lr"]) for each in self.optimizers for g in each.param_groups]
 
     def set_lr(self, factor: float) -> None:
         """Set the learning rates of the next step, as a fraction of their peaks."""
-        groups = (g for optimizer in self.optimizers for g in optimizer.param_groups)
-        for group, peak in zip(groups, self.peaks, strict=True):
+        for group, peak in self.peaks:
             group["lr"] = peak * factor
 
     def tensors(self) -> dict[str, Tensor]:
