@@ -195,14 +195,12 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
 
 @pytest.mark.parametrize("words, message", [
     ("", "give --prompt TEXT or --prompt-file FILE, or else --interactive"),
-    ("--prompt x --top-p 1.5", r"top_p must be in \(0, 1\], not 1.5"),
     ("--prompt x --max-new-tokens 6000",
      r"1 tokens and 6000 new ones make 6001, past the context of 6000 \(model.max_positions\): "
      "shorten the prompt or lower max_new_tokens"),
     ("--prompt x --rope-scaling yarn", "--rope-scaling TYPE and --rope-factor F belong"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
-    ("--prompt x --run runs/none", "no run folder at runs/none"),
     ("--prompt \udcff", "prompt must be text"),
     ("--prompt-file bad.txt", "bad.txt is not UTF-8: .* byte 0xff in position 3"),
 ])
