@@ -28,7 +28,13 @@ def draw(study: Study) -> dict[str, Figure]:
     """Return by name the figures that a study has data for."""
     drawn = {name: figure for name, paint in FIGURES.items() if (figure := paint(study))}
     for figure in drawn.values():
-        _add_legend(figure)
+        # Of all lines, below the panels: a line may be missing from one of them.
+        labelled = {label: handle for ax in figure.axes
+                    for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
+        figure.legend(
+            labelled.values(), labelled.keys(), loc="outside lower center", frameon=False,
+            ncols=4 if len("".join(labelled)) > 40 else 6, handlelength=4, fontsize=9,
+        )
     return drawn
 
 
@@ -149,13 +155,3 @@ def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, fl
                     mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
             ax.fill_between(x, list(map(min, by_x)), list(map(max, by_x)), color=look["color"],
                             alpha=0.15, lw=0)
-
-
-def _add_legend(fig: Figure) -> None:
-    """Add a legend of all lines below the panels: a line may be missing from one of them."""
-    labelled = {label: handle for ax in fig.axes
-                for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-    fig.legend(
-        labelled.values(), labelled.keys(), loc="outside lower center", frameon=False,
-        ncols=4 if len("".join(labelled)) > 40 else 6, handlelength=4, fontsize=9,
-    )
