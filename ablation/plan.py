@@ -125,7 +125,7 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str]) -> dict[str
         known[name] = overlay
         wanted.append(name)
     for name in wanted:
-        check_name("arm", name, known)
+        check_arm(name, known)
     chosen = {name: known[name] for name in wanted}
     if len(chosen) < 2:
         raise UserError(f"a study compares at least two arms, and --arms {names} is one")
@@ -143,17 +143,16 @@ def choose_horizons(text: str) -> tuple[int, ...]:
     return tokens
 
 
-def check_name(what: str, name: str, names: Mapping[str, Any]) -> None:
-    """Raise UserError, with the nearest name, for one that does not exist."""
-    if name not in names:
-        raise UserError(f"unknown {what} {name!r}{nearest(name, [*names])}: there are "
-                        f"{', '.join(names)}")
+def check_arm(name: str, arms: Mapping[str, Overlay]) -> None:
+    """Raise UserError, with the nearest name, for an arm that does not exist."""
+    if name not in arms:
+        raise UserError(f"unknown arm {name!r}{nearest(name, arms)}: there are {', '.join(arms)}")
 
 
 def choose_baseline(name: str | None, arms: Mapping[str, Overlay]) -> str:
     """Return the arm that every difference is taken to: of this name, else sin, else the last."""
     chosen = name or next((arm for arm in arms if arm in ("sin", "sin_vaswani")), [*arms][-1])
-    check_name("arm", chosen, arms)
+    check_arm(chosen, arms)
     return chosen
 
 

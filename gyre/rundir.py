@@ -109,8 +109,7 @@ class RunDir:
 
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
-        log, name = config.log, str(config.name)
-        path = cls.new_path(log.runs, name)
+        path = cls.new_path(config.log.runs, str(config.name))
         saved = config
         if config.data.tokenizer is not None:  # the run's own copy
             saved = replace(config, data=replace(config.data, tokenizer=str(path)))
@@ -128,7 +127,7 @@ class RunDir:
                     "git": git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
-                    "wandb_id": wandb_id(name),
+                    "wandb_id": wandb_id(path.name),
                     "inherited": len(points),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
