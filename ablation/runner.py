@@ -47,7 +47,7 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         print_plan(command, plan)
         if command.options.dry_run:
             return 0
-        save_plan(command, plan)
+        write_sealed(path / "plan.json", plan)
         if not run_missing(command, plan):
             say(f"stopped, and what was running has saved. To go on: {command.line}")
             return 130
@@ -112,10 +112,6 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
         "tuned": {"arms": {}},
     }
-
-
-def save_plan(command: Command, plan: Plan) -> None:
-    write_sealed(command.path / "plan.json", plan)
 
 
 def print_plan(command: Command, plan: Plan) -> None:
@@ -251,16 +247,15 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
     if job["kind"] == "tuning":
         rates = plan["tuned"]["arms"].setdefault(job["arm"], {})
         rates.setdefault(f"{job['lr']:g}", {})[str(job["seed"])] = result
-        save_plan(command, plan)
         disposable = ("last", "previous", "best")
     elif result is None:
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job['name']} diverged, and is left out")
         plan.setdefault("diverged", []).append(job["name"])
-        save_plan(command, plan)
     else:
         write_sealed(command.path / job["kind"] / f"{job['name']}.json", result)
         Study.load(command.path)  # refuses arms that differ in more than the arm, at once
+    write_sealed(command.path / "plan.json", plan)
     for training, name in itertools.product(job["trainings"], disposable):
         shutil.rmtree(Path(training["run"], name), ignore_errors=True)
 
