@@ -70,6 +70,8 @@ def compose(study: Study) -> str:
         "used": f"{USED:g}",
         "bigram": f"{plan['ngrams'][1]:.2f}",
         "tuning_seeds": ", ".join(map(str, plan["tuning_seeds"])),
+        "rates": "A learning rate is tuned for one length, on other seeds, but on the validation "
+        "text that is reported." if plan["grid"] else "Learning rates were not tuned for the arms.",
         "last": amount(last),
         "targets": f"{min(record['targets'] for record in study.records.values()):,}",
         "seq_len": plan["seq_len"],
