@@ -150,7 +150,8 @@ class RunDir:
         """
         if path is None:
             with_weights = [file.parent for name in ("best", "last", "previous")
-                            for file in Path(runs).glob(f"[!.]*/{name}")]
+                            for file in Path(runs).glob(f"[!.]*/{name}")
+                            if (file.parent / "run.json").is_file()]
             if not with_weights:
                 raise UserError(f"no run with weights in {runs}/ yet: make one with `python "
                                 "train.py --config small.yaml`")
@@ -164,8 +165,10 @@ class RunDir:
             record = json.loads((path / "run.json").read_text(encoding="utf-8"))
             hashes = dict(record["sha256"])
         except (FileNotFoundError, KeyError, TypeError, ValueError):
-            raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
-                            "another run") from None
+            others = any((path / name).is_file() for name in ("config.json", "params.json"))
+            advice = (f"import this folder with python export.py {path} --to run runs/NAME"
+                      if others else "restore it, or choose another run")
+            raise UserError(f"{path / 'run.json'} is missing or damaged: {advice}") from None
         hashes.pop("run.json", None)  # revision 90d2667 and before hashed the record itself
         # A tokenizer that somebody added would be read instead of ours.
         for file in (path / name for name in {*FILES, *hashes}):

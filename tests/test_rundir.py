@@ -131,6 +131,7 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypat
         if content:
             (runs / name / "run.json").write_text(content, encoding="utf-8")
     (runs / ".half.tmp" / "last").mkdir()
+    (runs / "notes" / "best").mkdir()  # without a run.json
     os.utime(runs / "b" / "run.json")  # the clock that counts is the one in run.json
     assert RunDir.open(runs=runs).path == runs / "a"
     with pytest.raises(UserError, match="no run folder at .*nothing"):
@@ -144,6 +145,9 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypat
     (tmp_path / "b").mkdir()
     with pytest.raises(UserError, match="^b/run.json is missing or damaged"):
         RunDir.open("b")  # a path first
+    Path("b", "config.json").touch()
+    with pytest.raises(UserError, match="python export.py b --to run"):
+        RunDir.open("b")
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model", "manifest.json", "run.json"])
