@@ -90,8 +90,11 @@ def test_the_folder_says_what_it_is(tmp_path):
     ids = {"bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 0}
     assert foreign.read(out / "generation_config.json") == ids == {k: config[k] for k in ids}
     # Without it, a tokenizer of transformers 4 gives token_type_ids, which its model refuses.
-    names = foreign.read(out / "tokenizer_config.json")["model_input_names"]
-    assert names == ["input_ids", "attention_mask"]
+    names = ["input_ids", "attention_mask"]
+    assert foreign.read(out / "tokenizer_config.json")["model_input_names"] == names
+    foreign.edit(out / "tokenizer_config.json", model_input_names=[*names, "token_type_ids"])
+    again = export_to("hf", export_to("run", out, tmp_path / "imported"), tmp_path / "again")
+    assert foreign.read(again / "tokenizer_config.json")["model_input_names"] == names
 
 
 @pytest.mark.slow

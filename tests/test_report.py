@@ -191,6 +191,26 @@ def test_results_md_says_what_the_records_hold():
     assert f"RoPE - ALiBi is {first}, {second}, {third} and {last}" in page
 
 
+def test_results_md_and_readme_say_where_position_enters():
+    full, qk = Study.load(ROOT / "docs" / "results"), Study.load(ROOT / "docs" / "qk")
+    page, readme = (words(name).replace("\u2212", "-") for name in ("docs/results.md", "README.md"))
+    arms = {"sin": full, "sin_qk_first": qk, "sin_qk": qk}
+    for arm, study in arms.items():
+        cells, means = [], []
+        for tokens in qk.horizons:
+            result = stats.paired(study.losses(arm, tokens), qk.losses("rope", tokens))
+            low, high = result.interval
+            cells.append(f"{result.mean:+.3f} [{low:+.3f}, {high:+.3f}]")
+            means.append(result.mean)
+        assert f" | {cells[0]} | {cells[1]} |" in page
+        if arm == "sin_qk":
+            assert f"within {abs(means[1]):.2f} nats of RoPE" in readme
+        elif arm == "sin":
+            assert f"{means[1]:.2f} behind" in readme
+    for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
+        assert {record["lr"] for record in study.runs(arm).values()} == {rate}
+
+
 def test_a_study_without_runs_has_no_report(tmp_path):
     path = make_pair(tmp_path / "s", 0)
     with pytest.raises(UserError, match="has no record of a run yet"):
@@ -198,7 +218,7 @@ def test_a_study_without_runs_has_no_report(tmp_path):
     assert not (path / "RESULTS.md").exists()
 
 
-@pytest.mark.parametrize("name", ["results", "bases", "english", "wide"])
+@pytest.mark.parametrize("name", ["results", "bases", "english", "wide", "qk"])
 def test_the_committed_report_is_what_the_records_give(name):
     folder = ROOT / "docs" / name
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
