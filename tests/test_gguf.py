@@ -87,6 +87,12 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
     }
 
 
+def test_a_folder_whose_name_is_not_utf8_can_leave(tmp_path):
+    run = make_run(tmp_path).path.rename(tmp_path / "ours\udcff")  # the byte FF
+    fields, _ = read_gguf(export_to("gguf", run, tmp_path / "out.gguf"))
+    assert fields["general.name"] == "ours?"
+
+
 def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
     folder, _ = their_folder(tmp_path)
     default = {"name": "default", "template": "{{ a }}"}
