@@ -3,6 +3,7 @@
 import json
 import shutil
 import statistics
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -95,6 +96,15 @@ def target_losses(path):
         logits = trained.model(row[None, :-1]).detach()[0].double()
         nats.append(torch.nn.functional.cross_entropy(logits, row[1:], reduction="none"))
     return torch.cat(nats)
+
+
+def test_a_plot_without_matplotlib_is_refused_in_one_line(runs, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "gyre.plot", raising=False)
+    assert run(evaluate.main, runs / "rope", "--plot", runs.parent / "new.png") == 2
+    out, err = capsys.readouterr()
+    assert "rope" in out and err.splitlines()[-1].startswith("error: ") and "matplotlib" in err
+    assert "Traceback" not in err and not (runs.parent / "new.png").exists()
 
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
