@@ -61,9 +61,9 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
         path = path / JSON if (path / JSON).is_file() else path / MODEL
     try:
         return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
-    except UserError:
+    except (UserError, KeyboardInterrupt):
         raise
-    except Exception as error:  # a damaged file can hold anything
+    except BaseException as error:  # a damaged file can hold anything, and Rust's panics are these
         raise UserError(f"{path} is no tokenizer for us, or it or a file beside it is damaged "
                         f"({type(error).__name__}: {first_line(error)}). If it is Llama 3's "
                         f"{MODEL}, use its {JSON} and {SETTINGS} instead") from error

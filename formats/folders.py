@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
 from torch import Tensor
 from tqdm import tqdm
 
@@ -19,6 +20,7 @@ from formats.names import tensor_names
 from formats.tensors import Stored, largest_value
 from formats.tokenizers import read_tokenizer
 from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
+from gyre.device import check_memory
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig
 from gyre.rundir import RunDir
@@ -68,6 +70,9 @@ def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
         if file.is_file():
             try:
                 model, tensors = read(folder, read_json(file))
+                size = 4 * model.max_positions * model.head_dim
+                check_memory(torch.device("cpu"), size, f"the table of {model.max_positions} "
+                             f"positions in {file}", "write a smaller length into it")
                 return model, {ours: tensors[ours] for ours in tensor_names(model, "hf")}
             except (TypeError, ValueError) as error:  # of values that have another type, too
                 raise UserError(f"{file}: {error}") from None

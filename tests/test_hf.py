@@ -240,6 +240,12 @@ def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, 
     refused(capsys, "run", folder, tmp_path / "ours", str(folder), *words)
 
 
+def test_positions_that_no_memory_holds_are_refused(tmp_path, capsys, monkeypatch):
+    folder, _ = foreign.their_folder(tmp_path)
+    monkeypatch.setattr("os.sysconf", lambda name: 10)  # 10 pages of 10 bytes
+    refused(capsys, "run", folder, tmp_path / "ours", str(folder / "config.json"), "positions in")
+
+
 def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path, shards="50KB")
     index = folder / "model.safetensors.index.json"

@@ -78,7 +78,7 @@ def test_arrows_point_one_way():
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
     "train": 155, "generate": 150, "evaluate": 128, "export": 60, "ablate": 9, "bench": 220,
-    "errors": 43, "files": 110, "model": 885, "data": 685, "gyre": 2045, "formats": 842,
+    "errors": 43, "files": 110, "model": 885, "data": 685, "gyre": 2045, "formats": 847,
     "ablation": 1195, "docs": 280,
 }
 

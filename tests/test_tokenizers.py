@@ -282,6 +282,7 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
     ("tokenizer_config", "eos_token", "#", "what ends a text"),
     ("tokenizer", "post_processor", BEHIND, "puts tokens behind every text"),
     ("tokenizer", "added_tokens", [], "'<|begin_of_text|>' of"),
+    ("tokenizer", "post_processor.special_tokens", {}, "PanicException"),
     ("tokenizer", "normalizer", REPLACE, "it replaces [{'String': 'ab'}]"),
     ("tokenizer", "pre_tokenizer", BYTE_LEVEL, "not give text back"),
     ("tokenizer", "pre_tokenizer", CUT, "it replaces"),
