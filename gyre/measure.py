@@ -375,6 +375,8 @@ def measure(
     """
     config, data, scorer = open_run(run, checkpoint, device)
     whole = whole_split(scorer)
+    if not math.isfinite(whole["loss"]):
+        raise UserError(f"the {checkpoint} weights of {run.path} have no finite loss")
     nats = whole["loss"] * (len(scorer.stream) - 1)
     record = {
         "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,

@@ -228,3 +228,10 @@ def test_arms_share_weights_and_batches_and_seeds_do_not(runs):
     origins = {name: measure.origin(run) for name, run in runs.items()}
     for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
         assert origins["rope"][key] == origins["learned"][key] != origins["seed"][key]
+
+
+def test_a_loss_that_is_not_finite_is_refused(runs, monkeypatch):
+    nothing = {"loss": math.nan, "se": None, "stretches": []}
+    monkeypatch.setattr(measure, "whole_split", lambda scorer: nothing)
+    with pytest.raises(UserError, match="have no finite loss"):
+        measure.measure(runs["learned"], "last", None, "cpu")
