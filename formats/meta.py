@@ -56,14 +56,14 @@ def to_model(params: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> Mode
         if name not in FIELDS and value not in (None, False, -1):
             raise ValueError(f"{name} {value!r}: we have no counterpart for it; take it out if it "
                              "does not change what the model computes")
-    theta, scaling = params.get("rope_theta", 10000.0), None  # Llama 1 and 2 say none
+    theta, scaling = params.get("rope_theta") or 10000.0, None  # Llama 1 and 2 say none
     if params.get("use_scaled_rope"):
         if params.get("rope_scaling_factor") is None:
             raise ValueError("use_scaled_rope without rope_scaling_factor: write it into the file; "
                              "it is 8 for Llama 3.1 and 3.3, and 32 for the small models of 3.2")
         scaling = {"type": "llama3", "factor": params["rope_scaling_factor"],
                    "original_positions": 8192,
-                   "high_freq_factor": params.get("rope_high_freq_factor", 4.0)}
+                   "high_freq_factor": params.get("rope_high_freq_factor") or 4.0}
     rows = shapes["tok_embeddings.weight"][0]
     if params.get("vocab_size") not in (None, -1, rows):
         raise ValueError(f"vocab_size is {params['vocab_size']}, and there are {rows} embeddings: "

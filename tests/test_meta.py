@@ -117,6 +117,7 @@ def read_model(**changes):
 def test_parameters():
     unread = {"vocab_size": -1, "multiple_of": 256, "max_seq_len": 2048, "use_biases": False}
     assert read_model(**unread, sliding_window=None) == untied(max_positions=4096)
+    assert read_model(rope_theta=None) == read_model()
     assert read_model(rope_theta=5e5) == untied(max_positions=8192, theta=5e5)
     scaling = RopeScaling("llama3", 8, 8192)
     llama31 = read_model(rope_theta=5e5, use_scaled_rope=True, rope_scaling_factor=8)
