@@ -63,7 +63,7 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
         return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
     except (UserError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a damaged file can hold anything, and Rust's panics are these
+    except BaseException as error:  # of a damaged file; a panic of Rust is no Exception
         raise UserError(f"{path} is no tokenizer for us, or it or a file beside it is damaged "
                         f"({type(error).__name__}: {first_line(error)}). If it is Llama 3's "
                         f"{MODEL}, use its {JSON} and {SETTINGS} instead") from error
