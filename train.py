@@ -22,12 +22,13 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tqdm import tqdm
 
 from errors import UserError, exit_in_words, say
 from gyre.build import build
+from gyre.checkpoint import STATES, WEIGHTS, write_tensors
 from gyre.parallel import World
 from gyre.rundir import RunDir, claim_name, locked_run
 from gyre.signals import StopSignal
@@ -178,14 +179,13 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
     finite = setup.parallelism.is_finite(setup.model)
     check_finite(finite, "a weight is not finite after", setup, run)
-    optimizers, training = None, {"step": setup.progress.step}
+    files = {WEIGHTS: setup.model.state_dict()}
+    training: dict[str, Any] = {"step": setup.progress.step}
     if name != "best":
-        optimizers, training = setup.optimizers, {
-            "progress": asdict(setup.progress), "steps": setup.config.train.steps,
-            "scaler": setup.scaler.state_dict(),
-        }
-    run.save(name, lambda folder: setup.parallelism.save(folder, setup.model, optimizers),
-             training, setup.world)
+        files[STATES] = setup.optimizers.tensors()
+        training = {"progress": asdict(setup.progress), "steps": setup.config.train.steps,
+                    "scaler": setup.scaler.state_dict()}
+    run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)
 
 
 def check_finite(finite: bool, what: str, setup: Setup, run: RunDir) -> None:

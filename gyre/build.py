@@ -8,11 +8,12 @@ import torch
 
 from data.dataset import find_prepared
 from errors import UserError, say
+from gyre.checkpoint import STATES, WEIGHTS, read_tensors
 from gyre.device import DTYPE_NAMES, check_memory, product_rates, resolve_compile, resolve_dtype
 from gyre.optim import Optimizers
 from gyre.options import Config
 from gyre.parallel import World
-from gyre.replicated import Initial, Replicated
+from gyre.replicated import Initial, Replicated, copy_weights
 from gyre.rundir import RunDir
 from gyre.start import Start
 from gyre.step import Progress, Setup, summed_loss
@@ -143,7 +144,8 @@ def restore(start: Start, setup: Setup) -> None:
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, setup.world) as folder:
         training = run.checkpoints.load_training(folder)
-        setup.parallelism.load(folder, setup.model, setup.optimizers)
+        copy_weights(setup.model, read_tensors(folder / WEIGHTS))
+        setup.optimizers.load_tensors(read_tensors(folder / STATES))
         if training["scaler"]:
             setup.scaler.load_state_dict(training["scaler"])
         vars(setup.progress).update(training["progress"])

@@ -6,9 +6,10 @@
     kept/N/     `last` after step N, for --branch-from
     .saving/    is being written; nobody reads it
 
-A checkpoint has one safetensors file of weights and one of optimizer states, or, for a sharded
-model, one of both for each rank. Any number of processes resumes from either. manifest.json,
-written last, has the SHA-256 of every other file, and is checked at every read.
+A checkpoint has one safetensors file of weights and one of optimizer states. Rank 0 writes them,
+whole: it gathers the tensors of a sharded model one at a time. So any number of processes can
+resume from any checkpoint. manifest.json, written last, has the SHA-256 of every other file, and is
+checked at every read.
 
 How `last` is replaced. Each step is complete before the next one begins:
 
@@ -24,10 +25,9 @@ If `last` was damaged and `previous` was loaded, the next save removes `last` an
 `best` is replaced in the same way: .best stands for `previous`, and is removed at the end.
 """
 
-import hashlib
 import json
 import math
-import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from torch import Tensor
 
 from errors import UserError, say
 from files import first_line, fsync, remove, sha256, writing
-from gyre.parallel import ALONE, World
+from gyre.parallel import ALONE, World, gather_tensor
 
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
 TRAINING, MANIFEST = "training.pt", "manifest.json"
@@ -68,33 +68,27 @@ class Checkpoints:
     """False: `last` was found damaged, and `previous` is the only complete one."""
 
     def save(
-        self, name: Literal["last", "best"] | int, write: Callable[[Path], list[Path]],
+        self, name: Literal["last", "best"] | int, write: Callable[[Path], object],
         training: dict[str, Any] | None, world: World = ALONE,
     ) -> None:
         """Write a checkpoint: `last`, `best`, or that of a step to keep. All ranks call it.
 
-        `write` puts a rank's files into a folder and returns them. `training` holds dicts, lists,
-        numbers, text and None, for training.pt. UserError where the disk refuses.
+        `write(folder)` writes the tensors: rank 0 the files, and other ranks take part in gathering
+        them. `training` holds dicts, lists, numbers, text and None, for training.pt. Raises
+        UserError where the disk refuses.
         """
         staging = self.path / ".saving"
         with writing(self.path / str(name), "make room and --resume"):
             if world.is_main:
                 remove(staging)  # of a save that was killed
                 staging.mkdir()
-            world.sum(0.0)  # all wait until rank 0 has made the folder
-            files = write(staging)
-            parts = world.collect({file.name: sha256(file) for file in files})
-            hashes = {name: digest for part in parts for name, digest in part.items()}
-            missing = world.is_main and any(not (staging / file).is_file() for file in hashes)
-            if world.sum(float(missing))[0]:
-                raise UserError(f"{staging} lacks files of some processes: log.runs must be on a "
-                                "filesystem that all machines see")
+            write(staging)
             if not world.is_main:
                 return
             if training is not None:
                 with (staging / TRAINING).open("wb") as stream:
                     torch.save(training, stream)
-                hashes[TRAINING] = sha256(staging / TRAINING)
+            hashes = {file.name: sha256(file) for file in sorted(staging.iterdir())}
             (staging / MANIFEST).write_text(json.dumps(hashes, indent=1), encoding="utf-8")
             fsync(*staging.iterdir(), staging)
             self._put_in_place(staging, str(name))
@@ -192,7 +186,8 @@ class Checkpoints:
         """
         while True:
             with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
-                return read_whole(folder, "model.", convert)
+                return {key: value for pair in read_tensors(folder / WEIGHTS)
+                        for key, value in convert(*pair).items()}
 
     def kept_steps(self) -> list[int]:
         """Return the steps whose checkpoints stand in kept/, in order."""
@@ -212,70 +207,33 @@ def find_damage(folder: Path, world: World = ALONE) -> str:
         hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
     except (FileNotFoundError, TypeError, ValueError) as error:
         return f"{manifest} is missing or damaged ({first_line(error)})"
-    # DCP would read a file that somebody put beside the others.
-    bad = [file for file in folder.glob("*.safetensors") if file.name not in hashes]
-    for name in sorted(hashes)[world.rank :: world.size]:
-        if not (folder / name).is_file():
-            bad.append(folder / name)
-            continue
-        with (folder / name).open("rb") as stream:
-            if hashlib.file_digest(stream, "sha256").hexdigest() != hashes[name]:
-                bad.append(folder / name)
+    bad = [folder / name for name in sorted(hashes)[world.rank :: world.size]
+           if not (folder / name).is_file() or sha256(folder / name) != hashes[name]]
     if not world.sum(float(len(bad)))[0]:
         return ""
     return f"{bad[0] if bad else f'a file in {folder}'} is missing or not what was saved"
 
 
-def read_whole(
-    folder: Path, prefix: Literal["model.", "state."], convert: Convert = AS_IT_IS
-) -> dict[str, Tensor]:
-    """Return the weights of a checkpoint, by name, or the states of its optimizers, such as
-    state.NAME.exp_avg: whole, on the CPU."""
-    kept: dict[str, Tensor] = {}
-    if (folder / WEIGHTS).exists():
-        file = folder / (WEIGHTS if prefix == "model." else STATES)
-        # Not mapped, because a map stays in memory until the last tensor is freed.
-        with safe_open(file, "pt", backend="pread") as stored:
-            sizes = {name: math.prod(stored.get_slice(name).get_shape())
-                     for name in stored.offset_keys()}
-            # The largest first, while most memory is free for its conversion.
-            for name in sorted(sizes, key=lambda name: -sizes[name]):
-                kept |= convert(name, stored.get_tensor(name))
-        return kept
-    from torch.distributed.checkpoint import HuggingFaceStorageReader  # slow to import
-
-    metadata: Any = HuggingFaceStorageReader(str(folder)).read_metadata()
-    tensors = {name: torch.empty(entry.size, dtype=entry.properties.dtype)
-               for name, entry in metadata.state_dict_metadata.items() if name.startswith(prefix)}
-    read_shards(folder, tensors)
-    for name, tensor in tensors.items():
-        kept |= convert(name.removeprefix("model."), tensor)
-    return kept
+def read_tensors(file: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of a safetensors file on the CPU, one at a time, the largest first: then
+    most memory is free for what is made of it."""
+    # Not mapped, because a map stays in memory until the last tensor is freed.
+    with safe_open(file, "pt", backend="pread") as stored:
+        sizes = {name: math.prod(stored.get_slice(name).get_shape())
+                 for name in stored.offset_keys()}
+        for name in sorted(sizes, key=lambda name: -sizes[name]):
+            yield name, stored.get_tensor(name)
 
 
-def read_shards(folder: Path, tensors: dict[str, Tensor], world: World = ALONE) -> None:
-    """Read this rank's part of `tensors` from the files that the ranks of a sharded model wrote.
-
-    Raises UserError where a name is missing or a shape is another.
-    """
-    import torch.distributed.checkpoint as dcp  # slow to import
-
-    with warnings.catch_warnings(), explained(f"cannot read {folder}"):
-        warnings.simplefilter("ignore")  # DCP warns where there is one process
-        dcp.load(tensors, storage_reader=dcp.HuggingFaceStorageReader(str(folder)),
-                 no_dist=world.size == 1)
-
-
-@contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Turn an error of any rank into a UserError, on all of them."""
-    from torch.distributed.checkpoint.api import CheckpointException
-
-    try:
-        yield
-    except CheckpointException as error:
-        rank, (cause, _) = next(iter(error.failures.items()))
-        raise UserError(f"{what}: {first_line(cause)} (in process {rank})") from error
+def write_tensors(folder: Path, files: Mapping[str, Mapping[str, Tensor]], world: World) -> None:
+    """Write safetensors files, each of these tensors, on rank 0. All ranks call this, and gather
+    sharded tensors one at a time."""
+    for file, tensors in files.items():
+        whole = (gather_tensor(tensor.detach()).cpu() for tensor in tensors.values())
+        if world.is_main:
+            write_safetensors(folder / file, tensors, whole)
+        else:
+            deque(whole, maxlen=0)  # take part in gathering
 
 
 def write_safetensors(
@@ -299,4 +257,4 @@ def write_safetensors(
     with file.open("wb") as stream:
         stream.write(len(header).to_bytes(8, "little") + header)
         for data in tensors:
-            stream.write(data.contiguous().view(torch.uint8).numpy().data)
+            stream.write(data.contiguous().view(-1).view(torch.uint8).numpy().data)

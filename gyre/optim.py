@@ -1,6 +1,7 @@
 """Which parameter is trained how: AdamW or Muon, decay, and the learning rate over time."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from errors import UserError, check_ranges
+from gyre.parallel import gather_tensor, is_sharded, shard_like
 
 
 @dataclass
@@ -190,42 +192,16 @@ class Optimizers:
             for key, value in state.items()
         }
 
-    def load_tensors(self, tensors: dict[str, Tensor]) -> None:
+    def load_tensors(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Go on from what `tensors` returned, with the rates of this configuration: a branch may
-        have others than the run that it comes from."""
-        for optimizer in self.optimizers:
-            for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-                prefix = f"state.{self.names[parameter]}."
-                # A sharded model has (1,) for the shape () of a scalar, such as a step count.
-                optimizer.state[parameter] = {
-                    name.removeprefix(prefix): tensor.to(parameter.device).reshape(
-                        parameter.shape if tensor.numel() == parameter.numel() else ()
-                    )
-                    for name, tensor in tensors.items() if name.startswith(prefix)
-                }
-                if not optimizer.state[parameter]:
-                    raise KeyError(f"it has no state of {self.names[parameter]}")
-
-
-def is_sharded(tensor: Tensor) -> bool:
-    """Whether this rank has a part of the tensor only: a DTensor, whose import is slow."""
-    return hasattr(tensor, "full_tensor")
-
-
-def gather_tensor(tensor: Tensor) -> Tensor:
-    """Return the whole of a tensor that may be sharded. All ranks call it."""
-    return getattr(tensor, "full_tensor", lambda: tensor)()
-
-
-def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
-    """Return this rank's part of a whole tensor that every rank has, as `like` is sharded.
-
-    No rank waits for another.
-    """
-    if not is_sharded(like):
-        return tensor
-    from torch.distributed.tensor import DTensor, distribute_tensor  # slow to import
-
-    assert isinstance(like, DTensor)
-    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements,
-                             src_data_rank=None)
+        have others than the run that it comes from. Raises KeyError where a parameter has none."""
+        owners = {self.names[parameter]: (optimizer, parameter) for optimizer in self.optimizers
+                  for group in optimizer.param_groups for parameter in group["params"]}
+        missing = set(owners)
+        for key, tensor in tensors:
+            name, _, kind = key.removeprefix("state.").rpartition(".")
+            optimizer, parameter = owners[name]
+            optimizer.state[parameter][kind] = shard_like(tensor.to(parameter.device), parameter)
+            missing.discard(name)
+        if missing:
+            raise KeyError(f"there is no state of {', '.join(sorted(missing))}")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from errors import UserError
 from files import first_line
@@ -119,3 +120,27 @@ class World:
 
 
 ALONE = World(0, 1, torch.device("cpu"))
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether this rank has a part of the tensor only: a DTensor, whose import is slow."""
+    return hasattr(tensor, "full_tensor")
+
+
+def gather_tensor(tensor: Tensor) -> Tensor:
+    """Return the whole of a tensor that may be sharded. All ranks call it."""
+    return getattr(tensor, "full_tensor", lambda: tensor)()
+
+
+def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
+    """Return this rank's part of a whole tensor that every rank has, as `like` is sharded.
+
+    A scalar, such as a step count, is not sharded. No rank waits for another.
+    """
+    if not is_sharded(like) or tensor.ndim == 0:
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor  # slow to import
+
+    assert isinstance(like, DTensor)
+    return distribute_tensor(tensor.to(like.device), like.device_mesh, like.placements,
+                             src_data_rank=None)

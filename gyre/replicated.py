@@ -5,18 +5,14 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from gyre.checkpoint import STATES, WEIGHTS, read_whole
 from gyre.device import uncompiled
-from gyre.optim import Optimizers, gather_tensor
-from gyre.parallel import World
+from gyre.parallel import World, gather_tensor, shard_like
 from model.config import ModelConfig
 from model.transformer import Transformer
 
@@ -43,10 +39,7 @@ class Replicated:
         `initial(model)` yields the first values of weights by name. None: they are loaded next.
         """
         model = Transformer(config)
-        with torch.no_grad():
-            weights = dict(model.named_parameters())
-            for name, value in initial(model) if initial else ():
-                weights[name].copy_(value)
+        copy_weights(model, initial(model) if initial else ())
         model.to(self.world.device)
         if checkpoint_activations:
             recompute_activations(model)
@@ -79,27 +72,13 @@ class Replicated:
         """Return the context in which methods other than `forward` can be called."""
         return uncompiled()
 
-    def save(
-        self, folder: Path, model: Transformer, optimizers: Optimizers | None
-    ) -> list[Path]:
-        """Write weights and optimizer states into a folder. Returns the files of this rank.
 
-        Without optimizers, rank 0 writes the weights whole.
-        """
-        if not self.world.is_main:
-            return []
-        files = {WEIGHTS: model.state_dict()}
-        if optimizers is not None:
-            files[STATES] = optimizers.tensors()
-        for name, tensors in files.items():
-            save_file({key: tensor.detach().contiguous() for key, tensor in tensors.items()},
-                      folder / name, {"format": "pt"})
-        return [folder / name for name in files]
-
-    def load(self, folder: Path, model: Transformer, optimizers: Optimizers) -> None:
-        """Read what any number of ranks has saved. KeyError or RuntimeError if it does not fit."""
-        model.load_state_dict(read_whole(folder, "model."))
-        optimizers.load_tensors(read_whole(folder, "state."))
+@torch.no_grad()
+def copy_weights(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> None:
+    """Copy whole weights, by name, into a model that may be sharded."""
+    parameters = dict(model.named_parameters())
+    for name, value in weights:
+        parameters[name].copy_(shard_like(value, parameters[name]))
 
 
 def recompute_activations(model: Transformer) -> None:

@@ -268,7 +268,7 @@ class RunDir:
         return next(validated, None)
 
     def save(
-        self, name: Literal["last", "best"] | int, write: Callable[[Path], list[Path]],
+        self, name: Literal["last", "best"] | int, write: Callable[[Path], object],
         training: dict[str, Any] | None, world: World,
     ) -> None:
         """Write a checkpoint; see `Checkpoints.save`. The points so far are on the disk first."""

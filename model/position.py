@@ -181,7 +181,7 @@ class Sinusoidal(PositionEncoding):
             self.embedding_std = 1 / self.embedding_scale
         self.alpha: nn.Parameter | float = 1.0
         if config.sinusoid == "matched":
-            self.alpha = nn.Parameter(torch.tensor(math.sqrt(2) * INIT_STD))
+            self.alpha = nn.Parameter(torch.tensor([math.sqrt(2) * INIT_STD]))
 
     def embed(self, h: Tensor, start: int) -> Tensor:
         rows = self.table[start : start + h.shape[1]]

@@ -28,7 +28,7 @@ from ablation.study import Study
 from data.dataset import find_prepared
 from data.prepare import prepare
 from errors import UserError
-from gyre.checkpoint import read_whole
+from gyre.checkpoint import STATES, WEIGHTS, read_tensors
 from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.rundir import RunDir
@@ -50,7 +50,7 @@ class Ended(NamedTuple):
 def stored(run: RunDir) -> tuple[dict, dict, dict]:
     """What `last` holds: weights, states of the optimizers, and training.pt."""
     with run.checkpoints.open("last") as folder:
-        return (read_whole(folder, "model."), read_whole(folder, "state."),
+        return (dict(read_tensors(folder / WEIGHTS)), dict(read_tensors(folder / STATES)),
                 run.checkpoints.load_training(folder))
 
 
