@@ -57,7 +57,8 @@ def check_ranges(part: str, values: object, **ranges: str) -> None:
     """Raise UserError for the first attribute of `values` that is outside its interval.
 
     Intervals are in the usual notation, such as "[0, 1)"; `part` is what stands before the dot in
-    the name of the option. None is an option that is unset, and passes; NaN is in no interval.
+    the name of the option, if it has one. None is an option that is unset, and passes; NaN is in no
+    interval.
 
     >>> check_ranges("train", config, steps="[1, inf)", beta1="[0, 1)")
     UserError: train.steps must be at least 1, not 0
@@ -70,4 +71,4 @@ def check_ranges(part: str, values: object, **ranges: str) -> None:
         if not (inside or at_end):
             finite_only = ends == "[)" and high == "inf" and value != float(high)
             words = f"at least {low}" if finite_only else f"in {interval}"
-            raise UserError(f"{part}.{name} must be {words}, not {reprlib.repr(value)}")
+            raise UserError(f"{part}.{name} must be {words}, not {reprlib.repr(value)}".lstrip("."))

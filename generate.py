@@ -12,8 +12,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields
 from io import TextIOWrapper
 from operator import add
@@ -106,32 +105,22 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn a ValueError of the model into a UserError."""
-    try:
-        yield
-    except ValueError as error:
-        raise UserError(str(error)) from None
-
-
 def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     """Return the run, and whether its decoding is compiled. Prints on stderr what it is."""
     scaling, compiled, how = None, False, "eager"
-    with refusals():
-        if options.rope_scaling:
-            scaling = RopeScaling(options.rope_scaling, options.rope_factor)
-        rows = max(1, len(options.prompt)) * options.num_samples
-        source, theirs = nullcontext((options.run, None)), ("config.json", "params.json")
-        if options.run and any(Path(options.run, name).is_file() for name in theirs):
-            from formats.folders import open_folder  # slow to import, and not needed for runs
+    if options.rope_scaling:
+        scaling = RopeScaling(options.rope_scaling, options.rope_factor)
+    rows = max(1, len(options.prompt)) * options.num_samples
+    source, theirs = nullcontext((options.run, None)), ("config.json", "params.json")
+    if options.run and any(Path(options.run, name).is_file() for name in theirs):
+        from formats.folders import open_folder  # slow to import, and not needed for runs
 
-            if options.checkpoint != "best":
-                raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
-            source = open_folder(Path(options.run))
-        with source as (run, weights):
-            trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
-                           weights)
+        if options.checkpoint != "best":
+            raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
+        source = open_folder(Path(options.run))
+    with source as (run, weights):
+        trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
+                       weights)
     if options.compile:
         compiled, how = resolve_compile(True, trained.device, trained.dtype, 0)
     dtype = DTYPE_NAMES[trained.dtype] if options.dtype == "auto" else options.dtype
@@ -202,12 +191,10 @@ def write(
             print(text, end="", flush=True)
         return rows[row].stopped
 
-    with refusals():
-        new = generate(
-            trained.model, ids, options.sampling, max_new_tokens=new_tokens, num_samples=samples,
-            eos_ids=trained.tokenizer.eos_ids, seed=options.seed, compile=compiled,
-            on_token=on_token,
-        )
+    new = generate(
+        trained.model, ids, options.sampling, max_new_tokens=new_tokens, num_samples=samples,
+        eos_ids=trained.tokenizer.eos_ids, seed=options.seed, compile=compiled, on_token=on_token,
+    )
     times.append(time.perf_counter())
     for i, row in enumerate(rows):
         rest = row.push(None)

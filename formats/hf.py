@@ -12,7 +12,7 @@ import torch
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
-from errors import say
+from errors import UserError, say
 from files import stage_json
 from formats import names
 from formats.run import Exported
@@ -194,7 +194,7 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
     try:
         return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
                                "tie_embeddings": config.get("tie_word_embeddings") or False})
-    except ValueError as error:
+    except (UserError, ValueError) as error:
         words = re.sub(r"(model\.)?\b(\w+)", lambda field: SPELLINGS.get(field[2], field[0]),
                        str(error))
         raise ValueError(words) from None

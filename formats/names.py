@@ -12,6 +12,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from errors import UserError
 from model.config import ModelConfig, RopeScaling
 from model.rope import ntk_theta
 from model.transformer import Transformer
@@ -48,7 +49,10 @@ def to_model(fields: dict[str, Any]) -> ModelConfig:
     for name in ("dim", "n_layers", "n_heads", "vocab_size", "max_positions", "norm_eps"):
         if name not in given:
             raise ValueError(f"it does not say what {name} is")
-    return msgspec.convert(given, ModelConfig)
+    try:
+        return msgspec.convert(given, ModelConfig)
+    except UserError as error:
+        raise ValueError(str(error)) from None
 
 
 def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:

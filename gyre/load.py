@@ -51,7 +51,7 @@ class Trained:
         """Return the continuation of `prompt`, up to the end of the document or a text in `stop`.
 
         `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
-        temperature=0. Raises ValueError where the context has no room or an option has no meaning.
+        temperature=0. Raises UserError where the context has no room or an option has no meaning.
         """
         ids = self.tokenizer.encode_prompt(prompt)
         row = Row("", self.tokenizer, [stop] if isinstance(stop, str) else stop)
@@ -87,8 +87,8 @@ def load(
     rope_scaling: makes a RoPE model read further than its training rows, see `scale_rotations`.
     weights: to use instead of those of the checkpoint.
 
-    Raises UserError for what is missing, damaged or does not belong together and for int8 elsewhere
-    than on a CPU, and ValueError for a scaling that the model cannot have.
+    Raises UserError for what is missing, damaged or does not belong together, for int8 elsewhere
+    than on a CPU, and for a scaling that the model cannot have.
     """
     where = resolve_device(device)
     if dtype == "int8" and where.type != "cpu":
@@ -120,7 +120,7 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
     """Return the model of a run with its rotations slowed, and a context as long as they reach.
 
     `original_positions`, unset, are the length of the training rows. Raises UserError for a run
-    that was trained with a scaling, ValueError for a model that does not rotate.
+    that was trained with a scaling, and for a model that does not rotate.
     """
     if config.model.rope_scaling is not None:
         raise UserError("this run was trained with model.rope_scaling "

@@ -107,10 +107,10 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         merge(merged, layer)
     try:
         config = msgspec.convert(merged, Config)
-        check_position(config.model)
-    except ValueError as error:  # of msgspec, with what a dataclass has raised as its cause
-        raise UserError(str(error.__cause__ or error)) from None
+    except msgspec.ValidationError as error:
+        raise UserError(str(error)) from None
     model, data, optim, train = config.model, config.data, config.optim, config.train
+    check_position(model)
     data.check()
     optim.check()
     if model.vocab_size is None:  # one embedding for each piece of the tokenizer

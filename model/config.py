@@ -2,9 +2,10 @@
 
 import hashlib
 import math
-import reprlib
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+from errors import UserError, check_ranges
 
 # The standard deviation of the first weights; sinusoids are scaled to it.
 INIT_STD = 0.02
@@ -35,7 +36,7 @@ class RopeScaling:
     """Slower rotations, with which a model that was trained on L positions reads s*L of them.
 
     Past L, the slow pairs reach angles that training never had. Each type slows them down in its
-    own way. All work without further training, and better with some. Raises ValueError for values
+    own way. All work without further training, and better with some. Raises UserError for values
     that have no meaning or no effect.
     """
 
@@ -62,26 +63,18 @@ class RopeScaling:
     def __post_init__(self) -> None:
         types = get_args(ScalingType)
         if self.type not in types:
-            raise ValueError(f"model.rope_scaling.type must be one of {', '.join(types)}")
-        if not 1 <= self.factor <= 1e6:
-            raise ValueError(f"model.rope_scaling.factor must be in [1, 1e6], not {self.factor}")
-        for name in ("original_positions", "attention_factor"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < 2**31:
-                raise ValueError(f"model.rope_scaling.{name} must be in (0, 2^31), not "
-                                 f"{reprlib.repr(value)}")
-        for low, high in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
-            if not 0 < getattr(self, low) < getattr(self, high) < math.inf:
-                raise ValueError(
-                    f"model.rope_scaling.{low} {getattr(self, low)} must be above 0 and below "
-                    f"{high} {getattr(self, high)}"
-                )
+            raise UserError(f"model.rope_scaling.type must be one of {', '.join(types)}")
+        check_ranges(
+            "model.rope_scaling", self, factor="[1, 1e6]", original_positions=f"(0, {2**31})",
+            attention_factor=f"(0, {2**31})", beta_fast="(0, inf)", high_freq_factor="(0, inf)",
+            beta_slow=f"(0, {self.beta_fast})", low_freq_factor=f"(0, {self.high_freq_factor})",
+        )
         for option, reader in {
             "beta_fast": "yarn", "beta_slow": "yarn", "attention_factor": "yarn",
             "low_freq_factor": "llama3", "high_freq_factor": "llama3",
         }.items():
             if self.type != reader and getattr(self, option) != getattr(RopeScaling, option):
-                raise ValueError(
+                raise UserError(
                     f"model.rope_scaling.{option} has no effect with type {self.type}: "
                     f"it belongs to {reader}"
                 )
@@ -106,7 +99,7 @@ class ModelConfig:
     """The shape of the model and its position encoding.
 
     The constructor fills in unset fields, except `vocab_size` and `max_positions`, which depend on
-    the data. It raises ValueError for values that cannot be built. `check_position` in
+    the data. It raises UserError for values that cannot be built. `check_position` in
     model/position.py checks the encoding.
     """
 
@@ -146,24 +139,15 @@ class ModelConfig:
     """How sinusoids are added (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
 
     def __post_init__(self) -> None:
-        for name in ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
-                     "vocab_size", "max_positions"):
-            if (value := getattr(self, name)) is not None and not 1 <= value < 2**31:
-                raise ValueError(f"model.{name} must be in [1, 2^31), not "
-                                 f"{reprlib.repr(value)}")
-        for name, valid, limit in (
-            ("dropout", 0 <= self.dropout < 1, "in [0, 1)"),
-            ("partial", 0 <= self.partial <= 1, "in [0, 1]"),
-            ("theta", 1 < self.theta < math.inf, "above 1 and finite"),
-            ("norm_eps", 0 < self.norm_eps < math.inf, "above 0 and finite"),
-        ):
-            if not valid:
-                raise ValueError(f"model.{name} must be {limit}, not {getattr(self, name)}")
+        sizes = ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
+                 "vocab_size", "max_positions")
+        check_ranges("model", self, **dict.fromkeys(sizes, f"[1, {2**31})"), dropout="[0, 1)",
+                     partial="[0, 1]", theta="(1, inf)", norm_eps="(0, inf)")
         if self.n_kv_heads is None:
             self.n_kv_heads = self.n_heads
         if self.head_dim is None:
             if self.dim % self.n_heads:
-                raise ValueError(
+                raise UserError(
                     f"model.dim {self.dim} is not divisible by model.n_heads {self.n_heads}: "
                     "change one of them or set model.head_dim"
                 )
@@ -171,7 +155,7 @@ class ModelConfig:
         if self.hidden_dim is None:
             self.hidden_dim = 32 * math.ceil(8 * self.dim / 3 / 32)
         if self.n_heads % self.n_kv_heads:
-            raise ValueError(
+            raise UserError(
                 f"model.n_heads {self.n_heads} is not divisible by model.n_kv_heads "
                 f"{self.n_kv_heads}: every key/value head serves the same number of query heads"
             )

@@ -4,12 +4,13 @@ Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 """
 
 import copy
-import math
 from collections.abc import Callable, Collection
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
+from errors import UserError, check_ranges
 from model.kernels import compile_for_decoding
 from model.sampling import Sampling, sample, uniform
 from model.transformer import KVCache, Transformer, TransformerBlock, attend
@@ -81,7 +82,7 @@ def generate(
     one token at a time (decode). While a short row draws tokens, a longer one still reads its
     prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
 
-    Raises ValueError, before any compute, for an empty prompt, for more tokens than the context
+    Raises UserError, before any compute, for an empty prompt, for more tokens than the context
     holds, and for options of `sampling` that have no meaning or no effect; later for logits that
     are not finite.
     """
@@ -141,29 +142,20 @@ def _check(
     model: Transformer, prompts: list[list[int]], sampling: Sampling, max_new_tokens: int,
     num_samples: int,
 ) -> None:
-    """Raise the ValueErrors of `generate`."""
-    temperature, penalty = sampling.temperature, sampling.repetition_penalty
-    top_k, top_p, min_p = sampling.top_k, sampling.top_p, sampling.min_p
-    for name, value, valid, limit in (
-        ("max_new_tokens", max_new_tokens, max_new_tokens >= 1, "at least 1"),
-        ("num_samples", num_samples, num_samples >= 1, "at least 1"),
-        ("temperature", temperature, 0 <= temperature < math.inf, "0 or a positive number"),
-        ("top_k", top_k, top_k is None or top_k >= 1, "at least 1"),
-        ("top_p", top_p, top_p is None or 0 < top_p <= 1, "in (0, 1]"),
-        ("min_p", min_p, min_p is None or 0 <= min_p <= 1, "in [0, 1]"),
-        ("repetition_penalty", penalty, 0.01 <= penalty <= 100, "in [0.01, 100]"),
-    ):
-        if not valid:
-            raise ValueError(f"{name} must be {limit}, not {value}")
+    """Raise the UserErrors of `generate`."""
+    counts = SimpleNamespace(max_new_tokens=max_new_tokens, num_samples=num_samples)
+    check_ranges("", counts, max_new_tokens="[1, inf)", num_samples="[1, inf)")
+    check_ranges("", sampling, temperature="[0, inf)", top_k="[1, inf)", top_p="(0, 1]",
+                 min_p="[0, 1]", repetition_penalty="[0.01, 100]")
     for name in ("top_k", "top_p", "min_p"):
-        if temperature == 0 and getattr(sampling, name) is not None:
-            raise ValueError(f"{name} has no effect at temperature 0")
+        if sampling.temperature == 0 and getattr(sampling, name) is not None:
+            raise UserError(f"{name} has no effect at temperature 0")
     if not prompts or not all(prompts):
-        raise ValueError("the prompt is empty: give at least one token")
+        raise UserError("the prompt is empty: give at least one token")
     longest = max(map(len, prompts))
     total, limit = longest + max_new_tokens, model.config.max_positions
     if total > limit:
-        raise ValueError(
+        raise UserError(
             f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
             f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
         )

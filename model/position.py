@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.rope import ntk_theta, precompute_freqs_cis
 
@@ -47,7 +48,7 @@ class PositionEncoding(nn.Module):
 
     @classmethod
     def check(cls, config: ModelConfig) -> None:
-        """Raise ValueError for a model that this encoding cannot serve."""
+        """Raise UserError for a model that this encoding cannot serve."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -120,7 +121,7 @@ class RoPE(PositionEncoding):
     @classmethod
     def check(cls, config: ModelConfig) -> None:
         if config.head_dim % 2:
-            raise ValueError(
+            raise UserError(
                 f"rope turns pairs of channels: model.head_dim must be even, not {config.head_dim}"
             )
         if config.rope_scaling is not None and config.rope_scaling.type in ("ntk", "dynamic"):
@@ -130,7 +131,7 @@ class RoPE(PositionEncoding):
         super().__init__(config)
         scaling = config.rope_scaling
         if scaling is not None and scaling.original_positions is None:
-            raise ValueError("model.rope_scaling.original_positions must be set to build a RoPE")
+            raise UserError("model.rope_scaling.original_positions must be set to build a RoPE")
         if scaling is not None and scaling.type == "dynamic":
             self.cache_limit = scaling.original_positions
         self.precompute = partial(
@@ -242,16 +243,16 @@ POSITIONS: dict[str, type[PositionEncoding]] = {
 
 
 def check_position(config: ModelConfig) -> None:
-    """Raise ValueError if the encoding is unknown, cannot serve this model, or ignores an option
+    """Raise UserError if the encoding is unknown, cannot serve this model, or ignores an option
     that is set."""
     if config.position not in POSITIONS:
-        raise ValueError(f"model.position must be one of {', '.join(POSITIONS)}")
+        raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")
     encoding = POSITIONS[config.position]
     for name, other in POSITIONS.items():
         for option in other.options:
             changed = getattr(config, option) != getattr(ModelConfig, option)
             if changed and option not in encoding.options:
-                raise ValueError(
+                raise UserError(
                     f"model.{option} has no effect with model.position {config.position}: "
                     f"it belongs to {name}"
                 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from errors import UserError
 from model.config import derive_seed
 
 
@@ -17,7 +18,7 @@ from model.config import derive_seed
 class Sampling:
     """How to draw a token: the penalty first, then the others in this order (Hugging Face's).
 
-    `generate` raises ValueError for values that have no meaning or no effect.
+    `generate` raises UserError for values that have no meaning or no effect.
     """
 
     temperature: float = 0.8
@@ -50,7 +51,7 @@ def sample(
     Temperature 0 takes the likeliest token. `seen`, bool (B, V), marks the tokens that the
     repetition penalty applies to. Candidates stay in the order of their ids: if they were sorted
     by score, a rounding error could swap two close ones and so change the token. Scores are
-    float64 and the largest is shifted to 0, so that no temperature overflows. Raises ValueError
+    float64 and the largest is shifted to 0, so that no temperature overflows. Raises UserError
     for logits that are not finite.
     """
     scores = logits.double()
@@ -60,7 +61,7 @@ def sample(
         scores = torch.where(seen, penalised, scores)
     largest = scores.amax(-1, keepdim=True)
     if not largest.isfinite().all():
-        raise ValueError("the logits are not finite: the model's weights are broken")
+        raise UserError("the logits are not finite: the model's weights are broken")
     if sampling.temperature == 0:
         return scores.argmax(-1)
     scores = (scores - largest) / sampling.temperature

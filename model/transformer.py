@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from errors import UserError
 from model.config import INIT_STD, ModelConfig, derive_seed
 from model.dropout import Drop, make_dropout
 from model.kernels import or_faster
@@ -189,14 +190,14 @@ class Transformer(nn.Module):
 
     Embeddings have no values before `init_weights` or `load_state_dict`.
 
-    Raises ValueError if the configuration is incomplete or its encoding cannot serve it.
+    Raises UserError if the configuration is incomplete or its encoding cannot serve it.
     """
 
     def __init__(self, config: ModelConfig):
         super().__init__()
         for name in ("vocab_size", "max_positions"):
             if getattr(config, name) is None:
-                raise ValueError(f"model.{name} must be set to build a Transformer")
+                raise UserError(f"model.{name} must be set to build a Transformer")
         check_position(config)
         self.config = config
         # Without values yet: to draw them on "meta" would import the compiler.

@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import random_tokens, sharpened
 
+from errors import UserError
 from model.config import RopeScaling
 from model.generation import generate
 from model.position import POSITIONS
@@ -96,7 +97,7 @@ def test_the_context_ends_where_it_says(monkeypatch):
     rows = generate(model, prompts, GREEDY, max_new_tokens=80 - 7)
     assert [len(row) for row in rows] == [80 - 7] * 2
     monkeypatch.setattr(model, "hidden_states", None)  # no compute
-    with pytest.raises(ValueError, match="7 tokens and 74 new ones make 81, .* 80 "):
+    with pytest.raises(UserError, match="7 tokens and 74 new ones make 81, .* 80 "):
         generate(model, prompts, GREEDY, max_new_tokens=80 - 6)
 
 
@@ -112,7 +113,7 @@ def test_under_autocast_the_cache_has_its_dtype():
     ({"sampling": Sampling(temperature=0, top_k=3)}, "top_k has no effect at temperature 0"),
 ])
 def test_generate_refuses_what_it_cannot_do(changes, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(UserError, match=words):
         generate(sharpened(), **{"prompts": [[5]], "sampling": GREEDY, "max_new_tokens": 3,
                                  **changes})
 

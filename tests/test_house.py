@@ -24,7 +24,7 @@ SOURCES = {".".join(file.relative_to(ROOT).with_suffix("").parts): file.read_tex
 COMMANDS = {"ablate", "bench", "evaluate", "export", "generate", "train"}
 GROUND = {"errors", "files"}
 # What each room may import of ours, beside itself.
-ARROWS = {"errors": set(), "files": {"errors"}, "model": set(), "data": GROUND,
+ARROWS = {"errors": set(), "files": {"errors"}, "model": {"errors"}, "data": GROUND,
           "gyre": {"data", "model"} | GROUND}
 ARROWS["formats"] = ARROWS["ablation"] = ARROWS["docs"] = {"gyre"} | ARROWS["gyre"]
 ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats"} | ARROWS["formats"])
@@ -78,7 +78,7 @@ def test_arrows_point_one_way():
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
     "train": 155, "generate": 150, "evaluate": 128, "export": 60, "ablate": 9, "bench": 220,
-    "errors": 43, "files": 110, "model": 885, "data": 685, "gyre": 2045, "formats": 847,
+    "errors": 43, "files": 110, "model": 885, "data": 685, "gyre": 2045, "formats": 851,
     "ablation": 1195, "docs": 280,
 }
 
@@ -105,10 +105,10 @@ def test_no_folder_has_more_code_than_its_ceiling():
     assert not over, f"over their ceilings: {over}"
 
 
-def test_the_model_needs_nothing_but_torch():
+def test_the_model_needs_nothing_but_torch_and_errors():
     used = {room(target) for module in SOURCES if room(module) == "model"
             for target in IMPORTS[module]}
-    assert used - set(sys.stdlib_module_names) == {"torch", "model"}
+    assert used - set(sys.stdlib_module_names) == {"torch", "model", "errors"}
 
 
 def test_one_module_reads_the_ranks_and_one_imports_wandb():

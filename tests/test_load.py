@@ -42,7 +42,7 @@ def test_three_lines_generate(run, monkeypatch):
     assert model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20) == tokenizer.decode(
         new[: new.index(new[20])])
     assert not model.model.training and model.run.path == run.path
-    with pytest.raises(ValueError, match="top_k must be at least 1"):
+    with pytest.raises(UserError, match="top_k must be at least 1"):
         model.generate(PROMPT, top_k=0)
 
 
@@ -105,7 +105,7 @@ def test_a_scaling_extends_the_context_and_rotates_otherwise(run):
     assert yarn.generate(PROMPT, **options) != raw.generate(PROMPT, **options)
     room = 256 - len(yarn.tokenizer.encode_prompt(100 * "x"))
     assert yarn.generate(100 * "x", max_new_tokens=room)
-    with pytest.raises(ValueError, match="past the context of 256"):
+    with pytest.raises(UserError, match="past the context of 256"):
         yarn.generate(100 * "x", max_new_tokens=room + 1)
 
 

@@ -146,7 +146,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--data.files", "[*.md, a.txt]"], "quote its globs"),
     (["--data.files", 50_000 * "["], "data.files must be"),
     (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
-    (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2\^31\), not 999"),
+    (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2147483648\), not 999"),
     (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
     (["--model.vocab_size", "99"], "model.vocab_size must be at least 4096, not 99"),
     (["--data.seq_len", "99", "--model.max_positions", "98"], "positions must be at least 99"),

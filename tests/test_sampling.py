@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from errors import UserError
 from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
 
 
@@ -111,7 +112,7 @@ def test_temperature_0_is_the_limit_of_small_ones_with_the_penalty():
 def test_broken_logits_are_an_error_and_not_a_token(broken):
     logits = torch.zeros(2, 5)
     logits[1] = broken
-    with pytest.raises(ValueError, match="not finite"):
+    with pytest.raises(UserError, match="not finite"):
         sample(logits, Sampling(temperature=0), [0.0, 0.0], torch.zeros(2, 5, dtype=torch.bool))
 
 

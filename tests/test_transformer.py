@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CPU, draw, random_model
 
+from errors import UserError
 from model import kernels
 from model.config import INIT_STD, ModelConfig, RopeScaling
 from model.position import POSITIONS, alibi_slopes
@@ -129,7 +130,7 @@ def test_matrices_of_every_encoding_start_from_the_same_numbers_and_draw_nothing
     ({"dim": 50}, "model.dim 50 is not divisible by model.n_heads 6"),
     ({"n_kv_heads": 4}, "model.n_heads 6 is not divisible by model.n_kv_heads 4"),
     ({"n_kv_heads": 0}, "model.n_kv_heads must be in .*, not 0"),
-    ({"theta": 1.0}, "model.theta must be above 1"),
+    ({"theta": 1.0}, "model.theta must be in .1, inf., not 1.0"),
     ({"vocab_size": None}, "model.vocab_size must be set"),
     ({"rope_scaling": RopeScaling("linear", 4)}, "original_positions must be set"),
     ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
@@ -138,7 +139,7 @@ def test_matrices_of_every_encoding_start_from_the_same_numbers_and_draw_nothing
     ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair"),
 ])
 def test_what_cannot_be_built_is_refused_in_words(changes, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(UserError, match=words):
         random_model(**changes)
 
 
