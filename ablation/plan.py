@@ -40,9 +40,11 @@ ARMS: dict[str, Overlay] = {
     "p_rope_75": {"model.position": "rope", "model.partial": 0.75},
     "rope_b100": {"model.position": "rope", "model.theta": 100.0},
     "rope_b1k": {"model.position": "rope", "model.theta": 1000.0},
-    "sin_qk": {"model.position": "sin_qk"},
-    "sin_qk_first": {"model.position": "sin_qk_first"},
     "rope_b500k": {"model.position": "rope", "model.theta": 500000.0},
+    **{name: {"model.position": name} for name in ("sin_qk", "sin_qk_first", "sin_qkv",
+       "sin_qk_aligned", "learned_qk", "rope_first", "rope_sinscale")},
+    **{name: {"model.position": name, "model.sinusoid": "vaswani"}
+       for name in ("sin_residual", "sin_aligned")},
 }
 PROBES = ("P1", "P2")
 PROBED = ("rope", "sin", "alibi", "nope")

@@ -294,8 +294,9 @@ def origin(run: RunDir) -> dict[str, str]:
     """Return hashes of what a run of a study was trained from and on.
 
     `embeddings` are the initial token embeddings, `init` all other initial weights but those of the
-    position encoding. They can be compared between runs of equal `kind`, a hash of the shapes, and
-    of the scale of the embeddings. `batches` are all training batches in order.
+    position encoding. They can be compared between runs of equal `kind`, a hash of the shapes, of
+    the scale of the embeddings, and of how an encoding starts other weights. `batches` are all
+    training batches in order.
     """
     config = read_config(run.path / "config.yaml")
     with torch.device("meta"):
@@ -308,6 +309,8 @@ def origin(run: RunDir) -> dict[str, str]:
         if not name.startswith(("position.", "tok_embeddings.")):
             init.update(name.encode() + value.numpy().tobytes())
             shapes[name] = list(value.shape)
+            if (initial := model.position.initial(name, 1.0)) != (name, 1.0):
+                shapes[name] += initial
     scale = [*embeddings.shape, model.position.embedding_std]
     dataset = open_data(run, config).dataset("train", seq_len=config.data.seq_len, seed=config.seed,
                                              batch_size=config.train.batch_size)

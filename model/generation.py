@@ -13,7 +13,7 @@ from torch import Tensor
 from errors import UserError, check_ranges
 from model.kernels import compile_for_decoding
 from model.sampling import Sampling, sample, uniform
-from model.transformer import KVCache, Transformer, TransformerBlock, attend
+from model.transformer import KVCache, Transformer, TransformerBlock, add_rows, attend
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -25,12 +25,13 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     # A sharded model gathers a block's weights in the block's `forward` only.
     if tokens.shape[1] == 1 or hasattr(model, "unshard"):
         return model.logits(model.hidden_states(tokens, cache)[:, -1])
-    h, freqs_cis, mask, qk_input, stop = model.inputs(tokens, cache)
+    h, freqs_cis, mask, added, stop = model.inputs(tokens, cache)
     *blocks, last = model.layers
     assert isinstance(last, TransformerBlock)
     for block in blocks:
-        h = block(h, freqs_cis, mask, cache, qk_input)
-    xq, xk, xv = last.attention.project(last.attention_norm(h), freqs_cis, cache, qk_input)
+        h = block(h, freqs_cis, mask, cache, added)
+    h = add_rows(h, added.stream, last.attention.layer)
+    xq, xk, xv = last.attention.project(last.attention_norm(h), freqs_cis, cache, added)
     mask = None if mask is None else mask[..., -1:, :]
     attended = attend(xq[:, :, -1:], xk, xv, mask).transpose(1, 2).flatten(-2)
     h = h[:, -1:] + last.attention.wo(attended)

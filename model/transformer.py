@@ -18,7 +18,7 @@ from errors import UserError
 from model.config import INIT_STD, ModelConfig, derive_seed
 from model.dropout import Drop, make_dropout
 from model.kernels import or_faster
-from model.position import POSITIONS, Mask, check_position
+from model.position import NOTHING, POSITIONS, Added, Mask, check_position
 from model.rope import apply_rotary_emb
 
 
@@ -41,6 +41,11 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     with torch.autocast(xq.device.type, enabled=False):
         q, k, v = (x.to(mask.dtype) for x in (xq, xk, xv))
         return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).type_as(xq)
+
+
+def add_rows(x: Tensor, rows: Tensor | None, layer: int) -> Tensor:
+    """Add what an encoding has for this layer, `rows` (n_layers, T, C), to x (B, T, C)."""
+    return x if rows is None else (x + rows[layer]).type_as(x)
 
 
 class KVCache:
@@ -114,14 +119,15 @@ class Attention(nn.Module):
 
     def project(
         self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None,
-        qk_input: Tensor | None = None,
+        added: Added = NOTHING,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries (B, H, T, D), and keys and values (B, H_kv, S, D) with the cached ones."""
-        x_qk = x if qk_input is None else (x + qk_input[self.layer]).type_as(x)
+        x_qk, x_v = add_rows(x, added.qk, self.layer), add_rows(x, added.v, self.layer)
         xq = self.wq(x_qk).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
         xk = self.wk(x_qk).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
-        xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
+        xv = self.wv(x_v).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         if freqs_cis is not None:  # RoPE
+            freqs_cis = freqs_cis[self.layer] if freqs_cis.ndim == 4 else freqs_cis
             xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
         xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)
         if cache is not None:  # it keeps rotated keys, because their positions never change
@@ -130,19 +136,19 @@ class Attention(nn.Module):
 
     def forward(
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
-        qk_input: Tensor | None = None,
+        added: Added = NOTHING,
     ) -> Tensor:
-        xq, xk, xv = self.project(x, freqs_cis, cache, qk_input)
+        xq, xk, xv = self.project(x, freqs_cis, cache, added)
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
     def weights(
-        self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor, qk_input: Tensor | None
+        self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor, added: Added
     ) -> Tensor:
         """Return the attention weights, (B, H, T, T), for x (B, T, C).
 
         `mask` is float, (T, T) or (1, H, T, T), and is added to the scores.
         """
-        xq, xk, _ = self.project(x, freqs_cis, None, qk_input)
+        xq, xk, _ = self.project(x, freqs_cis, None, added)
         xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
         scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * self.head_dim**-0.5
         return (scores + mask).softmax(-1)
@@ -173,9 +179,10 @@ class TransformerBlock(nn.Module):
 
     def forward(
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
-        qk_input: Tensor | None = None, drop: Drop | None = None,
+        added: Added = NOTHING, drop: Drop | None = None,
     ) -> Tensor:
-        attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, qk_input)
+        x = add_rows(x, added.stream, self.attention.layer)
+        attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, added)
         if drop is not None:
             attended = drop(attended, 2 * self.attention.layer + 1)
         h = x + attended
@@ -223,22 +230,22 @@ class Transformer(nn.Module):
         They are normal with std 0.02, from a random stream addressed by (seed, name). Two models
         of one seed therefore share the values of all matrices that both have. Matrices that write
         into the residual stream are divided by sqrt(2 n_layers), so that its variance does not grow
-        with depth. An encoding may ask for another std of the embeddings.
+        with depth. An encoding may ask for another stream or another std.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
                 into_residual = name.endswith(("wo.weight", "w2.weight"))
                 std = INIT_STD / math.sqrt(2 * self.config.n_layers if into_residual else 1)
-                std = self.position.embedding_std if name == "tok_embeddings.weight" else std
-                generator = torch.Generator().manual_seed(derive_seed(seed, name))
+                stream, std = self.position.initial(name, std)
+                generator = torch.Generator().manual_seed(derive_seed(seed, stream))
                 matrix = torch.empty(parameter.shape, device="cpu")
                 yield name, matrix.normal_(0, std, generator=generator)
 
     def inputs(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0
-    ) -> tuple[Tensor, Tensor | None, Mask, Tensor | None, int]:
-        """Return the embeddings (B, T, C), RoPE's freqs_cis, the mask, `qk_input`, and the next
-        position.
+    ) -> tuple[Tensor, Tensor | None, Mask, Added, int]:
+        """Return the embeddings (B, T, C), RoPE's freqs_cis, the mask, what is added in each layer,
+        and the next position.
 
         Tokens (B, T) continue the cache, or begin at position `start`. Raises ValueError for
         positions past `max_positions`, for a start that is negative or given beside a cache, and
@@ -263,9 +270,9 @@ class Transformer(nn.Module):
         h = self.position.embed(self.tok_embeddings(tokens), start)
         freqs_cis = self.position.freqs_cis(stop)
         if freqs_cis is not None:
-            freqs_cis = freqs_cis[start:stop]  # (T, D/2, 2): row t turns the token at start + t
+            freqs_cis = freqs_cis[..., start:stop, :, :]  # row t turns the token at start + t
         mask = self.position.mask(start, stop, tokens.device, first_key)
-        return h, freqs_cis, mask, self.position.qk_input(start, stop), stop
+        return h, freqs_cis, mask, self.position.added(start, stop), stop
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
@@ -276,13 +283,13 @@ class Transformer(nn.Module):
         With a cache, the tokens continue it, and it grows by T. Without one, the first token stands
         at position `start`. `keys` (B,) address dropout, see `model/dropout.py`.
         """
-        h, freqs_cis, mask, qk_input, stop = self.inputs(tokens, cache, start)
+        h, freqs_cis, mask, added, stop = self.inputs(tokens, cache, start)
         drop = None
         if self.training and self.config.dropout:
             drop = make_dropout(self.config.dropout, tokens, keys)
             h = drop(h, 0)
         for layer in self.layers:
-            h = layer(h, freqs_cis, mask, cache, qk_input, drop)
+            h = layer(h, freqs_cis, mask, cache, added, drop)
         if cache is not None:
             cache.length = stop
         return self.norm(h)
@@ -299,10 +306,11 @@ class Transformer(nn.Module):
 
     def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
         """Tokens (B, T) -> the attention weights of each layer in turn, (B, H, T, T)."""
-        h, freqs_cis, mask, qk_input, stop = self.inputs(tokens)
+        h, freqs_cis, mask, added, stop = self.inputs(tokens)
         if mask is None:  # causal
             mask = torch.full((stop, stop), -torch.inf, device=tokens.device).triu(1)
         for layer in self.layers:
             assert isinstance(layer, TransformerBlock)
-            yield layer.attention.weights(layer.attention_norm(h), freqs_cis, mask, qk_input)
-            h = layer(h, freqs_cis, mask, None, qk_input)
+            x = layer.attention_norm(add_rows(h, added.stream, layer.attention.layer))
+            yield layer.attention.weights(x, freqs_cis, mask, added)
+            h = layer(h, freqs_cis, mask, None, added)

@@ -5,9 +5,10 @@ import math
 
 import pytest
 import torch
-from conftest import model_config, random_model, sharpened
+from conftest import draw, model_config, random_model, sharpened
 
 from model.config import INIT_STD, RopeScaling
+from model.generation import next_logits
 from model.position import POSITIONS, alibi_slopes, sinusoid
 from model.transformer import KVCache, Transformer
 
@@ -19,7 +20,8 @@ def test_tables_survive_every_cast_and_are_in_no_checkpoint(position):
     """In bfloat16, positions 256 and 257 would be equal. Without tables, a checkpoint fits a model
     of another length."""
     model, longer = (random_model(position=position, max_positions=n) for n in (300, 400))
-    learned = {"sinusoidal": ["position.alpha"], "learned": ["position.weight"]}
+    learned = dict.fromkeys(("sinusoidal", "sin_residual", "sin_aligned"), ["position.alpha"])
+    learned |= dict.fromkeys(("learned", "learned_qk"), ["position.weight"])
     stored = [name for name in model.state_dict() if name.startswith("position.")]
     assert stored == learned.get(position, []) and not list(model.named_buffers())
     if POSITIONS[position].extrapolates:
@@ -56,7 +58,7 @@ def test_relative_encodings_do_not_see_where_a_row_starts_and_absolute_ones_do(p
     """The same tokens at positions 0.. and at 40.."""
     model = random_model(position=position)
     change = (model(TOKENS, start=40) - model(TOKENS)).abs().max()
-    absolute = position == "learned" or position.startswith("sin")
+    absolute = position.startswith(("learned", "sin"))
     assert change > 1e-3 if absolute else change <= 1e-5
 
 
@@ -138,19 +140,90 @@ def test_sinusoids_and_embeddings_start_with_the_sizes_of_the_option(sinusoid, s
     assert torch.equal(model.position.embed(narrow, 0), once)
 
 
-@pytest.mark.parametrize("position, layers", [("sin_qk", 3), ("sin_qk_first", 1)])
-def test_queries_and_keys_alone_are_made_of_sinusoids_of_rms_1(position, layers):
+@pytest.mark.parametrize("position, qk_layers, v_layers", [
+    ("sin_qk", 3, 0), ("sin_qk_first", 1, 0), ("sin_qkv", 3, 3), ("learned_qk", 3, 0)])
+def test_what_an_encoding_adds_goes_where_it_says_with_rms_1(position, qk_layers, v_layers):
     model, read = random_model(position=position), []
     for layer in model.layers:
+        layer.attention_norm.register_forward_hook(lambda *call: read.append(call[2]))
         for projection in (layer.attention.wq, layer.attention.wk, layer.attention.wv):
             projection.register_forward_pre_hook(lambda _, x: read.append(x[0]))
     model(TOKENS, start=5)
-    rows = math.sqrt(2) * sinusoid(48, 12)[5:]
-    assert rows.square().mean() == pytest.approx(1, rel=1e-5)
-    for number, (xq, xk, xv) in enumerate(zip(*[iter(read)] * 3, strict=True)):
-        expected = rows.expand_as(xv) if number < layers else torch.zeros_like(xv)
-        assert torch.equal(xq, xk)
-        torch.testing.assert_close(xq - xv, expected, rtol=0, atol=1e-6)
+    table = (math.sqrt(2) * sinusoid(48, 64)).expand(3, 64, 48)
+    if position == "learned_qk":
+        table = model.position.weight.detach() / INIT_STD
+        assert (table[0] - table[1]).abs().max() > 0.1  # each layer has its own
+    assert table.square().mean() == pytest.approx(1, rel=0.05)
+    rows = table[:, 5:12]
+    for number, (x, *parts) in enumerate(zip(*[iter(read)] * 4, strict=True)):
+        for part, layers in zip(parts, (qk_layers, qk_layers, v_layers), strict=True):
+            torch.testing.assert_close(part - x, (rows[number] * (number < layers)).expand_as(x),
+                                       rtol=0, atol=1e-5)
+
+
+def test_sinusoids_enter_the_residual_stream_once_before_every_block():
+    model, entered, left = random_model(position="sin_residual", sinusoid="vaswani"), [], []
+    for layer in model.layers:
+        layer.attention_norm.register_forward_pre_hook(lambda _, x: entered.append(x[0]))
+        layer.register_forward_hook(lambda *call: left.append(call[2]))
+    model(TOKENS, start=5)
+    before = [math.sqrt(48) * model.tok_embeddings(TOKENS), *left[:-1]]
+    for x, stream in zip(entered, before, strict=True):
+        expected = sinusoid(48, 12)[5:].expand_as(x)
+        torch.testing.assert_close(x - stream, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("position", ["rope_first", "sin_residual", "sin_qkv"])
+def test_attention_weights_and_prefill_see_what_training_sees(position):
+    """Both have their own loop over the blocks."""
+    model, seen = sharpened(position=position), []
+    expected = [weights.sum(2) for weights in model.attention_weights(TOKENS)]
+    for layer in model.layers:
+        layer.attention.register_forward_hook(lambda m, args, _: seen.append(
+            m.weights(args[0], args[1], torch.full((7, 7), -torch.inf).triu(1), args[4]).sum(2)))
+    logits = model(TOKENS)[:, -1]
+    torch.testing.assert_close(seen, expected)
+    torch.testing.assert_close(next_logits(model, TOKENS), logits, rtol=0, atol=1e-4)
+
+
+def test_rope_first_turns_the_first_layer_as_rope_does_and_no_other():
+    plain, model = random_model(), random_model(position="rope_first")
+    none = random_model(position="none")
+    x = draw(2, 7, 48)
+    for number, layer in enumerate(model.layers):
+        other = (none if number else plain)
+        freqs_cis = other.inputs(TOKENS)[1]
+        expected = other.layers[number].attention.project(x, freqs_cis)
+        torch.testing.assert_close(layer.attention.project(x, model.inputs(TOKENS)[1]), expected,
+                                   rtol=0, atol=0)
+
+
+def test_scaled_rope_starts_with_the_embeddings_of_vaswanis_sinusoids():
+    model, vaswani = (random_model(position=position, **changes) for position, changes in (
+        ("rope_sinscale", {}), ("sinusoidal", {"sinusoid": "vaswani"})))
+    rows = sinusoid(48, 7)
+    torch.testing.assert_close(model.inputs(TOKENS)[0], vaswani.inputs(TOKENS)[0] - rows)
+    assert model.inputs(TOKENS)[0].std().item() == pytest.approx(1, rel=0.1)
+
+
+@pytest.mark.parametrize("position, usual", [
+    ("sin_aligned", "sinusoidal"), ("sin_qk_aligned", "sin_qk")])
+def test_aligned_scores_follow_the_distance_of_sinusoids_at_the_start(position, usual):
+    """All other matrices start as usual."""
+    changes = {"n_kv_heads": 6, "sinusoid": "vaswani"} if "qk" not in usual else {"n_kv_heads": 6}
+    aligned, other = (random_model(position=name, **changes) for name in (position, usual))
+    for (name, matrix), expected in zip(
+            aligned.named_parameters(), other.parameters(), strict=True):
+        scale = 3 if ".wq." in name or ".wk." in name else 1
+        if ".wk." not in name:
+            torch.testing.assert_close(matrix, scale * expected)
+        else:
+            assert torch.equal(matrix, dict(aligned.named_parameters())[name.replace("wk", "wq")])
+    wq, wk = (p.weight for p in (aligned.layers[0].attention.wq, aligned.layers[0].attention.wk))
+    rows = sinusoid(48, 40)
+    scores = rows @ wq.T @ wk @ rows.T
+    near = scores.diagonal().mean() - scores.diagonal(20).mean()
+    assert near > 3 * scores.diagonal(20).std()
 
 
 def test_alibi_slopes_are_the_published_ones():
