@@ -13,6 +13,7 @@ as that of a learned position past the end of its table.
 """
 
 import argparse
+import io
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +22,7 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
-from errors import UserError, check_ranges, exit_in_words
+from errors import UserError, check_ranges, exit_in_words, say
 from files import write_file, write_json
 from gyre import measure
 from gyre.options import Parser, RunOptions, read_config
@@ -50,7 +51,7 @@ def main(argv: list[str] | None = None) -> None:
     """List the runs, or measure them and print tables once all is measured."""
     with exit_in_words():
         options = parse(sys.argv[1:] if argv is None else argv)
-        runs = RunDir.open_all(options.runs)
+        runs = open_runs(options.runs)
         if not runs:
             raise UserError("none of these is a run" if options.runs else "no run in runs/ yet: "
                             "make one with `python train.py --config small.yaml`")
@@ -66,10 +67,7 @@ def main(argv: list[str] | None = None) -> None:
         if options.json:
             write_json(Path(options.json), {"runs": results})
         if options.plot:
-            from gyre.plot import draw_losses  # with matplotlib, which is slow to import
-
-            image = draw_losses([(run.path.name, run.metrics()) for run in runs])
-            write_file(Path(options.plot), image)
+            write_file(Path(options.plot), draw_losses(runs))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -82,6 +80,18 @@ def parse(argv: list[str]) -> argparse.Namespace:
     check_ranges("evaluate", options, windows="[1, inf)")
     options.lengths |= options.windows is not None or options.rope_scaling is not None
     return options
+
+
+def open_runs(paths: list[str], folder: str = "runs") -> list[RunDir]:
+    """Return these runs in this order, or all in `folder`, the oldest first. Folders that are no
+    runs are skipped, with a message."""
+    runs = []
+    for path in paths or sorted(p for p in Path(folder).glob("[!.]*") if p.name != "wandb"):
+        try:
+            runs.append(RunDir.open(path, folder))
+        except UserError as error:
+            say(f"skipped: {error}")
+    return runs if paths else sorted(runs, key=lambda run: run.record["created"])
 
 
 def check_comparable(runs: list[RunDir]) -> None:
@@ -126,9 +136,11 @@ def list_runs(runs: list[RunDir]) -> str:
     for run in runs:
         config, points = read_config(run.path / "config.yaml"), run.metrics()
         created = datetime.fromisoformat(run.record["created"]).astimezone()
+        best = run.checkpoints.saved_step("best")  # a branch inherits losses of other weights
+        losses = [p["val/loss"] for p in points if p["step"] == best and "val/loss" in p]
         steps = f"{points[-1]['step']} of {config.train.steps}" if points else "-"
         rows.append([run.path.name, config.model.position, f"{config.optim.lr:g}", steps,
-                     show((run.best_point() or {}).get("val/loss")), f"{created:%Y-%m-%d %H:%M}"])
+                     show((losses or [None])[0]), f"{created:%Y-%m-%d %H:%M}"])
     return align(rows)
 
 
@@ -172,6 +184,33 @@ def tabulate_scalings(results: list[dict[str, Any]]) -> str:
             rows.append([Path(result["run"]).name, scaling, *(
                 show(row["loss"]) for row in result["rope_scaling"] if row["scaling"] == scaling)])
     return f"{align(rows)}\nloss in windows of so many tokens, moved on by T/2"
+
+
+def draw_losses(runs: list[RunDir]) -> bytes:
+    """Return a PNG of validation losses (with markers) and training losses (pale) against
+    tokens."""
+    from matplotlib import ticker  # slow to import
+    from matplotlib.figure import Figure
+
+    fig = Figure(figsize=(7, 4), layout="constrained")
+    ax = fig.add_subplot()
+    for number, run in enumerate(runs):
+        color, line = f"C{number % 10}", ("-", "--", "-.", ":")[number % 4]
+        styles: dict[str, dict[str, Any]] = {
+            "train/loss": {"linewidth": 0.6, "alpha": 0.35},
+            "val/loss": {"linestyle": line, "marker": "o", "markersize": 4, "label": run.path.name},
+        }
+        for key, style in styles.items():
+            xy = [(p["tokens"], p[key]) for p in run.metrics() if p.get(key) is not None]
+            ax.plot([x for x, _ in xy], [y for _, y in xy], color=color, **style)
+    ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    ax.set(xlabel="tokens", ylabel="loss (nats per token)",
+           title="validation (markers) and training (pale)")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    image = io.BytesIO()
+    fig.savefig(image, format="png", dpi=120)
+    return image.getvalue()
 
 
 def show(value: float | None, form: str = ".4f") -> str:

@@ -108,7 +108,6 @@ def train(start: Start, world: World) -> int:
         bar.close()
         done = run or start.resumed
         if world.is_main and done:
-            done.draw_losses()
             state = "done   " if run else "nothing to do:"  # --resume auto found it finished
             say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {done.path}\n"
                 f"next    python generate.py --run {shlex.quote(str(done.path))} --prompt Once")

@@ -137,9 +137,8 @@ class Checkpoints:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
         Falls back from a `best` that was never written to `last`, and from a damaged `last` to
-        `previous`, with a warning. The ranks of `world` call this together, and each checks some of
-        the files. Raises UserError for missing files, and for a folder that a training replaced
-        meanwhile.
+        `previous`, with a warning. The ranks of `world` call this together, and rank 0 checks.
+        Raises UserError for missing files, and for a folder that a training replaced meanwhile.
         """
         places = PLACES.get(str(name), (f"kept/{name}",))
         found = (self.path / place for place in places if (self.path / place).exists())
@@ -154,7 +153,7 @@ class Checkpoints:
         while True:
             inode = folder.stat().st_ino
             try:
-                damage = find_damage(folder, world)
+                damage = world.collect(find_damage(folder) if world.is_main else "")[0]
                 if not damage:
                     yield folder
                     return
@@ -200,18 +199,17 @@ class Checkpoints:
         return (self.path / "last").exists() or (self.path / "previous").exists()
 
 
-def find_damage(folder: Path, world: World = ALONE) -> str:
+def find_damage(folder: Path) -> str:
     """Return in words which file of a checkpoint is not what its manifest says; "" if all are."""
     manifest = folder / MANIFEST
     try:
         hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
     except (FileNotFoundError, TypeError, ValueError) as error:
         return f"{manifest} is missing or damaged ({first_line(error)})"
-    bad = [folder / name for name in sorted(hashes)[world.rank :: world.size]
-           if not (folder / name).is_file() or sha256(folder / name) != hashes[name]]
-    if not world.sum(float(len(bad)))[0]:
-        return ""
-    return f"{bad[0] if bad else f'a file in {folder}'} is missing or not what was saved"
+    for name in hashes:
+        if not (folder / name).is_file() or sha256(folder / name) != hashes[name]:
+            return f"{folder / name} is missing or not what was saved"
+    return ""
 
 
 def read_tensors(file: Path) -> Iterator[tuple[str, Tensor]]:

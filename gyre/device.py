@@ -9,13 +9,15 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from errors import UserError
 from files import first_line
@@ -82,15 +84,27 @@ def onednn_gain() -> float:
     if not torch.backends.mkldnn.is_available():
         return 0.0
     x, weight = torch.ones(256, 256), torch.ones(512, 256)
-    best, threads = {F.linear: math.inf, kernels.onednn_product: math.inf}, torch.get_num_threads()
+    products, threads = (F.linear, kernels.onednn_product), torch.get_num_threads()
     torch.set_num_threads(1)
-    for _ in range(20):
-        for product in best:
-            started = time.thread_time()
-            product(x, weight)
-            best[product] = min(best[product], time.thread_time() - started)
+    usual, onednn = fastest([partial(product, x, weight) for product in products],
+                            time.thread_time, rounds=20)
     torch.set_num_threads(threads)
-    return best[F.linear] / best[kernels.onednn_product]
+    return usual / onednn
+
+
+def fastest(
+    calls: Sequence[Callable[[], object]], clock: Callable[[], float], rounds: int,
+    seconds: float = 0.0,
+) -> list[float]:
+    """Return the shortest time of each call. They take turns, for as many rounds and as long."""
+    best, stop = [math.inf] * len(calls), clock() + seconds
+    while rounds > 0 or clock() < stop:
+        for number, call in enumerate(calls):
+            started = clock()
+            call()
+            best[number] = min(best[number], clock() - started)
+        rounds -= 1
+    return best
 
 
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
@@ -109,23 +123,18 @@ def product_rates(
     inputs, outputs = model.dim, model.hidden_dim
     tokens = min(tokens, 2048, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
     shapes = ((tokens, inputs), (outputs, inputs), (tokens, outputs))
-    best = {torch.float32: math.inf, torch.bfloat16: math.inf}
-    operands = {dtype: [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
-                for dtype in best}
     wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
-    stop, rounds = time.perf_counter() + 0.25, 0
-    while rounds < 2 or time.perf_counter() < stop:
-        for dtype, (x, weight, gradient) in operands.items():
-            wait()
-            started = time.perf_counter()
-            out = linear(x.requires_grad_(training), weight.requires_grad_(training))
-            if training:
-                out.backward(gradient)
-            wait()
-            best[dtype] = min(best[dtype], time.perf_counter() - started)
-        rounds += 1
+
+    def multiply(x: Tensor, weight: Tensor, gradient: Tensor) -> None:
+        out = linear(x.requires_grad_(training), weight.requires_grad_(training))
+        if training:
+            out.backward(gradient)
+        wait()
+
+    calls = [partial(multiply, *(torch.ones(shape, dtype=dtype).to(device) for shape in shapes))
+             for dtype in (torch.float32, torch.bfloat16)]
     flops = (6 if training else 2) * tokens * inputs * outputs
-    return [flops / seconds for seconds in best.values()]
+    return [flops / best for best in fastest(calls, time.perf_counter, rounds=2, seconds=0.25)]
 
 
 def processor() -> str:

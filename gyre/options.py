@@ -186,9 +186,9 @@ def convert(hint: Any, value: Any, option: str) -> Any:
             return None
         takes_list = any(get_origin(part) is list for part in (hint, *get_args(hint)))
         if takes_list and isinstance(value, str):
-            value = list_entries(compose_yaml(value)) if value.startswith("[") else [value]
+            value = yaml.load(value, Texts) if value.startswith("[") else [value]
         return msgspec.convert(value, hint, strict=False)
-    except (ValueError, yaml.YAMLError):
+    except (ValueError, RecursionError, yaml.YAMLError):
         quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in str(value) else ""
         raise UserError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}{quote}"
                         ) from None
@@ -241,9 +241,8 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
         raise UserError(f"no config {name}, neither as a path nor among ours: {OURS}")
     layer: dict[str, Any] = {}
     try:
-        # Every value is a text: YAML 1.1 itself would read 010 as 8, and 1e-3 as a text.
-        table = compose_yaml(path.read_text(encoding="utf-8"))
-        if not isinstance(table, yaml.MappingNode):
+        table = yaml.load(path.read_text(encoding="utf-8"), Texts)
+        if not isinstance(table, dict):
             raise ValueError("it holds no table of options")
         for option, value in flatten(table):
             if option in layer:
@@ -254,46 +253,29 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
                 layer[option] = OPTIONS[option]["type"](value)
             elif option not in SECTIONS or value:  # a section may be empty
                 raise ValueError(f"there is no option {option}{nearest(option, OPTIONS)}")
-    except (UserError, ValueError, yaml.YAMLError) as error:
+    except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
     return layer
 
 
-def list_entries(node: yaml.SequenceNode) -> list[Any]:
-    """Return the entries of a list of YAML."""
-    return [entry.value for entry in node.value]
-
-
-def flatten(table: yaml.MappingNode, prefix: str = "") -> Iterator[tuple[str, str | list[Any]]]:
-    """Yield the values in a table of YAML, and in tables in it, by dotted name.
-
-    Raises ValueError for a key that is there twice.
-    """
-    names = [key.value for key, _ in table.value]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{prefix}{name} is there twice")
-    for key, node in table.value:
-        if isinstance(node, yaml.MappingNode):
-            yield from flatten(node, f"{prefix}{key.value}.")
-        elif isinstance(node, yaml.SequenceNode):
-            yield f"{prefix}{key.value}", list_entries(node)
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values in a table, and in tables in it, by dotted name."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{key.value}", node.value
+            yield prefix + name, value
 
 
-def compose_yaml(text: str) -> Any:
-    """Return the node of a YAML text, in which every scalar is a text.
+class Texts(yaml.BaseLoader):
+    """Every value is a text: YAML 1.1 itself would read 010 as 8, and 1e-3 as a text."""
 
-    Raises ValueError for aliases, which can expand without limit, and for deep brackets.
-    """
-    depth = 0
-    for event in yaml.parse(text):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > 9 or isinstance(event, yaml.AliasEvent):
-            raise ValueError("aliases such as *name and deep brackets are not read")
-    return yaml.compose(text, yaml.BaseLoader)
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        names = [self.construct_object(name) for name, _ in node.value]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} is there twice")
+        return super().construct_mapping(node, deep=True)
 
 
 def read_config(path: Path) -> Config:

@@ -7,7 +7,6 @@ runs/
         manifest.json       of the prepared data, or of the import
         run.json            when, by which command, from which revision; hashes of all the above
         metrics.jsonl       one point (what a step has logged) per line: the truth, copied to wandb
-        loss.png            a picture of its losses, once it is finished
         last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
 
@@ -169,7 +168,6 @@ class RunDir:
             advice = (f"import this folder with python export.py {path} --to run runs/NAME"
                       if others else "restore it, or choose another run")
             raise UserError(f"{path / 'run.json'} is missing or damaged: {advice}") from None
-        hashes.pop("run.json", None)  # revision 90d2667 and before hashed the record itself
         # A tokenizer that somebody added would be read instead of ours.
         for file in (path / name for name in {*FILES, *hashes}):
             digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
@@ -177,18 +175,6 @@ class RunDir:
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore or remove it, or choose another run")
         return cls(path, record)
-
-    @classmethod
-    def open_all(cls, paths: Sequence[str | Path], runs: str | Path = "runs") -> list["RunDir"]:
-        """Return these runs in this order, or all under `runs`, the oldest first. Folders that are
-        no runs are skipped, with a message."""
-        opened = []
-        for path in paths or sorted(p for p in Path(runs).glob("[!.]*") if p.name != "wandb"):
-            try:
-                opened.append(cls.open(path, runs))
-            except UserError as error:
-                say(f"skipped: {error}")
-        return opened if paths else sorted(opened, key=lambda run: run.record["created"])
 
     @staticmethod
     def new_path(runs: str | Path, name: str) -> Path:
@@ -261,12 +247,6 @@ class RunDir:
         """Return the points up to `step`."""
         return [point for point in self.metrics() if point["step"] <= step]
 
-    def best_point(self) -> dict[str, Any] | None:
-        """Return the point of the validation that made `best`; None before the first one."""
-        step = self.checkpoints.saved_step("best")
-        validated = (p for p in self.metrics() if p["step"] == step and "val/loss" in p)
-        return next(validated, None)
-
     def save(
         self, name: Literal["last", "best"] | int, write: Callable[[Path], object],
         training: dict[str, Any] | None, world: World,
@@ -276,15 +256,6 @@ class RunDir:
             with writing(self.path / METRICS):
                 fsync(self.path / METRICS)
         self.checkpoints.save(name, write, training, world)
-
-    def draw_losses(self) -> None:
-        """Draw loss.png. A failure is only a warning."""
-        try:
-            from gyre.plot import draw_losses
-
-            write_file(self.path / "loss.png", draw_losses([(self.path.name, self.metrics())]))
-        except Exception as error:
-            say(f"warning: no loss.png ({error})")
 
     # --- wandb ---
 

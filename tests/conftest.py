@@ -216,7 +216,7 @@ def launch(tmp_path_factory) -> Iterator[Callable[..., Ranks]]:
     """Start ranks, `launch(size, target, *args)`, by fork from a process that has imported what
     they need: imports take longer than a tiny training."""
     context, folder = multiprocessing.get_context("forkserver"), tmp_path_factory.mktemp("ranks")
-    context.set_forkserver_preload(["conftest", "gyre.sharding", "gyre.plot", "torch._dynamo"])
+    context.set_forkserver_preload(["conftest", "gyre.sharding", "torch._dynamo"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for those imports
         multiprocessing.forkserver.ensure_running()

@@ -14,6 +14,7 @@ from conftest import load
 from failing import cut, failures, file_size_limit, flip_a_bit
 from safetensors.torch import save_file
 
+import evaluate
 from errors import UserError
 from gyre import rundir
 from gyre.checkpoint import WEIGHTS, Checkpoints
@@ -136,7 +137,7 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypat
     assert RunDir.open(runs=runs).path == runs / "a"
     with pytest.raises(UserError, match="no run folder at .*nothing"):
         RunDir.open(runs / "nothing")
-    assert [run.path.name for run in RunDir.open_all([], runs)] == ["b", "c", "a", "compiles"]
+    assert [run.path.name for run in evaluate.open_runs([], runs)] == ["b", "c", "a", "compiles"]
     skipped = re.findall(r"skipped: .*?(\w+)(?:/run.json| is)", capsys.readouterr().err)
     assert sorted(skipped) == ["list", "notes", "other"]
     monkeypatch.chdir(tmp_path)
@@ -223,16 +224,6 @@ def test_a_damaged_line_is_left_out_and_listed(new_run, capsys):
     listed = re.findall(r"leaving out line (\d) of .*metrics.jsonl", capsys.readouterr().err)
     assert listed == [str(number) for number in range(2, 8)]
     assert run.metrics() == [{"step": 1}, {"step": 3}] and capsys.readouterr().err == ""
-
-
-def test_the_best_point_is_that_of_the_weights_in_best(new_run):
-    inherited = [{"step": 1, "val/loss": 1.0}, {"step": 2, "train/loss": 0.5}]
-    run = new_run(points=inherited)
-    assert run.metrics() == inherited and run.best_point() is None
-    for step, loss in enumerate((3.0, 2.0, math.nan, 2.5), 3):
-        run.log({"step": step, "val/loss": loss})
-    run.checkpoints.save("best", lambda folder: [], {"step": 4})
-    assert RunDir.open(run.path).best_point() == {"step": 4, "val/loss": 2.0}
 
 
 def test_points_are_on_the_disk_before_the_checkpoint_that_counts_them(new_run, monkeypatch):
