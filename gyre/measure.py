@@ -26,7 +26,7 @@ from gyre.rundir import RunDir
 from model import kernels
 from model.config import RopeScaling, ScalingType
 from model.position import POSITIONS
-from model.transformer import Transformer
+from model.transformer import Attention, Transformer
 
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next ones
 SCALED_CONTEXTS = (2, 4, 8)
@@ -260,10 +260,31 @@ def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
     config = scorer.trained.config
     total = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
     for rows in scorer.rows(spans, scorer.seq_len):
-        for layer, weights in enumerate(scorer.trained.attention_weights(rows[:, :-1])):
+        for layer, weights in enumerate(attention_weights(scorer.trained, rows[:, :-1])):
             previous = weights.diagonal(-1, dim1=-2, dim2=-1)  # (B, H, T - 1)
             total[layer] += previous.cpu().double().mean(-1).sum(0)
     return (total / len(spans)).tolist()
+
+
+def attention_weights(model: Transformer, tokens: Tensor) -> list[Tensor]:
+    """Tokens (B, T) -> the attention weights of each layer, (B, H, T, T)."""
+    layers: list[Tensor] = []
+
+    def read(attention: Any, arguments: Any, _: Tensor) -> None:
+        x, freqs_cis, mask, cache, added = arguments
+        xq, xk, _ = attention.project(x, freqs_cis, cache, added)
+        xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
+        scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * attention.head_dim**-0.5
+        if mask is None:  # causal
+            mask = torch.full(scores.shape[-2:], -torch.inf, device=x.device).triu(1)
+        layers.append((scores + mask).softmax(-1))
+
+    hooks = [module.register_forward_hook(read) for module in model.modules()
+             if isinstance(module, Attention)]
+    model.hidden_states(tokens)
+    for hook in hooks:
+        hook.remove()
+    return layers
 
 
 # --- what a run is --------------------------------------------------------------------------------

@@ -189,7 +189,9 @@ def convert(hint: Any, value: Any, option: str) -> Any:
             value = yaml.load(value, Texts) if value.startswith("[") else [value]
         return msgspec.convert(value, hint, strict=False)
     except (ValueError, RecursionError, yaml.YAMLError):
-        quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in str(value) else ""
+        quote = ""
+        if isinstance(value, str) and "[*" in value:
+            quote = ": quote its globs, as in ['*.md', b.txt]"
         raise UserError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}{quote}"
                         ) from None
 
@@ -261,7 +263,7 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
 def flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values in a table, and in tables in it, by dotted name."""
     for name, value in table.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield from flatten(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value

@@ -141,18 +141,6 @@ class Attention(nn.Module):
         xq, xk, xv = self.project(x, freqs_cis, cache, added)
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
-    def weights(
-        self, x: Tensor, freqs_cis: Tensor | None, mask: Tensor, added: Added
-    ) -> Tensor:
-        """Return the attention weights, (B, H, T, T), for x (B, T, C).
-
-        `mask` is float, (T, T) or (1, H, T, T), and is added to the scores.
-        """
-        xq, xk, _ = self.project(x, freqs_cis, None, added)
-        xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
-        scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * self.head_dim**-0.5
-        return (scores + mask).softmax(-1)
-
 
 class FeedForward(nn.Module):
     """SwiGLU: w2(silu(w1 x) * w3 x), (..., C) -> (..., C). (Shazeer 2020, arXiv:2002.05202)"""
@@ -303,14 +291,3 @@ class Transformer(nn.Module):
     def forward(self, tokens: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Tokens (B, T) -> logits (B, T, V). The arguments are those of `hidden_states`."""
         return self.logits(self.hidden_states(tokens, *args, **kwargs))
-
-    def attention_weights(self, tokens: Tensor) -> Iterator[Tensor]:
-        """Tokens (B, T) -> the attention weights of each layer in turn, (B, H, T, T)."""
-        h, freqs_cis, mask, added, stop = self.inputs(tokens)
-        if mask is None:  # causal
-            mask = torch.full((stop, stop), -torch.inf, device=tokens.device).triu(1)
-        for layer in self.layers:
-            assert isinstance(layer, TransformerBlock)
-            x = layer.attention_norm(add_rows(h, added.stream, layer.attention.layer))
-            yield layer.attention.weights(x, freqs_cis, mask, added)
-            h = layer(h, freqs_cis, mask, None, added)

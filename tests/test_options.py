@@ -123,6 +123,11 @@ def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypa
     ("train: {steps: 7, steps: 8}", "steps is there twice"),
     ("train: {steps: 7}\nseed: 1\ntrain: {batch_size: 2}", "train is there twice"),
     ("train.steps: 7\ntrain: {steps: 8}", "train.steps is there twice"),
+    # Aliases of aliases, which make two to the 99th values of a hundred lines.
+    ("data: {files: [&a0 [x], " + ", ".join(
+        f"&a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 100)) + "]}", "data.files must be"),
+    ("a0: &a0 {}\n" + "\n".join(
+        f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 100)), "no option a0"),
     ("train: &a {steps: *a}", "recursi"),
     ("data: {files: " + 50_000 * "[", "recursion"),
     ('name: "a\\0b"', "name must be text"),
