@@ -1,4 +1,4 @@
-"""What a Dask worker does for a study: train runs, measure them, run probes.
+"""What a Dask worker does for a study: train runs and measure them.
 
 Every job can be repeated. What is on the disk is not done again, and a training that was stopped or
 killed is resumed. So if a worker is lost, another one takes its job.
@@ -25,17 +25,13 @@ ROOT = Path(__file__).parent.parent
 
 
 def do_job(folder: str, job: dict[str, Any]) -> Any:
-    """Return the loss of a tuning run, or the record of an arm and seed, or of a probe.
+    """Return the loss of a tuning run, or the record of an arm and seed.
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
     log = Path(folder, "logs", f"{job['name']}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-        if job["kind"] == "probes":
-            from ablation.probes import run_probe
-
-            return run_probe(*job["arguments"])
         if not all(map(train_run, job["trainings"])):
             return None
         runs = [RunDir.open(training["run"]) for training in job["trainings"]]

@@ -46,8 +46,6 @@ ARMS: dict[str, Overlay] = {
     **{name: {"model.position": name, "model.sinusoid": "vaswani"}
        for name in ("sin_residual", "sin_aligned")},
 }
-PROBES = ("P1", "P2")
-PROBED = ("rope", "sin", "alibi", "nope")
 TUNING_SEEDS = (1000, 1001)  # none of those that are reported
 
 MILLION = 2**20  # tokens: a whole number of steps
@@ -73,9 +71,6 @@ class Tier:
     """Most windows of 8T tokens on which a run is measured; see gyre/measure.py."""
     followed: int = 4
     """Checkpoints that are kept for each doubling of the steps."""
-    probe_seeds: int = 3
-    probe_steps: int | None = None
-    """None: as many as the probe asks for."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -85,7 +80,7 @@ COMPILED = {"train": {"compile": True}}
 TIERS = {
     "quick": Tier(
         arms=("rope", "sin", "nope"), horizons=(MILLION // 2, MILLION), seeds=6,
-        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, windows=8, followed=2, probe_seeds=1,
+        grid=(2e-3, 4e-3), tuning_tokens=MILLION // 2, windows=8, followed=2,
         overrides=COMPILED,
     ),
     "full": Tier(
@@ -96,7 +91,6 @@ TIERS = {
     ),
     "smoke": Tier(
         arms=("rope", "sin"), horizons=(10 * 256, 20 * 256), seeds=1, windows=4,
-        probe_seeds=1, probe_steps=10,
         overrides={
             "model": {"dim": 48, "n_layers": 2, "n_heads": 2, "hidden_dim": 96},
             "data": {"seq_len": 32}, "optim": {"warmup_steps": 5}, "train": {"batch_size": 8},

@@ -25,8 +25,8 @@ STYLES: list[dict[str, Any]] = [
 
 
 def draw(study: Study) -> dict[str, Figure]:
-    """Return by name the figures that a study has data for."""
-    drawn = {name: figure for name, paint in FIGURES.items() if (figure := paint(study))}
+    """Return the figures of a study by name."""
+    drawn = {name: paint(study) for name, paint in FIGURES.items()}
     for figure in drawn.values():
         # Of all lines, below the panels: a line may be missing from one of them.
         labelled = {label: handle for ax in figure.axes
@@ -97,29 +97,7 @@ def context(study: Study) -> Figure:
     return fig
 
 
-def probes(study: Study) -> Figure | None:
-    """The probes' learning curves, and P1 at lengths that were not trained."""
-    if not study.probes:
-        return None
-    names = sorted({probe for probe, *_ in study.probes})
-    arms = list(dict.fromkeys(arm for _, arm, _ in study.probes))
-    fig, (*curves, lengths) = _panels(len(names) + 1)
-    for ax, name in zip(curves, names, strict=True):
-        _bands(ax, study, {arm: [defined(r["curve"]) for r in study.probe(name, arm).values()]
-                           for arm in arms})
-        ax.set(xlabel="step", title=name)
-    _bands(lengths, study, {
-        arm: [defined(r["excess"].items()) for r in study.probe("P1", arm).values()]
-        for arm in arms})
-    lengths.set(xlabel="row length (T: as trained)", title="P1 past its training length")
-    for ax in fig.axes:
-        ax.axhline(0, color="0.4", linewidth=0.8)
-        ax.set_ylabel("loss above the optimum (nats / token)")
-    return fig
-
-
-FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context,
-           "fig_probes": probes}
+FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context}
 
 
 def style(study: Study, line: str, lines: Iterable[str] = ()) -> dict[str, Any]:
@@ -129,7 +107,7 @@ def style(study: Study, line: str, lines: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes]]:
-    fig = Figure(figsize=(8.4 if count < 3 else 10.4, 3.9), layout="constrained")
+    fig = Figure(figsize=(8.4, 3.9), layout="constrained")
     axes = list(fig.subplots(1, count, squeeze=False)[0])
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)

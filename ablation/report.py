@@ -1,4 +1,4 @@
-"""From plan.json, results/ and probes/ of a study to RESULTS.md and its figures.
+"""From plan.json and results/ of a study to RESULTS.md and its figures.
 
     python -m ablation.report runs/ablation
     python -m ablation.report docs/results
@@ -83,7 +83,6 @@ def compose(study: Study) -> str:
         "arms": arms_table(study),
         "tuning": tuning_tables(study),
         "contexts": context_table(study),
-        "probes": probe_table(study),
         "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
         "command": plan["command"],
         "facts": facts(study),
@@ -172,17 +171,6 @@ def context_table(study: Study) -> str:
             if {*cells} != {UNDEFINED}:
                 rows.append([arm + words, *cells])
     return table(["arm", *(in_lengths(c / study.plan["seq_len"]) for c in contexts)], rows)
-
-
-def probe_table(study: Study) -> str:
-    rows = []
-    for arm in dict.fromkeys(arm for _, arm, _ in study.probes):
-        copies, repeats = (study.probe(probe, arm).values() for probe in ("P1", "P2"))
-        excess = [with_sd(record["excess"].get(at) for record in copies)
-                  for at in ("T", "2T", "4T")]
-        steps = [math.inf if r["steps_to_90"] is None else r["steps_to_90"] for r in repeats]
-        rows.append([arm, *excess, span(steps, min((r["steps"] for r in repeats), default=0))])
-    return table(["arm", "P1 at T", "P1 at 2T", "P1 at 4T", "P2: steps to 90 %"], rows)
 
 
 def facts(study: Study) -> str:

@@ -69,9 +69,6 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     Raises UserError where the folder has another plan, or something else.
     """
     tier, config, path = command.tier, command.config, command.path
-    probed = [arm for arm in planning.PROBED if command.arms.get(arm) == planning.ARMS[arm]]
-    if len(probed) < 2:  # a probe compares encodings, and knows nothing of the study's model
-        probed = []
     step_tokens = config.train.batch_size * config.data.seq_len
     steps = {"horizons": [tokens // step_tokens for tokens in tier.horizons],
              "tuning": tier.tuning_tokens // step_tokens}
@@ -85,8 +82,6 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         "tier": command.options.tier, "arms": command.arms, "baseline": command.baseline,
         "grid": tier.grid, "tuning_seeds": tier.tuning_seeds, "steps": steps,
         "seeds": list(range(tier.seeds)),
-        "probes": {name: {"arms": probed, "seeds": list(range(tier.probe_seeds)),
-                          "steps": tier.probe_steps} for name in planning.PROBES},
         "seq_len": config.data.seq_len, "step_tokens": step_tokens,
         "config": {arm: select_decisive(config) for arm, config in command.arm_configs.items()},
         "data_sha256": {name: file["sha256"] for name, file in data.manifest["files"].items()},
@@ -158,7 +153,7 @@ def run_missing(command: Command, plan: Plan) -> bool:
 def next_jobs(command: Command, plan: Plan) -> list[Job]:
     """Return the jobs that can be done now; none: the study is finished."""
     tuning = [job for arm in command.arms for job in tuning_jobs(command, plan, arm)]
-    return tuning or [*pair_jobs(command, plan), *probe_jobs(command, plan)]
+    return tuning or pair_jobs(command, plan)
 
 
 def tuning_jobs(command: Command, plan: Plan, arm: str) -> list[Job]:
@@ -210,18 +205,6 @@ def pair_jobs(command: Command, plan: Plan) -> list[Job]:
     return jobs
 
 
-def probe_jobs(command: Command, plan: Plan) -> list[Job]:
-    """Return a job for each probe without a record."""
-    return [
-        {"kind": "probes", "name": name, "trainings": [],
-         "arguments": [probe, arm, seed, parts["steps"], command.config.train.device,
-                       plan["onednn"]]}
-        for probe, parts in plan["probes"].items() for seed in parts["seeds"]
-        for arm in parts["arms"] for name in [f"{probe}-{arm}-s{seed}"]
-        if not (command.path / "probes" / f"{name}.json").exists()
-    ]
-
-
 def plan_training(
     command: Command, plan: Plan, name: str, steps: int, values: dict[str, Any],
     trunk: str | None = None,
@@ -253,7 +236,7 @@ def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
         say(f"{job['name']} diverged, and is left out")
         plan.setdefault("diverged", []).append(job["name"])
     else:
-        write_sealed(command.path / job["kind"] / f"{job['name']}.json", result)
+        write_sealed(command.path / "results" / f"{job['name']}.json", result)
         Study.load(command.path)  # refuses arms that differ in more than the arm, at once
     write_sealed(command.path / "plan.json", plan)
     for training, name in itertools.product(job["trainings"], disposable):

@@ -1,4 +1,4 @@
-"""A study on disk: its plan, its records and probes, and the values that the report uses.
+"""A study on disk: its plan, its records, and the values that the report uses.
 
 Loading refuses runs that were not measured on the same text, and arms that differ in more than
 their overlay. Losses are in nats per token.
@@ -41,8 +41,6 @@ class Study:
     plan: Record
     records: dict[tuple[str, int], Record]
     """By (arm, seed)."""
-    probes: dict[tuple[str, str, int], Record]
-    """By (probe, arm, seed)."""
 
     @classmethod
     def load(cls, path: Path) -> "Study":
@@ -56,12 +54,7 @@ class Study:
         records = {(arm, seed): read_sealed(file, advice)
                    for arm in plan["arms"] for seed in plan["seeds"]
                    if (file := path / "results" / f"{arm}-s{seed}.json").exists()}
-        probes = {(probe, arm, seed): read_sealed(file, advice)
-                  for probe, parts in plan["probes"].items()
-                  if len(parts["arms"]) > 1  # probes compare encodings
-                  for arm in parts["arms"] for seed in parts["seeds"]
-                  if (file := path / "probes" / f"{probe}-{arm}-s{seed}.json").exists()}
-        return cls(path, plan, records, probes)
+        return cls(path, plan, records)
 
     def __post_init__(self) -> None:
         """Raise UserError for records that do not belong into one table."""
@@ -96,10 +89,6 @@ class Study:
         """The records of an arm by seed."""
         return {seed: record for (name, seed), record in sorted(self.records.items())
                 if name == arm}
-
-    def probe(self, probe: str, arm: str) -> dict[int, Record]:
-        """The records of a probe and an arm by seed."""
-        return {seed: r for (p, a, seed), r in self.probes.items() if (p, a) == (probe, arm)}
 
     def values(self, arm: str, table: str, column: str, **which: Any) -> dict[int, Any]:
         """By seed, a column of the first row of a table that matches `which`; without the seeds for

@@ -16,7 +16,6 @@ NGRAMS = [5.0, 3.5, 2.9]
 # Δ from sin after the last length, and tokens at which the loss is 0.3 below the bigrams'.
 EFFECT = {"rope": -0.06, "sin": 0.0, "nope": 0.1, "learned": 0.03, "alibi": -0.03}
 USED = {"rope": 60_000, "sin": 150_000, "nope": 200_000, "learned": 170_000, "alibi": 70_000}
-PROBED = ("rope", "sin", "alibi", "nope")
 
 
 def final(arm: str, seed: int, effect: float) -> float:
@@ -62,20 +61,8 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
     }
 
 
-def probe(name: str, arm: str, seed: int) -> dict[str, Any]:
-    excess = {"rope": 0.01, "sin": 0.05, "alibi": 0.08, "nope": 0.9}[arm] + 0.001 * seed
-    grows = {"rope": 1.0, "sin": 20.0, "alibi": 1.2, "nope": 1.0}[arm]
-    return {
-        "probe": name, "arm": arm, "seed": seed,
-        "steps": 500, "steps_to_90": None if arm == "nope" else 150 + 10 * seed,
-        "curve": [[step, excess + 0.8 * math.exp(-step / 90)] for step in range(0, 501, 50)],
-        "excess": {"T": excess, "2T": excess * (1 + grows) / 2, "4T": excess * grows},
-    }
-
-
-def make_study(path: Path, seeds: int = 6, effect=EFFECT, probes=PROBED) -> Path:
-    """A study of so many seeds of each arm of `effect`; three probes of each of the arms `probes`.
-    """
+def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
+    """A study of so many seeds of each arm of `effect`."""
     baseline = "sin" if "sin" in effect else next(iter(effect))
     write_sealed(path / "plan.json", {
         "name": path.name, "command": "python ablate.py --tier full", "tier": "full",
@@ -83,7 +70,6 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT, probes=PROBED) -> Path
         "steps": {"horizons": list(STEPS), "tuning": 800}, "step_tokens": STEP_TOKENS, "seq_len": T,
         "ngrams": NGRAMS, "tuning_seeds": [1000, 1001], "grid": [2e-3],
         "dtype": "float32", "config": {baseline: {"optim": {"warmup_steps": 50}}},
-        "probes": {name: {"arms": list(probes), "seeds": [0, 1, 2]} for name in ("P1", "P2")},
         "versions": {"torch": "2.13.0"}, "git": {"revision": "0123abcd"},
         "tuned": {"arms": {"rope": {"0.001": {"1000": 2.2}, "0.002": {"1000": 2.1, "1001": 2.12},
                                     "0.004": {"1000": 2.15, "1001": 2.16}}}},
@@ -92,10 +78,6 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT, probes=PROBED) -> Path
         for seed in range(seeds):
             file = path / "results" / f"{arm}-s{seed}.json"
             write_sealed(file, record(arm, seed, effect[arm]))
-    for name in ("P1", "P2"):
-        for arm in probes:
-            for seed in range(3):
-                write_sealed(path / "probes" / f"{name}-{arm}-s{seed}.json", probe(name, arm, seed))
     return path
 
 
@@ -108,8 +90,8 @@ def change(study: Path, run: str, **fields: Any) -> None:
 
 
 def make_pair(path: Path, seeds: int = 1) -> Path:
-    """A study of that many seeds of rope and sin, without probes."""
-    return make_study(path, seeds, {"rope": -0.06, "sin": 0.0}, ())
+    """A study of that many seeds of rope and sin."""
+    return make_study(path, seeds, {"rope": -0.06, "sin": 0.0})
 
 
 def losses(arm: str, seeds) -> np.ndarray:

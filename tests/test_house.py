@@ -77,9 +77,9 @@ def test_arrows_point_one_way():
 # Code lines of a folder or a command, without blanks, comments and docstrings. Whoever adds a
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
-    "train": 155, "generate": 150, "evaluate": 128, "export": 60, "ablate": 9, "bench": 220,
-    "errors": 43, "files": 110, "model": 885, "data": 685, "gyre": 2045, "formats": 851,
-    "ablation": 1195, "docs": 280,
+    "train": 152, "generate": 139, "evaluate": 159, "export": 60, "ablate": 9, "bench": 220,
+    "errors": 43, "files": 110, "model": 855, "data": 668, "gyre": 1910, "formats": 851,
+    "ablation": 1051, "docs": 278,
 }
 
 

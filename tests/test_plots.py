@@ -30,7 +30,6 @@ def test_arms_differ_without_colour():
 
 @pytest.mark.parametrize("name, arms", [
     ("gap", EFFECT), ("mechanism", EFFECT), ("context", [*EFFECT, "rope, YaRN"]),
-    ("probes", ["rope", "sin", "alibi", "nope"]),
 ])
 def test_every_arm_is_drawn_once_and_in_the_legend(figures, name, arms):
     fig = figures[f"fig_{name}"]
@@ -51,7 +50,7 @@ def test_lines_are_means_over_seeds_of_the_strongest_head(study, figures):
 
 def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
     names = [f"an_arm_of_name_{i}" for i in range(6)]
-    study = Study.load(make_study(tmp_path / "long", 1, dict.fromkeys(names, 0.0), ()))
+    study = Study.load(make_study(tmp_path / "long", 1, dict.fromkeys(names, 0.0)))
     fig = plots.draw(study)["fig_gap"]
     fig.draw_without_rendering()
     box = fig.legends[0].get_window_extent()

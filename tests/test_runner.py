@@ -102,8 +102,7 @@ def test_a_killed_worker_and_ctrl_c_cost_nothing(world, finished, tmp_path):
     assert "watched at http://" in err and f"To go on: {again}" in err
     assert 0 < count_saved_steps(trained) <= 100
     assert go_on(world, *extra) == 0
-    for kind, arm in (("results", "rope-s0"), ("results", "sin-s0"), ("probes", "P2-sin-s0")):
-        name = f"{kind}/{arm}.json"
+    for name in ("results/rope-s0.json", "results/sin-s0.json"):
         assert measured(study / name) == measured(finished / name)
 
 
@@ -145,10 +144,8 @@ def test_a_finished_study_has_all_of_its_files_and_starts_no_worker(
         assert not (finished / name / "kept").exists()  # measured, and so free to go
     assert not list(finished.glob("tune*/last"))
     assert {p.name for p in (finished / "results").iterdir()} == {"rope-s0.json", "sin-s0.json"}
-    assert len(list((finished / "probes").iterdir())) == 4
     moved = tmp_path / "ablation-smoke"
-    for name in ("results", "probes"):
-        shutil.copytree(finished / name, moved / name)
+    shutil.copytree(finished / "results", moved / "results")
     write_json(moved / "plan.json", read_json(finished / "plan.json"))
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
     for _ in range(2):
@@ -222,7 +219,7 @@ def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra
 
 def planned(**changes) -> dict:
     return {"tier": "smoke", "seeds": [0], "steps": {"horizons": [10, 100], "tuning": 9},
-            "grid": [], "onednn": True, "tuned": {"arms": {}}, "step_tokens": 256, "probes": {},
+            "grid": [], "onednn": True, "tuned": {"arms": {}}, "step_tokens": 256,
             **changes}
 
 
@@ -243,14 +240,12 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     assert {config.optim.lr for config in command.arm_configs.values()} == {3e-3}
 
 
-def test_jobs_come_seed_by_seed_with_the_probes_last_and_without_what_is_done(world, tmp_path):
+def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
     command = resolve(arguments(world, "--arms", "nope,sin", "--log.runs", str(tmp_path)))
-    stored = planned(seeds=[0, 1], diverged=["sin-s0"],
-                     probes={"P1": {"arms": ["sin"], "seeds": [0, 1], "steps": 1}})
-    write_sealed(command.path / "probes" / "P1-sin-s0.json", {})
+    stored = planned(seeds=[0, 1], diverged=["sin-s0"])
     write_sealed(command.path / "results" / "sin-s1.json", {})
     names = [job["name"] for job in runner.next_jobs(command, stored)]
-    assert names == ["nope-s0", "nope-s1", "P1-sin-s1"]
+    assert names == ["nope-s0", "nope-s1"]
     trunk, branch = pair_jobs(command, stored)[1]["trainings"]
     assert branch["argv"][:4] == ["--branch-from", trunk["run"], "--at", "8"]
     config = load(*trunk["argv"])

@@ -177,7 +177,7 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
 
     def read_study() -> Any:
         found = Study.load(study)
-        return found.plan, found.records, found.probes
+        return found.plan, found.records
 
     def read_run() -> Any:
         """What a resumed training takes from the disk, and what is said about it."""
@@ -194,7 +194,7 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
         return None if "warning" in said.getvalue() else (values, files, bins)
 
     shutil.rmtree(source / "previous")
-    study = make_study(world.folder / "study", 1, {"rope": 0.0, "sin": 0.1}, ["rope", "sin"])
+    study = make_study(world.folder / "study", 1, {"rope": 0.0, "sin": 0.1})
     (prepared,) = (world.folder / "prepared").iterdir()
     files = [(file, read, read()) for folder, read in
              ((source, read_run), (prepared, read_run), (study, read_study))
