@@ -35,6 +35,7 @@ from errors import check_ranges, exit_in_words, say
 from files import write_json
 from formats import hf, names
 from gyre import device as devices
+from gyre.measure import processor
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.step import summed_loss
@@ -262,11 +263,11 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
     machine = measure_machine(device, dtype)
     copy, flops = machine.pop("copy"), machine[str(dtype)]
     rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in machine.items())
-    print(f"machine: {devices.processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
+    print(f"machine: {processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
     figures: dict[str, Any] = {
-        "processor": devices.processor(), "device": str(device), "dtype": str(dtype),
-        "torch": torch.__version__, "threads": torch.get_num_threads(),
-        "model": asdict(model), "matmul_flops_per_second": machine, "copy_bytes_per_second": copy,
+        "processor": processor(), "device": str(device), "dtype": str(dtype),
+        "torch": torch.__version__, "threads": torch.get_num_threads(), "model": asdict(model),
+        "matmul_flops_per_second": machine, "copy_bytes_per_second": copy,
     }
     with ExitStack() as stack:
         calls = {setting: start_subject(stack) for setting in settings}

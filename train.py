@@ -74,8 +74,7 @@ def train(start: Start, world: World) -> int:
             if run is None:
                 run = open_run(start, setup, held)
                 held.enter_context(stop)
-            searching = setup.scaler.is_enabled() and setup.scaler.get_scale() > 1
-            going_on = progress.advance(result, tokens, seconds, searching)
+            going_on = progress.advance(result, tokens, seconds)
             run.log({
                 **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
                 "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
@@ -182,8 +181,7 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
     training: dict[str, Any] = {"step": setup.progress.step}
     if name != "best":
         files[STATES] = setup.optimizers.tensors()
-        training = {"progress": asdict(setup.progress), "steps": setup.config.train.steps,
-                    "scaler": setup.scaler.state_dict()}
+        training = {"progress": asdict(setup.progress), "steps": setup.config.train.steps}
     run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)
 
 

@@ -24,7 +24,7 @@ import torch
 import ablation.encodings  # noqa: F401  its encodings are arms
 from errors import UserError
 from files import read_sealed
-from gyre.device import processor
+from gyre.measure import processor
 from gyre.optim import OptimConfig
 from gyre.options import nearest
 

@@ -27,6 +27,8 @@ def build(start: Start, world: World) -> Setup:
     Raises UserError for whatever stands in the way, before any training.
     """
     config, parent = start.config, start.parent
+    if config.name is not None and not start.resumed:
+        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
     share = math.ceil(config.train.batch_size / world.size)  # rows of any process, at most
     rows = min(config.train.micro_batch_size or share, share)
     if config.train.batch_size < world.size:
@@ -74,15 +76,11 @@ def build(start: Start, world: World) -> Setup:
 
         parallelism = Sharded(world, shards)
         parts += f", each with 1/{shards} of the model"
-    model, module = parallelism.wrap(config.model, initial, compiled,
-                                     config.train.checkpoint_activations)
-    muon_dtype = torch.float32 if dtype == torch.float32 else torch.bfloat16
+    model, module = parallelism.wrap(config.model, initial, compiled)
     setup = Setup(
         config=config, world=world, parallelism=parallelism, data=data, train_data=train_data,
         val_data=val_data, model=model, module=module,
-        optimizers=Optimizers(model, config.optim, muon_dtype),
-        # Loss scaling is for float16. A disabled scaler returns its arguments unchanged.
-        scaler=torch.amp.GradScaler(world.device.type, enabled=dtype == torch.float16),
+        optimizers=Optimizers(model, config.optim, dtype),
         loss=torch.compile(summed_loss) if compiled else summed_loss,
         dtype=dtype, rows=rows, progress=Progress(),
     )
@@ -90,8 +88,8 @@ def build(start: Start, world: World) -> Setup:
         restore(start, setup)
     if world.is_main:
         tokens = config.train.batch_size * config.data.seq_len * config.train.steps
-        if start.note:
-            say(start.note)
+        if start.repeatable and start.resumed:
+            say(f"{start.resumed.path} keeps its own configuration: --config is not read again")
         if start.resumed and new:
             say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
         say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
@@ -146,8 +144,6 @@ def restore(start: Start, setup: Setup) -> None:
         training = run.checkpoints.load_training(folder)
         copy_weights(setup.model, read_tensors(folder / WEIGHTS))
         setup.optimizers.load_tensors(read_tensors(folder / STATES))
-        if training["scaler"]:
-            setup.scaler.load_state_dict(training["scaler"])
         vars(setup.progress).update(training["progress"])
     step = setup.progress.step
     if start.resumed is None:

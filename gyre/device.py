@@ -4,15 +4,12 @@ import ctypes
 import functools
 import math
 import os
-import platform
-import re
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -25,11 +22,9 @@ from model import kernels
 from model.config import ModelConfig
 from model.transformer import linear
 
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+Dtype = Literal["auto", "float32", "bfloat16"]
 InferenceDtype = Literal["auto", "float32", "bfloat16", "int8"]
-DTYPE_NAMES: dict[torch.dtype, Dtype] = {
-    torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16",
-}
+DTYPE_NAMES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
 def resolve_device(device: str, local_rank: int = 0) -> torch.device:
@@ -137,14 +132,6 @@ def product_rates(
     return [flops / best for best in fastest(calls, time.perf_counter, rounds=2, seconds=0.25)]
 
 
-def processor() -> str:
-    """Return the name of this machine's CPU."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
-    names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def resolve_dtype(
     dtype: Dtype, device: torch.device, rates: Callable[[], list[float]]
 ) -> tuple[torch.dtype, str]:
@@ -152,12 +139,8 @@ def resolve_dtype(
 
     auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more, in
     `rates()`, such as `product_rates`. A processor's flags do not tell: some compute bfloat16
-    slower than float32. Raises UserError for float16 off CUDA: it needs loss scaling and has no
-    fast kernels there.
+    slower than float32.
     """
-    if dtype == "float16" and device.type != "cuda":
-        raise UserError(f"dtype float16 needs a CUDA device, not {device.type}: use bfloat16 or "
-                        "float32")
     if dtype != "auto":
         return getattr(torch, dtype), f"{dtype}, as configured"
     if device.type == "mps":

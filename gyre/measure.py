@@ -8,6 +8,8 @@ meaning: for a learned position past the end of its table. Nothing here draws a 
 import dataclasses
 import hashlib
 import math
+import platform
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -290,6 +292,14 @@ def attention_weights(model: Transformer, tokens: Tensor) -> list[Tensor]:
 # --- what a run is --------------------------------------------------------------------------------
 
 
+def processor() -> str:
+    """Return the name of this machine's CPU."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return names[0] if names else platform.processor() or platform.machine()
+
+
 def open_data(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
     data = find_prepared(config.data, run.manifest.get("settings")) or prepare(config.data)
@@ -398,7 +408,7 @@ def measure(
     the targets of every other window, or with `all_blocks` on all targets of all.
     """
     config, data, scorer = open_run(run, checkpoint, device)
-    whole = whole_split(scorer)
+    whole, hashes = whole_split(scorer), run.record["sha256"]
     if not math.isfinite(whole["loss"]):
         raise UserError(f"the {checkpoint} weights of {run.path} have no finite loss")
     nats = whole["loss"] * (len(scorer.stream) - 1)
@@ -407,7 +417,8 @@ def measure(
         "seq_len": scorer.seq_len, "config": dataclasses.asdict(config),
         "parameters": sum(p.numel() for p in scorer.trained.parameters()),
         "tokens": trained_tokens(run, checkpoint, config),
-        "data_sha256": data.manifest["text"]["sha256"], "tokenizer_sha256": run.tokenizer_sha256,
+        "data_sha256": data.manifest["text"]["sha256"],
+        "tokenizer_sha256": hashes.get("tokenizer.json") or hashes["tokenizer.model"],
         **whole, "bpb": nats / math.log(2) / data.manifest["val"]["bytes"],
     }
     if windows is None:

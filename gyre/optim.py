@@ -161,9 +161,7 @@ class Optimizers:
     `dtype` is that of Muon's products.
     """
 
-    def __init__(
-        self, model: nn.Module, config: OptimConfig, dtype: torch.dtype = torch.bfloat16
-    ):
+    def __init__(self, model: nn.Module, config: OptimConfig, dtype: torch.dtype = torch.bfloat16):
         self.names: dict[Any, str] = {p: name for name, p in model.named_parameters()}
         hidden, rest = parameter_groups(model)
         adamw: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]

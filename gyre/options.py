@@ -67,9 +67,6 @@ class TrainConfig:
     """Over how many processes every weight, gradient and moment is sharded: none (each process has
     all of them), full (over all processes), or a number of processes, such as those of one
     machine."""
-    checkpoint_activations: bool = False
-    """Keep the input of every block only and compute the rest again for the gradient: less memory,
-    and a third more work."""
     timeout: float = 600.0
     """Seconds that a process waits for the others before it gives up."""
 
@@ -132,8 +129,6 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     if isinstance(train.shard, int):
         check_ranges("train", train, shard="[1, inf)")
     for wrong, message in (
-        (train.shard != REPLICATED and train.dtype == "float16",
-         "train.dtype float16 cannot be sharded (train.shard): use bfloat16"),
         (any(not 1 <= step <= train.steps for step in train.keep),
          f"train.keep {train.keep} names steps that train.steps {train.steps} does not have"),
         (model.max_positions > data.seq_len and not extrapolates,

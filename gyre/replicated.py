@@ -4,12 +4,10 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import checkpoint
 
 from gyre.device import uncompiled
 from gyre.parallel import World, gather_tensor, shard_like
@@ -31,8 +29,7 @@ class Replicated:
     """Whether all ranks need equally many forward passes, because they gather weights together."""
 
     def wrap(
-        self, config: ModelConfig, initial: Initial | None, compiled: bool,
-        checkpoint_activations: bool,
+        self, config: ModelConfig, initial: Initial | None, compiled: bool
     ) -> tuple[Transformer, nn.Module]:
         """Return the bare model on its device, and the module that training calls.
 
@@ -41,8 +38,6 @@ class Replicated:
         model = Transformer(config)
         copy_weights(model, initial(model) if initial else ())
         model.to(self.world.device)
-        if checkpoint_activations:
-            recompute_activations(model)
         if compiled:
             model.compile()  # in place, so that the state dict keeps its names
         if self.world.size == 1:
@@ -79,11 +74,3 @@ def copy_weights(model: nn.Module, weights: Iterable[tuple[str, Tensor]]) -> Non
     parameters = dict(model.named_parameters())
     for name, value in weights:
         parameters[name].copy_(shard_like(value, parameters[name]))
-
-
-def recompute_activations(model: Transformer) -> None:
-    """Let each block keep its input only, and compute the rest again in the backward pass."""
-    for layer in model.layers:
-        # No random state to keep: masks of dropout are a function of (seed, step, row).
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False,
-                                preserve_rng_state=False)

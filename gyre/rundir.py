@@ -82,12 +82,6 @@ class RunDir:
     checkpoints = cached_property(lambda self: Checkpoints(self.path))
 
     @property
-    def tokenizer_sha256(self) -> str:
-        """SHA-256 of the tokenizer's file."""
-        hashes = self.record["sha256"]
-        return hashes.get("tokenizer.json") or hashes["tokenizer.model"]
-
-    @property
     def manifest(self) -> dict[str, Any]:
         """The manifest of the training data."""
         return json.loads((self.path / "manifest.json").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from gyre.device import uncompiled
 from gyre.parallel import World
-from gyre.replicated import Initial, Replicated, copy_weights, recompute_activations
+from gyre.replicated import Initial, Replicated, copy_weights
 from model.config import ModelConfig
 from model.transformer import Transformer
 
@@ -40,8 +40,7 @@ class Sharded(Replicated):
                                                   self.mesh.get_group(name))
 
     def wrap(
-        self, config: ModelConfig, initial: Initial | None, compiled: bool,
-        checkpoint_activations: bool,
+        self, config: ModelConfig, initial: Initial | None, compiled: bool
     ) -> tuple[Transformer, nn.Module]:
         """Shard each block, and then the rest of the model, before any weight takes memory.
 
@@ -58,8 +57,6 @@ class Sharded(Replicated):
         fully_shard(model, mesh=self.mesh)
         model.to_empty(device=self.world.device)
         copy_weights(model, chain(vectors, initial(model) if initial else ()))
-        if checkpoint_activations:
-            recompute_activations(model)
         if compiled:
             for layer in model.layers:  # alone: FSDP gathers and frees weights between them
                 layer.compile()

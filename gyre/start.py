@@ -51,8 +51,6 @@ class Start:
     """The step of that checkpoint. None: the last."""
     repeatable: bool = False
     """Whether --resume auto was said. Then a run that has finished is no error."""
-    note: str = ""
-    """A message to print before training."""
 
 
 def resolve(argv: list[str], doc: str) -> Start:
@@ -98,8 +96,6 @@ def resolve(argv: list[str], doc: str) -> Start:
     config = make_config(files, weights, given)
     stem = Path(options.config[0]).stem if options.config else "gyre"
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # what names may hold
-    if config.name is not None:
-        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
                  repeatable=auto)
 
@@ -110,14 +106,13 @@ def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = Fa
     `again`: with --resume auto the command is the one that has started the run. The run keeps what
     that took from --config, its own copy of the tokenizer, and what each `auto` stood for.
     """
-    saved, note = read_trained(run), ""
+    saved = read_trained(run)
     if again:
-        note = f"{run.path} goes on with its own configuration: no file of --config is read again"
         given = {option: value for option, value in given.items()
                  if option != "data.tokenizer" and value != "auto"}
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
-    return Start(config, run.path.name, argv, given, run, run, repeatable=again, note=note)
+    return Start(config, run.path.name, argv, given, run, run, repeatable=again)
 
 
 def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:
@@ -128,8 +123,6 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
         own["optim.cooldown"] = None  # it belongs to the other schedule
     config = make_config(asdict(saved), own, given)
     check_unchanged(run, saved, config, "--branch-from")
-    if config.name is not None:
-        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
     return Start(config, f"{run.path.name}-branch", argv, given, parent=run, step=step)
 
 

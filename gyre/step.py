@@ -49,7 +49,6 @@ class Progress:
     skipped: int = 0
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int = 0
-    """Bad steps in a row, as `advance` counts them."""
     best: float = math.inf
     """Lowest validation loss, nats per token."""
 
@@ -58,18 +57,13 @@ class Progress:
         """What a point of the log can be drawn against."""
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
-    def advance(self, result: StepResult, tokens: int, seconds: float, searching: bool) -> bool:
-        """Count a step. Returns whether training can go on: not after three bad steps in a row.
-
-        A gradient that overflows float16 beside a finite loss is not bad while the scaler is still
-        `searching` for its scale.
-        """
+    def advance(self, result: StepResult, tokens: int, seconds: float) -> bool:
+        """Count a step. Returns whether training can go on: not after three skipped in a row."""
         self.step += 1
         self.tokens += tokens
         self.seconds += seconds
         self.skipped += not result.finite
-        bad = not result.finite and not (searching and math.isfinite(result.loss))
-        self.skipped_in_a_row = self.skipped_in_a_row + 1 if bad else 0
+        self.skipped_in_a_row = 0 if result.finite else self.skipped_in_a_row + 1
         return self.skipped_in_a_row < 3
 
 
@@ -90,7 +84,6 @@ class Setup:
     module: nn.Module
     """What training calls: the model, compiled and wrapped for several processes."""
     optimizers: Optimizers
-    scaler: torch.amp.GradScaler
     loss: Callable[[Tensor, Tensor], Tensor]
     """`summed_loss`, compiled or not."""
     dtype: torch.dtype
@@ -102,9 +95,9 @@ class Setup:
 
 def train_step(setup: Setup, step: int) -> StepResult:
     """Take optimizer step number `step` on its global batch."""
-    config, world, scaler = setup.config, setup.world, setup.scaler
+    config, world, optimizers = setup.config, setup.world, setup.optimizers
     factor = lr_factor(config.optim, step, config.train.steps)
-    setup.optimizers.set_lr(factor)
+    optimizers.set_lr(factor)
     tokens = config.train.batch_size * config.data.seq_len
     loss_sum = torch.zeros((), device=world.device)
     batches = micro_batches(setup, step)
@@ -115,17 +108,14 @@ def train_step(setup: Setup, step: int) -> StepResult:
             loss = setup.loss(logits, y.to(world.device))
             # Divided by the tokens of the whole batch, so that every token weighs the same; times
             # the number of processes, because DDP and FSDP average over them.
-            scaler.scale(loss * (world.size / tokens)).backward()
+            (loss * (world.size / tokens)).backward()
         loss_sum += loss.detach()
-    for optimizer in setup.optimizers.optimizers:
-        scaler.unscale_(optimizer)
     grad_norm = setup.parallelism.norm(setup.model, config.optim.grad_clip or math.inf)
     mean_loss = world.sum(loss_sum.item())[0] / tokens
     finite = math.isfinite(mean_loss) and math.isfinite(grad_norm)
     if finite:
-        for optimizer in setup.optimizers.optimizers:
-            scaler.step(optimizer)
-    scaler.update()
+        for optimizer in optimizers.optimizers:
+            optimizer.step()
     setup.model.zero_grad()
     return StepResult(mean_loss, grad_norm, factor * config.optim.lr, finite)
 

@@ -77,7 +77,7 @@ def test_a_model_and_its_optimizers_come_back_bit_for_bit(tmp_path, optimizer):
     config = model_config(position="sinusoidal")
 
     def build(seed):
-        model, _ = Replicated(ALONE).wrap(config, lambda m: m.drawn(seed), False, False)
+        model, _ = Replicated(ALONE).wrap(config, lambda m: m.drawn(seed), False)
         return model, Optimizers(model, OptimConfig(optimizer=optimizer), torch.float32)
 
     def take_step(model, optimizers):

@@ -77,8 +77,8 @@ def test_arrows_point_one_way():
 # Code lines of a folder or a command, without blanks, comments and docstrings. Whoever adds a
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
-    "train": 152, "generate": 139, "evaluate": 159, "export": 60, "ablate": 9, "bench": 220,
-    "errors": 43, "files": 110, "model": 855, "data": 668, "gyre": 1910, "formats": 851,
+    "train": 150, "generate": 139, "evaluate": 159, "export": 60, "ablate": 9, "bench": 221,
+    "errors": 43, "files": 110, "model": 855, "data": 668, "gyre": 1867, "formats": 851,
     "ablation": 1051, "docs": 278,
 }
 

@@ -216,7 +216,7 @@ def test_a_record_agrees_with_what_training_wrote_down(runs, monkeypatch):
     assert record["tokens"] == 4 * TOKENS
     weights = run.checkpoints.load_weights()
     assert record["parameters"] == sum(value.numel() for value in weights.values())
-    assert record["tokenizer_sha256"] == run.tokenizer_sha256
+    assert record["tokenizer_sha256"] == run.record["sha256"]["tokenizer.model"]
     assert record["data_sha256"] == run.manifest["text"]["sha256"]
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     best = min((loss, step) for step, loss in points(run.path, "val/loss").items())

@@ -158,7 +158,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
     (["--optim.warmup_steps", "2000"], r"warmup_steps must be in \[0, 1000\], not 2000"),
     (["--train.sample_tokens", "1024"], r"sample_tokens must be in \[0, 1024\), not 1024"),
-    (["--train.shard", "full", "--train.dtype", "float16"], "float16 cannot be sharded"),
+    (["--train.dtype", "float16"], r"^train.dtype must be auto\|float32\|bfloat16, not"),
     (["--train.shard", "0"], "train.shard must be at least 1, not 0"),
     (["--train.keep", "[0]"], "names steps that train.steps 1000 does not have"),
     (["--train.keep", "[5, 1001]"], "names steps that train.steps 1000 does not have"),

@@ -43,7 +43,7 @@ def test_a_run_describes_itself(new_run, tmp_path):
     assert contents["tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
     again = RunDir.open(run.path)
     assert again.record == run.record and again.manifest == {"text": words, "x": "é"}
-    assert again.tokenizer_sha256 == run.record["sha256"]["tokenizer.model"]
+    assert again.record["sha256"]["tokenizer.model"] == run.record["sha256"]["tokenizer.model"]
     assert run.record["torch"] == torch.__version__ and words in run.record["command"]
     assert run.record["created"].endswith("+00:00")
     with pytest.raises(UserError, match=f"--resume {re.escape(str(run.path))}.*--name"):

@@ -271,7 +271,7 @@ def test_a_run_that_diverged_is_told_from_one_that_failed_or_was_stopped(world, 
     assert plan.read_plan(command.path)["diverged"] == ["lost-s0"]
     argv = [*base, "--name", "fine", "--train.steps", "3", "--optim.warmup_steps", "1"]
     assert train_run({"run": str(fine), "steps": 3, "argv": argv})
-    for step in (4, 5):  # a scale of float16 that is still too large, and then Ctrl-C
+    for step in (4, 5):  # two steps that were skipped, and then Ctrl-C
         RunDir.open(fine).log({"step": step, "train/loss": 2.0, "train/grad_norm": None})
     assert not has_diverged(fine)
     with pytest.raises(UserError, match="bad failed"):

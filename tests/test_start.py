@@ -106,7 +106,7 @@ def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world
     assert run(train.main, *argv) == 0
     again = start("--config", "small.yaml", *argv, "--train.dtype", "auto")
     assert again.resumed.path == world / "runs" / "again" and again.repeatable
-    assert again.config.train.dtype == "float32" and "its own configuration" in again.note
+    assert again.config.train.dtype == "float32"
     with pytest.raises(UserError, match="seed of .* cannot change"):
         start(*argv, "--seed", "2")
     with pytest.raises(UserError, match="needs a --name"):

@@ -1,7 +1,6 @@
 """One step and the loss of a split: exact under any split of a batch, and without a trace."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -66,14 +65,10 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
     assert train_step(setup_of(world), 0).loss != pytest.approx(results[0], abs=1e-3)
 
 
-@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("loss, gradient", [(math.nan, 1.0), (1.0, math.inf)])
-def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient, scaled):
-    """A finite loss with an infinite gradient, too. A scaler halves its scale."""
+def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient):
+    """A finite loss with an infinite gradient, too."""
     setup = setup_of(world, "--optim.grad_clip", "0")
-    if scaled:
-        setup = replace(setup, scaler=torch.amp.GradScaler("cpu", init_scale=1024.0))
-    assert setup.scaler.is_enabled() == scaled
     before = [weight.detach().clone() for weight in setup.model.parameters()]
     if math.isnan(loss):
         hook = setup.model.norm.register_forward_hook(lambda module, x, out: out * loss)
@@ -81,38 +76,18 @@ def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient, scal
         hook = setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
     assert not train_step(setup, 0).finite
     assert all(map(torch.equal, before, setup.model.parameters()))
-    assert setup.scaler.get_scale() == (512 if scaled else 1)
     hook.remove()
     result = train_step(setup, 1)
     assert result.finite and math.isfinite(result.loss)
     assert not all(map(torch.equal, before, setup.model.parameters()))
 
 
-def test_a_scaled_loss_has_the_norm_and_the_weights_of_one_that_is_not(world):
-    """Gradients are unscaled before they are clipped. The scale grows after a good step."""
-    clipped = ["--optim.grad_clip", "0.5"]
-    plain, scaled = setup_of(world, *clipped), setup_of(world, *clipped)
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1)
-    scaled = replace(scaled, scaler=scaler)
-    for step in range(2):
-        expected, result = train_step(plain, step), train_step(scaled, step)
-        assert result == pytest.approx(expected, rel=1e-5)
-    assert scaler.get_scale() == 4096
-    for mine, theirs in zip(scaled.model.parameters(), plain.model.parameters(), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-7)
-
-
 def test_three_bad_steps_in_a_row_end_a_training():
-    """But not those in which a scaler searches for its scale: a finite loss, and no gradient."""
-    good, bad, searching = (StepResult(loss, norm, 1.0, finite) for loss, norm, finite in (
-        (1.0, 1.0, True), (math.nan, math.nan, False), (1.0, math.inf, False)))
-    for results, scaling, lasts in (
-        ([bad, bad, good, bad, bad, good], False, 6), ([good, bad, bad, bad, good], False, 4),
-        ([searching] * 9, True, 9), ([searching] * 9, False, 3), ([bad] * 9, True, 3),
-    ):
+    good, bad = StepResult(1.0, 1.0, 1.0, True), StepResult(1.0, math.inf, 1.0, False)
+    for results, lasts in (([bad, bad, good, bad, bad, good], 6), ([good, bad, bad, bad, good], 4)):
         progress = Progress()
         for result in results:
-            if not progress.advance(result, 540, 0.5, scaling):
+            if not progress.advance(result, 540, 0.5):
                 break
         assert (progress.step, progress.tokens, progress.seconds) == (lasts, 540 * lasts, lasts / 2)
         assert progress.skipped == sum(not result.finite for result in results[:lasts])
@@ -120,7 +95,8 @@ def test_three_bad_steps_in_a_row_end_a_training():
 
 def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
     """And other ones than those of another seed."""
-    setups = {p: setup_of(world, "--model.position", p, "--seed", "2") for p in POSITIONS}
+    setups = {p: setup_of(world, "--model.position", p, "--seed", "2")
+              for p in ("rope", "sinusoidal", "learned", "alibi", "none")}
     weights, other = setups["none"].model.state_dict(), setup_of(world)
     batches = [setups["none"].train_data.batch(step) for step in (0, 5, 11)]
     drawn = Transformer(other.config.model)
@@ -134,23 +110,11 @@ def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
     assert not torch.equal(other.train_data.batch(0)[0], batches[0][0])
 
 
-def test_activations_are_recomputed_if_that_is_asked_for(world):
-    results, passes = [], []
-    for choice in ("true", "false"):
-        setup = setup_of(world, "--train.checkpoint_activations", choice)
-        setup.model.layers[0].attention.register_forward_hook(lambda *_: passes.append(choice))  # noqa: B023
-        results.append(train_step(setup, 0))
-    assert results[0] == results[1]
-    assert passes == ["true", "true", "false"]
-
-
-def test_float16_has_a_loss_scale_and_muon_computes_as_the_rest(world, monkeypatch):
-    muon = ["--optim.optimizer", "muon"]
-    for dtype, expected in ((torch.float32, torch.float32), (torch.float16, torch.bfloat16)):
+def test_muon_computes_in_the_dtype_of_the_rest(world, monkeypatch):
+    for dtype in (torch.float32, torch.bfloat16):
         monkeypatch.setattr(build, "resolve_dtype", lambda *_, dtype=dtype: (dtype, ""))
-        setup = setup_of(world, *muon)
-        assert setup.scaler.is_enabled() == (dtype == torch.float16)
-        assert setup.optimizers.optimizers[0].dtype == expected
+        setup = setup_of(world, "--optim.optimizer", "muon")
+        assert setup.optimizers.optimizers[0].dtype == dtype
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The loop: exact resumption, signals, what it reports, and that bad input leaves nothing."""
 
-import copy
 import math
 import os
 import shlex
@@ -162,15 +161,6 @@ def test_a_resumed_run_multiplies_as_it_began(world, straight, monkeypatch):
     assert kernels.onednn_is_faster != was  # which a new run would go by
     build(resolve(["--resume", str(straight), "--train.steps", "13"], ""), again)
     assert kernels.onednn_is_faster == was
-
-
-def test_a_resumed_run_goes_on_with_its_loss_scale(world, monkeypatch):
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**14, growth_interval=4)
-    monkeypatch.setattr(torch.amp, "GradScaler", lambda *_, **__: copy.deepcopy(scaler))
-    path = world / "runs" / "scaled"
-    stop_at(6, *arguments(world, "--name", path.name))
-    assert run(train.main, "--resume", path) == 0
-    assert checkpoint(path)[1]["scaler"]["scale"] == 2.0**17
 
 
 def test_a_training_that_cannot_take_its_first_step_leaves_no_run(world, monkeypatch, capfd):
