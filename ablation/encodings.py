@@ -2,76 +2,102 @@
 
 Most of them add rows of rms 1 to the normalised stream, whose rms is 1 too, of queries and keys and
 of nothing else. (After Shortformer's position-infused attention, Press et al. 2020,
-arXiv:2012.15832.)
+arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
 """
 
 import math
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from model.config import INIT_STD, ModelConfig
-from model.position import POSITIONS, Added, PositionEncoding, RoPE, Sinusoidal, sinusoid
+from model.position import POSITIONS, PositionEncoding, RoPE, Sinusoidal, sinusoid
 
 
-class SinusoidalQK(PositionEncoding):
+class AddedRows(PositionEncoding):
+    """The base of encodings that add rows in every layer, to what some of its parts read."""
+
+    start = 0
+    """Position of the first token of this forward pass."""
+
+    def embed(self, h: Tensor, start: int) -> Tensor:
+        self.start = start
+        return super().embed(h, start)
+
+    def rows(self, layer: int) -> Tensor:
+        """Return what is added in a layer, one row of (C,) for each position."""
+        raise NotImplementedError
+
+    def add(self, layer: int, part: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
+        """Add the rows of this forward pass to x (B, T, C), the first input of a part."""
+        x, *others = inputs
+        rows = self.rows(layer)[self.start : self.start + x.shape[1]]
+        return (x + rows).type_as(x), *others
+
+
+class SinusoidalQK(AddedRows):
     """Sinusoids added to what queries and keys are made of, in every layer."""
 
     options = ("theta",)
-    only_first = False
-    """Whether they are added in the first layer only."""
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)
-        rows = math.sqrt(2) * sinusoid(config.dim, config.max_positions, config.theta)
-        self.table = torch.zeros(config.n_layers, *rows.shape, device="cpu")
-        self.table[: 1 if self.only_first else None] = rows
+        self.table = math.sqrt(2) * sinusoid(config.dim, config.max_positions, config.theta)
 
-    def added(self, start: int, stop: int) -> Added:
-        return Added(qk=self.table[:, start:stop])
+    def rows(self, layer: int) -> Tensor:
+        return self.table
+
+    def attach(self, model: Any) -> None:
+        for number, layer in enumerate(model.layers):
+            for part in (layer.attention.wq, layer.attention.wk):
+                part.register_forward_pre_hook(partial(self.add, number))
 
 
 class SinusoidalQKFirst(SinusoidalQK):
     """The same, in the first layer only."""
 
-    only_first = True
+    def attach(self, model: Any) -> None:
+        for part in (model.layers[0].attention.wq, model.layers[0].attention.wk):
+            part.register_forward_pre_hook(partial(self.add, 0))
 
 
 class SinusoidalQKV(SinusoidalQK):
     """Sinusoids added to what queries, keys and values are made of, in every layer."""
 
-    def added(self, start: int, stop: int) -> Added:
-        return Added(qk=self.table[:, start:stop], v=self.table[:, start:stop])
+    def attach(self, model: Any) -> None:
+        for number, layer in enumerate(model.layers):
+            layer.attention.register_forward_pre_hook(partial(self.add, number))
 
 
-class SinusoidalResidual(Sinusoidal):
+class SinusoidalResidual(AddedRows, Sinusoidal):
     """Sinusoids added to the residual stream before every block, and not only to the embeddings."""
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
-        self.later = torch.ones(config.n_layers, 1, 1, device="cpu")
-        self.later[0] = 0  # the embeddings have them
+    def rows(self, layer: int) -> Tensor:
+        return self.alpha * self.table
 
-    def added(self, start: int, stop: int) -> Added:
-        rows = self.alpha * self.table[start:stop]
-        return Added(stream=rows * self.later.to(rows.device))
+    def attach(self, model: Any) -> None:
+        for number, layer in enumerate(model.layers[1:], 1):  # the embeddings have them
+            layer.register_forward_pre_hook(partial(self.add, number))
 
 
-class LearnedQK(PositionEncoding):
+class LearnedQK(SinusoidalQK):
     """A trainable vector per position and layer, added to what queries and keys are made of.
 
     They start with rms 1, that of what they are added to, and a step of the optimizer changes them
     as much, relative to that, as it changes learned positions relative to the embeddings.
     """
 
+    options = ()
     extrapolates = False
 
     def __init__(self, config: ModelConfig):
-        super().__init__(config)
+        PositionEncoding.__init__(self, config)
         self.weight = nn.Parameter(torch.empty(config.n_layers, config.max_positions, config.dim))
 
-    def added(self, start: int, stop: int) -> Added:
-        return Added(qk=self.weight[:, start:stop] / INIT_STD)
+    def rows(self, layer: int) -> Tensor:
+        return self.weight[layer] / INIT_STD
 
 
 class RoPEFirst(RoPE):
@@ -79,13 +105,9 @@ class RoPEFirst(RoPE):
 
     options = ("theta",)
 
-    def __init__(self, config: ModelConfig):
-        super().__init__(config)
-        still = torch.tensor([1.0, 0.0], device="cpu").expand_as(self.table)
-        self.table = torch.stack([self.table, *[still] * (config.n_layers - 1)])
-
-    def freqs_cis(self, length: int) -> Tensor:
-        return self.table
+    def attach(self, model: Any) -> None:
+        for layer in model.layers[1:]:  # without freqs_cis, the second input
+            layer.register_forward_pre_hook(lambda _, inputs: (inputs[0], None, *inputs[2:]))
 
 
 class RoPEScaled(RoPE):
@@ -108,10 +130,11 @@ class Aligned(PositionEncoding):
     query heads the two differ in shape, and no more than their scale is set.
     """
 
-    def initial(self, name: str, std: float) -> tuple[str, float]:
-        if ".attention.wq." in name or ".attention.wk." in name:
-            return name.replace(".wk.", ".wq."), 3 * std
-        return super().initial(name, std)
+    def attach(self, model: Any) -> None:
+        super().attach(model)
+        for name, _ in model.named_parameters():
+            if ".attention.wq." in name or ".attention.wk." in name:
+                model.drawn_as[name] = (name.replace(".wk.", ".wq."), 3.0)
 
 
 class SinusoidalAligned(Aligned, Sinusoidal):

@@ -39,7 +39,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from errors import UserError, say
-from files import first_line, fsync, remove, sha256, writing
+from files import fsync, remove, sha256, writing
 from gyre.parallel import ALONE, World, gather_tensor
 
 WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
@@ -133,12 +133,12 @@ class Checkpoints:
                 self._remove(self.path / "kept" / str(later))
 
     @contextmanager
-    def open(self, name: Literal["last", "best"] | int, world: World = ALONE) -> Iterator[Path]:
+    def open(self, name: Literal["last", "best"] | int) -> Iterator[Path]:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
         Falls back from a `best` that was never written to `last`, and from a damaged `last` to
-        `previous`, with a warning. The ranks of `world` call this together, and rank 0 checks.
-        Raises UserError for missing files, and for a folder that a training replaced meanwhile.
+        `previous`, with a warning. Raises UserError for missing files, and for a folder that a
+        training replaced meanwhile.
         """
         places = PLACES.get(str(name), (f"kept/{name}",))
         found = (self.path / place for place in places if (self.path / place).exists())
@@ -151,20 +151,24 @@ class Checkpoints:
             raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
                             f"{self.path}, or choose another run")
         while True:
-            inode = folder.stat().st_ino
+            inode, damaged = folder.stat().st_ino, [folder / MANIFEST]
             try:
-                damage = world.collect(find_damage(folder) if world.is_main else "")[0]
-                if not damage:
+                with suppress(FileNotFoundError, TypeError, ValueError):
+                    hashes = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+                    damaged = [folder / name for name, digest in hashes.items()
+                               if not (folder / name).is_file() or sha256(folder / name) != digest]
+                if not damaged:
                     yield folder
                     return
             finally:
                 if not folder.exists() or folder.stat().st_ino != inode:
                     raise Replaced(f"{folder} was replaced while it was read: start again")
             if folder.name != "last" or not previous.exists():
-                raise UserError(f"{damage}: restore it, or choose another checkpoint or run")
+                raise UserError(f"{damaged[0]} is missing or not what was saved: restore it, or "
+                                "choose another checkpoint or run")
             self.last_is_good, folder = False, previous
-            if world.is_main:
-                say(f"warning: {damage}; taking the checkpoint before it, {previous}")
+            say(f"warning: {damaged[0]} is missing or not what was saved; taking the checkpoint "
+                f"before it, {previous}")
 
     def load_training(self, folder: Path) -> dict[str, Any]:
         """Return what `save` was given as `training`. UserError where there is none."""
@@ -197,19 +201,6 @@ class Checkpoints:
     def has_training(self) -> bool:
         """Whether there is a `last` or a `previous` to go on from."""
         return (self.path / "last").exists() or (self.path / "previous").exists()
-
-
-def find_damage(folder: Path) -> str:
-    """Return in words which file of a checkpoint is not what its manifest says; "" if all are."""
-    manifest = folder / MANIFEST
-    try:
-        hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
-    except (FileNotFoundError, TypeError, ValueError) as error:
-        return f"{manifest} is missing or damaged ({first_line(error)})"
-    for name in hashes:
-        if not (folder / name).is_file() or sha256(folder / name) != hashes[name]:
-            return f"{folder / name} is missing or not what was saved"
-    return ""
 
 
 def read_tensors(file: Path) -> Iterator[tuple[str, Tensor]]:

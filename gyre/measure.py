@@ -25,10 +25,10 @@ from errors import UserError
 from gyre.load import load
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
-from model import kernels
+from model import kernels, transformer
 from model.config import RopeScaling, ScalingType
-from model.position import POSITIONS
-from model.transformer import Attention, Transformer
+from model.position import POSITIONS, Mask
+from model.transformer import Transformer
 
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next ones
 SCALED_CONTEXTS = (2, 4, 8)
@@ -271,21 +271,21 @@ def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
 def attention_weights(model: Transformer, tokens: Tensor) -> list[Tensor]:
     """Tokens (B, T) -> the attention weights of each layer, (B, H, T, T)."""
     layers: list[Tensor] = []
+    attend = transformer.attend
 
-    def read(attention: Any, arguments: Any, _: Tensor) -> None:
-        x, freqs_cis, mask, cache, added = arguments
-        xq, xk, _ = attention.project(x, freqs_cis, cache, added)
-        xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
-        scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * attention.head_dim**-0.5
+    def record(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
+        keys = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
+        scores = torch.einsum("bhtd,bhsd->bhts", xq, keys) * xq.shape[-1] ** -0.5
         if mask is None:  # causal
-            mask = torch.full(scores.shape[-2:], -torch.inf, device=x.device).triu(1)
-        layers.append((scores + mask).softmax(-1))
+            scores += torch.full(scores.shape[-2:], -torch.inf, device=xq.device).triu(1)
+        layers.append((scores if mask is None else scores + mask).softmax(-1))
+        return attend(xq, xk, xv, mask)
 
-    hooks = [module.register_forward_hook(read) for module in model.modules()
-             if isinstance(module, Attention)]
-    model.hidden_states(tokens)
-    for hook in hooks:
-        hook.remove()
+    transformer.attend = record  # SDPA returns no weights
+    try:
+        model.hidden_states(tokens)
+    finally:
+        transformer.attend = attend
     return layers
 
 
@@ -340,8 +340,7 @@ def origin(run: RunDir) -> dict[str, str]:
         if not name.startswith(("position.", "tok_embeddings.")):
             init.update(name.encode() + value.numpy().tobytes())
             shapes[name] = list(value.shape)
-            if (initial := model.position.initial(name, 1.0)) != (name, 1.0):
-                shapes[name] += initial
+            shapes[name] += model.drawn_as.get(name, ())
     scale = [*embeddings.shape, model.position.embedding_std]
     dataset = open_data(run, config).dataset("train", seq_len=config.data.seq_len, seed=config.seed,
                                              batch_size=config.train.batch_size)

@@ -72,21 +72,6 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     return config.final_lr + (1 - config.final_lr) * fall
 
 
-def parameter_groups(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """(hidden, rest): the matrices inside the blocks, which have weight decay and may have Muon,
-    and everything else, which has neither.
-
-    The rest are the embeddings, the output matrix, the norms and whatever a position encoding
-    learns, for every encoding alike. To decay all matrices would decay a learned position table
-    too, and an ablation would compare two differences at once.
-    """
-    hidden, rest = [], []
-    for name, parameter in model.named_parameters():
-        is_hidden = name.startswith("layers.") and parameter.ndim == 2
-        (hidden if is_hidden else rest).append(parameter)
-    return hidden, rest
-
-
 class Muon(torch.optim.Optimizer):
     """Momentum whose update is made orthogonal: a matrix moves equally far in all its directions.
 
@@ -158,12 +143,18 @@ class Optimizers:
     """All parameters of a model in one or two torch optimizers, in `optimizers`: AdamW, and before
     it Muon if the configuration says so. Each learning rate is set as a fraction of its peak.
 
-    `dtype` is that of Muon's products.
+    Matrices inside the blocks have weight decay and may have Muon. All else has neither: the
+    embeddings, the output matrix, the norms, and whatever a position encoding learns, for every
+    encoding alike. To decay all matrices would decay a learned position table too, and an ablation
+    would compare two differences at once. `dtype` is that of Muon's products.
     """
 
     def __init__(self, model: nn.Module, config: OptimConfig, dtype: torch.dtype = torch.bfloat16):
         self.names: dict[Any, str] = {p: name for name, p in model.named_parameters()}
-        hidden, rest = parameter_groups(model)
+        hidden, rest = [], []
+        for parameter, name in self.names.items():
+            is_hidden = name.startswith("layers.") and parameter.ndim == 2
+            (hidden if is_hidden else rest).append(parameter)
         adamw: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
         self.optimizers: list[torch.optim.Optimizer] = []
         if config.optimizer == "muon":

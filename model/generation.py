@@ -13,32 +13,15 @@ from torch import Tensor
 from errors import UserError, check_ranges
 from model.kernels import compile_for_decoding
 from model.sampling import Sampling, sample, uniform
-from model.transformer import KVCache, Transformer, TransformerBlock, add_rows, attend
+from model.transformer import KVCache, Transformer
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
     """Tokens (B, T) -> logits (B, V) for the token after the last one.
 
-    Prefill calls this with a prompt, decoding with T = 1. In prefill, the last block computes
-    queries, keys and values for all tokens, and the rest for the last token only.
+    Prefill calls this with a prompt, decoding with T = 1.
     """
-    # A sharded model gathers a block's weights in the block's `forward` only.
-    if tokens.shape[1] == 1 or hasattr(model, "unshard"):
-        return model.logits(model.hidden_states(tokens, cache)[:, -1])
-    h, freqs_cis, mask, added, stop = model.inputs(tokens, cache)
-    *blocks, last = model.layers
-    assert isinstance(last, TransformerBlock)
-    for block in blocks:
-        h = block(h, freqs_cis, mask, cache, added)
-    h = add_rows(h, added.stream, last.attention.layer)
-    xq, xk, xv = last.attention.project(last.attention_norm(h), freqs_cis, cache, added)
-    mask = None if mask is None else mask[..., -1:, :]
-    attended = attend(xq[:, :, -1:], xk, xv, mask).transpose(1, 2).flatten(-2)
-    h = h[:, -1:] + last.attention.wo(attended)
-    h = h + last.feed_forward(last.ffn_norm(h))
-    if cache is not None:
-        cache.length = stop
-    return model.logits(model.norm(h)[:, -1])
+    return model.logits(model.hidden_states(tokens, cache, last_only=True)[:, -1])
 
 
 def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:

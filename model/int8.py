@@ -48,7 +48,9 @@ def to_int8(model: Transformer) -> Transformer:
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Linear):
-                setattr(parent, name, Int8Linear(child.in_features, child.out_features))
+                quantized = Int8Linear(child.in_features, child.out_features)
+                quantized._forward_pre_hooks = child._forward_pre_hooks  # of an encoding
+                setattr(parent, name, quantized)
     return model
 
 

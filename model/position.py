@@ -1,14 +1,11 @@
 """Position encodings: how a decoder learns the order of its tokens.
 
-Attention by itself does not see order. An encoding is one small class with up to five hooks:
+Attention by itself does not see order. An encoding is one small class with up to four hooks:
 
     embed        add something to the embeddings          (absolute: Sinusoidal, Learned)
-    added        add something in every layer: to the
-                 residual stream, or to what queries and
-                 keys, or values, are made of             (absolute: ablation/encodings.py)
     freqs_cis    rotate the queries and the keys          (relative: RoPE)
     bias         add something to the attention scores    (relative: ALiBi)
-    initial      start a matrix from other values         (ablation/encodings.py)
+    attach       change any other part of a new model     (ablation/encodings.py)
 
 The base class uses none of them, which makes it the encoding "none".
 
@@ -19,7 +16,7 @@ C model width.
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,17 +26,6 @@ from model.config import INIT_STD, ModelConfig
 from model.rope import ntk_theta, precompute_freqs_cis
 
 Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; None: causal
-
-
-class Added(NamedTuple):
-    """What an encoding adds in each layer: (n_layers, T, C) each, or None for nothing."""
-
-    stream: Tensor | None = None  # to the residual stream before the block
-    qk: Tensor | None = None  # to the normalised stream that queries and keys are made of
-    v: Tensor | None = None  # to the normalised stream that values are made of
-
-
-NOTHING = Added()
 
 
 class PositionEncoding(nn.Module):
@@ -82,14 +68,9 @@ class PositionEncoding(nn.Module):
         """Return the embeddings h (B, T, C) of the tokens from `start` on with positions added."""
         return h
 
-    def added(self, start: int, stop: int) -> Added:
-        """Return what is added in each layer for positions start .. stop-1."""
-        return NOTHING
-
     def freqs_cis(self, length: int) -> Tensor | None:
         """Return the rotations of all positions of a text of `length` tokens: (N, D/2, 2), N of at
-        least `length`, complex numbers as pairs of real ones; or (n_layers, N, D/2, 2), where each
-        layer has its own.
+        least `length`, complex numbers as pairs of real ones.
 
         None means that queries and keys are not rotated.
         """
@@ -99,9 +80,8 @@ class PositionEncoding(nn.Module):
         """Return what is added to the scores q k / sqrt(D): (H, T, S), or None for nothing."""
         return None
 
-    def initial(self, name: str, std: float) -> tuple[str, float]:
-        """Return the name of the random stream and the std from which the matrix `name` starts."""
-        return name, self.embedding_std if name == "tok_embeddings.weight" else std
+    def attach(self, model: nn.Module) -> None:
+        """Change a model that has just been built, as with PyTorch's module hooks."""
 
     # --- the mask ---
 

@@ -18,7 +18,7 @@ from errors import UserError
 from model.config import INIT_STD, ModelConfig, derive_seed
 from model.dropout import Drop, make_dropout
 from model.kernels import or_faster
-from model.position import NOTHING, POSITIONS, Added, Mask, check_position
+from model.position import POSITIONS, Mask, check_position
 from model.rope import apply_rotary_emb
 
 
@@ -41,11 +41,6 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
     with torch.autocast(xq.device.type, enabled=False):
         q, k, v = (x.to(mask.dtype) for x in (xq, xk, xv))
         return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).type_as(xq)
-
-
-def add_rows(x: Tensor, rows: Tensor | None, layer: int) -> Tensor:
-    """Add what an encoding has for this layer, `rows` (n_layers, T, C), to x (B, T, C)."""
-    return x if rows is None else (x + rows[layer]).type_as(x)
 
 
 class KVCache:
@@ -117,28 +112,24 @@ class Attention(nn.Module):
         self.wv = Linear(config.dim, config.n_kv_heads * config.head_dim, bias=False)
         self.wo = Linear(config.n_heads * config.head_dim, config.dim, bias=False)
 
-    def project(
-        self, x: Tensor, freqs_cis: Tensor | None, cache: KVCache | None = None,
-        added: Added = NOTHING,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries (B, H, T, D), and keys and values (B, H_kv, S, D) with the cached ones."""
-        x_qk, x_v = add_rows(x, added.qk, self.layer), add_rows(x, added.v, self.layer)
-        xq = self.wq(x_qk).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
-        xk = self.wk(x_qk).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
-        xv = self.wv(x_v).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
+    def forward(
+        self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
+        last_only: bool = False,
+    ) -> Tensor:
+        """With a cache, keys and values are appended to it, and queries see all in it.
+
+        With `last_only`, only the last token has a query: the result is (B, 1, C).
+        """
+        xq = self.wq(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H, D)
+        xk = self.wk(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
+        xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         if freqs_cis is not None:  # RoPE
-            freqs_cis = freqs_cis[self.layer] if freqs_cis.ndim == 4 else freqs_cis
             xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
         xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)
         if cache is not None:  # it keeps rotated keys, because their positions never change
-            xk, xv = cache.update(self.layer, xk, xv)
-        return xq, xk, xv
-
-    def forward(
-        self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
-        added: Added = NOTHING,
-    ) -> Tensor:
-        xq, xk, xv = self.project(x, freqs_cis, cache, added)
+            xk, xv = cache.update(self.layer, xk, xv)  # (B, H_kv, S, D)
+        if last_only:
+            xq, mask = xq[:, :, -1:], None if mask is None else mask[..., -1:, :]
         return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
 
 
@@ -167,13 +158,12 @@ class TransformerBlock(nn.Module):
 
     def forward(
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
-        added: Added = NOTHING, drop: Drop | None = None,
+        drop: Drop | None = None, last_only: bool = False,
     ) -> Tensor:
-        x = add_rows(x, added.stream, self.attention.layer)
-        attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, added)
+        attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, last_only)
         if drop is not None:
             attended = drop(attended, 2 * self.attention.layer + 1)
-        h = x + attended
+        h = (x[:, -1:] if last_only else x) + attended
         out = self.feed_forward(self.ffn_norm(h))
         if drop is not None:
             out = drop(out, 2 * self.attention.layer + 2)
@@ -204,6 +194,8 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
         if not config.tie_embeddings:
             self.output = Linear(config.dim, config.vocab_size, bias=False)
+        self.drawn_as: dict[str, tuple[str, float]] = {}  # exceptions that an encoding makes
+        self.position.attach(self)
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
@@ -218,26 +210,31 @@ class Transformer(nn.Module):
         They are normal with std 0.02, from a random stream addressed by (seed, name). Two models
         of one seed therefore share the values of all matrices that both have. Matrices that write
         into the residual stream are divided by sqrt(2 n_layers), so that its variance does not grow
-        with depth. An encoding may ask for another stream or another std.
+        with depth. `drawn_as` can give a matrix the stream of another one, and a factor on its std.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
                 into_residual = name.endswith(("wo.weight", "w2.weight"))
                 std = INIT_STD / math.sqrt(2 * self.config.n_layers if into_residual else 1)
-                stream, std = self.position.initial(name, std)
+                if name == "tok_embeddings.weight":
+                    std = self.position.embedding_std
+                stream, factor = self.drawn_as.get(name, (name, 1.0))
                 generator = torch.Generator().manual_seed(derive_seed(seed, stream))
                 matrix = torch.empty(parameter.shape, device="cpu")
-                yield name, matrix.normal_(0, std, generator=generator)
+                yield name, matrix.normal_(0, factor * std, generator=generator)
 
-    def inputs(
-        self, tokens: Tensor, cache: KVCache | None = None, start: int = 0
-    ) -> tuple[Tensor, Tensor | None, Mask, Added, int]:
-        """Return the embeddings (B, T, C), RoPE's freqs_cis, the mask, what is added in each layer,
-        and the next position.
+    def hidden_states(
+        self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
+        keys: Tensor | None = None, last_only: bool = False,
+    ) -> Tensor:
+        """Tokens (B, T) -> normalised hidden states (B, T, C).
 
-        Tokens (B, T) continue the cache, or begin at position `start`. Raises ValueError for
-        positions past `max_positions`, for a start that is negative or given beside a cache, and
-        for a length at which the cached keys would be wrong.
+        With a cache, the tokens continue it, and it grows by T. Without one, the first token stands
+        at position `start`. `keys` (B,) address dropout, see `model/dropout.py`. With `last_only`,
+        only what the last token needs is computed: (B, 1, C).
+
+        Raises ValueError for positions past `max_positions`, for a start that is negative or given
+        beside a cache, and for a length at which the cached keys would be wrong.
         """
         if start < 0 or (start and cache is not None):
             raise ValueError(f"start is {start}: use 0 or more, and 0 with a cache")
@@ -258,26 +255,15 @@ class Transformer(nn.Module):
         h = self.position.embed(self.tok_embeddings(tokens), start)
         freqs_cis = self.position.freqs_cis(stop)
         if freqs_cis is not None:
-            freqs_cis = freqs_cis[..., start:stop, :, :]  # row t turns the token at start + t
+            freqs_cis = freqs_cis[start:stop]  # row t turns the token at start + t
         mask = self.position.mask(start, stop, tokens.device, first_key)
-        return h, freqs_cis, mask, self.position.added(start, stop), stop
-
-    def hidden_states(
-        self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
-        keys: Tensor | None = None,
-    ) -> Tensor:
-        """Tokens (B, T) -> normalised hidden states (B, T, C).
-
-        With a cache, the tokens continue it, and it grows by T. Without one, the first token stands
-        at position `start`. `keys` (B,) address dropout, see `model/dropout.py`.
-        """
-        h, freqs_cis, mask, added, stop = self.inputs(tokens, cache, start)
         drop = None
         if self.training and self.config.dropout:
             drop = make_dropout(self.config.dropout, tokens, keys)
             h = drop(h, 0)
         for layer in self.layers:
-            h = layer(h, freqs_cis, mask, cache, added, drop)
+            last = last_only and layer is self.layers[-1]  # the others make its keys and values
+            h = layer(h, freqs_cis, mask, cache, drop, last)
         if cache is not None:
             cache.length = stop
         return self.norm(h)

@@ -18,8 +18,10 @@ from safetensors.torch import load_file, save_file
 
 import train
 from errors import UserError
+from files import read_json, sha256
 from gyre import checkpoint
 from gyre.checkpoint import (
+    MANIFEST,
     STATES,
     TRAINING,
     WEIGHTS,
@@ -165,13 +167,13 @@ def test_a_reader_beside_a_training_gets_one_save_or_another(saved, capsys):
     """The folder is replaced while its files are hashed, and then while they are read."""
     checkpoints, steps = saved(1, 2), iter((3, 4))
     with pytest.MonkeyPatch.context() as patch:
-        for function in ("find_damage", "read_tensors"):
+        for function in ("sha256", "read_tensors"):
             original = getattr(checkpoint, function)
 
-            def slow(folder, *args, original=original, fresh=[True]):  # noqa: B006
+            def slow(file, original=original, fresh=[True]):  # noqa: B006
                 if fresh.pop() if fresh else False:
                     save(checkpoints, "last", next(steps))
-                return original(folder, *args)
+                return original(file)
 
             patch.setattr(checkpoint, function, slow)
         reader = Checkpoints(checkpoints.path)
@@ -199,16 +201,16 @@ def test_a_reader_of_best_beside_a_save_gets_it(saved, monkeypatch):
         assert checkpoints.load_weights()["a"][0, 0] == 2
     # The reader hashes .best while the writer finishes and is in the midst of removing it.
     (path / "best").rename(path / ".best")
-    check = checkpoint.find_damage
+    check = checkpoint.sha256
 
-    def slow(folder, *args):
+    def slow(file):
         monkeypatch.undo()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(checkpoint, "remove", lambda old: [f.unlink() for f in old.glob("*.*")])
             save(checkpoints, "best", 3)
-        return check(folder, *args)
+        return check(file)
 
-    monkeypatch.setattr(checkpoint, "find_damage", slow)
+    monkeypatch.setattr(checkpoint, "sha256", slow)
     assert checkpoints.load_weights()["a"][0, 0] == 3
 
 
@@ -294,7 +296,8 @@ def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world, ca
     stop_at(8, "--resume", path)
     assert "taking the checkpoint before it" in capfd.readouterr().err
     for name, step in (("last", 8), ("previous", 5)):
-        assert not checkpoint.find_damage(path / name)
+        for file, digest in read_json(path / name / MANIFEST).items():
+            assert sha256(path / name / file) == digest
         training = Checkpoints(path).load_training(path / name)
         assert training["progress"]["step"] == step
     os.rename(path / "last", path / "x")  # a crash between the renames of a save

@@ -35,7 +35,7 @@ def test_the_figures_are_what_the_code_draws(tmp_path):
 
 def known_names() -> set[str]:
     """What the document may call by name: code, knobs and their values."""
-    names = {"embed", "rotate", "added", "bias"} & set(vars(position.PositionEncoding))
+    names = {"embed", "attach", "bias"} & set(vars(position.PositionEncoding))
     for module in (config, kernels, position, rope, transformer):
         for name, value in vars(module).items():
             names |= {name, *(f"{name}.{x}" for x in dir(value) if isinstance(value, type))}

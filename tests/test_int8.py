@@ -55,6 +55,14 @@ def test_every_matrix_is_int8_and_embeddings_and_norms_are_as_before(tied):
     assert (got - expected).std() < 0.05 * expected.std()
 
 
+def test_what_an_encoding_adds_to_queries_and_keys_is_added_in_int8_too():
+    model = quantized(sharpened(position="sin_qk"))
+    read = []
+    model.layers[0].attention.wq.register_forward_hook(lambda _, x, y: read.append(x[0]))
+    model(torch.tensor([[5, 5, 5]]))
+    assert not torch.equal(read[0][0, 0], read[0][0, 1])  # equal tokens at different positions
+
+
 @pytest.mark.slow
 def test_compiled_decoding_in_int8_equals_eager():
     model, prompts = quantized(sharpened(n_layers=1)), random_tokens(3, 5).tolist()

@@ -5,10 +5,9 @@ import math
 
 import pytest
 import torch
-from conftest import draw, model_config, random_model, sharpened
+from conftest import model_config, random_model, sharpened
 
 from model.config import INIT_STD, RopeScaling
-from model.generation import next_logits
 from model.position import POSITIONS, alibi_slopes, sinusoid
 from model.transformer import KVCache, Transformer
 
@@ -173,31 +172,21 @@ def test_sinusoids_enter_the_residual_stream_once_before_every_block():
         torch.testing.assert_close(x - stream, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("position", ["rope_first", "sin_residual", "sin_qkv"])
-def test_prefill_computes_what_training_computes(position):
-    """It has its own loop over the blocks."""
-    model = sharpened(position=position)
-    torch.testing.assert_close(next_logits(model, TOKENS), model(TOKENS)[:, -1], rtol=0, atol=1e-4)
-
-
 def test_rope_first_turns_the_first_layer_as_rope_does_and_no_other():
-    plain, model = random_model(), random_model(position="rope_first")
-    none = random_model(position="none")
-    x = draw(2, 7, 48)
-    for number, layer in enumerate(model.layers):
-        other = (none if number else plain)
-        freqs_cis = other.inputs(TOKENS)[1]
-        expected = other.layers[number].attention.project(x, freqs_cis)
-        torch.testing.assert_close(layer.attention.project(x, model.inputs(TOKENS)[1]), expected,
-                                   rtol=0, atol=0)
+    plain, model, turned = random_model(), random_model(position="rope_first"), []
+    for layer in (*plain.layers, *model.layers):
+        layer.attention.register_forward_pre_hook(lambda _, inputs: turned.append(inputs[1]))
+    plain(TOKENS, start=5)
+    model(TOKENS, start=5)
+    assert torch.equal(turned[3], turned[0]) and turned[4:] == [None, None]
 
 
 def test_scaled_rope_starts_with_the_embeddings_of_vaswanis_sinusoids():
     model, vaswani = (random_model(position=position, **changes) for position, changes in (
         ("rope_sinscale", {}), ("sinusoidal", {"sinusoid": "vaswani"})))
-    rows = sinusoid(48, 7)
-    torch.testing.assert_close(model.inputs(TOKENS)[0], vaswani.inputs(TOKENS)[0] - rows)
-    assert model.inputs(TOKENS)[0].std().item() == pytest.approx(1, rel=0.1)
+    h, rows = (x.position.embed(x.tok_embeddings(TOKENS), 0) for x in (model, vaswani))
+    torch.testing.assert_close(h, rows - sinusoid(48, 7))
+    assert h.std().item() == pytest.approx(1, rel=0.1)
 
 
 @pytest.mark.parametrize("position, usual", [
