@@ -140,7 +140,7 @@ def restore(start: Start, setup: Setup) -> None:
     run, steps = start.parent, setup.config.train.steps
     assert run is not None, "there is nothing to restore"
     which = "last" if start.step is None else start.step
-    with run.checkpoints.open(which) as folder:
+    with run.checkpoints.open(which, quiet=not setup.world.is_main) as folder:
         training = run.checkpoints.load_training(folder)
         copy_weights(setup.model, read_tensors(folder / WEIGHTS))
         setup.optimizers.load_tensors(read_tensors(folder / STATES))

@@ -133,12 +133,12 @@ class Checkpoints:
                 self._remove(self.path / "kept" / str(later))
 
     @contextmanager
-    def open(self, name: Literal["last", "best"] | int) -> Iterator[Path]:
+    def open(self, name: Literal["last", "best"] | int, quiet: bool = False) -> Iterator[Path]:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
         Falls back from a `best` that was never written to `last`, and from a damaged `last` to
-        `previous`, with a warning. Raises UserError for missing files, and for a folder that a
-        training replaced meanwhile.
+        `previous`, with a warning unless `quiet`. Raises UserError for missing files, and for a
+        folder that a training replaced meanwhile.
         """
         places = PLACES.get(str(name), (f"kept/{name}",))
         found = (self.path / place for place in places if (self.path / place).exists())
@@ -167,8 +167,9 @@ class Checkpoints:
                 raise UserError(f"{damaged[0]} is missing or not what was saved: restore it, or "
                                 "choose another checkpoint or run")
             self.last_is_good, folder = False, previous
-            say(f"warning: {damaged[0]} is missing or not what was saved; taking the checkpoint "
-                f"before it, {previous}")
+            if not quiet:
+                say(f"warning: {damaged[0]} is missing or not what was saved; taking the "
+                    f"checkpoint before it, {previous}")
 
     def load_training(self, folder: Path) -> dict[str, Any]:
         """Return what `save` was given as `training`. UserError where there is none."""

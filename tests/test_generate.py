@@ -43,7 +43,7 @@ def call(runs, monkeypatch, capsys):
     monkeypatch.chdir(runs.parent)
 
     def call(*argv, stdin=b"", refused=False):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         if refused:
             return refusal(capsys, script.main, *argv)
         assert run(script.main, *argv) == 0
