@@ -136,7 +136,7 @@ def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monke
 def test_the_gain_is_how_many_times_faster_onednn_is(monkeypatch, slowed, faster):
     module = device_module.F if slowed == "linear" else kernels
     product = getattr(module, slowed)
-    monkeypatch.setattr(module, slowed, lambda *args: [product(*args) for _ in range(30)][0])
+    monkeypatch.setattr(module, slowed, lambda *args: [product(*args) for _ in range(6)][0])
     monkeypatch.setattr(device_module, "onednn_gain", device_module.onednn_gain.__wrapped__)
     monkeypatch.setattr(kernels, "onednn_is_faster", not faster)
     threads = torch.get_num_threads()
