@@ -80,7 +80,7 @@ def train(start: Start, world: World) -> int:
                 "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
                 "train/tokens_per_second": tokens / seconds,
             })
-            check_finite(going_on, "a loss or gradient was not finite 3 times, up to", setup, run)
+            check_finite(going_on, "3 steps in a row were not finite, up to", setup, run)
             bar.update()
             bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
                                 refresh=False)
@@ -94,7 +94,7 @@ def train(start: Start, world: World) -> int:
             if due and config.train.sample_tokens:
                 sample(setup, run)
             stopping = world.sum(float(stop.number))[0] > 0  # whether any rank got a signal
-            if due or stopping or branches:  # a branch can be resumed once it has saved
+            if due or stopping or branches:  # without a checkpoint, a branch cannot be resumed
                 save(setup, run, "last")
             if stopping and not at_end:
                 bar.close()
@@ -114,9 +114,10 @@ def train(start: Start, world: World) -> int:
 
 
 def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
-    """Make the folder of a new run, or drop the metrics of a resumed one after its checkpoint.
+    """Make and lock the folder of a new run, or cut a resumed run's metrics off at its checkpoint.
 
-    The run is locked, and its mirror in wandb open, until `held` is closed. All ranks call this.
+    Its mirror in wandb is open until `held` is closed. All ranks call this, before
+    `Progress.advance`.
     """
     config, world, step = setup.config, setup.world, setup.progress.step
     if world.is_main and not start.resumed:

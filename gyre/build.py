@@ -1,4 +1,4 @@
-"""Build what a training needs in one process: data, model, optimizers, dtype, restored state."""
+"""Build what each process needs for training: data, model, optimizers, dtype, restored state."""
 
 import math
 from dataclasses import replace
@@ -42,7 +42,7 @@ def build(start: Start, world: World) -> Setup:
     # At least four bytes each for a parameter, its gradient and one moment, and the logits.
     size = 12 * config.model.matrix_parameters // shards
     size += 4 * rows * config.data.seq_len * config.model.vocab_size
-    size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table, the largest
+    size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
@@ -64,7 +64,7 @@ def build(start: Start, world: World) -> Setup:
     if start.resumed and new and start.resumed.record.get("inherited"):
         raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
                         "checkpoint: remove it, and branch again")
-    initial: Initial | None = None
+    initial: Initial | None = None  # `wrap` copies the weights that it yields into the model
     if new and config.init_from is None:
         initial = partial(Transformer.drawn, seed=config.seed)
     elif new:
@@ -89,7 +89,7 @@ def build(start: Start, world: World) -> Setup:
     if world.is_main:
         tokens = config.train.batch_size * config.data.seq_len * config.train.steps
         if start.repeatable and start.resumed:
-            say(f"{start.resumed.path} keeps its own configuration: --config is not read again")
+            say(f"{start.resumed.path} goes on with its own configuration, without --config")
         if start.resumed and new:
             say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
         say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
@@ -104,13 +104,14 @@ def build(start: Start, world: World) -> Setup:
 def decide_arithmetic(
     config: Config, world: World, rows: int
 ) -> tuple[Config, torch.dtype, bool, str]:
-    """Decide what `auto` stands for here: the device, the dtype and whether to compile.
+    """Decide what `auto` stands for here: the device, the dtype, oneDNN and compilation.
 
     Returns the configuration with the choices in it, so that a resumed run keeps them on another
-    machine too; the dtype; whether the training is compiled; and the reasons in words.
+    machine too; the dtype; whether the training is compiled; and the reasons in words. Tells
+    model/kernels.py whether to use oneDNN.
     """
     train, tokens = config.train, rows * config.data.seq_len
-    # As rank 0 has measured it: two measurements can differ.
+    # Broadcast what rank 0 has measured: ranks can differ.
     onednn = kernels.onednn_is_faster if train.onednn == "auto" else train.onednn
     kernels.onednn_is_faster = world.sum(float(world.is_main and onednn))[0] > 0
     dtype, why = resolve_dtype(  # by the sums over the ranks, so that all choose the same
@@ -134,8 +135,8 @@ def decide_arithmetic(
 def restore(start: Start, setup: Setup) -> None:
     """Load weights, optimizers and progress of the checkpoint that `start` names.
 
-    Raises UserError where the run was last resumed with other steps, and where no step is left, but
-    for --resume auto.
+    Raises UserError if no step is left (except for --resume auto), or if the steps of the last
+    resumption are not repeated.
     """
     run, steps = start.parent, setup.config.train.steps
     assert run is not None, "there is nothing to restore"
@@ -151,11 +152,11 @@ def restore(start: Start, setup: Setup) -> None:
             raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
                             f"is {steps}: give a larger number, or an earlier step with --at")
         setup.progress.best = math.inf  # `best` has to be weights that this run has saved
-    elif step >= steps and not start.repeatable:
-        raise UserError(f"{run.path} has finished its {step} steps: give --train.steps a larger "
-                        "number to go on")
     elif training["steps"] != steps and "train.steps" not in start.given:
         raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
                         "on which its learning rates depend: repeat that, or give another number")
+    elif step >= steps and not start.repeatable:
+        raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number to "
+                        "go on")
     elif run.checkpoints.saved_step("best") > step:
         setup.progress.best = math.inf  # that `best` will be removed

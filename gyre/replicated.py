@@ -54,8 +54,8 @@ class Replicated:
             return nullcontext()
         return module.no_sync()
 
-    def norm(self, model: nn.Module, limit: float) -> float:
-        """Return the norm of the whole gradient, and scale the gradient down to `limit`."""
+    def clip_grad(self, model: nn.Module, limit: float) -> float:
+        """Scale the whole gradient down to the norm `limit`, and return the norm it had."""
         return gather_tensor(nn.utils.clip_grad_norm_(model.parameters(), limit)).item()
 
     def is_finite(self, model: nn.Module) -> bool:

@@ -28,8 +28,8 @@ class StartOptions:
     """Go on from a checkpoint of this run as a new run, with other --train.steps, --optim.schedule
     or learning rates."""
     at: int | None = None
-    """Branch off from the checkpoint that the run kept of this step (its train.keep). Default: from
-    its last checkpoint."""
+    """Branch off from the checkpoint of this step, which train.keep has kept. Default: the last
+    one."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Start:
     argv: list[str]
     """The command line itself."""
     given: dict[str, Any]
-    """The options that the command line names, by dotted name."""
+    """The options of Config that the command line names, by dotted name."""
     resumed: RunDir | None = None
     """The run to go on with. None: a new run."""
     parent: RunDir | None = None
@@ -50,7 +50,7 @@ class Start:
     step: int | None = None
     """The step of that checkpoint. None: the last."""
     repeatable: bool = False
-    """Whether --resume auto was said. Then a run that has finished is no error."""
+    """Whether the command says --resume auto. Then a finished run is no error."""
 
 
 def resolve(argv: list[str], doc: str) -> Start:
@@ -60,7 +60,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     """
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
     given, auto = options.given, options.resume == "auto"
-    old = options.branch_from or (options.resume and not auto)  # the run is named
+    existing = options.branch_from or (options.resume and not auto)  # --resume auto may start one
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     for wrong, message in (
         (not argv, "say what to train, such as --config small.yaml, or what to --resume (--help "
@@ -71,7 +71,7 @@ def resolve(argv: list[str], doc: str) -> Start:
          f"--at {options.at} has no effect without --branch-from"),
         (restarted and not options.resume,
          "torchrun has restarted this command, which would start another run: say --resume auto"),
-        (old and (options.init_from or options.config),
+        (existing and (options.init_from or options.config),
          "--resume and --branch-from take the weights and the configuration of their run: leave "
          "out --init-from and --config"),
     ):
@@ -79,7 +79,7 @@ def resolve(argv: list[str], doc: str) -> Start:
             raise UserError(message)
     if options.branch_from:
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
-    if old:
+    if existing:
         return resume(RunDir.open(options.resume), argv, given)
 
     files: dict[str, Any] = {}
@@ -95,7 +95,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     weights = take_weights(RunDir.open(options.init_from), given) if options.init_from else {}
     config = make_config(files, weights, given)
     stem = Path(options.config[0]).stem if options.config else "gyre"
-    stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # what names may hold
+    stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
                  repeatable=auto)
 
@@ -103,8 +103,8 @@ def resolve(argv: list[str], doc: str) -> Start:
 def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    `again`: with --resume auto the command is the one that has started the run. The run keeps what
-    that took from --config, its own copy of the tokenizer, and what each `auto` stood for.
+    `again`: --resume auto repeats the command that started the run. Its --config, --data.tokenizer
+    and values of `auto` are ignored, because the run has saved what they stood for.
     """
     saved = read_trained(run)
     if again:
@@ -140,7 +140,7 @@ def take_weights(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
                             f"{run.path}")
     model = asdict(saved.model)
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
-        # The length that a run without scaling was trained on is that of its rows.
+        # Without scaling, the trained length is data.seq_len.
         model["rope_scaling"] = {"original_positions": saved.data.seq_len}
     tokenizer = {"tokenizer": str(run.path), "vocab_size": open_tokenizer(run.path).vocab_size}
     return {"init_from": str(run.path), "model": model, "data": tokenizer}

@@ -69,26 +69,26 @@ class Progress:
 
 @dataclass(frozen=True)
 class Setup:
-    """What a training needs in one process. Made by `gyre.build.build`."""
+    """What each process needs for training. Made by `gyre.build.build`."""
 
     config: Config
     """With every `auto` resolved."""
     world: World
     parallelism: Replicated
-    """Or `Sharded`, which has the same methods."""
+    """Or its subclass `Sharded`."""
     data: Prepared
     train_data: TokenDataset
     val_data: TokenDataset
     model: Transformer
-    """The bare model, for evaluation and for checkpoints."""
+    """The model without DDP's wrapper, for evaluation and for checkpoints."""
     module: nn.Module
-    """What training calls: the model, compiled and wrapped for several processes."""
+    """What training calls: `model`, inside DDP if it is replicated."""
     optimizers: Optimizers
     loss: Callable[[Tensor, Tensor], Tensor]
     """`summed_loss`, compiled or not."""
     dtype: torch.dtype
     rows: int
-    """Most rows of one forward pass in this process."""
+    """Most rows of one forward pass of a process."""
     progress: Progress
     """Where the training stands: at the restored checkpoint, or at the start."""
 
@@ -104,13 +104,13 @@ def train_step(setup: Setup, step: int) -> StepResult:
     for number, (x, y, keys) in enumerate(batches, 1):
         with setup.parallelism.averaging(setup.module, last=number == len(batches)):
             with autocast(world.device, setup.dtype):
-                logits = setup.module(x.to(world.device), keys=keys)
+                logits = setup.module(x.to(world.device), dropout_keys=keys)
             loss = setup.loss(logits, y.to(world.device))
             # Divided by the tokens of the whole batch, so that every token weighs the same; times
             # the number of processes, because DDP and FSDP average over them.
             (loss * (world.size / tokens)).backward()
         loss_sum += loss.detach()
-    grad_norm = setup.parallelism.norm(setup.model, config.optim.grad_clip or math.inf)
+    grad_norm = setup.parallelism.clip_grad(setup.model, config.optim.grad_clip or math.inf)
     mean_loss = world.sum(loss_sum.item())[0] / tokens
     finite = math.isfinite(mean_loss) and math.isfinite(grad_norm)
     if finite:
@@ -121,8 +121,10 @@ def train_step(setup: Setup, step: int) -> StepResult:
 
 
 def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor | None]]:
-    """Return this rank's part of a batch, cut into forward passes: x and y (B, T), and the keys of
-    dropout (B,), each a hash of (seed, step, row), or None without dropout."""
+    """Return this rank's micro-batches of batch `step`: x and y (B, T), and the keys of dropout.
+
+    The keys (B,) are hashes of (seed, step, row); None without dropout.
+    """
     config, data = setup.config, setup.train_data
     x, y = data.batch(step)
     keys: Tensor | None = None
@@ -153,8 +155,8 @@ def evaluate(
     """Return the summed cross entropy in nats and the number of targets of this rank's share.
 
     The mode of the model is restored, and no random number is drawn. A compiled model runs eagerly
-    here, because other shapes and the lack of gradients would cost a second compilation. Every rank
-    calls it equally often.
+    here, because other shapes and the lack of gradients would cost a second compilation. All ranks
+    call the model equally often, because sharded weights are gathered.
     """
     was_training = model.training
     model.eval()

@@ -25,7 +25,8 @@ from errors import UserError
 from model.config import INIT_STD, ModelConfig
 from model.rope import ntk_theta, precompute_freqs_cis
 
-Mask = Tensor | None  # bool (T, S), True: visible; float, added to the scores; None: causal
+# bool (T, S), True: visible; or float (1, H, T, S), added to the scores; or None: causal.
+Mask = Tensor | None
 
 
 class PositionEncoding(nn.Module):
@@ -42,7 +43,7 @@ class PositionEncoding(nn.Module):
 
     options: tuple[str, ...] = ()  # the fields of ModelConfig that this encoding reads
     extrapolates = True  # False: positions beyond the training length have no meaning
-    cache_limit: float = math.inf  # texts longer than this need other keys than were cached
+    cache_limit: float = math.inf  # in a longer text, cached keys are invalid
     embedding_std = INIT_STD  # standard deviation of the token embeddings at the start
 
     @classmethod
@@ -81,7 +82,7 @@ class PositionEncoding(nn.Module):
         return None
 
     def attach(self, model: nn.Module) -> None:
-        """Change a model that has just been built, as with PyTorch's module hooks."""
+        """Change a model that has just been built, for example by registering module hooks."""
 
     # --- the mask ---
 
@@ -187,7 +188,7 @@ class Sinusoidal(PositionEncoding):
 class Learned(PositionEncoding):
     """One trainable vector per position, added to the embeddings (GPT-2).
 
-    The table has data.seq_len entries: positions past that would never be trained.
+    gyre/options.py caps max_positions at data.seq_len: later ones would never be trained.
     """
 
     extrapolates = False

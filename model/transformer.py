@@ -116,7 +116,7 @@ class Attention(nn.Module):
         self, x: Tensor, freqs_cis: Tensor | None, mask: Mask, cache: KVCache | None,
         last_only: bool = False,
     ) -> Tensor:
-        """With a cache, keys and values are appended to it, and queries see all in it.
+        """With a cache, append keys and values to it. Attention stays causal.
 
         With `last_only`, only the last token has a query: the result is (B, 1, C).
         """
@@ -173,7 +173,7 @@ class TransformerBlock(nn.Module):
 class Transformer(nn.Module):
     """Tokens in, logits out. State-dict keys are Meta's; tied models have no `output.weight`.
 
-    Embeddings have no values before `init_weights` or `load_state_dict`.
+    Embeddings have no values yet: training copies those of `drawn` or of a checkpoint.
 
     Raises UserError if the configuration is incomplete or its encoding cannot serve it.
     """
@@ -185,7 +185,7 @@ class Transformer(nn.Module):
                 raise UserError(f"model.{name} must be set to build a Transformer")
         check_position(config)
         self.config = config
-        # Without values yet: to draw them on "meta" would import the compiler.
+        # Without values yet: drawing them on "meta" would import torch._dynamo, which is slow.
         embeddings = torch.empty(config.vocab_size, config.dim)
         self.tok_embeddings = nn.Embedding.from_pretrained(embeddings, freeze=False)
         with torch.device("cpu"):  # a model built on "meta" needs the values of its tables
@@ -194,7 +194,7 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
         if not config.tie_embeddings:
             self.output = Linear(config.dim, config.vocab_size, bias=False)
-        self.drawn_as: dict[str, tuple[str, float]] = {}  # exceptions that an encoding makes
+        self.drawn_as: dict[str, tuple[str, float]] = {}  # name -> (stream, factor on std)
         self.position.attach(self)
 
     @torch.no_grad()
@@ -207,10 +207,11 @@ class Transformer(nn.Module):
     def drawn(self, seed: int) -> Iterator[tuple[str, Tensor]]:
         """Yield the name and the initial values of every matrix, on the CPU.
 
-        They are normal with std 0.02, from a random stream addressed by (seed, name). Two models
-        of one seed therefore share the values of all matrices that both have. Matrices that write
-        into the residual stream are divided by sqrt(2 n_layers), so that its variance does not grow
-        with depth. `drawn_as` can give a matrix the stream of another one, and a factor on its std.
+        They are normal with std 0.02 (embeddings: what the encoding asks for), from a random stream
+        addressed by (seed, name). Two models of one seed therefore share the values of all matrices
+        that both have. Matrices that write into the residual stream are divided by sqrt(2
+        n_layers), so that its variance does not grow with depth. In `drawn_as` an encoding can give
+        a matrix the stream of another one, and a factor on its std.
         """
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1:
@@ -225,13 +226,13 @@ class Transformer(nn.Module):
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
-        keys: Tensor | None = None, last_only: bool = False,
+        dropout_keys: Tensor | None = None, last_only: bool = False,
     ) -> Tensor:
         """Tokens (B, T) -> normalised hidden states (B, T, C).
 
         With a cache, the tokens continue it, and it grows by T. Without one, the first token stands
-        at position `start`. `keys` (B,) address dropout, see `model/dropout.py`. With `last_only`,
-        only what the last token needs is computed: (B, 1, C).
+        at position `start`. `dropout_keys` (B,) decide what is dropped, see model/dropout.py. With
+        `last_only`, only what the last token needs is computed: (B, 1, C).
 
         Raises ValueError for positions past `max_positions`, for a start that is negative or given
         beside a cache, and for a length at which the cached keys would be wrong.
@@ -259,10 +260,10 @@ class Transformer(nn.Module):
         mask = self.position.mask(start, stop, tokens.device, first_key)
         drop = None
         if self.training and self.config.dropout:
-            drop = make_dropout(self.config.dropout, tokens, keys)
+            drop = make_dropout(self.config.dropout, tokens, dropout_keys)
             h = drop(h, 0)
         for layer in self.layers:
-            last = last_only and layer is self.layers[-1]  # the others make its keys and values
+            last = last_only and layer is self.layers[-1]  # earlier blocks compute all tokens
             h = layer(h, freqs_cis, mask, cache, drop, last)
         if cache is not None:
             cache.length = stop

@@ -382,13 +382,13 @@ def test_all_processes_decide_alike(world, monkeypatch, choice):
 
 
 def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
-    assert "has finished its 12 steps: give --train.steps" in not_resumed(capfd, straight)
+    assert "has taken 12 steps: give --train.steps" in not_resumed(capfd, straight)
     path = world / "runs" / "longer"
     stop_at(6, *arguments(world, "--name", "longer"))
     again = ["--resume", str(path), "--train.steps", "17", "--train.sample_prompt", 'é "b',
              "--log.tags", '["a"]']
     capfd.readouterr()
-    stop_at(8, *again)
+    stop_at(14, *again)  # past the 12 steps of its configuration
     command = capfd.readouterr().err.partition("To go on:\n")[2].splitlines()[0]
     assert shlex.split(command) == ["python", "train.py", *again]
     assert "was last resumed with --train.steps 17" in not_resumed(capfd, path)

@@ -159,7 +159,7 @@ def test_a_compiled_step_equals_an_eager_one(position, onednn, monkeypatch):
         model = random_model(position=position, n_layers=1, dropout=0.1).train()
         if compiled:
             model.compile()
-        logits = model(tokens, keys=torch.tensor([3, 4, 5]))
+        logits = model(tokens, dropout_keys=torch.tensor([3, 4, 5]))
         F.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
         results.append([logits.detach(), *(p.grad for p in model.parameters())])
         assert not any("_orig_mod" in name for name in model.state_dict())

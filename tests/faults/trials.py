@@ -138,7 +138,7 @@ class World:
             return f"exit {ended.code}: {ended.said[-2000:]}"
         if ended.code != 0:
             ended = self.train(*(["--resume", str(path)] if path.exists() else new))
-        if ended.code != 0 and "has finished its 12 steps" not in ended.said:
+        if ended.code != 0 and "has taken 12 steps" not in ended.said:
             return f"not resumed: {ended.said[-2000:]}"
         try:
             same = self.content("a") == self.expected
