@@ -136,9 +136,8 @@ def test_generation_is_theirs(kind, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["llama2", "llama3"])
-def test_fine_tuning_from_an_imported_model(kind, tmp_path):
-    start, _ = imported(tmp_path, kind)
+def test_fine_tuning_from_an_imported_model(tmp_path):
+    start, _ = imported(tmp_path, "llama3")
     text = TEXT * 60
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     options = training(

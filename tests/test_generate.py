@@ -5,12 +5,11 @@ import functools
 import io
 import re
 import shlex
-import signal
 import sys
 from unittest import mock
 
 import pytest
-from conftest import ROOT, refusal, run, start
+from conftest import refusal, run
 from noise import PROMPT, noise_run
 
 import generate as script
@@ -168,12 +167,10 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
     assert "ended" not in call(*words, str(len(new))).err
 
 
-@pytest.mark.parametrize("type", ["yarn", "dynamic"])
-def test_rotations_are_scaled_without_training_again(call, expected, tokenizer, type):
-    words = ("--max-new-tokens", "40", "--rope-scaling", type, "--rope-factor", "3")
-    out, err = call("--prompt", PROMPT, *words)
-    new = expected(scaling=(type, 3.0, 32))
-    assert out == PROMPT + tokenizer.decode(new) + "\n"
+def test_rotations_are_scaled_without_training_again(call, expected, tokenizer):
+    words = ("--max-new-tokens", "40", "--rope-scaling", "yarn", "--rope-factor", "3")
+    new = expected(scaling=("yarn", 3.0, 32))
+    assert call("--prompt", PROMPT, *words).out == PROMPT + tokenizer.decode(new) + "\n"
     assert new != expected()
 
 
@@ -195,13 +192,9 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
 
 @pytest.mark.parametrize("words, message", [
     ("", "give --prompt TEXT or --prompt-file FILE, or else --interactive"),
-    ("--prompt x --max-new-tokens 6000",
-     r"1 tokens and 6000 new ones make 6001, past the context of 6000 \(model.max_positions\): "
-     "shorten the prompt or lower max_new_tokens"),
     ("--prompt x --rope-scaling yarn", "--rope-scaling TYPE and --rope-factor F belong"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
-    ("--prompt \udcff", "prompt must be text"),
     ("--prompt-file bad.txt", "bad.txt is not UTF-8: .* byte 0xff in position 3"),
 ])
 def test_bad_options_are_one_line_and_exit_2(call, runs, words, message):
@@ -209,11 +202,8 @@ def test_bad_options_are_one_line_and_exit_2(call, runs, words, message):
     assert re.search(message, call(*shlex.split(words), refused=True)[-1])
 
 
-@pytest.mark.slow
-def test_ctrl_c_ends_without_a_traceback_where_characters_cannot_be_shown(runs):
-    words = ("--prompt", "naïve 🙂", "--max-new-tokens", "5900", "--temperature", "0")
-    process = start(ROOT / "generate.py", *words, cwd=runs.parent, PYTHONIOENCODING="ascii")
-    shown = process.stdout.read(7)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert shown == "na?ve ?" and process.returncode == 130 and "Traceback" not in err
+def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeypatch):
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    call("--prompt", "naïve 🙂", "--max-new-tokens", "1")
+    assert terminal.buffer.getvalue().startswith(b"na?ve ?")

@@ -82,7 +82,8 @@ def test_int8_is_quantised_when_loaded_and_only_on_a_cpu(run, monkeypatch):
 
 @pytest.mark.slow
 def test_int8_costs_at_most_a_hundredth_of_a_nat(world):
-    path = trained(world, "briefly", "--train.steps", "150", "--optim.lr", "3e-3")
+    path = trained(world, "briefly", "--train.steps", "40", "--optim.lr", "1e-2",
+                   "--train.eval_interval", "40")
     losses = []
     for dtype in ("float32", "int8"):
         run = load(path, device="cpu", dtype=dtype)
@@ -176,12 +177,3 @@ def test_where_a_row_stops_does_not_depend_on_its_tokens(tokenizer, text, stops)
 def test_a_row_of_any_ids_equals_the_one_shot_decode(tokenizer, ids):
     """Also of ids that no text has, such as half a character before a whole one."""
     assert play(Row("", tokenizer), ids) == (tokenizer.decode(ids), False)
-
-
-def test_a_row_shows_no_half_character_and_ends_it_once(tokenizer):
-    row = Row("", tokenizer)
-    *first, last = tokenizer.encode("x\U0001f680")
-    assert "".join(map(row.push, first)) == "x"
-    assert row.push(last) == "\U0001f680"
-    row = Row("", tokenizer)
-    assert "".join(map(row.push, first)) == "x" and row.push(None) == "\ufffd"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import load
-from failing import cut, failures, file_size_limit, flip_a_bit
+from failing import cut, failures
 from safetensors.torch import save_file
 
 import evaluate
@@ -77,7 +77,7 @@ def test_the_revision_is_that_of_the_code_or_null(monkeypatch, tmp_path):
     assert rundir.git_revision() is None
 
 
-@pytest.mark.parametrize("name", ["", "../a", ".hidden", "wandb", "a b"])
+@pytest.mark.parametrize("name", ["../a", "a/b", "wandb"])
 def test_a_name_that_cannot_be_a_run_is_refused(new_run, name, tmp_path):
     with pytest.raises(UserError, match="choose another name"):
         new_run(name)
@@ -89,20 +89,10 @@ def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path):
         path = tmp_path / "runs" / f"a-{failing.k}"
         with failing:
             new_run(path.name, points=[{"step": 1}])
+        assert failing.error is None or isinstance(failing.error, UserError)
         if not path.exists():
             new_run(path.name)
         assert RunDir.open(path) and not [*path.parent.glob(".*")]
-    with pytest.raises(UserError, match=r"cannot write .*runs/b.*--log\.runs"):
-        new_run("b", write=lambda folder: (folder / "config.yaml" / "y").touch())
-    assert not (tmp_path / "runs" / "b").exists()
-
-
-def test_weights_from_the_start_are_part_of_the_run(new_run):
-    run = new_run(write=lambda folder: Checkpoints(folder).save("best", write_weights, None))
-    assert torch.equal(run.checkpoints.load_weights()["a"], torch.arange(3.0))
-    flip_a_bit(run.path / "best" / WEIGHTS)
-    with pytest.raises(UserError, match="model.safetensors is missing or not"):
-        run.checkpoints.load_weights()
 
 
 def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
@@ -113,6 +103,7 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
         new_run("a")
         with pytest.raises(UserError, match="runs/a-2 is being trained by another process"):
             claim_name(runs, "a-2", "x", held)
+        held.close()
         second.close()
         assert claim_name(runs, None, "a", held) == "a-2"  # nothing became of the second
     assert [path.name for path in runs.iterdir()] == ["a"]
@@ -126,20 +117,17 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypat
         run = new_run(name)
         if checkpoint:
             run.save(checkpoint, write_weights, {} if checkpoint == "last" else None, ALONE)
-    foreign = {"wandb": "", "notes": "", "other": '{"id": 3}', "list": "[3]", ".half.tmp": "{}"}
-    for name, content in foreign.items():
-        (runs / name).mkdir()
-        if content:
-            (runs / name / "run.json").write_text(content, encoding="utf-8")
-    (runs / ".half.tmp" / "last").mkdir()
-    (runs / "notes" / "best").mkdir()  # without a run.json
+    for name in ("wandb", "notes/best", "other", ".half.tmp/last"):
+        (runs / name).mkdir(parents=True)
+    for name in ("other", ".half.tmp"):
+        (runs / name / "run.json").write_text('{"id": 3}', encoding="utf-8")
     os.utime(runs / "b" / "run.json")  # the clock that counts is the one in run.json
     assert RunDir.open(runs=runs).path == runs / "a"
     with pytest.raises(UserError, match="no run folder at .*nothing"):
         RunDir.open(runs / "nothing")
     assert [run.path.name for run in evaluate.open_runs([], runs)] == ["b", "c", "a", "compiles"]
     skipped = re.findall(r"skipped: .*?(\w+)(?:/run.json| is)", capsys.readouterr().err)
-    assert sorted(skipped) == ["list", "notes", "other"]
+    assert sorted(skipped) == ["notes", "other"]
     monkeypatch.chdir(tmp_path)
     Path("c").touch()  # a file of its name does not hide a run
     assert [RunDir.open(name).path for name in ("b", "c")] == [Path("runs/b"), Path("runs/c")]
@@ -155,22 +143,15 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, monkeypat
 def test_a_damaged_folder_is_named(new_run, file):
     path = new_run().path / file
     content = path.read_bytes()
-    for damage in (Path.unlink, cut, lambda path: path.write_bytes(b'{"other": [1]}\n'),
-                   lambda path: (path.unlink(), path.mkdir())):
+    for damage in (Path.unlink, cut, lambda path: path.write_bytes(b'{"other": [1]}\n')):
         damage(path)
-        with pytest.raises((UserError, IsADirectoryError), match=re.escape(str(path))):
+        with pytest.raises(UserError, match=re.escape(str(path))):
             RunDir.open(path.parent)
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
         path.write_bytes(content)
-    assert RunDir.open(path.parent)
-
-
-@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-def test_a_tokenizer_that_somebody_put_into_a_run_is_not_used(new_run, name):
-    path = new_run().path
-    (path / name).write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match=f"{name} is not what this run was made with.*remove it"):
-        RunDir.open(path)
+    # A tokenizer that somebody added would be read instead of the run's own.
+    (path.parent / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match="tokenizer.json is not what this run was made with"):
+        RunDir.open(path.parent)
 
 
 # --- points ---------------------------------------------------------------------------------------
@@ -194,8 +175,7 @@ def test_points_come_back_as_they_went_in_and_lines_are_strict_json(new_run):
     assert len(run.metrics()) == 4
 
 
-@pytest.mark.parametrize("cut", [1, 5, 12])
-def test_resume_leaves_every_step_exactly_once(new_run, cut):
+def test_resume_leaves_every_step_exactly_once(new_run):
     run = new_run()
     for step in range(1, 8):
         run.log({"step": step, "train/loss": 1 / step})
@@ -203,7 +183,7 @@ def test_resume_leaves_every_step_exactly_once(new_run, cut):
             run.log({"step": step, "val/loss": 2 / step})
     file = run.path / "metrics.jsonl"
     expected, content = run.metrics(), file.read_bytes()
-    file.write_bytes(content[:-cut])  # killed within the last line
+    file.write_bytes(content[:-1])  # killed within the last line
 
     run = RunDir.open(run.path)
     assert run.metrics() == expected[:-1]
@@ -244,10 +224,3 @@ def test_truncating_the_points_is_all_or_nothing(new_run):
             run.resume(2, NO_WANDB)
         left = [p["step"] for p in run.metrics()]
         assert left == [0, 1, 2] or failing.error and left == [0, 1, 2, 3, 4]
-
-
-def test_a_point_on_a_full_disk_is_said_in_words(new_run):
-    run = new_run()
-    with file_size_limit(0), pytest.raises(UserError, match="metrics.jsonl: .*File too large"):
-        run.log({"step": 1})
-    assert run.metrics() == []

@@ -103,10 +103,11 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert [r["exit"]["exit_code"] for r in written if r["type"] == "exit"] == [0]
 
 
-def test_a_resumed_run_continues_its_own_curve(new_run):
+def test_a_resumed_run_continues_its_own_curve(new_run, capfd):
     run = new_run(log={"wandb": "auto"})
     train(run)
     run.finish(1)
+    assert capfd.readouterr() == ("", "")  # auto goes offline without a word
     resumed = RunDir.open(run.path)
     resumed.resume(5, load(f"--log.runs={run.path.parent}", "--log.wandb=offline"))
     train(resumed, 6, 9)
@@ -123,18 +124,16 @@ def raise_error(*args, **kwargs):
     raise RuntimeError("wandb is broken\nin two lines")
 
 
-@pytest.mark.parametrize("method", ["import", "mode", "init", "log", "finish"])
+@pytest.mark.parametrize("method", ["import", "log", "finish"])
 def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
     import wandb
 
     with monkeypatch.context() as patch:
         if method == "import":
             patch.setitem(sys.modules, "wandb", None)
-        elif method == "mode":
-            patch.setenv("WANDB_MODE", "nonsense")
         else:
-            patch.setattr(wandb if method == "init" else wandb.Run, method, raise_error)
-        train_and_finish(new_run(log={"wandb": "auto" if method == "mode" else "offline"}))
+            patch.setattr(wandb.Run, method, raise_error)
+        train_and_finish(new_run(log={"wandb": "offline"}))
     out, err = capfd.readouterr()
     assert out == "" and re.fullmatch("warning: going on without wandb.*\n", err), err
 
@@ -180,7 +179,6 @@ def server(monkeypatch):
 
 
 @pytest.mark.parametrize("login, wandb, warning", [
-    ("nobody", "auto", ""),
     ("key", "auto", "warning: wandb is offline: .+\n"),  # the server does not answer
     ("key, but WANDB_MODE=offline", "auto", ""),
     ("nobody", "online", "warning: wandb is offline: not logged in, see `wandb login`\n"),
@@ -198,4 +196,3 @@ def test_auto_is_online_when_logged_in_and_offline_otherwise(
     assert bool(server) == (login == "key")  # else there is nothing to ask it
     (folder,) = folders(run)
     assert folder.name.startswith("offline-run-")
-    assert history(records(folder)) == merged(run.metrics())

@@ -39,8 +39,8 @@ def folders(place: Path) -> list[Path]:
     return [*found, meta_folder(place / "meta", make_run(place), 2, False)]
 
 
-def replace(value: Any, rng: random.Random) -> Any:
-    """The value with one odd value in one place, or that place gone, or deeply nested."""
+def replace(value: Any, rng: random.Random) -> tuple[Any, str]:
+    """The value with one odd value in one place, or that place gone; and what was done."""
     if isinstance(value, dict | list) and value and rng.random() < 0.8:
         copy = value.copy()
         keys = list(copy) if isinstance(copy, dict) else range(len(copy))
@@ -48,10 +48,11 @@ def replace(value: Any, rng: random.Random) -> Any:
         key = keys[min(rng.randrange(len(keys)), rng.randrange(len(keys)))]
         if rng.random() < 0.2:
             del copy[key]  # type: ignore
-        else:
-            copy[key] = replace(copy[key], rng)  # type: ignore
-        return copy
-    return rng.choice(ODD)
+            return copy, f"[{key!r}] is gone"
+        copy[key], done = replace(copy[key], rng)  # type: ignore
+        return copy, f"[{key!r}]{done}"
+    odd = rng.choice(ODD)
+    return odd, f" is {odd!r}"
 
 
 def damaged(file: Path, rng: random.Random) -> str:
@@ -81,35 +82,19 @@ def damaged(file: Path, rng: random.Random) -> str:
         return f"{key!r} is {str(form)[:80]}"
     if file.suffix == ".safetensors":
         size = int.from_bytes(content[:8], "little")
-        header = json.dumps(replace(json.loads(content[8 : 8 + size]), rng)).encode()
+        table, done = replace(json.loads(content[8 : 8 + size]), rng)
+        header = json.dumps(table).encode()
         file.write_bytes(len(header).to_bytes(8, "little") + header + content[8 + size :])
-        return f"header {header[:300]!r}"
+        return f"header{done}"
     if rng.random() < 0.05:
         depth = rng.choice([300, 900, 990, 10_000, 1_000_000])
         text = json.dumps({**json.loads(content), "model_type": 7})
         text = text.replace('"model_type": 7', f'"model_type": {"[" * depth}{"]" * depth}')
         file.write_text(text, encoding="utf-8")
         return f"nested {depth} deep"
-    before, after = json.loads(content), None
-    while after is None or after == before:
-        after = replace(before, rng)
-    file.write_text(json.dumps(after), encoding="utf-8")
-    return difference(before, after)
-
-
-def difference(before: Any, after: Any) -> str:
-    """Where two values out of JSON differ, and what is there afterwards."""
-    if type(before) is type(after) and isinstance(after, dict):
-        for key in before:
-            if key not in after:
-                return f".{key} is gone"
-            if before[key] != after[key]:
-                return f".{key}{difference(before[key], after[key])}"
-    if type(before) is type(after) and isinstance(after, list) and len(before) == len(after):
-        for i, (x, y) in enumerate(zip(before, after, strict=True)):
-            if x != y:
-                return f"[{i}]{difference(x, y)}"
-    return f" is {str(after)[:80]}"
+    table, done = replace(json.loads(content), rng)
+    file.write_text(json.dumps(table), encoding="utf-8")
+    return done
 
 
 def imports(world: Any) -> Iterator[tuple[str, str | None]]:

@@ -147,17 +147,9 @@ class World:
         return None if same else "another run than the one that was never stopped"
 
 
-def order(count: int) -> Iterator[int]:
-    """Every number below `count`, far ones first, and then again at random."""
-    numbers = list(range(count))
-    random.Random(0).shuffle(numbers)
-    yield from numbers
-    while True:
-        yield random.randrange(count)
-
-
 def kills(world: World) -> Iterator[tuple[str, Finding]]:
-    for at in order(world.calls):
+    """A kill at every call, in no order, again and again."""
+    for at in itertools.cycle(random.sample(range(world.calls), world.calls)):
         yield f"killed at call {at}", world.interrupted(at)
 
 
@@ -165,8 +157,7 @@ def errors(world: World) -> Iterator[tuple[str, Finding]]:
     """Every error at every call and at every call and all after it, in no order."""
     faults = list(itertools.product(
         range(world.calls), (errno.ENOSPC, errno.EIO, errno.EROFS), (True, False)))
-    random.Random(0).shuffle(faults)
-    for at, error, once in faults:
+    for at, error, once in random.sample(faults, len(faults)):
         name = f"{errno.errorcode[error]} at call {at}{'' if once else ' and all after it'}"
         yield name, world.interrupted(at, error, once)
 
