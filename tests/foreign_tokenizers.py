@@ -51,13 +51,12 @@ def save_llama2_json(folder: Path) -> None:
         tokenizer.save_pretrained(folder)
 
 
-def add_runs_of_spaces(model: Path, order: int = 1) -> None:
-    """Pieces of up to 16 spaces that share the score -1e9, as Llama 2's own do. As ids go up, so
-    does the length, or, with `order` -1, the other way round."""
+def add_runs_of_spaces(model: Path) -> None:
+    """Pieces of up to 16 spaces that share the score -1e9, as Llama 2's own do."""
     proto = ModelProto.FromString(model.read_bytes())
     (space,) = [piece for piece in proto.pieces if piece.piece == "\u2581"]
     space.score = -1e9
-    for n in range(2, 17)[::order]:
+    for n in range(2, 17):
         proto.pieces.add(piece=n * "\u2581", score=-1e9)
     model.write_bytes(proto.SerializeToString())
 

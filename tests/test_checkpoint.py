@@ -3,7 +3,6 @@
 import itertools
 import os
 import pickle
-import re
 import shutil
 import sys
 import tempfile
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import arguments, model_config, random_tokens, run, stop_at
-from failing import Failing, Touch, failures, file_size_limit, flip_a_bit
+from conftest import arguments, run, stop_at
+from failing import Failing, Touch, failures, flip_a_bit
 from safetensors.torch import load_file, save_file
 
 import train
@@ -28,11 +27,7 @@ from gyre.checkpoint import (
     Checkpoints,
     read_tensors,
     write_safetensors,
-    write_tensors,
 )
-from gyre.optim import OptimConfig, Optimizers
-from gyre.parallel import ALONE
-from gyre.replicated import Replicated, copy_weights
 
 WRITERS = [(torch, "save"), (sys.modules[__name__], "save_file")]
 
@@ -71,35 +66,6 @@ def loaded(checkpoints, name="last"):
 
 
 # --- what is saved --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_a_model_and_its_optimizers_come_back_bit_for_bit(tmp_path, optimizer):
-    """Into a model that was drawn otherwise. Step counts are scalars."""
-    config = model_config(position="sinusoidal")
-
-    def build(seed):
-        model, _ = Replicated(ALONE).wrap(config, lambda m: m.drawn(seed), False)
-        return model, Optimizers(model, OptimConfig(optimizer=optimizer), torch.float32)
-
-    def take_step(model, optimizers):
-        model(random_tokens(2, 9)).square().mean().backward()
-        for each in optimizers.optimizers:
-            each.step()
-        model.zero_grad()
-
-    first, second = build(1), build(2)
-    for _ in range(2):
-        take_step(*first)
-    files = {WEIGHTS: first[0].state_dict(), STATES: first[1].tensors()}
-    write_tensors(tmp_path, files, ALONE)
-    copy_weights(second[0], read_tensors(tmp_path / WEIGHTS))
-    second[1].load_tensors(read_tensors(tmp_path / STATES))
-    for _ in range(2):
-        torch.testing.assert_close(dict(second[0].state_dict()), dict(first[0].state_dict()),
-                                   rtol=0, atol=0)
-        take_step(*first)
-        take_step(*second)
 
 
 def test_weights_are_the_best_ones_or_else_the_last(saved):
@@ -144,6 +110,10 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, capsys):
         assert loaded(checkpoints) == 3
         shutil.rmtree(before.path / "last")
         assert loaded(checkpoints) == 1
+        save(checkpoints, "last", 4)
+        save(checkpoints, "last", 5)  # from now on the one before is kept again
+        shutil.rmtree(before.path / "last")
+        assert loaded(checkpoints) == 4
 
 
 @pytest.mark.parametrize("name", ["last", "best"])
@@ -152,7 +122,7 @@ def test_every_flipped_byte_and_every_cut_is_found(saved, name):
     save(checkpoints, "best", 1)
     for path in (checkpoints.path / name).iterdir():
         content = path.read_bytes()
-        for at in range(0, len(content), 1 + len(content) // 100):
+        for at in range(0, len(content), 1 + len(content) // 40):
             flipped = bytearray(content)
             flipped[at] ^= 1 << at % 8
             for damaged in (bytes(flipped), content[:at]):
@@ -231,8 +201,8 @@ def test_a_pickle_cannot_run_code(saved, tmp_path):
 # --- crashes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("before", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["last", "best"])
+@pytest.mark.parametrize("name, before", [
+    ("last", 0), ("last", 1), pytest.param("last", 2, marks=pytest.mark.slow), ("best", 1)])
 def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
     """The k-th operation fails, for all k, with 0 ... 2 checkpoints saved before."""
     for failing in failures(WRITERS, at_least=7):
@@ -242,7 +212,8 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
         with failing:
             save(checkpoints, name, before + 1)
         if failing.error:
-            assert str(checkpoints.path / name) in str(failing.error)
+            assert isinstance(failing.error, UserError)
+            assert f"cannot write {checkpoints.path / name}: " in str(failing.error)
             assert "No space left" in str(failing.error)
         if before or not failing.error:
             assert loaded(checkpoints, name) in (before, before + 1)
@@ -274,16 +245,6 @@ def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, expect
     with Failing(-1, WRITERS) as watched:
         save(checkpoints, name, 2)
     assert [call for call in watched.calls if call in ("fsync", "rename")] == expected.split()
-
-
-@pytest.mark.parametrize("limit", [0, 100, 1200])  # at the start, within files
-def test_a_full_disk_is_said_in_words(saved, limit):
-    """A file-size limit refuses writes where a full disk would, from inside the real writers."""
-    checkpoints = saved(1)
-    words = f"cannot write {re.escape(str(checkpoints.path))}/last: .*File too large.*--resume"
-    with file_size_limit(limit), pytest.raises(UserError, match=words):
-        checkpoints.save("last", lambda folder: [], {"b": torch.ones(70_000)})
-    assert loaded(checkpoints) == 1
 
 
 # --- in a training --------------------------------------------------------------------------------

@@ -12,13 +12,7 @@ import transformers
 from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
 from foreign_tokenizers import save_llama3
 from safetensors.torch import load_file
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
-    pipeline,
-)
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, pipeline
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
@@ -36,14 +30,11 @@ from model.sampling import Sampling
 # Heads over key/value heads is 3 in conftest's SIZES, unlike their number, so that no mix-up of
 # the two can pass.
 SHAPES = [
-    {"n_heads": 4, "n_kv_heads": 1},
+    {"n_heads": 4, "n_kv_heads": 1, "norm_eps": 3e-2, "theta": 500.0},
     {"tie_embeddings": True, "n_layers": 1, "n_kv_heads": 1},
     {"rope_scaling": RopeScaling("yarn", 4.0, 16, beta_fast=4.0)},
     {"rope_scaling": RopeScaling("llama3", 4.0, 16), "head_dim": 16},
     *(pytest.param(shape, marks=pytest.mark.slow) for shape in (
-        {"n_heads": 3, "n_kv_heads": 3, "head_dim": 32},
-        {"head_dim": 12, "norm_eps": 3e-2, "theta": 500.0},
-        {"rope_scaling": RopeScaling("linear", 4.0, 16)},
         {"rope_scaling": RopeScaling("dynamic", 4.0, 16)},
         {"partial": 0.75, "head_dim": 16},
         {"partial": 0.0, "rope_scaling": RopeScaling("ntk", 4.0, 16)},
@@ -62,15 +53,19 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
     run = make_run(tmp_path, **shape)
     out = export_to("hf", run.path, tmp_path / "hf")
     ours, theirs = load(run), AutoModelForCausalLM.from_pretrained(out)
-    assert theirs.dtype == torch.float32 and type(theirs) is LlamaForCausalLM
+    assert theirs.dtype == torch.float32 and type(theirs) is transformers.LlamaForCausalLM
     assert_same_logits(theirs, ours)
 
     if "dynamic" not in str(shape):
         # With its cache, dynamic scaling leaves keys as they were turned when they came; ours not.
-        ids = open_tokenizer(run.path).encode("def f(x):")
-        new = foreign.POSITIONS - len(ids)
-        again = theirs.generate(torch.tensor([ids]), max_new_tokens=new, do_sample=False)
-        assert again[0].tolist() == ids + greedy_ids(ours, ids, new)
+        prompts = {text: open_tokenizer(run.path).encode(text) for text in ("def f(x):", "a")}
+        new, tokenizer = foreign.POSITIONS - 9, AutoTokenizer.from_pretrained(out)
+        writer = pipeline("text-generation", model=theirs, tokenizer=tokenizer)
+        answers = writer([*prompts], batch_size=2, return_tensors=True, max_new_tokens=new,
+                         do_sample=False)
+        for ids, [answer] in zip(prompts.values(), answers, strict=True):
+            again = [i for i in answer["generated_token_ids"] if i not in (0, 2)]  # padding, EOS
+            assert again == ids + greedy_ids(ours, ids, new)
 
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
     assert_equal(back.checkpoints.load_weights(), run.checkpoints.load_weights())
@@ -78,6 +73,7 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
 
 
 def test_the_folder_says_what_it_is(tmp_path):
+    """Texts begin with EOS, as documents did in training, without a prompt too."""
     run = make_run(tmp_path)
     out = export_to("hf", run.path, tmp_path / "hf")
     assert {p.name for p in out.iterdir()} == {
@@ -89,32 +85,16 @@ def test_the_folder_says_what_it_is(tmp_path):
     assert config["torch_dtype"] == config["dtype"] == "float32"
     ids = {"bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 0}
     assert foreign.read(out / "generation_config.json") == ids == {k: config[k] for k in ids}
+    theirs, auto = (kind.from_pretrained(out) for kind in (AutoModelForCausalLM, AutoTokenizer))
+    assert auto.bos_token_id == auto.eos_token_id == 2
+    text = theirs.generate(max_new_tokens=20, do_sample=False)
+    assert text[0].tolist() == [2, *greedy_ids(load(run), [2])]
     # Without it, a tokenizer of transformers 4 gives token_type_ids, which its model refuses.
     names = ["input_ids", "attention_mask"]
     assert foreign.read(out / "tokenizer_config.json")["model_input_names"] == names
     foreign.edit(out / "tokenizer_config.json", model_input_names=[*names, "token_type_ids"])
     again = export_to("hf", export_to("run", out, tmp_path / "imported"), tmp_path / "again")
     assert foreign.read(again / "tokenizer_config.json")["model_input_names"] == names
-
-
-@pytest.mark.slow
-def test_texts_begin_with_what_training_begins_documents_with(tmp_path):
-    """EOS, without a prompt; where BOS is asked for (lm-eval), too. And prompts go in batches."""
-    run = make_run(tmp_path)
-    out = export_to("hf", run.path, tmp_path / "hf")
-    ours, tokenizer, auto = load(run), open_tokenizer(run.path), AutoTokenizer.from_pretrained(out)
-    theirs = AutoModelForCausalLM.from_pretrained(out)
-
-    assert auto.bos_token_id == auto.eos_token_id == theirs.config.bos_token_id == 2
-    text = theirs.generate(max_new_tokens=20, do_sample=False)
-    assert text[0].tolist() == [2, *greedy_ids(ours, [2])]
-    prompts = ["def f(x):", "a", "class A:\n    def"]
-    writer = pipeline("text-generation", model=theirs, tokenizer=auto)
-    options = {"batch_size": 3, "return_tensors": True, "max_new_tokens": 20, "do_sample": False}
-    for prompt, [answer] in zip(prompts, writer(prompts, **options), strict=True):
-        ids = [i for i in answer["generated_token_ids"] if i != auto.pad_token_id]
-        given = tokenizer.encode(prompt)
-        assert ids == given + greedy_ids(ours, given)
 
 
 def test_shards_of_the_type_that_was_asked_for(tmp_path, monkeypatch):
@@ -144,11 +124,9 @@ BEFORE = {"factor": 4.0, "original_max_position_embeddings": 16}
                          "low_freq_factor": 1.0, "high_freq_factor": 4.0}},
     *(pytest.param(changes, marks=pytest.mark.slow) for changes in (
         {"tie_word_embeddings": True, "num_key_value_heads": 1, "num_hidden_layers": 1},
-        {"head_dim": 12, "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
-        {"rope_parameters": {"rope_type": "linear", "factor": 2.5, "rope_theta": 1e4}},
         {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
-        {"rope_parameters": {"rope_type": "yarn", **BEFORE, "rope_theta": 1e4, "beta_fast": 4}},
-        {"kind": transformers.MistralConfig, "sliding_window": None},
+        {"kind": transformers.MistralConfig, "sliding_window": None, "head_dim": 12,
+         "rope_parameters": {"rope_type": "default", "rope_theta": 500.0}},
         {"dtype": torch.float16, "vocab_size": foreign.VOCAB + 6},
     )),
 ], ids=str)
@@ -203,13 +181,6 @@ def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
     assert before == after
 
 
-@pytest.mark.parametrize("ends", [[2, None], [2, 330]])
-def test_ends_that_are_no_ids_are_refused(ends, tmp_path, capsys):
-    folder, _ = foreign.their_folder(tmp_path)
-    foreign.edit(folder / "generation_config.json", eos_token_id=ends)
-    refused(capsys, "run", folder, tmp_path / "ours", "generation_config.json", "eos_token_id")
-
-
 Q_BIAS = "model.layers.1.self_attn.q_proj.bias"
 DOWN = "model.layers.2.mlp.down_proj.weight"
 
@@ -218,8 +189,12 @@ def tensor(name: str, value: torch.Tensor | None):
     return lambda folder: foreign.rewrite(folder / "model.safetensors", **{name: value})
 
 
-def field(**fields):
-    return lambda folder: foreign.edit(folder / "config.json", **fields)
+def field(file="config", **fields):
+    return lambda folder: foreign.edit(folder / f"{file}.json", **fields)
+
+
+def ends(*ids):
+    return field("generation_config", eos_token_id=ids)
 
 
 @pytest.mark.parametrize("damage, words", [
@@ -233,6 +208,8 @@ def field(**fields):
     (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
     (field(num_hidden_layers=10**9), ["config.json", "describes a larger model"]),
     (field(hidden_size="48"), ["config.json: Expected `int`, got `str`"]),
+    (ends(2, None), ["generation_config.json", "eos_token_id"]),
+    (ends(2, 330), ["generation_config.json", "eos_token_id 330"]),
 ], ids=lambda x: x[-1] if isinstance(x, list) else "")
 def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):
     folder, _ = foreign.their_folder(tmp_path)
@@ -261,13 +238,9 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     foreign.edit(index, weight_map={})
     says(index.name, "damaged", "weight_map")
     foreign.edit(index, weight_map=weight_map)
-    whole, (name, value) = second.read_bytes(), next(iter(load_file(first).items()))
+    name, value = next(iter(load_file(first).items()))
     foreign.rewrite(second, **{name: value})
     says(f"{name} is both in {first} and in {second}")
-    second.write_bytes(whole)
-    held = next(iter(load_file(second)))
-    foreign.rewrite(second, **{held: None})
-    says(second.name, held, "a part is missing")
     second.unlink()
     says(second.name, "is missing")
     (folder / "model.safetensors").touch()  # transformers reads this one first
@@ -285,7 +258,6 @@ LLAMA3 = RAMP | L
 
 
 @pytest.mark.parametrize("rope", [
-    {"rope_scaling": LINEAR | {"rope_theta": 1e4}},
     {"rope_scaling": {}, "rope_parameters": LINEAR | THETA},
     {"rope_parameters": LINEAR, **THETA, **L},
     {"rope_scaling": LLAMA3, **L, **THETA},
@@ -313,9 +285,7 @@ def test_rotations_are_read_where_transformers_reads_them(rope):
     None,
     0.25,
     RopeScaling("linear", 4.0, 16),
-    RopeScaling("dynamic", 4.0, 16),
-    RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0),
-    RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
+    RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0, attention_factor=1.3),
     RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
 ], ids=str)
 def test_a_configuration_comes_back_from_either_spelling(scaling):
@@ -338,12 +308,11 @@ def test_a_configuration_comes_back_from_either_spelling(scaling):
 
 
 def test_an_export_says_which_length_an_import_of_it_will_have(tmp_path, capsys):
-    for ends, said in ((64, False), (50, True)):  # 64 is factor * original_positions
-        run = make_run(tmp_path, f"run{ends}", max_positions=ends,
+    for length, said in ((64, False), (50, True)):  # 64 is factor * original_positions
+        run = make_run(tmp_path, f"run{length}", max_positions=length,
                        rope_scaling=RopeScaling("yarn", 4.0, 16))
-        export_to("hf", run.path, tmp_path / f"hf{ends}")
-        note = f"will have model.max_positions 64, where RoPE's scaling reaches to, and not {ends}"
-        assert (note in " ".join(capsys.readouterr().err.split())) is said
+        export_to("hf", run.path, tmp_path / f"hf{length}")
+        assert ("will have model.max_positions 64" in capsys.readouterr().err) is said
 
 
 def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter():
@@ -356,17 +325,13 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
 
 @pytest.mark.parametrize("change, words", [
     ({"attention_bias": True}, "attention_bias True: we have no"),
-    ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
     ({"model_type": "qwen3"}, "model_type 'qwen3'"),
     ({"model_type": "mistral"}, "mistral without sliding_window"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types .'sliding_attention'"),
-    ({"num_attention_heads": None}, "num_attention_heads"),
     ({"num_key_value_heads": 4}, "num_attention_heads 6 .* num_key_value_heads 4"),
     ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),
     ({"rope_scaling": {"type": "linear"}}, "missing required field `factor`"),
-    ({"rope_scaling": {"type": "linear", "factor": 2.0, "alpha": 3}}, "alpha of rope_type linear"),
     ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": None}}, "truncate of rope_type yarn"),
-    ({"rope_scaling": "linear"}, "dictionary"),
     ({"rope_scaling": LINEAR, "max_position_embeddings": 10**400},
      r"2147483648., not 10000+\.\.\.0+$"),
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary"),

@@ -82,7 +82,7 @@ def test_muon_takes_the_steps_of_pytorchs():
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_loaded_state_keeps_the_rates_of_its_own_configuration(optimizer):
-    """As of a branch. That steps go on as they were is in test_checkpoint.py."""
+    """As of a branch. That steps go on as they were is in test_train.py."""
     model, config = random_model(), OptimConfig(optimizer=optimizer)
     optimizers = Optimizers(model, config)
     changed = Optimizers(model, replace(config, lr=7.0, weight_decay=3.0, beta1=0.5))

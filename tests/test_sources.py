@@ -93,16 +93,15 @@ def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
     assert max(map(len, pieces[0])) == 3
 
 
-@pytest.mark.parametrize("name", ["odd.jsonl", "o [d] d*.jsonl", "odd.parquet", "ODD.PARQUET"])
-@pytest.mark.parametrize("column", ["text", "story"])
-def test_rows_arrive_byte_for_byte(tmp_path, name, column):
+@pytest.mark.parametrize("name", ["o [d] d*.jsonl", "o [d] d*.PARQUET"])
+def test_rows_arrive_byte_for_byte(tmp_path, name):
     path = tmp_path / name
     rows = [ODD, None, "second", "", "2020-01-01"]  # null and "" are no documents
     if path.suffix == ".jsonl":
-        write_jsonl(path, rows, column)
+        write_jsonl(path, rows, "story")
     else:
-        pyarrow.parquet.write_table(pyarrow.table({"n": range(5), column: rows}), path)
-    assert texts(files=str(path), column=column) == [ODD, "second", "2020-01-01"]
+        pyarrow.parquet.write_table(pyarrow.table({"n": range(5), "story": rows}), path)
+    assert texts(files=str(path), column="story") == [ODD, "second", "2020-01-01"]
 
 
 def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
@@ -136,7 +135,6 @@ def test_rows_may_lack_the_text_and_files_may_begin_with_a_mark(tmp_path):
     ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt cannot be read.* 0xe9"),
     ("a.jsonl", b'{"text": "a"}\n\n{"text": "b"}\n{"text": "c"\n', "a.jsonl cannot .*: line 4: "),
     ("a.jsonl", b'\n{"text": "\\ud800"}\n', "a.jsonl cannot .*surrogate"),
-    ("a.jsonl", b'{"text": "a"}\n["b"]\n', "a.jsonl cannot .*list"),
     ("a.jsonl", b'{"story": "x", "n": 1}\n', "'text', only ..n', 'story'.: .*--"),
     ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only {'text': 'bool'}"),
     ("a.parquet", b"PAR1 no more", "a.parquet cannot be read"),
@@ -150,7 +148,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
 
 
 @pytest.mark.parametrize("column, words", [
-    (pyarrow.nulls(3), "'text': 'null'"), (pyarrow.array([["a"]]), "'text': 'list"),
+    (pyarrow.array([["a"]]), "'text': 'list"),
     (pyarrow.array(["a"]).dictionary_encode(), None), (pyarrow.array(["a"], "large_string"), None),
 ], ids=lambda x: str(x.type) if isinstance(x, pyarrow.Array) else "")
 def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypatch, column, words):
@@ -242,25 +240,20 @@ def serving():
 
 
 @pytest.mark.parametrize("name", ["text.txt?raw=true", "rows.jsonl?x=1"])
-def test_a_url_is_fetched_once_and_then_needs_no_network(name):
+def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, name):
+    """Then it needs no network. A copy with another hash is fetched again."""
     with serving() as server:
-        first = texts(source="url", url=f"{server}/{name}")
-    assert first == [ODD] == texts(source="url", url=f"{server}/{name}")
-
-
-def test_a_download_has_the_given_hash_or_leaves_nothing(cache):
-    """A copy with another hash is fetched again."""
-    digest = hashlib.sha256(ODD.encode()).hexdigest()
-    with serving() as server:
-        options = {"source": "url", "url": f"{server}/text.txt"}
-        with pytest.raises(UserError, match=f"its SHA-256 is {digest}, and .* is 0{{64}}"):
+        options = {"source": "url", "url": f"{server}/{name}"}
+        with pytest.raises(UserError, match="its SHA-256 is .*, and data.sha256 is 0{64}"):
             texts(**options, sha256="0" * 64)
         assert not [*cache.iterdir()]
-        assert texts(**options, sha256=digest) == [ODD]
+        assert texts(**options) == [ODD]
         (file,) = cache.iterdir()
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
         file.write_bytes(b"changed")
         assert texts(**options, sha256=digest) == [ODD]
-        file.write_bytes(b"changed")
+    assert texts(**options) == texts(**options, sha256=digest) == [ODD]
+    file.write_bytes(b"changed")
     with pytest.raises(UserError, match="cannot be read"):
         texts(**options, sha256=digest)
 

@@ -84,7 +84,7 @@ def test_an_export_holds_what_llama_cpps_converter_reads(saved, tmp_path):
         out = export_to("hf", run.path, tmp_path / "again")
     theirs, again = AutoTokenizer.from_pretrained(out), open_tokenizer(out)
     rng = random.Random(4)
-    drawn = ["".join(rng.choices([*" \n=ad(f\u2581", "中", "    "], k=30)) for _ in range(300)]
+    drawn = ["".join(rng.choices([*" \n=ad(f\u2581", "中", "    "], k=30)) for _ in range(100)]
     for text in [*ODD, *drawn]:
         ids = ours.encode(text)
         assert theirs(text)["input_ids"] == again.encode(text) == ids
@@ -160,18 +160,18 @@ def spaced() -> list[str]:
     return texts + [f"a{n * ' '}b" for n in range(150)]
 
 
-@pytest.mark.parametrize("kind", ["shortest first", "longest first", "mixed"])
-def test_runs_of_spaces_that_share_a_score_can_leave(kind, tmp_path):
+@pytest.mark.parametrize("mixed", [False, True])
+def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     """Mixed are the merges in Llama 2's tokenizer.json as transformers 4 writes it, without a
     tokenizer.model."""
-    if kind == "mixed":
+    if mixed:
         run, folder = imported(tmp_path, "llama2-of-4")
         by_file = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         reference = {text: by_file.encode(text).ids for text in spaced()}
     else:
         folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 15)
         save_llama2(folder)
-        add_runs_of_spaces(folder / "tokenizer.model", 1 if kind == "shortest first" else -1)
+        add_runs_of_spaces(folder / "tokenizer.model")
         pieces = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
         reference = {text: pieces.encode(text, add_bos=True) for text in spaced()}
         run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
@@ -185,8 +185,8 @@ def test_runs_of_spaces_that_share_a_score_can_leave(kind, tmp_path):
     assert scores[-15:] == [-1e9] * 15
 
 
-@pytest.mark.parametrize("kind", ["LlamaTokenizer", "PreTrainedTokenizerFast"])
-@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("begins, kind", [
+    (False, "LlamaTokenizer"), (True, "LlamaTokenizer"), (False, "PreTrainedTokenizerFast")])
 def test_texts_begin_as_add_bos_token_says_in_every_version(begins, kind, tmp_path):
     """transformers 4 reads it for Llama's class, and 5 what the file says. For another class both
     read what the file says."""
@@ -261,15 +261,7 @@ def test_a_sentencepiece_file_that_others_read_otherwise_is_refused(
     refused(capsys, "run", folder, tmp_path / "ours", f"{file}.json", words)
 
 
-BEHIND = {
-    "type": "TemplateProcessing",
-    "single": [{"Sequence": {"id": "A", "type_id": 0}},
-               {"SpecialToken": {"id": "<|end_of_text|>", "type_id": 0}}],
-    "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
-    "special_tokens": {"<|end_of_text|>": {"id": "<|end_of_text|>", "ids": [7], "tokens": ["x"]}},
-}
-
-
+BEHIND = {"type": "BertProcessing", "cls": ["<|begin_of_text|>", 6], "sep": ["<|end_of_text|>", 7]}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
               "use_regex": True}
 CUT = {"type": "Sequence", "pretokenizers": [
@@ -281,13 +273,11 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
 @pytest.mark.parametrize("file, place, value, words", [
     ("tokenizer_config", "eos_token", "#", "what ends a text"),
     ("tokenizer", "post_processor", BEHIND, "puts tokens behind every text"),
-    ("tokenizer", "added_tokens", [], "'<|begin_of_text|>' of"),
     ("tokenizer", "post_processor.special_tokens", {}, "PanicException"),
     ("tokenizer", "normalizer", REPLACE, "it replaces [{'String': 'ab'}]"),
     ("tokenizer", "pre_tokenizer", BYTE_LEVEL, "not give text back"),
     ("tokenizer", "pre_tokenizer", CUT, "it replaces"),
-    ("tokenizer", "model.vocab.xyz", 10**9, "ids up to 1000000000, and the model 336"),
-    ("tokenizer", "model.vocab.\u4e2d", 333, "damaged (KeyError: '\u4e2d')"),
+    ("tokenizer", "model.vocab.xyz", 336, "ids up to 336, and the model 336 embeddings"),
     ("tokenizer", "model.dropout", 0.1, "its dropout is 0.1"),
 ], ids=lambda x: x if isinstance(x, str) else "")
 def test_a_tokenizer_json_that_is_not_one_is_refused(
@@ -328,8 +318,3 @@ def test_an_import_says_what_may_surprise(tmp_path, capsys):
     (folder / "generation_config.json").unlink()
     edit(folder / "config.json", eos_token_id=ours.eos_id)
     assert notes("d") == []
-
-
-def test_tokens_and_ids_that_do_not_fit_are_refused(tmp_path, capsys):
-    folder, _ = their_folder(tmp_path, vocab_size=VOCAB - 1)
-    refused(capsys, "run", folder, tmp_path / "ours", "ids up to 329", "329 embeddings")
