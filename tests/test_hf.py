@@ -12,7 +12,7 @@ import transformers
 from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
 from foreign_tokenizers import save_llama3
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, pipeline
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from data.tokenizer import open_tokenizer
@@ -60,11 +60,10 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
         # With its cache, dynamic scaling leaves keys as they were turned when they came; ours not.
         prompts = {text: open_tokenizer(run.path).encode(text) for text in ("def f(x):", "a")}
         new, tokenizer = foreign.POSITIONS - 9, AutoTokenizer.from_pretrained(out)
-        writer = pipeline("text-generation", model=theirs, tokenizer=tokenizer)
-        answers = writer([*prompts], batch_size=2, return_tensors=True, max_new_tokens=new,
-                         do_sample=False)
-        for ids, [answer] in zip(prompts.values(), answers, strict=True):
-            again = [i for i in answer["generated_token_ids"] if i not in (0, 2)]  # padding, EOS
+        batch = tokenizer([*prompts], padding=True, return_tensors="pt")
+        rows = theirs.generate(**batch, max_new_tokens=new, do_sample=False)
+        for ids, row in zip(prompts.values(), rows.tolist(), strict=True):
+            again = [i for i in row if i not in (0, 2)]  # padding, EOS
             assert again == ids + greedy_ids(ours, ids, new)
 
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
