@@ -208,6 +208,11 @@ def test_results_md_and_readme_say_where_position_enters():
             assert f"within {abs(means[1]):.2f} nats of RoPE" in readme
         elif arm == "sin":
             assert f"{means[1]:.2f} behind" in readme
+    causes = Study.load(ROOT / "docs" / "causes")
+    for arm in causes.others:
+        result = causes.paired(arm, qk.horizons[0])
+        low, high = result.interval
+        assert f" | {result.mean:+.3f} [{low:+.3f}, {high:+.3f}] | \u2013 |" in page
     for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
         assert {record["lr"] for record in study.runs(arm).values()} == {rate}
 
@@ -219,7 +224,7 @@ def test_a_study_without_runs_has_no_report(tmp_path):
     assert not (path / "RESULTS.md").exists()
 
 
-@pytest.mark.parametrize("name", ["results", "bases", "english", "wide", "qk"])
+@pytest.mark.parametrize("name", ["results", "bases", "english", "wide", "qk", "causes"])
 def test_the_committed_report_is_what_the_records_give(name):
     folder = ROOT / "docs" / name
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
