@@ -141,8 +141,8 @@ class Checkpoints:
         folder that a training replaced meanwhile.
         """
         places = PLACES.get(str(name), (f"kept/{name}",))
-        found = (self.path / place for place in places if (self.path / place).exists())
-        folder, previous = next(found, None), self.path / "previous"
+        existing = (self.path / place for place in places if (self.path / place).exists())
+        folder, previous = next(existing, None), self.path / "previous"
         if folder is None and isinstance(name, int):
             kept = ", ".join(map(str, self.kept_steps())) or "none"
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
