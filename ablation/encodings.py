@@ -37,7 +37,19 @@ class AddedRows(PositionEncoding):
         return (x + rows).type_as(x), *others
 
 
-class SinusoidalQK(AddedRows):
+class AddedQK(AddedRows):
+    """The base of those that add rows to what queries and keys are made of."""
+
+    layers = slice(None)
+    """Layers that have them."""
+
+    def attach(self, model: Any) -> None:
+        for number, layer in enumerate(model.layers[self.layers]):
+            for part in (layer.attention.wq, layer.attention.wk):
+                part.register_forward_pre_hook(partial(self.add, number))
+
+
+class SinusoidalQK(AddedQK):
     """Sinusoids added to what queries and keys are made of, in every layer."""
 
     options = ("theta",)
@@ -49,18 +61,11 @@ class SinusoidalQK(AddedRows):
     def rows(self, layer: int) -> Tensor:
         return self.table
 
-    def attach(self, model: Any) -> None:
-        for number, layer in enumerate(model.layers):
-            for part in (layer.attention.wq, layer.attention.wk):
-                part.register_forward_pre_hook(partial(self.add, number))
-
 
 class SinusoidalQKFirst(SinusoidalQK):
     """The same, in the first layer only."""
 
-    def attach(self, model: Any) -> None:
-        for part in (model.layers[0].attention.wq, model.layers[0].attention.wk):
-            part.register_forward_pre_hook(partial(self.add, 0))
+    layers = slice(1)
 
 
 class SinusoidalQKV(SinusoidalQK):
@@ -82,18 +87,17 @@ class SinusoidalResidual(AddedRows, Sinusoidal):
             layer.register_forward_pre_hook(partial(self.add, number))
 
 
-class LearnedQK(SinusoidalQK):
+class LearnedQK(AddedQK):
     """A trainable vector per position and layer, added to what queries and keys are made of.
 
     They start with rms 1, that of what they are added to, and a step of the optimizer changes them
     as much, relative to that, as it changes learned positions relative to the embeddings.
     """
 
-    options = ()
     extrapolates = False
 
     def __init__(self, config: ModelConfig):
-        PositionEncoding.__init__(self, config)
+        super().__init__(config)
         self.weight = nn.Parameter(torch.empty(config.n_layers, config.max_positions, config.dim))
 
     def rows(self, layer: int) -> Tensor:

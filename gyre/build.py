@@ -135,13 +135,13 @@ def decide_arithmetic(
 def restore(start: Start, setup: Setup) -> None:
     """Load weights, optimizers and progress of the checkpoint that `start` names.
 
-    Raises UserError if no step is left (except for --resume auto), or if the steps of the last
-    resumption are not repeated.
+    Raises UserError if no step is left (except for --resume auto), or if the last resumption gave
+    --train.steps and this one does not.
     """
     run, steps = start.parent, setup.config.train.steps
     assert run is not None, "there is nothing to restore"
     which = "last" if start.step is None else start.step
-    with run.checkpoints.open(which, quiet=not setup.world.is_main) as folder:
+    with run.checkpoints.open(which, setup.world) as folder:
         training = run.checkpoints.load_training(folder)
         copy_weights(setup.model, read_tensors(folder / WEIGHTS))
         setup.optimizers.load_tensors(read_tensors(folder / STATES))

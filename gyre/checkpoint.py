@@ -133,14 +133,17 @@ class Checkpoints:
                 self._remove(self.path / "kept" / str(later))
 
     @contextmanager
-    def open(self, name: Literal["last", "best"] | int, quiet: bool = False) -> Iterator[Path]:
+    def open(
+        self, name: Literal["last", "best"] | int, world: World | None = None
+    ) -> Iterator[Path]:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
         Falls back from a `best` that was never written to `last`, and from a damaged `last` to
-        `previous`, with a warning unless `quiet`. Raises UserError for missing files, and for a
-        folder that a training replaced meanwhile.
+        `previous`, with a warning. The ranks of a `world` call this together, and rank 0 checks for
+        all, so that all read the same folder. Raises UserError for missing files, and for a folder
+        that a training replaced meanwhile.
         """
-        places = PLACES.get(str(name), (f"kept/{name}",))
+        places, checks = PLACES.get(str(name), (f"kept/{name}",)), world is None or world.is_main
         existing = (self.path / place for place in places if (self.path / place).exists())
         folder, previous = next(existing, None), self.path / "previous"
         if folder is None and isinstance(name, int):
@@ -154,9 +157,12 @@ class Checkpoints:
             inode, damaged = folder.stat().st_ino, [folder / MANIFEST]
             try:
                 with suppress(FileNotFoundError, TypeError, ValueError):
-                    hashes = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+                    text = (folder / MANIFEST).read_text(encoding="utf-8") if checks else "{}"
+                    hashes = dict(json.loads(text))
                     damaged = [folder / name for name, digest in hashes.items()
                                if not (folder / name).is_file() or sha256(folder / name) != digest]
+                if world is not None:
+                    damaged = world.collect(damaged)[0]
                 if not damaged:
                     yield folder
                     return
@@ -167,7 +173,7 @@ class Checkpoints:
                 raise UserError(f"{damaged[0]} is missing or not what was saved: restore it, or "
                                 "choose another checkpoint or run")
             self.last_is_good, folder = False, previous
-            if not quiet:
+            if checks:
                 say(f"warning: {damaged[0]} is missing or not what was saved; taking the "
                     f"checkpoint before it, {previous}")
 

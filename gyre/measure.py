@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from data.dataset import Prepared, find_prepared
 from data.prepare import prepare
@@ -25,9 +26,9 @@ from errors import UserError
 from gyre.load import load
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
-from model import kernels, transformer
+from model import kernels
 from model.config import RopeScaling, ScalingType
-from model.position import POSITIONS, Mask
+from model.position import POSITIONS
 from model.transformer import Transformer
 
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next ones
@@ -268,25 +269,29 @@ def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
     return (total / len(spans)).tolist()
 
 
+class AttentionWeights(TorchFunctionMode):
+    """Within `with`, record the weights of every attention, which SDPA itself does not return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers: list[Tensor] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.scaled_dot_product_attention:
+            xq, xk, _, mask = args  # (B, H, T, D), (B, H_kv, T, D)
+            xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)
+            scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * xq.shape[-1] ** -0.5
+            if mask is None:  # causal
+                mask = torch.full(scores.shape[-2:], -torch.inf, device=xq.device).triu(1)
+            self.layers.append((scores + mask).softmax(-1))
+        return func(*args, **(kwargs or {}))
+
+
 def attention_weights(model: Transformer, tokens: Tensor) -> list[Tensor]:
     """Tokens (B, T) -> the attention weights of each layer, (B, H, T, T)."""
-    layers: list[Tensor] = []
-    attend = transformer.attend
-
-    def record(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
-        keys = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)  # (B, H, S, D)
-        scores = torch.einsum("bhtd,bhsd->bhts", xq, keys) * xq.shape[-1] ** -0.5
-        if mask is None:  # causal
-            scores += torch.full(scores.shape[-2:], -torch.inf, device=xq.device).triu(1)
-        layers.append((scores if mask is None else scores + mask).softmax(-1))
-        return attend(xq, xk, xv, mask)
-
-    transformer.attend = record  # SDPA returns no weights
-    try:
+    with AttentionWeights() as weights:
         model.hidden_states(tokens)
-    finally:
-        transformer.attend = attend
-    return layers
+    return weights.layers
 
 
 # --- what a run is --------------------------------------------------------------------------------

@@ -49,7 +49,11 @@ class World:
                                   (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
         if size > 1 and device.startswith("cuda:"):
             raise UserError(f"device {device} is one card for {size} processes: use cuda")
-        return cls(rank, size, resolve_device(device, local_rank), rank == 0, timeout)
+        resolved = resolve_device(device, local_rank)
+        if size > 1 and resolved.type == "mps":
+            # A machine has one MPS device, and no backend connects processes that share it.
+            resolved = torch.device("cpu")
+        return cls(rank, size, resolved, rank == 0, timeout)
 
     def join(self) -> None:
         """Connect the processes: by nccl between GPUs, by gloo otherwise."""

@@ -31,7 +31,7 @@ class Replicated:
     def wrap(
         self, config: ModelConfig, initial: Initial | None, compiled: bool
     ) -> tuple[Transformer, nn.Module]:
-        """Return the bare model on its device, and the module that training calls.
+        """Return the model on its device, and the module that training calls.
 
         `initial(model)` yields the first values of weights by name. None: they are loaded next.
         """

@@ -49,6 +49,7 @@ class Progress:
     skipped: int = 0
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int = 0
+    """Of these, the last ones without a finite step between them."""
     best: float = math.inf
     """Lowest validation loss, nats per token."""
 

@@ -213,6 +213,14 @@ def test_results_md_and_readme_say_where_position_enters():
         result = causes.paired(arm, qk.horizons[0])
         low, high = result.interval
         assert f" | {result.mean:+.3f} [{low:+.3f}, {high:+.3f}] | \u2013 |" in page
+    notes = words("docs/causes/notes.md").replace("\u2212", "-")
+    for study, arm, other, against in (
+        (causes, "sin_qkv", qk, "sin_qk"), (causes, "learned_qk", qk, "sin_qk"),
+        (causes, "rope_sinscale", causes, "rope"), (causes, "sin_aligned_4e3", full, "sin"),
+    ):
+        result = stats.paired(*(s.losses(a, qk.horizons[0]) for s, a in (
+            (study, arm), (other, against))))
+        assert f" {result.mean:+.3f} [{result.interval[0]:+.3f}, " in notes
     for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
         assert {record["lr"] for record in study.runs(arm).values()} == {rate}
 

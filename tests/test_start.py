@@ -98,7 +98,7 @@ def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
 
 
 def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world):
-    """Its copy of the tokenizer, and what `auto` stood for. A change of a file is only said."""
+    """Its copy of the tokenizer, and what `auto` stood for."""
     pieces = trained(world, "pieces", "--train.steps", "3")
     argv = [*arguments(world, "--name", "again", "--train.steps", "4"), "--resume", "auto",
             "--data.tokenizer", str(pieces)]

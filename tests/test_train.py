@@ -374,6 +374,7 @@ def test_the_same_command_starts_a_run_and_goes_on_with_it(world, straight, tmp_
     shutil.rmtree(origin)
     for _ in range(2):
         assert run(train.main, *argv) == 0
+        assert "goes on with its own configuration" in capfd.readouterr().err
         assert list(points(world / "runs" / "again")) == list(range(1, 7))
     shutil.rmtree(world / "runs" / "again")
     assert f"no run folder at {origin}" in refusal(capfd, train.main, *argv)[-1]
