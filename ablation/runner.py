@@ -24,9 +24,10 @@ from data.prepare import prepare
 from errors import UserError, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.device import ONEDNN_GAIN, onednn_gain, resolve_device
+from gyre.device import resolve_device
 from gyre.options import Config
 from gyre.rundir import git_revision
+from model import kernels
 
 Plan = dict[str, Any]
 """plan.json. Fixed when it is made, except for `tuned` and `diverged`."""
@@ -102,7 +103,8 @@ def make_plan(command: Command, data: Prepared) -> Plan:
                        .astype(np.int64) for split in ("train", "val"))
     return {
         "name": path.name, "command": command.line, **wanted, "dtype": config.train.dtype,
-        "onednn": onednn_gain() >= ONEDNN_GAIN,  # measured once, or runs could differ
+        # Measured once, or runs could differ.
+        "onednn": kernels.onednn_gain() >= kernels.ONEDNN_GAIN,
         "ngrams": ngram_losses(train, held_out, data.manifest["vocab_size"]),
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
         "tuned": {"arms": {}},

@@ -1,19 +1,17 @@
 """Which device, dtype and compilation to use: what `auto` stands for, and why."""
 
 import ctypes
-import functools
 import math
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from errors import UserError
@@ -32,8 +30,8 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
 
     cuda is the card of number `local_rank`, so that every process of a machine has its own. On the
     CPU, this process from now on keeps freed memory for its next tensors and computes float32
-    products by oneDNN where that is faster (`onednn_gain`). Raises UserError for a device that
-    this machine does not have.
+    products by oneDNN where that is faster (`kernels.onednn_gain`). Raises UserError for a device
+    that this machine does not have.
     """
     devices = [f"cuda:{card}" for card in range(torch.cuda.device_count())]
     devices += ["mps"] * torch.backends.mps.is_available() + ["cpu"]
@@ -50,7 +48,7 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
             M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
             mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
             mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
-        kernels.onednn_is_faster = onednn_gain() >= ONEDNN_GAIN
+        kernels.onednn_is_faster = kernels.onednn_gain() >= kernels.ONEDNN_GAIN
     return torch.device(device)
 
 
@@ -64,42 +62,6 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
     if size > available:
         raise UserError(f"{what} takes {size:.3g} bytes or more, and {device} has {available:.3g}: "
                         f"{advice}")
-
-
-ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the processor
-
-
-@functools.cache
-def onednn_gain() -> float:
-    """Return the speedup of oneDNN over F.linear for a float32 product.
-
-    Measured once, in some 30 ms, in the processor time of one thread, which a busy machine hardly
-    lengthens. 0 if this torch has no oneDNN.
-    """
-    if not torch.backends.mkldnn.is_available():
-        return 0.0
-    x, weight = torch.ones(256, 256), torch.ones(512, 256)
-    products, threads = (F.linear, kernels.onednn_product), torch.get_num_threads()
-    torch.set_num_threads(1)
-    usual, onednn = fastest([partial(product, x, weight) for product in products],
-                            time.thread_time, rounds=20)
-    torch.set_num_threads(threads)
-    return usual / onednn
-
-
-def fastest(
-    calls: Sequence[Callable[[], object]], clock: Callable[[], float], rounds: int,
-    seconds: float = 0.0,
-) -> list[float]:
-    """Return the shortest time of each call. They take turns, for as many rounds and as long."""
-    best, stop = [math.inf] * len(calls), clock() + seconds
-    while rounds > 0 or clock() < stop:
-        for number, call in enumerate(calls):
-            started = clock()
-            call()
-            best[number] = min(best[number], clock() - started)
-        rounds -= 1
-    return best
 
 
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
@@ -129,7 +91,7 @@ def product_rates(
     calls = [partial(multiply, *(torch.ones(shape, dtype=dtype).to(device) for shape in shapes))
              for dtype in (torch.float32, torch.bfloat16)]
     flops = (6 if training else 2) * tokens * inputs * outputs
-    return [flops / best for best in fastest(calls, time.perf_counter, rounds=2, seconds=0.25)]
+    return [flops / best for best in kernels.shortest_times(calls, time.perf_counter, 2, 0.25)]
 
 
 def resolve_dtype(

@@ -23,7 +23,8 @@ Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head w
 
 import functools
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -113,7 +114,41 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
 # oneDNN is slower than MKL for few rows. For many, it is about as fast on Intel's processors and
 # twice as fast on AMD's with AVX-512, where MKL uses half of the vectors' width.
 MIN_ONEDNN_TOKENS = 16
-onednn_is_faster = False  # gyre/device.py measures it; a resumed run keeps what it had
+ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the processor
+onednn_is_faster = False  # set from `onednn_gain` by gyre/device.py; a resumed run keeps its own
+
+
+@functools.cache
+def onednn_gain() -> float:
+    """Return the speedup of oneDNN over F.linear for a float32 product.
+
+    Measured once, in some 30 ms, in the processor time of one thread, which a busy machine hardly
+    lengthens. 0 if this torch has no oneDNN.
+    """
+    if not torch.backends.mkldnn.is_available():
+        return 0.0
+    x, weight = torch.ones(256, 256), torch.ones(512, 256)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    usual, onednn = shortest_times(
+        [lambda: F.linear(x, weight), lambda: onednn_product(x, weight)], time.thread_time, 20)
+    torch.set_num_threads(threads)
+    return usual / onednn
+
+
+def shortest_times(
+    calls: Sequence[Callable[[], object]], clock: Callable[[], float], rounds: int,
+    seconds: float = 0.0,
+) -> list[float]:
+    """Return the shortest time of each call. They take turns, for as many rounds and as long."""
+    best, stop = [math.inf] * len(calls), clock() + seconds
+    while rounds > 0 or clock() < stop:
+        for number, call in enumerate(calls):
+            started = clock()
+            call()
+            best[number] = min(best[number], clock() - started)
+        rounds -= 1
+    return best
 
 
 # `linear` and its gradients by oneDNN; F.linear uses MKL. An operator of our own is needed, because
