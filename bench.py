@@ -31,11 +31,11 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from ablation.plan import processor
 from errors import check_ranges, exit_in_words, say
 from files import write_json
 from formats import hf, names
 from gyre import device as devices
-from gyre.measure import processor
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.step import summed_loss

@@ -4,7 +4,6 @@
     python evaluate.py small-rope-s1 small-sinusoidal-s1     # compares their losses
     python evaluate.py runs/small-* --plot loss.png
     python evaluate.py small-rope-s1 --lengths --json all.json
-    python evaluate.py small-rope-s1 --lengths --rope-scaling all
 
 A run is named by its folder, or by its name if that is in runs/. Losses are mean nats per token
 over the whole validation split. T is the length of the rows that a run was trained on
@@ -13,16 +12,15 @@ as that of a learned position past the end of its table.
 """
 
 import argparse
-import io
 import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tqdm import tqdm
 
-from errors import UserError, check_ranges, exit_in_words, say
+from errors import UserError, exit_in_words, say
 from files import write_file, write_json
 from gyre import measure
 from gyre.options import Parser, RunOptions, read_config
@@ -35,12 +33,6 @@ class Options:
 
     lengths: bool = False
     """Measure losses by length of the context too, and what a shift of all positions costs."""
-    windows: int | None = None
-    """Measure lengths on at most this many windows of 8T tokens, spread over the validation split.
-    Unset: 32."""
-    rope_scaling: Literal["all"] | None = None
-    """Measure lengths, and compare what carries RoPE past its training length: raw, linear, ntk,
-    yarn and llama3."""
     plot: str | None = None
     """Draw the losses of the runs in training into this file (PNG)."""
     json: str | None = None
@@ -62,11 +54,11 @@ def main(argv: list[str] | None = None) -> None:
         print(tabulate_losses(results := measure_runs(runs, options)))
         if options.lengths:
             print(f"\n{tabulate_lengths(results)}")
-        if options.rope_scaling:
-            print(f"\n{tabulate_scalings(results)}")
         if options.json:
             write_json(Path(options.json), {"runs": results})
         if options.plot:
+            from ablation.plots import draw_losses  # slow to import
+
             write_file(Path(options.plot), draw_losses(runs))
 
 
@@ -77,8 +69,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if argv and not options.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")
-    check_ranges("evaluate", options, windows="[1, inf)")
-    options.lengths |= options.windows is not None or options.rope_scaling is not None
     return options
 
 
@@ -112,17 +102,13 @@ def check_comparable(runs: list[RunDir]) -> None:
 
 def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return what `options` ask to measure of each run. UserError before anything is measured."""
-    scalings = measure.SCALINGS if options.rope_scaling else ()
     for run in runs if options.lengths else ():
         config = read_config(run.path / "config.yaml")
         measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len)
-        if scalings and config.model.rope_scaling is not None:
-            raise UserError(f"{run.path} was trained with model.rope_scaling "
-                            f"{config.model.rope_scaling.type}: --rope-scaling would replace it")
-    windows = options.windows or measure.WINDOWS if options.lengths else None
+    windows = measure.WINDOWS if options.lengths else None
     results = []
     for run in tqdm(runs, "measuring", unit="run", dynamic_ncols=True, leave=False):
-        results.append(measure.measure(run, options.checkpoint, windows, options.device, scalings))
+        results.append(measure.measure(run, options.checkpoint, windows, options.device))
     measure.compare(results)
     return results
 
@@ -174,43 +160,6 @@ def tabulate_lengths(results: list[dict[str, Any]]) -> str:
     return (f"{align(rows)}\ncut C, slide C: loss of the same targets in windows of C tokens, cut "
             "end to end or moved on by T/2;\nshift T: change of the loss when every position moves "
             "on by T; -: undefined for this encoding.")
-
-
-def tabulate_scalings(results: list[dict[str, Any]]) -> str:
-    """Return one row per run and scaling: RoPE past its training length."""
-    rows = [["run", "scaling", *map(measure.in_lengths, measure.SCALED_CONTEXTS)]]
-    for result in results:
-        for scaling in measure.SCALINGS if result["rope_scaling"] else ():
-            rows.append([Path(result["run"]).name, scaling, *(
-                show(row["loss"]) for row in result["rope_scaling"] if row["scaling"] == scaling)])
-    return f"{align(rows)}\nloss in windows of so many tokens, moved on by T/2"
-
-
-def draw_losses(runs: list[RunDir]) -> bytes:
-    """Return a PNG of validation losses (with markers) and training losses (pale) against
-    tokens."""
-    from matplotlib import ticker  # slow to import
-    from matplotlib.figure import Figure
-
-    fig = Figure(figsize=(7, 4), layout="constrained")
-    ax = fig.add_subplot()
-    for number, run in enumerate(runs):
-        color, line = f"C{number % 10}", ("-", "--", "-.", ":")[number % 4]
-        styles: dict[str, dict[str, Any]] = {
-            "train/loss": {"linewidth": 0.6, "alpha": 0.35},
-            "val/loss": {"linestyle": line, "marker": "o", "markersize": 4, "label": run.path.name},
-        }
-        for key, style in styles.items():
-            xy = [(p["tokens"], p[key]) for p in run.metrics() if p.get(key) is not None]
-            ax.plot([x for x, _ in xy], [y for _, y in xy], color=color, **style)
-    ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
-    ax.set(xlabel="tokens", ylabel="loss (nats per token)",
-           title="validation (markers) and training (pale)")
-    ax.grid(alpha=0.3)
-    ax.legend(frameon=False)
-    image = io.BytesIO()
-    fig.savefig(image, format="png", dpi=120)
-    return image.getvalue()
 
 
 def show(value: float | None, form: str = ".4f") -> str:

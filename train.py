@@ -33,7 +33,7 @@ from gyre.parallel import World
 from gyre.rundir import RunDir, claim_name, locked_run
 from gyre.signals import StopSignal
 from gyre.start import Start, resolve
-from gyre.step import Setup, evaluate, train_step
+from gyre.step import Setup, token_losses, train_step
 from model.generation import generate
 from model.sampling import Sampling
 
@@ -144,14 +144,14 @@ def validate(setup: Setup, run: RunDir) -> None:
 
     The weights are saved as `best` if this loss is the lowest of the run.
     """
-    summed = evaluate(setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype)
-    nats, tokens = setup.world.sum(*summed)
+    losses = token_losses(setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype)
+    (nats,) = setup.world.sum(sum(part.sum().item() for part in losses))
     check_finite(math.isfinite(nats), "the validation loss is not finite after", setup, run)
-    loss, bpb = nats / tokens, nats / math.log(2) / setup.data.manifest["val"]["bytes"]
+    loss = nats / (setup.val_data.n_tokens - 1)
+    bpb = nats / math.log(2) / setup.data.manifest["val"]["bytes"]
     run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
     if setup.world.is_main:
-        say(f"step {setup.progress.step}: validation loss {loss:.4f} nats per token, "
-            f"{bpb:.4f} bits per byte")
+        say(f"step {setup.progress.step}: val loss {loss:.4f} nats/token, {bpb:.4f} bits/byte")
     if loss < setup.progress.best:
         setup.progress.best = loss
         save(setup, run, "best")

@@ -14,10 +14,9 @@ from typing import Any
 
 import torch
 
-from ablation.plan import machine
+from ablation.record import measure_runs
 from errors import UserError
 from files import locked
-from gyre import measure
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 
@@ -39,25 +38,6 @@ def do_job(folder: str, job: dict[str, Any]) -> Any:
             return next(point["val/loss"] for point in reversed(runs[0].metrics())
                         if "val/loss" in point)
         return measure_runs(job, *runs)
-
-
-def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[str, Any]:
-    """Return the record of an arm and seed: of its longest run, and of the ends of the others."""
-    if not trunk.checkpoints.kept_steps():
-        raise UserError(f"{trunk.path} has lost the checkpoints that it kept: remove "
-                        f"{', '.join(str(run.path) for run in (trunk, *branches))} to train them "
-                        "again")
-    # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
-    record = measure.measure(trunk, "last", job["windows"], job["device"], all_blocks=True,
-                             scalings=["yarn"] if job["yarn"] else [])
-    windows = min(job["windows"], measure.WINDOWS)
-    ends = [measure.ending(run, windows, job["device"]) for run in reversed(branches)]
-    ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches", "shift")})
-    return {
-        "arm": job["arm"], **record, **measure.origin(trunk), "horizons": ends,
-        "trajectory": measure.follow(trunk, windows, job["device"]), "machine": machine(),
-        "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
-    }
 
 
 def train_run(training: dict[str, Any]) -> bool:

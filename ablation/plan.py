@@ -24,7 +24,6 @@ import torch
 import ablation.encodings  # noqa: F401  its encodings are arms
 from errors import UserError
 from files import read_sealed
-from gyre.measure import processor
 from gyre.optim import OptimConfig
 from gyre.options import nearest
 
@@ -235,6 +234,14 @@ def tuning_losses(plan: Mapping[str, Any], stage: str) -> dict[str, Losses]:
                           for seed, loss in losses.items()} for lr, losses in rates.items()}
         for arm, rates in plan["tuned"].get(stage, {}).items()
     }
+
+
+def processor() -> str:
+    """Return the name of this machine's CPU."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def machine() -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""The figures of a study, one function each.
+"""The figures of a study, one function each, and the one of any runs.
 
-They can be read in greyscale: every arm has a line style and a marker of its own.
+Those of a study can be read in greyscale: every arm has a line style and a marker of its own.
 """
 
+import io
 import itertools
 import statistics
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 
 from ablation.study import BY_CONTEXT, Study, defined, rows
+from gyre.rundir import RunDir
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
 COLORS = ("#000000", "#0072b2", "#d55e00", "#56338c", "#009e73", "#8c8c8c", "#a6761d", "#cc79a7",
@@ -98,6 +100,30 @@ def context(study: Study) -> Figure:
 
 
 FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context}
+
+
+def draw_losses(runs: list[RunDir]) -> bytes:
+    """Return a PNG of validation losses (with markers) and training losses (pale) against
+    tokens."""
+    fig = Figure(figsize=(7, 4), layout="constrained")
+    ax = fig.add_subplot()
+    for number, run in enumerate(runs):
+        color, line = f"C{number % 10}", ("-", "--", "-.", ":")[number % 4]
+        styles: dict[str, dict[str, Any]] = {
+            "train/loss": {"linewidth": 0.6, "alpha": 0.35},
+            "val/loss": {"linestyle": line, "marker": "o", "markersize": 4, "label": run.path.name},
+        }
+        for key, style in styles.items():
+            xy = [(p["tokens"], p[key]) for p in run.metrics() if p.get(key) is not None]
+            ax.plot([x for x, _ in xy], [y for _, y in xy], color=color, **style)
+    ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+    ax.set(xlabel="tokens", ylabel="loss (nats per token)",
+           title="validation (markers) and training (pale)")
+    ax.grid(alpha=0.3)
+    ax.legend(frameon=False)
+    image = io.BytesIO()
+    fig.savefig(image, format="png", dpi=120)
+    return image.getvalue()
 
 
 def style(study: Study, line: str, lines: Iterable[str] = ()) -> dict[str, Any]:

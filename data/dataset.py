@@ -151,7 +151,7 @@ class TokenDataset:
             phase, order = _epoch(self.seed, epoch, self.n_windows, self.seq_len)
             starts.append(phase + int(order[index]) * self.seq_len)
         index = np.array(starts, dtype=np.int64)[:, None] + np.arange(self.seq_len + 1)
-        rows = torch.from_numpy(self._read(index % self.n_tokens))
+        rows = torch.from_numpy(self.read(index % self.n_tokens))
         return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
 
     def windows(self, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -170,12 +170,12 @@ class TokenDataset:
             x, y = np.zeros(shape, dtype=np.int64), np.full(shape, -100)
             if rows:
                 at = start * self.seq_len
-                ids = self._read(slice(at, at + rows * self.seq_len + 1))
+                ids = self.read(slice(at, at + rows * self.seq_len + 1))
                 x.ravel()[: len(ids) - 1] = ids[:-1]
                 y.ravel()[: len(ids) - 1] = ids[1:]
             yield torch.from_numpy(x), torch.from_numpy(y)
 
-    def _read(self, index: np.ndarray | slice) -> np.ndarray:
+    def read(self, index: np.ndarray | slice) -> np.ndarray:
         """Return ids of the file as int64. Raises UserError for an id outside the vocabulary."""
         # Map the file anew each time: a map that stays would grow by every page ever touched.
         ids = np.memmap(self._file, dtype=self.dtype, mode="r")[index].astype(np.int64)

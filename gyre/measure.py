@@ -6,11 +6,9 @@ meaning: for a learned position past the end of its table. Nothing here draws a 
 """
 
 import dataclasses
-import hashlib
 import math
-import platform
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,24 +16,21 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from data.dataset import Prepared, find_prepared
+from data.dataset import Prepared, TokenDataset, find_prepared
 from data.prepare import prepare
 from errors import UserError
 from gyre.load import load
-from gyre.options import Config, read_config
+from gyre.options import Config
 from gyre.rundir import RunDir
+from gyre.step import token_losses
 from model import kernels
-from model.config import RopeScaling, ScalingType
+from model.config import RopeScaling
 from model.position import POSITIONS
 from model.transformer import Transformer
 
-CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T, as are the next ones
-SCALED_CONTEXTS = (2, 4, 8)
+CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T
 Checkpoint = Literal["best", "last"]
-ScalingName = ScalingType | Literal["raw"]
-SCALINGS: tuple[ScalingName, ...] = ("raw", "linear", "ntk", "yarn", "llama3")
 SPAN = 8  # length of the windows that contexts are cut from, in units of T
 WINDOWS = 32
 STRETCHES = 20  # parts of the validation text over which a standard error is taken
@@ -70,9 +65,16 @@ class Scorer:
     """A model that can be rebuilt for any length, and the tokens that it is measured on."""
 
     trained: Transformer
-    stream: Tensor
-    """int64 ids, in order, on the CPU."""
-    seq_len: int
+    split: TokenDataset
+
+    @property
+    def seq_len(self) -> int:
+        return self.split.seq_len
+
+    @cached_property
+    def stream(self) -> Tensor:
+        """The int64 ids of the split, in order, on the CPU."""
+        return torch.from_numpy(self.split.read(slice(None)))
 
     def model(self, positions: int, scaling: RopeScaling | None = None) -> Transformer | None:
         """Return the model for so many positions; None if its encoding ends before."""
@@ -206,41 +208,15 @@ def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
     return rows
 
 
-def loss_by_scaling(
-    scorer: Scorer, blocks: Blocks, names: Sequence[ScalingName]
-) -> list[dict[str, Any]] | None:
-    """Return the loss of RoPE past T without further training; None for other encodings.
-
-    Windows of C = 2T, 4T, 8T tokens slide by T/2, so that every target stands past T. raw is the
-    model as it is; the others are scaled by C / T. YaRN's beta_fast of 32 turns is meant for
-    thousands of positions. Within a short T hardly a pair turns so often, so T / 16 takes its
-    place. ntk is told C, which is what dynamic would take from the length of the text.
-    """
-    if "rope_scaling" not in POSITIONS[scorer.trained.config.position].options:
-        return None
-    seq_len, rows = scorer.seq_len, []
-    for name in names:
-        yarn = {"beta_fast": min(32.0, max(2.0, seq_len / 16))} if name == "yarn" else {}
-        for factor in SCALED_CONTEXTS:
-            scaling = None if name == "raw" else RopeScaling(name, factor, seq_len, **yarn)
-            windows = slide(blocks, seq_len, factor * seq_len, seq_len // 2)
-            loss = scorer.loss(scorer.model(factor * seq_len, scaling), windows)
-            rows.append({"scaling": name, "context": factor * seq_len, **loss})
-    return rows
-
-
 def whole_split(scorer: Scorer) -> dict[str, Any]:
     """Return the `loss` over the whole split, `se`, its standard error, and the losses of its
     `stretches`.
 
     All tokens but the first are predicted, in windows of T end to end. The last one is shorter.
     """
-    seq_len, targets = scorer.seq_len, len(scorer.stream) - 1
-    starts, rest = torch.arange(0, targets - seq_len + 1, seq_len), targets % seq_len
-    parts = [scorer.nats(scorer.trained, starts, seq_len, seq_len).flatten()]
-    if rest:
-        parts.append(scorer.nats(scorer.trained, starts[-1:] + seq_len, rest, rest).flatten())
-    nats = torch.cat(parts)
+    device = scorer.trained.tok_embeddings.weight.device
+    rows = max(1, FORWARD // scorer.seq_len)
+    nats = torch.cat([*token_losses(scorer.trained, scorer.split, rows, device, torch.float32)])
     return {"loss": nats.mean().item(), "se": standard_error(nats),
             "stretches": stretches(nats).tolist()}
 
@@ -256,53 +232,7 @@ def shift(scorer: Scorer, spans: Tensor) -> float | None:
     return (moved - still).mean().item()
 
 
-@torch.inference_mode()
-def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
-    """Return the share of attention on the token before, for each head of each layer: the mean
-    over the queries of windows of T tokens."""
-    config = scorer.trained.config
-    total = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
-    for rows in scorer.rows(spans, scorer.seq_len):
-        for layer, weights in enumerate(attention_weights(scorer.trained, rows[:, :-1])):
-            previous = weights.diagonal(-1, dim1=-2, dim2=-1)  # (B, H, T - 1)
-            total[layer] += previous.cpu().double().mean(-1).sum(0)
-    return (total / len(spans)).tolist()
-
-
-class AttentionWeights(TorchFunctionMode):
-    """Within `with`, record the weights of every attention, which SDPA itself does not return."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers: list[Tensor] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is F.scaled_dot_product_attention:
-            xq, xk, _, mask = args  # (B, H, T, D), (B, H_kv, T, D)
-            xk = xk.repeat_interleave(xq.shape[1] // xk.shape[1], dim=1)
-            scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * xq.shape[-1] ** -0.5
-            if mask is None:  # causal
-                mask = torch.full(scores.shape[-2:], -torch.inf, device=xq.device).triu(1)
-            self.layers.append((scores + mask).softmax(-1))
-        return func(*args, **(kwargs or {}))
-
-
-def attention_weights(model: Transformer, tokens: Tensor) -> list[Tensor]:
-    """Tokens (B, T) -> the attention weights of each layer, (B, H, T, T)."""
-    with AttentionWeights() as weights:
-        model.hidden_states(tokens)
-    return weights.layers
-
-
 # --- what a run is --------------------------------------------------------------------------------
-
-
-def processor() -> str:
-    """Return the name of this machine's CPU."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
-    names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def open_data(run: RunDir, config: Config) -> Prepared:
@@ -326,41 +256,6 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
             "split": str(manifest["settings"]["val_fraction"])}
 
 
-def origin(run: RunDir) -> dict[str, str]:
-    """Return hashes of what a run of a study was trained from and on.
-
-    `embeddings` are the initial token embeddings, `init` all other initial weights but those of the
-    position encoding. They can be compared between runs of equal `kind`, a hash of the shapes, of
-    the scale of the embeddings, and of how an encoding starts other weights. `batches` are all
-    training batches in order.
-    """
-    config = read_config(run.path / "config.yaml")
-    with torch.device("meta"):
-        model = Transformer(config.model)
-    # Vectors are not drawn: the constructor has given them their values.
-    weights = model.state_dict() | dict(model.drawn(config.seed))
-    embeddings = weights["tok_embeddings.weight"]
-    init, shapes, batches = hashlib.sha256(), {}, hashlib.sha256()
-    for name, value in sorted(weights.items()):
-        if not name.startswith(("position.", "tok_embeddings.")):
-            init.update(name.encode() + value.numpy().tobytes())
-            shapes[name] = list(value.shape)
-            shapes[name] += model.drawn_as.get(name, ())
-    scale = [*embeddings.shape, model.position.embedding_std]
-    dataset = open_data(run, config).dataset("train", seq_len=config.data.seq_len, seed=config.seed,
-                                             batch_size=config.train.batch_size)
-    for step in range(config.train.steps):
-        for part in dataset.batch(step):
-            batches.update(part.numpy().tobytes())
-    return {
-        "init_sha256": init.hexdigest(),
-        "init_kind": hashlib.sha256(repr(shapes).encode()).hexdigest(),
-        "embeddings_sha256": hashlib.sha256(embeddings.numpy().tobytes()).hexdigest(),
-        "embeddings_kind": hashlib.sha256(repr(scale).encode()).hexdigest(),
-        "batches_sha256": batches.hexdigest(),
-    }
-
-
 def open_run(
     run: RunDir, checkpoint: Checkpoint, device: str
 ) -> tuple[Config, Prepared, Scorer]:
@@ -369,28 +264,7 @@ def open_run(
     config, data = trained.config, open_data(run, trained.config)
     if isinstance(config.train.onednn, bool) and trained.device.type == "cpu":
         kernels.onednn_is_faster = config.train.onednn  # as trained: two measurements can differ
-    ids = np.fromfile(data.folder / "val.bin", dtype=data.manifest["dtype"]).astype(np.int64)
-    return config, data, Scorer(trained.model, torch.from_numpy(ids), config.data.seq_len)
-
-
-def ending(run: RunDir, windows: int, device: str = "auto") -> dict[str, Any]:
-    """Return tokens, `whole_split`, and the cost of a shift by T, of the last checkpoint."""
-    config, _, scorer = open_run(run, "last", device)
-    return {"tokens": trained_tokens(run, "last", config), **whole_split(scorer),
-            "shift": shift(scorer, scorer.spans(windows))}
-
-
-def follow(run: RunDir, windows: int, device: str = "auto") -> list[dict[str, Any]]:
-    """Return what every kept checkpoint has: the loss over the whole split, and, on at most so many
-    windows, the cost of a shift by T and the attention to the previous token."""
-    config, _, scorer = open_run(run, "last", device)
-    spans, points = scorer.spans(windows), []
-    for step in run.checkpoints.kept_steps():
-        scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
-        points.append({"tokens": trained_tokens(run, step, config),
-                       "loss": whole_split(scorer)["loss"], "shift": shift(scorer, spans),
-                       "previous": attention_to_previous(scorer, spans)})
-    return points
+    return config, data, Scorer(trained.model, data.dataset("val", seq_len=config.data.seq_len))
 
 
 def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) -> int:
@@ -403,7 +277,7 @@ def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) ->
 
 def measure(
     run: RunDir, checkpoint: Checkpoint = "best", windows: int | None = None, device: str = "auto",
-    scalings: Sequence[ScalingName] = (), all_blocks: bool = False,
+    all_blocks: bool = False,
 ) -> dict[str, Any]:
     """Return what a run is, and its losses, ready for JSON.
 
@@ -433,7 +307,6 @@ def measure(
         "context": loss_by_context(scorer, shared),
         "targets": sum(len(starts) for _, starts in shared) * scorer.seq_len,
         "shift": shift(scorer, spans),
-        "rope_scaling": loss_by_scaling(scorer, shared, scalings) if scalings else None,
     }
 
 

@@ -4,7 +4,7 @@ Shapes: B rows, T tokens, V vocabulary.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -149,11 +149,12 @@ def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def evaluate(
+def token_losses(
     model: Transformer, data: TokenDataset, batch_size: int, device: torch.device,
     dtype: torch.dtype,
-) -> tuple[float, int]:
-    """Return the summed cross entropy in nats and the number of targets of this rank's share.
+) -> Iterator[Tensor]:
+    """Yield the cross entropy in nats of each target of this rank's share of a split, in order:
+    float64, on the CPU, one tensor for each batch.
 
     The mode of the model is restored, and no random number is drawn. A compiled model runs eagerly
     here, because other shapes and the lack of gradients would cost a second compilation. All ranks
@@ -161,14 +162,12 @@ def evaluate(
     """
     was_training = model.training
     model.eval()
-    nats, tokens = 0.0, 0
     batches = math.ceil((data.n_tokens - 1) / data.seq_len / data.size / batch_size)
     for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
                      disable=data.rank > 0):
-        x, y = x.to(device), y.to(device)
         with autocast(device, dtype), uncompiled():
-            logits = model(x)
-        nats += summed_loss(logits, y).item()
-        tokens += int((y != -100).sum())
+            logits = model(x.to(device))
+        targets = y.flatten().to(device)
+        nats = F.cross_entropy(logits.float().flatten(0, 1), targets, reduction="none")
+        yield nats.cpu().double()[y.flatten() != -100]
     model.train(was_training)
-    return nats, tokens

@@ -98,7 +98,7 @@ def target_losses(path):
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    options = "--rope-scaling all --windows 4 --device cpu --json all.json --plot loss.png"
+    options = "--lengths --device cpu --json all.json --plot loss.png"
     lines, errors = evaluated(capsys, "rope", "runs/learned", "notes", *options.split())
     losses, lengths = lines[:3], lines[lines.index([]) + 1 :]
     assert any("skipped: runs/notes" in line for line in errors)
@@ -117,23 +117,17 @@ def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkey
     assert error == pytest.approx(statistics.stdev(stretches) / 20**0.5, rel=1e-4)
     assert imread("loss.png").shape[1] > 500
 
-    assert len(first["rope_scaling"]) == 15 and second["rope_scaling"] is None
     head, rope, learned = lengths[:3]
     assert " ".join(head).startswith("run encoding parameters tokens T cut T/2 slide T/2 cut T ")
     assert " ".join(head).endswith(" slide 4T cut 8T slide 8T shift T")
     assert rope[:2] == ["rope", "rope"]
     assert rope[5:15] == [f"{row['loss']:.4f}" for row in first["context"]]
     assert learned.count("-") == 2 * 3 + 1  # past its table, in both modes; and the shift by T
-    (yarn,) = (line for line in lengths if "yarn" in line)
-    scaled = [row["loss"] for row in first["rope_scaling"] if row["scaling"] == "yarn"]
-    assert yarn == ["rope", "yarn", *(f"{loss:.4f}" for loss in scaled)]
 
 
 def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
-    """The last of them changes the text that the runs were trained on."""
+    """The test changes the text that the runs were trained on."""
     monkeypatch.chdir(runs.parent)
-    said = refusal(capsys, evaluate.main, "others/stretched", "--rope-scaling", "all")
-    assert "was trained with model.rope_scaling yarn: --rope-scaling would replace it" in said[-1]
     shutil.rmtree("prepared")
     Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
     said = refusal(capsys, evaluate.main, "rope")
@@ -144,7 +138,6 @@ def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
     ("", "no run in runs/ yet: make one with `python train.py"),
     ("nothing runs/x", "none of these is a run"),
     ("--lengths", "name the runs to measure"),
-    ("x --windows 0", "windows must be at least 1, not 0"),
 ])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -75,9 +75,9 @@ def test_arrows_point_one_way():
 # Code lines of a folder or a command, without blanks, comments and docstrings. Whoever adds a
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
-    "train": 150, "generate": 139, "evaluate": 159, "export": 60, "ablate": 9, "bench": 221,
-    "errors": 43, "files": 110, "model": 825, "data": 668, "gyre": 1867, "formats": 851,
-    "ablation": 1064, "docs": 278,
+    "train": 150, "generate": 139, "evaluate": 120, "export": 60, "ablate": 9, "bench": 221,
+    "errors": 43, "files": 110, "model": 850, "data": 668, "gyre": 1747, "formats": 851,
+    "ablation": 1186, "docs": 278,
 }
 
 

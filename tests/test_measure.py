@@ -2,18 +2,23 @@
 
 import json
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import arguments, load, points, random_model, trained
 
+from ablation import attention, record
+from data.dataset import TokenDataset
 from errors import UserError
-from gyre import device, measure
+from gyre import measure
 from gyre.measure import Scorer, Windows, blocks, cut, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model import kernels
+from model.config import RopeScaling
 from model.position import POSITIONS
 from model.transformer import Transformer
 
@@ -30,7 +35,10 @@ def scorer(position: str = "rope", length: int = 300) -> Scorer:
             if parameter.ndim == 2 or name == "position.alpha":
                 parameter *= 8
     stream = torch.randint(V, (length,), generator=torch.Generator().manual_seed(0))
-    return Scorer(model, stream, T)
+    with tempfile.NamedTemporaryFile() as file:  # a dataset holds its file open
+        stream.numpy().tofile(file.name)
+        split = TokenDataset(Path(file.name), dtype="int64", vocab_size=V, seq_len=T)
+    return Scorer(model, split)
 
 
 def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int = 0) -> float:
@@ -122,18 +130,6 @@ def test_a_learned_table_is_undefined_past_its_end():
     spans = s.spans(4)
     for row in measure.loss_by_context(s, blocks(spans, T)):
         assert (row["loss"] is None) == (row["context"] > T)
-    assert measure.loss_by_scaling(s, blocks(spans, T), ["yarn"]) is None
-
-
-def test_only_raw_is_the_model_as_it_is():
-    s = scorer()
-    shared = blocks(s.spans(4), T)
-    rows = {(r["scaling"], r["context"]): r["loss"]
-            for r in measure.loss_by_scaling(s, shared, measure.SCALINGS)}
-    for context in (2 * T, 4 * T, 8 * T):
-        raw = s.loss(s.model(context), slide(shared, T, context, T // 2))
-        assert rows["raw", context] == raw["loss"]
-        assert len({rows[name, context] for name in measure.SCALINGS}) == 5
 
 
 def test_all_blocks_are_every_target_of_the_spans_once():
@@ -170,7 +166,7 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns():
     for layer in s.trained.layers:
         torch.nn.init.zeros_(layer.attention.wq.weight)
     even = sum(1 / (m + 1) for m in range(1, T)) / (T - 1)
-    for layer in measure.attention_to_previous(s, s.spans(3)):
+    for layer in attention.attention_to_previous(s, s.spans(3)):
         assert layer == pytest.approx([even] * 6, abs=1e-5)
 
 
@@ -198,33 +194,48 @@ def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
     state = torch.get_rng_state()
     onednn = read_config(run.path / "config.yaml").train.onednn  # what its training used
     gain = 0.0 if onednn else 9.0
-    monkeypatch.setattr(device, "onednn_gain", lambda: gain)  # now it would choose the other
-    record, again = (measure.measure(run, "last", 4, "cpu") for _ in range(2))
+    monkeypatch.setattr(kernels, "onednn_gain", lambda: gain)  # now it would choose the other
+    first, again = (measure.measure(run, "last", 4, "cpu") for _ in range(2))
     assert kernels.onednn_is_faster is onednn
-    assert again == record and torch.equal(state, torch.get_rng_state())
+    assert again == first and torch.equal(state, torch.get_rng_state())
     last = run.metrics()[-1]
-    assert record["loss"] == pytest.approx(last["val/loss"], abs=1e-6)
-    assert record["bpb"] == pytest.approx(last["val/bpb"], abs=1e-6)
-    assert record["tokens"] == 4 * TOKENS
+    assert first["loss"] == pytest.approx(last["val/loss"], abs=1e-6)
+    assert first["bpb"] == pytest.approx(last["val/bpb"], abs=1e-6)
+    assert first["tokens"] == 4 * TOKENS
     weights = run.checkpoints.load_weights()
-    assert record["parameters"] == sum(value.numel() for value in weights.values())
-    assert record["tokenizer_sha256"] == run.record["sha256"]["tokenizer.model"]
-    assert record["data_sha256"] == run.manifest["text"]["sha256"]
-    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert first["parameters"] == sum(value.numel() for value in weights.values())
+    assert first["tokenizer_sha256"] == run.record["sha256"]["tokenizer.model"]
+    assert first["data_sha256"] == run.manifest["text"]["sha256"]
+    assert json.loads(json.dumps(first, allow_nan=False)) == first
     best = min((loss, step) for step, loss in points(run.path, "val/loss").items())
     assert measure.measure(run, device="cpu")["tokens"] == best[1] * TOKENS
 
 
 @pytest.mark.slow
 def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
-    origins = [measure.origin(run)]
+    origins = [record.hash_origin(run)]
     for seed in ("1", "2"):  # they need no training
         config = load(*arguments(world, *STEPS, "--name", f"rope-{seed}", "--seed", seed))
         other = RunDir.create(config, tokenizer=[run.path / "tokenizer.model"],
                               manifest=run.manifest)
-        origins.append(measure.origin(other))
+        origins.append(record.hash_origin(other))
     for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
         assert origins[0][key] == origins[1][key] != origins[2][key]
+
+
+@pytest.mark.slow
+def test_yarn_is_measured_on_windows_past_the_trained_length(world):
+    path = trained(world, "rope", *STEPS, "--model.position", "rope")
+    _, _, s = measure.open_run(RunDir.open(path), "last", "cpu")
+    shared = blocks(s.spans(2), s.seq_len, all_blocks=True)
+    rows = record.loss_with_yarn(RunDir.open(path), 2, "cpu")
+    assert [row["context"] for row in rows] == [40, 80, 160]
+    for row in rows:
+        context = row["context"]
+        yarn = RopeScaling("yarn", context / 20, 20, beta_fast=2.0)
+        raw, scaled = (s.loss(s.model(context, scaling), slide(shared, 20, context, 10))
+                       for scaling in (None, yarn))
+        assert row == {"scaling": "yarn", "context": context, **scaled} and scaled != raw
 
 
 def test_a_loss_that_is_not_finite_is_refused(run, monkeypatch):

@@ -29,7 +29,6 @@ from safetensors.torch import load_file
 import gyre.build
 import train
 from evaluate import list_runs
-from gyre import device
 from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.parallel import World
@@ -267,7 +266,7 @@ def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, mo
     assert (checkpoints.saved_step("best"), checkpoints.kept_steps()) == (8, [4, 7])
     # Worse than step 4, whose weights in `best` those of step 8 have replaced; then worse still.
     losses = iter([9e8, 9e9])
-    monkeypatch.setattr(train, "evaluate", lambda *arguments: (next(losses), 1))
+    monkeypatch.setattr(train, "token_losses", lambda *_: [torch.tensor([next(losses)])])
     assert run(train.main, "--resume", path, "--train.steps", "6", "--train.keep", "[]",
                "--train.eval_interval", "1") == 0
     assert checkpoints.saved_step("best") == 5 and checkpoints.kept_steps() == [4]
@@ -390,7 +389,7 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     name = resolve_device("auto").type
     assert (chosen.device, chosen.dtype, chosen.compile) == (name, "bfloat16", False)
     assert chosen.onednn == (was := kernels.onednn_is_faster)
-    monkeypatch.setattr(device, "onednn_gain", lambda: 0.0 if was else 9.0)
+    monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if was else 9.0)
     World.read("cpu")
     assert kernels.onednn_is_faster != was  # which a new run would go by
     monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [9e9, 1e9])

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from conftest import CPU, draw, random_model
 
+from ablation.attention import attention_weights
 from errors import UserError
-from gyre.measure import attention_weights
 from model import kernels
 from model.config import INIT_STD, ModelConfig, RopeScaling
 from model.position import POSITIONS, alibi_slopes
