@@ -1,7 +1,5 @@
 """Prepared token ids: finding them, and cutting them into the rows of a batch."""
 
-import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -18,7 +16,7 @@ from torch import Tensor
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
-from files import sha256
+from files import json_sha256, read_json, sha256
 
 FORMAT = 1  # raise it when the files change, so that old folders are not taken for new ones
 HASHED = 1 << 30  # bytes; a larger .bin is checked at start by its size alone
@@ -80,7 +78,7 @@ def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
 
 def settings_key(settings: Any) -> str:
     """Return a short hash of what decides the content of a folder; it ends the folder's name."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    return json_sha256(settings)[:12]
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
@@ -88,19 +86,14 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
 
     Raises OSError or UserError if the folder is not there, or not what its manifest says.
     """
-    try:
-        manifest = dict(json.loads((folder / "manifest.json").read_text(encoding="utf-8")))
-    except (RecursionError, TypeError, ValueError):
-        raise UserError("manifest.json is damaged") from None
+    manifest = read_json(folder / "manifest.json", "prepare it again")
     # The key is a hash of the rest, which guards the counts: no other hash covers them.
     if manifest.pop("key", None) != settings_key(manifest) or manifest["settings"] != settings:
         raise UserError("manifest.json was changed")
     for name, file in manifest["files"].items():
         size = (folder / name).stat().st_size
-        with (folder / name).open("rb") as stream:
-            if size != file["size"] or size <= HASHED and (
-                    hashlib.file_digest(stream, "sha256").hexdigest() != file["sha256"]):
-                raise UserError(f"{name} was changed")
+        if size != file["size"] or size <= HASHED and sha256(folder / name) != file["sha256"]:
+            raise UserError(f"{name} was changed")
     return Prepared(folder, manifest)
 
 
