@@ -217,8 +217,7 @@ class Hub(Source):
             copies = [Path(file["filename"]).parts for file in rows.cache_files]
             if re.fullmatch("[0-9a-f]{40}", commit or "") and any(commit not in p for p in copies):
                 raise ValueError(f"there is no copy of commit {commit}")
-            for text in read_column(rows, config.column):
-                yield [text]
+            yield from read_column(rows, config.column)
 
 
 # A new source: a class above, and a line here.
@@ -236,8 +235,7 @@ def read_files(paths: list[str], column: str) -> Iterator[Iterable[str]]:
             continue
         with reading(path):
             rows = read_json(path) if suffix == ".jsonl" else read_parquet(path, column)
-            for text in read_column(rows, column):
-                yield [text]
+            yield from read_column(rows, column)
 
 
 @contextmanager
@@ -296,9 +294,9 @@ def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
     )
 
 
-def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
-    """Yield the texts of one column, which at least one row must have. A row without text (null, ""
-    or no such column) is no document."""
+def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[Iterable[str]]:
+    """Yield each text of one column as a document. At least one row must have the column; a row
+    without text (null, "" or no such column) is no document."""
     columns: set[str] = set()
     for row in rows:
         columns |= row.keys()
@@ -307,7 +305,7 @@ def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[str]:
             raise no_text(column, {column: type(text).__name__})
         if text:
             text.encode()  # raises an error for a lone surrogate, which JSON can hold
-            yield text
+            yield [text]
     if columns and column not in columns:
         raise no_text(column, sorted(columns))
 
