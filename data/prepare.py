@@ -94,7 +94,7 @@ def copy_text(
     Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
     bits of its SHA-256.
     """
-    ends, hashes, characters, whole = array("Q"), array("Q"), 0, hashlib.sha256()
+    spans, hashes, characters, whole = array("q"), array("Q"), 0, hashlib.sha256()
     with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in documents:
             digest, start = hashlib.sha256(), file.tell()
@@ -106,15 +106,13 @@ def copy_text(
                 file.write(data)
                 bar.update(len(data))
             if file.tell() > start:
-                ends.append(file.tell())
+                spans.extend((start, file.tell()))
                 hashes.append(int.from_bytes(digest.digest()[:8]))
-    if not ends:
+    if not spans:
         raise UserError("there is no text to prepare: every document is empty")
-    counts = {"sha256": whole.hexdigest(), "documents": len(ends), "bytes": ends[-1],
+    counts = {"sha256": whole.hexdigest(), "documents": len(hashes), "bytes": spans[-1],
               "characters": characters}
-    stops = np.array(ends, dtype=np.int64)
-    spans = np.stack((np.append(0, stops[:-1]), stops), axis=1)
-    return counts, spans, np.array(hashes)
+    return counts, np.array(spans).reshape(-1, 2), np.array(hashes)
 
 
 def split_text(
