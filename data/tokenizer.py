@@ -249,13 +249,10 @@ class JsonTokenizer(Tokenizer):
         steps = [step["type"] for step in decoder.get("decoders", [decoder]) if step]
         self.adds_space = "Strip" in steps
         piece_bytes = level_bytes if "ByteLevel" in steps else fallback_bytes
-        added_tokens = self._tokenizer.get_added_tokens_decoder()
-        self.bytes = {}
-        for piece, i in vocabulary.items():
-            if i not in added_tokens:
-                self.bytes[i] = piece_bytes(piece)
-            elif not added_tokens[i].special:
-                self.bytes[i] = piece.encode()
+        added = self._tokenizer.get_added_tokens_decoder()
+        special = {i for i, token in added.items() if token.special}
+        self.bytes = {i: piece.encode() if i in added else piece_bytes(piece)
+                      for piece, i in vocabulary.items() if i not in special}
         self.prefix_ids = self._read_prefix()
         self._check(self._special_id("eos_token"))
 
