@@ -269,10 +269,9 @@ def read_json(path: str) -> Iterator[dict[str, Any]]:
         encoding="utf-8-sig",
     )
     for number, line in enumerate(lines, 1):
-        if not line["text"].strip():
-            continue
         try:
-            yield json.loads(line["text"])
+            if line["text"].strip():
+                yield json.loads(line["text"])
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error
 
