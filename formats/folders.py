@@ -105,23 +105,22 @@ def create_run(
         manifest = {"imported": {"from": str(folder)}}
         run = RunDir.create(config, tokenizer=files, manifest=manifest, command=sys.argv,
                             write=write)
-    for note in notes(folder, run):
-        say(f"note: {note}")
+    print_notes(folder, run)
     return run
 
 
-def notes(folder: Path, run: RunDir) -> Iterator[str]:
-    """What may surprise about the tokenizer of a run that was made of `folder`."""
+def print_notes(folder: Path, run: RunDir) -> None:
+    """Print what may surprise about the tokenizer of a run that was made of `folder`."""
     tokenizer, file = open_tokenizer(run.path), folder / "config.json"
     for i in dict.fromkeys([*tokenizer.eos_ids, *stated_eos_ids(file)]):
         if text := tokenizer.piece(i):
-            yield (f"eos_token_id of {folder} ends texts at id {i}, and the tokenizer there has "
-                   f"{text.decode(errors='replace')!r} for it: is it that of the model?")
+            say(f"note: eos_token_id of {folder} ends texts at id {i}, and the tokenizer there has "
+                f"{text.decode(errors='replace')!r} for it: is it that of the model?")
     if file.is_file():  # Hugging Face's
         bos_id = read_json(file).get("bos_token_id")
         if bos_id is not None and tokenizer.bos_id not in (None, bos_id):
-            yield (f"bos_token_id of {file} is {bos_id}, and the tokenizer there has "
-                   f"{tokenizer.bos_id}: is it that of the model?")
+            say(f"note: bos_token_id of {file} is {bos_id}, and the tokenizer there has "
+                f"{tokenizer.bos_id}: is it that of the model?")
         if not (run.path / JSON).is_file():
-            yield (f"{folder} has no {JSON}: the ids are sentencepiece's, and transformers gives "
-                   "others for some texts")
+            say(f"note: {folder} has no {JSON}: the ids are sentencepiece's, and transformers "
+                "gives others for some texts")
