@@ -102,9 +102,8 @@ def create_run(
         data = DataConfig(tokenizer=str(target), vocab_size=tokenizer.vocab_size, seq_len=length)
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
-        manifest = {"imported": {"from": str(folder)}}
-        run = RunDir.create(config, tokenizer=files, manifest=manifest, command=sys.argv,
-                            write=write)
+        run = RunDir.create(config, tokenizer=files, command=sys.argv, write=write,
+                            manifest={"imported": {"from": str(folder)}})
     print_notes(folder, run)
     return run
 

@@ -77,8 +77,7 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     like = {theirs: weights[name].to("meta", dtype) for theirs, name in ours.items()}
     folder.mkdir(parents=True)
     ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
-    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends,
-           "pad_token_id": tokenizer.pad_id}
+    ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends, "pad_token_id": tokenizer.pad_id}
     dtype_name = str(dtype or exported.dtype).removeprefix("torch.")
     # transformers 4 reads torch_dtype, 5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}

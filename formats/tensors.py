@@ -149,7 +149,6 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) ->
     if first.ndim == 1:
         return Stored(files[0], first.dtype, tuple(shape), lambda: first)
     columns = name.endswith(("wo.weight", "w2.weight")) or (
-        name == "tok_embeddings.weight" and shape[1] != dim
-    )
+        name == "tok_embeddings.weight" and shape[1] != dim)
     shape[columns] *= len(parts)
     return Stored(files[0], first.dtype, tuple(shape), lambda: torch.cat(parts, dim=int(columns)))

@@ -137,8 +137,7 @@ def _beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
     front = [(theirs.id_to_token(i), i) for i in prefix_ids]
     begin = [text for text, _ in front]
     theirs.post_processor = TemplateProcessing(
-        single=[*begin, "$A"], pair=[*begin, "$A", "$B:1"], special_tokens=front
-    )
+        single=[*begin, "$A"], pair=[*begin, "$A", "$B:1"], special_tokens=front)
     return json.loads(theirs.to_str())
 
 
