@@ -84,11 +84,9 @@ def measure_seconds(device: torch.device, call: Call) -> float:
 
 def alternate(clocks: Mapping[Any, Call], repeats: int, what: str) -> dict[Any, float]:
     """Return the median seconds of each clock, read in turn. The first round is not counted."""
-    times: dict[Any, list[float]] = {name: [] for name in clocks}
-    for _ in tqdm(range(repeats + 1), what, leave=False, delay=2):
-        for name, clock in clocks.items():
-            times[name].append(clock())
-    return {name: statistics.median(values[1:]) for name, values in times.items()}
+    rounds = [{name: clock() for name, clock in clocks.items()}
+              for _ in tqdm(range(repeats + 1), what, leave=False, delay=2)]
+    return {name: statistics.median(times[name] for times in rounds[1:]) for name in clocks}
 
 
 def measure_machine(device: torch.device, chosen: torch.dtype) -> dict[str, float]:
