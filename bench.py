@@ -89,9 +89,9 @@ def alternate(clocks: Mapping[Any, Call], repeats: int, what: str) -> dict[Any, 
     return {name: statistics.median(times[name] for times in rounds[1:]) for name in clocks}
 
 
-def measure_machine(device: torch.device, chosen: torch.dtype) -> dict[str, float]:
-    """Return FLOP/s of a large matrix product in float32, in bfloat16 and in the dtype that was
-    chosen, and bytes/s of reading and writing in a large `copy`."""
+def measure_machine(device: torch.device, chosen: torch.dtype) -> tuple[float, dict[str, float]]:
+    """Return bytes/s of reading and writing in a large copy, and FLOP/s of a large matrix product
+    in float32, in bfloat16 and in the dtype that was chosen."""
     n, size = (8192, 2**30) if device.type == "cuda" else (2048, 2**27)
     source, target = torch.ones(2, size, dtype=torch.uint8, device=device)
     clocks = {"copy": partial(measure_seconds, device, partial(target.copy_, source))}
@@ -100,7 +100,7 @@ def measure_machine(device: torch.device, chosen: torch.dtype) -> dict[str, floa
         clocks[str(dtype)] = partial(measure_seconds, device, partial(linear, a, b))
     times = alternate(clocks, 8, "the machine")
     copied = 2 * size / times.pop("copy")
-    return {"copy": copied, **{dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}}
+    return copied, {dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}
 
 
 def start_subject(held: ExitStack) -> Callable[..., Any]:
@@ -258,21 +258,20 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
     config.model = model = replace(config.model, max_positions=reach, dropout=0.0)
     settings = choose_settings(config, device)
     dtype, eager = settings[0].dtype, [setting for setting in settings if not setting.compiled]
-    machine = measure_machine(device, dtype)
-    copy, flops = machine.pop("copy"), machine[str(dtype)]
-    rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in machine.items())
+    copy, flops = measure_machine(device, dtype)
+    rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in flops.items())
     print(f"machine: {processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
     figures: dict[str, Any] = {
         "processor": processor(), "device": str(device), "dtype": str(dtype),
         "torch": torch.__version__, "threads": torch.get_num_threads(), "model": asdict(model),
-        "matmul_flops_per_second": machine, "copy_bytes_per_second": copy,
+        "matmul_flops_per_second": flops, "copy_bytes_per_second": copy,
     }
     with ExitStack() as stack:
         calls = {setting: start_subject(stack) for setting in settings}
         measure = partial(measure_part, calls, model, device)
         figures["training"] = measure(
             f"training, {rows} x {length}", settings, rows * length,
-            flops / model.flops_per_token(length), repeats, training_step, rows, length)
+            flops[str(dtype)] / model.flops_per_token(length), repeats, training_step, rows, length)
         # A forward pass is a third of a training step. Only the last token needs logits, and wo,
         # the feed-forward and the scores of the last block.
         heads = model.n_heads * model.head_dim
@@ -280,7 +279,7 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
         work = model.flops_per_token(length) / 3 * length - (length - 1) * 2 * last
         figures["prefill"] = measure(
             f"prefill, one prompt of {length}", eager, PREFILLS * length,
-            length * flops / work, repeats, prefill, length)
+            length * flops[str(dtype)] / work, repeats, prefill, length)
         ours = [setting for setting in settings if setting in eager or not setting.peer]
         for rows in (1, 8, 32):
             limit = rows * copy / count_bytes(model, rows, new_tokens / 2, dtype)
