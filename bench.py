@@ -158,8 +158,8 @@ def build_model(peer: bool, config: ModelConfig, device: torch.device, dtype: to
     if peer:
         from transformers import LlamaConfig, LlamaForCausalLM
 
-        no_ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-        model: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), **no_ids))
+        # Without an id that ends texts, it decodes as many tokens as it is asked for.
+        model: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), eos_token_id=None))
     else:
         devices.resolve_device(str(device))  # for what it sets in this process
         model = Transformer(config)
