@@ -147,8 +147,7 @@ class StandardLibrary(Source):
                 yield {"text": text}
 
     def documents(self) -> Iterator[Iterable[str]]:
-        for row in import_datasets().IterableDataset.from_generator(self.texts):
-            yield [row["text"]]
+        return read_column(import_datasets().IterableDataset.from_generator(self.texts), "text")
 
 
 class Files(Source):
