@@ -138,7 +138,7 @@ def test_readme_and_positions_say_what_the_records_hold():
             f"{last / 1e6:.2f} M") in words("README.md")
     planned = len(study.plan["seeds"])
     assert all(len(study.runs(arm)) == planned for arm in study.plan["arms"])
-    assert f"Each figure is a mean over {planned} seeds of models" in words("README.md")
+    assert f"Each number is a mean over {planned} seeds of models" in words("README.md")
     rope, sin, alibi = (twice - once for once, twice in (
         [mean(study.values(arm, "context", "loss", context=length * study.plan["seq_len"],
                            mode="nonoverlapping")) for length in (1, 2)]
