@@ -70,17 +70,17 @@ def train(start: Start, world: World) -> int:
             started = time.perf_counter()
             result = train_step(setup, progress.step)
             seconds = time.perf_counter() - started
-            branches = run is None and start.parent and not start.resumed
+            first_of_branch = run is None and start.is_branch
             if run is None:
                 run = open_run(start, setup, held)
                 held.enter_context(stop)
-            going_on = progress.advance(result, tokens, seconds)
+            can_go_on = progress.advance(result, tokens, seconds)
             run.log({
                 **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
                 "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
                 "train/tokens_per_second": tokens / seconds,
             })
-            check_finite(going_on, "3 steps in a row were not finite, up to", setup, run)
+            stop_unless(can_go_on, "3 steps in a row were not finite, up to", setup, run)
             bar.update()
             bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
                                 refresh=False)
@@ -89,12 +89,13 @@ def train(start: Start, world: World) -> int:
             due = at_end or progress.step % config.train.eval_interval == 0
             if progress.step in config.train.keep:
                 save(setup, run, progress.step)
-            if due:  # before `last` is saved: a run killed in between repeats both
+            if due:  # before the save: a run that is killed between them repeats the validation
                 validate(setup, run)
             if due and config.train.sample_tokens:
                 sample(setup, run)
             stopping = world.sum(float(stop.number))[0] > 0  # whether any rank got a signal
-            if due or stopping or branches:  # without a checkpoint, a branch cannot be resumed
+            # A branch saves after its first step: it cannot be resumed without a checkpoint.
+            if due or stopping or first_of_branch:
                 save(setup, run, "last")
             if stopping and not at_end:
                 bar.close()
@@ -103,13 +104,13 @@ def train(start: Start, world: World) -> int:
                 if world.is_main:
                     say(f"stopped after step {progress.step}, saved. To go on:\n"
                         f"    {launcher} train.py {shlex.join(again)}")
-                return stop.number or signal.SIGTERM  # 0: only another rank got one
+                return stop.number or signal.SIGTERM  # number is 0 if only another rank got one
         bar.close()
-        done = run or start.resumed
-        if world.is_main and done:
+        trained = run or start.resumed
+        if world.is_main and trained:
             state = "done   " if run else "nothing to do:"  # --resume auto found it finished
-            say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {done.path}\n"
-                f"next    python generate.py --run {shlex.quote(str(done.path))} --prompt Once")
+            say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {trained.path}\n"
+                f"next    python generate.py --run {shlex.quote(str(trained.path))} --prompt Once")
     return 0
 
 
@@ -123,6 +124,7 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     if world.is_main and not start.resumed:
         config.name = claim_name(config.log.runs, config.name, start.stem, held)
     config.name = world.collect(config.name)[0]
+    # Ranks other than 0 need no more than the path, of a new run too.
     run = start.resumed or RunDir(Path(config.log.runs, str(config.name)), {})
     run.is_main = world.is_main
     if world.is_main and start.resumed:
@@ -131,9 +133,9 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
         run = RunDir.create(
             config, tokenizer=setup.data.tokenizer_files, manifest=setup.data.manifest,
             command=["python", "train.py", *start.argv],
-            points=start.parent.points_until(step) if start.parent else (),
+            points=start.source.points_until(step) if start.source else (),
         )
-    held.push(lambda kind, *_: run.finish(int(kind is not None)))
+    held.push(lambda error, *_: run.finish(exit_code=1 if error else 0))
     if world.is_main:
         say(f"run     {run.path}")
     return run
@@ -146,7 +148,7 @@ def validate(setup: Setup, run: RunDir) -> None:
     """
     losses = token_losses(setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype)
     (nats,) = setup.world.sum(sum(part.sum().item() for part in losses))
-    check_finite(math.isfinite(nats), "the validation loss is not finite after", setup, run)
+    stop_unless(math.isfinite(nats), "the validation loss is not finite after", setup, run)
     loss = nats / (setup.val_data.n_tokens - 1)
     bpb = nats / math.log(2) / setup.data.manifest["val"]["bytes"]
     run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
@@ -160,11 +162,12 @@ def validate(setup: Setup, run: RunDir) -> None:
 def sample(setup: Setup, run: RunDir) -> None:
     """Log a continuation of the sample prompt, drawn with the same random numbers every time."""
     train, tokenizer = setup.config.train, setup.data.tokenizer
-    # Of a prompt that is too long for the context, only the last tokens.
+    # If the prompt is too long for the context, keep its last tokens only.
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(train.sample_prompt)[-room:]
     with setup.parallelism.gather(setup.model):
-        # Not ended by EOS: ranks gather weights together, so all need equally many steps.
+        # Without `eos_ids`: ranks gather weights together, so all must take the same number of
+        # steps, even if rounding lets them draw different tokens.
         (new,) = generate(setup.model, [prompt], Sampling(), seed=setup.config.seed,
                           max_new_tokens=train.sample_tokens)
     new = list(takewhile(lambda token: token not in tokenizer.eos_ids, new))
@@ -177,18 +180,18 @@ def sample(setup: Setup, run: RunDir) -> None:
 def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None:
     """Write a checkpoint: `last`, or that of a step to keep, or `best`, which has weights only."""
     finite = setup.parallelism.is_finite(setup.model)
-    check_finite(finite, "a weight is not finite after", setup, run)
+    stop_unless(finite, "a weight is not finite after", setup, run)
     files = {WEIGHTS: setup.model.state_dict()}
-    training: dict[str, Any] = {"step": setup.progress.step}
+    training: dict[str, Any] = {"step": setup.progress.step}  # all that `best` has
     if name != "best":
         files[STATES] = setup.optimizers.tensors()
         training = {"progress": asdict(setup.progress), "steps": setup.config.train.steps}
     run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)
 
 
-def check_finite(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
-    """Raise UserError unless `finite`, and log that the training diverged. The message names the
-    last checkpoint."""
+def stop_unless(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
+    """If not `finite`, log that the training diverged, and raise a UserError that says `what` is
+    not, and names the last checkpoint."""
     if not finite:
         run.log({**setup.progress.axes, "diverged": 1})
         saved = run.checkpoints.saved_step("last")

@@ -26,7 +26,7 @@ def build(start: Start, world: World) -> Setup:
 
     Raises UserError for whatever stands in the way, before any training.
     """
-    config, parent = start.config, start.parent
+    config, source = start.config, start.source
     if config.name is not None and not start.resumed:
         RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
     share = math.ceil(config.train.batch_size / world.size)  # rows of any process, at most
@@ -34,25 +34,25 @@ def build(start: Start, world: World) -> Setup:
     if config.train.batch_size < world.size:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                         f"{world.size} processes")
-    shards = {"none": 1, "full": world.size}.get(str(config.train.shard), config.train.shard)
-    shards = 1 if world.size == 1 else int(shards)
+    named = {"none": 1, "full": world.size}
+    shards = 1 if world.size == 1 else int(named.get(str(config.train.shard), config.train.shard))
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # At least four bytes each for a parameter, its gradient and one moment, and the logits.
+    # At least 4 bytes for each parameter, its gradient and one moment, and for each logit.
     size = 12 * config.model.matrix_parameters // shards
     size += 4 * rows * config.data.seq_len * config.model.vocab_size
     size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
-    data = find_prepared(config.data, parent.manifest["settings"] if parent else None)
+    data = find_prepared(config.data, source.manifest["settings"] if source else None)
     if data is None:
         from data.prepare import prepare  # slow to import
 
         data = prepare(config.data)  # one of several processes does it, and the others wait
-    if parent and parent.manifest["files"] != data.manifest["files"]:
-        raise UserError(f"the text of {parent.path} has changed since it was started: restore it, "
+    if source and source.manifest["files"] != data.manifest["files"]:
+        raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
     world.join()
     config, dtype, compiled, reason = decide_arithmetic(config, world, rows)
@@ -60,22 +60,23 @@ def build(start: Start, world: World) -> Setup:
                "seed": config.seed, "rank": world.rank, "size": world.size}
     train_data, val_data = (data.dataset(split, **options) for split in ("train", "val"))
 
-    new = parent is None or (start.resumed and not parent.checkpoints.has_training)
-    if start.resumed and new and start.resumed.record.get("inherited"):
+    # A run that was killed before its first save is resumed without a checkpoint.
+    restores = source is not None and (start.is_branch or source.checkpoints.has_training)
+    if start.resumed and not restores and start.resumed.record.get("inherited"):  # from a trunk
         raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
                         "checkpoint: remove it, and branch again")
-    initial: Initial | None = None  # `wrap` copies the weights that it yields into the model
-    if new and config.init_from is None:
+    initial: Initial | None = None  # yields the first weights, which `wrap` copies into the model
+    if not restores and config.init_from is None:
         initial = partial(Transformer.drawn, seed=config.seed)
-    elif new:
+    elif not restores:
         weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
         initial = lambda model: weights.items()  # noqa: E731
-    parallelism, parts = Replicated(world), f" x {world.size}" if world.size > 1 else ""
+    parallelism, layout = Replicated(world), f" x {world.size}" if world.size > 1 else ""
     if shards > 1:
         from gyre.sharding import Sharded  # slow to import
 
         parallelism = Sharded(world, shards)
-        parts += f", each with 1/{shards} of the model"
+        layout += f", each with 1/{shards} of the model"
     model, module = parallelism.wrap(config.model, initial, compiled)
     setup = Setup(
         config=config, world=world, parallelism=parallelism, data=data, train_data=train_data,
@@ -84,20 +85,20 @@ def build(start: Start, world: World) -> Setup:
         loss=torch.compile(summed_loss) if compiled else summed_loss,
         dtype=dtype, rows=rows, progress=Progress(),
     )
-    if not new:
+    if restores:
         restore(start, setup)
     if world.is_main:
         tokens = config.train.batch_size * config.data.seq_len * config.train.steps
         if start.repeatable and start.resumed:
             say(f"{start.resumed.path} goes on with its own configuration, without --config")
-        if start.resumed and new:
+        if start.resumed and not restores:
             say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
         say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
             f"{val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}")
         say(f"model   {sum(p.numel() for p in model.parameters()):,} parameters, positions: "
             f"{config.model.position}; {config.train.steps} steps of {config.train.batch_size}x"
             f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)")
-        say(f"device  {world.device}{parts}; {reason}")
+        say(f"device  {world.device}{layout}; {reason}")
     return setup
 
 
@@ -111,7 +112,7 @@ def decide_arithmetic(
     model/kernels.py whether to use oneDNN.
     """
     train, tokens = config.train, rows * config.data.seq_len
-    # Broadcast what rank 0 has measured: ranks can differ.
+    # All ranks take the choice of rank 0, to which the others add 0: ranks can measure differently.
     onednn = kernels.onednn_is_faster if train.onednn == "auto" else train.onednn
     kernels.onednn_is_faster = world.sum(float(world.is_main and onednn))[0] > 0
     dtype, why = resolve_dtype(  # by the sums over the ranks, so that all choose the same
@@ -135,10 +136,10 @@ def decide_arithmetic(
 def restore(start: Start, setup: Setup) -> None:
     """Load weights, optimizers and progress of the checkpoint that `start` names.
 
-    Raises UserError if no step is left (except for --resume auto), or if the last resumption gave
-    --train.steps and this one does not.
+    Raises UserError if no step is left (except for --resume auto), or if the session that saved the
+    checkpoint had changed --train.steps and this command does not give it.
     """
-    run, steps = start.parent, setup.config.train.steps
+    run, steps = start.source, setup.config.train.steps
     assert run is not None, "there is nothing to restore"
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, setup.world) as folder:
@@ -159,4 +160,4 @@ def restore(start: Start, setup: Setup) -> None:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number to "
                         "go on")
     elif run.checkpoints.saved_step("best") > step:
-        setup.progress.best = math.inf  # that `best` will be removed
+        setup.progress.best = math.inf  # of steps to be taken again: RunDir.resume removes it

@@ -45,12 +45,17 @@ class Start:
     """The options of Config that the command line names, by dotted name."""
     resumed: RunDir | None = None
     """The run to go on with. None: a new run."""
-    parent: RunDir | None = None
+    source: RunDir | None = None
     """The run whose checkpoint is restored: the resumed one, or the one to branch from."""
     step: int | None = None
     """The step of that checkpoint. None: the last."""
     repeatable: bool = False
     """Whether the command says --resume auto. Then a finished run is no error."""
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether a new run starts from a checkpoint of another one."""
+        return self.source is not None and self.resumed is None
 
 
 def resolve(argv: list[str], doc: str) -> Start:
@@ -60,7 +65,8 @@ def resolve(argv: list[str], doc: str) -> Start:
     """
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
     given, auto = options.given, options.resume == "auto"
-    existing = options.branch_from or (options.resume and not auto)  # --resume auto may start one
+    # --resume auto is not among them: it may start a new run.
+    needs_run = options.branch_from or (options.resume and not auto)
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     for wrong, message in (
         (not argv, "say what to train, such as --config small.yaml, or what to --resume (--help "
@@ -71,7 +77,7 @@ def resolve(argv: list[str], doc: str) -> Start:
          f"--at {options.at} has no effect without --branch-from"),
         (restarted and not options.resume,
          "torchrun has restarted this command, which would start another run: say --resume auto"),
-        (existing and (options.init_from or options.config),
+        (needs_run and (options.init_from or options.config),
          "--resume and --branch-from take the weights and the configuration of their run: leave "
          "out --init-from and --config"),
     ):
@@ -79,10 +85,10 @@ def resolve(argv: list[str], doc: str) -> Start:
             raise UserError(message)
     if options.branch_from:
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
-    if existing:
+    if needs_run:
         return resume(RunDir.open(options.resume), argv, given)
 
-    files: dict[str, Any] = {}
+    files: dict[str, Any] = {}  # by dotted name, as `given`
     for name in options.config:
         files |= read_yaml(name)
     if auto:
@@ -92,8 +98,8 @@ def resolve(argv: list[str], doc: str) -> Start:
         path = Path(asked.get("log.runs", LogConfig.runs), asked["name"])
         if path.exists():
             return resume(RunDir.open(path), argv, given, again=True)
-    weights = take_weights(RunDir.open(options.init_from), given) if options.init_from else {}
-    config = make_config(files, weights, given)
+    inherited = inherit(RunDir.open(options.init_from), given) if options.init_from else {}
+    config = make_config(files, inherited, given)
     stem = Path(options.config[0]).stem if options.config else "gyre"
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
@@ -103,8 +109,9 @@ def resolve(argv: list[str], doc: str) -> Start:
 def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
-    `again`: --resume auto repeats the command that started the run. Its --config, --data.tokenizer
-    and values of `auto` are ignored, because the run has saved what they stood for.
+    `again`: --resume auto repeats the command that started the run. Of that command, --config,
+    --data.tokenizer and every option whose value is `auto` are ignored, because the run has saved
+    what they stood for.
     """
     saved = read_trained(run)
     if again:
@@ -123,10 +130,10 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
         own["optim.cooldown"] = None  # it belongs to the other schedule
     config = make_config(asdict(saved), own, given)
     check_unchanged(run, saved, config, "--branch-from")
-    return Start(config, f"{run.path.name}-branch", argv, given, parent=run, step=step)
+    return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
 
 
-def take_weights(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
+def inherit(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that --init-from takes from a run: its path, model and tokenizer.
 
     Raises UserError if the command line asks for another model or tokenizer.
@@ -154,7 +161,7 @@ def read_trained(run: RunDir) -> Config:
 
 
 def check_unchanged(run: RunDir, saved: Config, config: Config, option: str, *more: str) -> None:
-    """Raise UserError if an option changed that has to match the checkpoints of a run.
+    """Raise UserError if an option that must match the checkpoints of a run has changed.
 
     `more` are further parts that cannot change on this `option`.
     """

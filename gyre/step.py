@@ -49,13 +49,13 @@ class Progress:
     skipped: int = 0
     """Steps whose loss or gradient was not finite."""
     skipped_in_a_row: int = 0
-    """Of these, the last ones without a finite step between them."""
+    """How many of the most recent steps were skipped, without a finite one between them."""
     best: float = math.inf
     """Lowest validation loss, nats per token."""
 
     @property
     def axes(self) -> dict[str, float]:
-        """What a point of the log can be drawn against."""
+        """The x axes against which a logged point can be drawn."""
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
     def advance(self, result: StepResult, tokens: int, seconds: float) -> bool:
@@ -89,7 +89,7 @@ class Setup:
     """`summed_loss`, compiled or not."""
     dtype: torch.dtype
     rows: int
-    """Most rows of one forward pass of a process."""
+    """Largest number of rows in one forward pass of one process."""
     progress: Progress
     """Where the training stands: at the restored checkpoint, or at the start."""
 
@@ -130,14 +130,15 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     x, y = data.batch(step)
     keys: Tensor | None = None
     if config.model.dropout:
-        rows = data.share(config.train.batch_size)
-        seeds = [derive_seed(config.seed, "dropout", step, row) for row in rows]
+        seeds = [derive_seed(config.seed, "dropout", step, row)
+                 for row in data.share(config.train.batch_size)]
         keys = torch.tensor(seeds, device=setup.world.device)
     cuts = [slice(first, first + setup.rows) for first in range(0, len(x), setup.rows)]
     batches = [(x[cut], y[cut], None if keys is None else keys[cut]) for cut in cuts]
-    most = math.ceil(config.train.batch_size / setup.world.size / setup.rows)
-    if setup.parallelism.pads_micro_batches and len(batches) < most:
-        # Ranks gather weights together, so all need equally many passes. Its targets are ignored.
+    most_batches = math.ceil(config.train.batch_size / setup.world.size / setup.rows)
+    if setup.parallelism.pads_micro_batches and len(batches) < most_batches:
+        # Ranks gather weights together, so all need equally many forward passes. The targets of
+        # this extra batch, -100, are ignored.
         batches.append((x[:1], torch.full_like(y[:1], -100), None if keys is None else keys[:1]))
     return batches
 

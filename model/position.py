@@ -13,9 +13,9 @@ Shapes: B batch, T tokens, S keys (cached + new), H query heads, H_kv key/value 
 C model width.
 """
 
+import functools
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
@@ -66,7 +66,7 @@ class PositionEncoding(nn.Module):
     # --- the hooks ---
 
     def embed(self, h: Tensor, start: int) -> Tensor:
-        """Return the embeddings h (B, T, C) of the tokens from `start` on with positions added."""
+        """Add positions to h (B, T, C), the embeddings of the tokens at start, start + 1, ..."""
         return h
 
     def freqs_cis(self, length: int) -> Tensor | None:
@@ -95,6 +95,7 @@ class PositionEncoding(nn.Module):
         keys = torch.arange(first, stop, device=device)
         queries = keys[start - first :]
         bias = self.bias(queries, keys)
+        # Without earlier keys SDPA's own causal mask is right; a single query sees all keys.
         if bias is None and (start == first or stop - start == 1):
             return None
         visible = queries[:, None] >= keys[None, :]
@@ -108,7 +109,8 @@ class RoPE(PositionEncoding):
     A rotation changes no norm, and the score of two rotated vectors depends on their distance only.
     (Su et al. 2021, arXiv:2104.09864; the layout is Meta's.)
 
-    With dynamic scaling, frequencies depend on the length of the text once it passes the trained
+    With `config.partial` below 1, only that fraction of the pairs turns, the fastest ones. With
+    dynamic scaling, frequencies depend on the length of the text once it passes the trained
     length. The table covers the trained length, and longer texts get one of their own.
     """
 
@@ -130,7 +132,7 @@ class RoPE(PositionEncoding):
             raise UserError("model.rope_scaling.original_positions must be set to build a RoPE")
         if scaling is not None and scaling.type == "dynamic":
             self.cache_limit = scaling.original_positions
-        self.precompute = partial(
+        self.precompute = functools.partial(
             precompute_freqs_cis, config.head_dim, theta=config.theta, partial=config.partial,
             scaling=scaling,
         )

@@ -161,7 +161,7 @@ class TransformerBlock(nn.Module):
         drop: Drop | None = None, last_only: bool = False,
     ) -> Tensor:
         attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, last_only)
-        if drop is not None:
+        if drop is not None:  # place 0 is the embeddings; then each block has two
             attended = drop(attended, 2 * self.attention.layer + 1)
         h = (x[:, -1:] if last_only else x) + attended
         out = self.feed_forward(self.ffn_norm(h))
@@ -173,7 +173,8 @@ class TransformerBlock(nn.Module):
 class Transformer(nn.Module):
     """Tokens in, logits out. State-dict keys are Meta's; tied models have no `output.weight`.
 
-    Embeddings have no values yet: training copies those of `drawn` or of a checkpoint.
+    It may be built on the meta device. Its vectors and tables have their values from the start, on
+    the CPU. Its matrices get theirs later, from `drawn` or from a checkpoint.
 
     Raises UserError if the configuration is incomplete or its encoding cannot serve it.
     """
@@ -188,13 +189,14 @@ class Transformer(nn.Module):
         # Without values yet: drawing them on "meta" would import torch._dynamo, which is slow.
         embeddings = torch.empty(config.vocab_size, config.dim)
         self.tok_embeddings = nn.Embedding.from_pretrained(embeddings, freeze=False)
-        with torch.device("cpu"):  # a model built on "meta" needs the values of its tables
+        with torch.device("cpu"):
             self.position = POSITIONS[config.position](config)
         self.layers = nn.ModuleList(TransformerBlock(config, i) for i in range(config.n_layers))
         self.norm = RMSNorm(config.dim, config.norm_eps, device="cpu")
         if not config.tie_embeddings:
             self.output = Linear(config.dim, config.vocab_size, bias=False)
-        self.drawn_as: dict[str, tuple[str, float]] = {}  # name -> (stream, factor on std)
+        # Matrix -> the matrix whose random stream it is drawn from, and a factor on its std.
+        self.drawn_as: dict[str, tuple[str, float]] = {}
         self.position.attach(self)
 
     @torch.no_grad()
@@ -239,7 +241,7 @@ class Transformer(nn.Module):
         """
         if start < 0 or (start and cache is not None):
             raise ValueError(f"start is {start}: use 0 or more, and 0 with a cache")
-        first_key = start
+        first_key = start  # 0 with a cache, which holds the keys from position 0 on
         start = start if cache is None else cache.length
         stop = start + tokens.shape[1]
         if stop > self.config.max_positions:

@@ -46,7 +46,7 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished, monke
             start(option, finished)
     saved = read_config(finished / "config.yaml")
     asked = start("--train.steps", "4", "--resume", finished)
-    assert asked.resumed.path == asked.parent.path == finished
+    assert asked.resumed.path == asked.source.path == finished
     assert asked.config.train.steps == 4 and saved.train.steps == 3
     asked.config.train.steps = 3
     assert asked.config == saved
@@ -89,7 +89,7 @@ def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
                     "--optim.schedule", "wsd")
     argv = ["--branch-from", trunk, "--at", "2", "--train.steps", "3"]
     asked = start(*argv, "--optim.schedule", "linear")
-    assert (asked.step, asked.parent.path, asked.resumed) == (2, trunk, None)
+    assert (asked.step, asked.source.path, asked.resumed) == (2, trunk, None)
     assert (asked.config.name, asked.stem, asked.config.train.keep) == (None, "trunk-branch", [])
     assert asked.config.optim.cooldown is None and not asked.repeatable
     with pytest.raises(UserError, match="optim.optimizer of .* cannot change on --branch-from"):
