@@ -42,11 +42,10 @@ def test_causality_by_gradient(position):
 
 @pytest.mark.parametrize("position", ["rope", "alibi"])
 @pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
-@pytest.mark.parametrize("new", [1, 3, 7])
+@pytest.mark.parametrize("new", [1, 2, 7])
 def test_attention_equals_explicit_loops(position, n_kv_heads, new):
     """New queries see the keys up to their own, of the key/value head that serves their group."""
-    xq = draw(2, 6, new, 8)
-    xk, xv = draw(2, n_kv_heads, 7, 8, seed=1), draw(2, n_kv_heads, 7, 8, seed=2)
+    xq, (xk, xv) = draw(2, 6, new, 8), draw(2, 2, n_kv_heads, 7, 8, seed=1)
     out = attend(xq, xk, xv, random_model(position=position).position.mask(7 - new, 7, CPU))
     for h, slope in enumerate(alibi_slopes(6) * (position == "alibi")):
         group = h // (6 // n_kv_heads)
@@ -135,7 +134,6 @@ def test_matrices_of_every_encoding_start_from_the_same_numbers_and_draw_nothing
 @pytest.mark.parametrize("changes, words", [
     ({"dim": 50}, "model.dim 50 is not divisible by model.n_heads 6"),
     ({"n_kv_heads": 4}, "model.n_heads 6 is not divisible by model.n_kv_heads 4"),
-    ({"n_kv_heads": 0}, "model.n_kv_heads must be in .*, not 0"),
     ({"theta": 1.0}, "model.theta must be in .1, inf., not 1.0"),
     ({"vocab_size": None}, "model.vocab_size must be set"),
     ({"rope_scaling": RopeScaling("linear", 4)}, "original_positions must be set"),
