@@ -47,7 +47,7 @@ def texts(**options):
 
 def write(path, content):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return str(path)
 
 
@@ -65,7 +65,6 @@ def test_the_standard_library_is_whole_and_plain():
     for name in ["os.py", "json/decoder.py", "asyncio/tasks.py", "unittest/case.py"]:
         assert (root / name).read_bytes().decode() in library
     assert not any("class BoolTest(unittest.TestCase)" in text for text in library)
-    assert sum(len(text.encode()) for text in library) > 5_000_000
     assert set(topics.topics.values()) <= set(library)
     assert Path(topics.__file__).read_text(encoding="utf-8") not in library
 
@@ -93,14 +92,19 @@ def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
     assert max(map(len, pieces[0])) == 3
 
 
-@pytest.mark.parametrize("name", ["o [d] d*.jsonl", "o [d] d*.PARQUET"])
-def test_rows_arrive_byte_for_byte(tmp_path, name):
+@pytest.mark.parametrize("name, kind", [
+    ("o [d] d*.jsonl", None), ("o [d] d*.PARQUET", pyarrow.string()),
+    ("a.parquet", pyarrow.large_string()),
+    ("a.parquet", pyarrow.dictionary(pyarrow.int32(), pyarrow.string())),
+], ids=str)
+def test_rows_arrive_byte_for_byte(tmp_path, name, kind):
     path = tmp_path / name
     rows = [ODD, None, "second", "", "2020-01-01"]  # null and "" are no documents
-    if path.suffix == ".jsonl":
+    if kind is None:
         write_jsonl(path, rows, "story")
     else:
-        pyarrow.parquet.write_table(pyarrow.table({"n": range(5), "story": rows}), path)
+        table = {"n": range(5), "story": pyarrow.array(rows).cast(kind)}
+        pyarrow.parquet.write_table(pyarrow.table(table), path)
     assert texts(files=str(path), column="story") == [ODD, "second", "2020-01-01"]
 
 
@@ -117,16 +121,10 @@ def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
     assert texts(files=files) == ["a.md", "deep/er/c.py"]
 
 
-def test_rows_of_json_may_differ_from_the_first_10_mb(tmp_path):
-    """From them `datasets` would infer the types of all columns."""
-    rows = [{"text": "a" * 10_000, "n": "2020-01-01"}] * 1_100
-    rows += [{"text": "2020-01-01"}, {"n": 3}, {"text": "x", "n": "unknown"}]
-    path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert texts(files=path)[1_100:] == ["2020-01-01", "x"]
-
-
-def test_rows_may_lack_the_text_and_files_may_begin_with_a_mark(tmp_path):
-    content = '\ufeff{"version": 1}\r\n\r\n{"text": "a"}\r\n{}\n{"text": null}\n{"text": "b"}'
+def test_rows_may_lack_the_text_or_differ_and_files_may_begin_with_a_mark(tmp_path):
+    """Types are not inferred: `datasets` takes those of the first rows for all."""
+    content = '\ufeff{"version": 1}\r\n\r\n{"text": "a"}\r\n{}\n{"text": null, "version": "x"}\n'
+    content += '{"text": "b", "version": [{"of": "2020-01-01"}]}'
     path = write(tmp_path / "a.jsonl", content)
     assert texts(files=[path, write_jsonl(tmp_path / "b.jsonl", ["", None])]) == ["a", "b"]
 
@@ -137,7 +135,6 @@ def test_rows_may_lack_the_text_and_files_may_begin_with_a_mark(tmp_path):
     ("a.jsonl", b'\n{"text": "\\ud800"}\n', "a.jsonl cannot .*surrogate"),
     ("a.jsonl", b'{"story": "x", "n": 1}\n', "'text', only ..n', 'story'.: .*--"),
     ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only {'text': 'bool'}"),
-    ("a.parquet", b"PAR1 no more", "a.parquet cannot be read"),
     ("no.txt", None, "no.txt matches no file"),
 ])
 def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
@@ -147,22 +144,12 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
         texts(files=str(tmp_path / name))
 
 
-@pytest.mark.parametrize("column, words", [
-    (pyarrow.array([["a"]]), "'text': 'list"),
-    (pyarrow.array(["a"]).dictionary_encode(), None), (pyarrow.array(["a"], "large_string"), None),
-], ids=lambda x: str(x.type) if isinstance(x, pyarrow.Array) else "")
-def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypatch, column, words):
+def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypatch):
     """If reading stops halfway, Arrow may die of signal 11."""
-    import datasets
-
-    path = str(tmp_path / "a.parquet")
-    pyarrow.parquet.write_table(pyarrow.table({"text": column}), path)
-    if words is None:
-        assert texts(files=path) == ["a"]
-        return
-    monkeypatch.setattr(datasets, "load_dataset", None)
-    with pytest.raises(UserError, match=words):
-        texts(files=path)
+    pyarrow.parquet.write_table(pyarrow.table({"text": [["a"]]}), tmp_path / "a.parquet")
+    monkeypatch.setattr("datasets.load_dataset", None)
+    with pytest.raises(UserError, match="'text': 'list"):
+        texts(files=str(tmp_path / "a.parquet"))
 
 
 def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
@@ -229,14 +216,13 @@ class Server(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.parametrize("name", ["text.txt?raw=true", "rows.jsonl?x=1"])
