@@ -1,33 +1,27 @@
 """What the tests of formats/ share: runs of ours and folders of others, with weights so large that
 a wrong layout shows."""
 
-import functools
 import json
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from conftest import model_config, refusal, untrained
+from conftest import draw, model_config, refusal, untrained
+from conftest import load as make_config
 from conftest import run as exit_code
-from noise import TEXT
+from foreign_tokenizers import SAVE, VOCAB, save_ours
+from noise import save_weights
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 import export
-from data.dataset import DataConfig
-from data.tokenizer import Tokenizer, open_tokenizer
-from gyre.checkpoint import WEIGHTS
-from gyre.optim import OptimConfig
-from gyre.options import Config, TrainConfig
-from gyre.options import read_config as load_config
+from data.tokenizer import open_tokenizer
+from gyre.options import read_config
 from gyre.rundir import RunDir
-from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.transformer import Transformer
 
-VOCAB = 330
 POSITIONS = 64  # as in conftest's SIZES
 THEIR_SIZES: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
@@ -55,17 +49,9 @@ def refused(capsys, to, source, target, *words, options=()) -> None:
     assert files() == before
 
 
-@functools.cache
-def our_tokenizer() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tokenizer.model"
-        Tokenizer.train([TEXT + "    " * 9] * 5, VOCAB, path)
-        return path.read_bytes()
-
-
 def untied(**changes: Any) -> ModelConfig:
     """conftest's SIZES as other people's models have them, with these fields changed."""
-    return model_config(tie_embeddings=False, **changes)
+    return model_config(**{"tie_embeddings": False, **changes})
 
 
 def make_run(
@@ -73,51 +59,46 @@ def make_run(
 ) -> RunDir:
     """A run with random weights: conftest's SIZES, untied, and what `model` changes."""
     if tokenizer is None:
+        save_ours(folder)
         tokenizer = folder / "tokenizer.model"
-        tokenizer.write_bytes(our_tokenizer())
     pieces = open_tokenizer(tokenizer.parent).vocab_size
-    config = Config(
-        model=model_config(**({"vocab_size": pieces, "tie_embeddings": False} | model)),
-        data=DataConfig(vocab_size=pieces, seq_len=16), optim=OptimConfig(), train=TrainConfig(),
-        log=LogConfig(),
-    )
-    run = untrained(folder, name, tokenizer, config)
-    made = Transformer(config.model)
+    config = make_config(f"--data.vocab_size={pieces}", "--train.sample_tokens=0")
+    config.model = untied(**{"vocab_size": pieces, **model})
+    run, made = untrained(folder, name, tokenizer, config), Transformer(config.model)
     made.init_weights(1)
-    generator = torch.Generator().manual_seed(2)
     weights = {
-        name: 8 * w if w.ndim > 1 else w + 0.3 * torch.randn(w.shape, generator=generator)
-        for name, w in made.state_dict().items()
+        name: (8 * w if w.ndim > 1 else w + 0.3 * draw(*w.shape, seed=i)).to(dtype)
+        for i, (name, w) in enumerate(made.state_dict().items())
     }
-    save_best(run, {name: w.to(dtype) for name, w in weights.items()})
+    save_weights(run, "best", weights)
     return run
 
 
-def save_best(run: RunDir, weights: dict[str, Tensor]) -> None:
-    """Make these the best weights of a run, of step 1."""
-    def write(folder: Path) -> list[Path]:
-        save_file(weights, folder / WEIGHTS)
-        return [folder / WEIGHTS]
-
-    run.checkpoints.save("best", write, {"step": 1})
-
-
 def load(run: RunDir) -> Transformer:
-    model = Transformer(load_config(run.path / "config.yaml").model)
+    model = Transformer(read_config(run.path / "config.yaml").model)
     model.load_state_dict(run.checkpoints.load_weights())
     return model.eval()
 
 
 def their_folder(
-    folder: Path, dtype=torch.float32, shards: str = "5GB", kind=LlamaConfig, **changes: Any
-) -> tuple[Path, torch.nn.Module]:
-    """A random model of transformers' own making, saved by its own code, and our tokenizer."""
+    folder: Path, tokenizer: str = "ours", *, dtype=torch.float32, shards: str = "5GB",
+    kind=LlamaConfig, **changes: Any,
+) -> Path:
+    """A random model of transformers' own making, saved by its own code, with this tokenizer: ours,
+    or another that SAVE names, for which the model has 6 ids more."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(kind(**{**THEIR_SIZES, **changes})).to(dtype).eval()
-    folder = folder / "theirs"
+    sizes = THEIR_SIZES | {"vocab_size": VOCAB + 6 * (tokenizer != "ours")} | changes
+    model = AutoModelForCausalLM.from_config(kind(**sizes)).to(dtype)
+    folder = folder / f"theirs-{tokenizer}"
     model.save_pretrained(folder, max_shard_size=shards)
-    (folder / "tokenizer.model").write_bytes(our_tokenizer())
-    return folder, AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    SAVE[tokenizer](folder)
+    return folder
+
+
+def imported(tmp_path: Path, tokenizer: str) -> tuple[RunDir, Path]:
+    """(a run from transformers' own model with such a tokenizer, their folder)."""
+    folder = their_folder(tmp_path, tokenizer)
+    return RunDir.open(export_to("run", folder, tmp_path / "imported")), folder
 
 
 def logits(model, length: int = POSITIONS) -> Tensor:
@@ -142,7 +123,9 @@ def read(file: Path) -> dict:
 
 
 def edit(file: Path, **fields) -> None:
-    file.write_text(json.dumps(read(file) | fields), encoding="utf-8")
+    """Change or add these fields of a file of JSON, which may not be there yet."""
+    before = read(file) if file.exists() else {}
+    file.write_text(json.dumps(before | fields), encoding="utf-8")
 
 
 def rewrite(file: Path, **tensors) -> None:

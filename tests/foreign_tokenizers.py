@@ -1,23 +1,21 @@
 """Tokenizers as other people's models bring them, trained on a few lines."""
 
+import functools
 import json
 import shutil
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import sentencepiece
 import tokenizers
 import transformers
-from foreign import VOCAB, export_to, their_folder
 from noise import TEXT
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-from transformers.convert_slow_tokenizer import LlamaConverter
-from transformers.tokenization_utils_base import generate_merges
 
-from gyre.rundir import RunDir
+from data.tokenizer import Tokenizer
 
+VOCAB = 330
 ODD = [
     TEXT, "", " ", "  two", "a  b   c    d", "\n\n\n\t\t", "</s> is <s> text <unk>", "<0x41>",
     "\u2581 a\u2581b", "\0", "\r\n\u2585", "e\u0301", "🙂" * 3, " " * 41, "=" * 33, "0123456789",
@@ -36,11 +34,27 @@ def train_sentencepiece(folder: Path, **options: Any) -> Path:
     return folder / "tokenizer.model"
 
 
+@functools.cache
+def our_tokenizer() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "tokenizer.model"
+        Tokenizer.train([TEXT + "    " * 9] * 5, VOCAB, path)
+        return path.read_bytes()
+
+
+def save_ours(folder: Path) -> None:
+    (folder / "tokenizer.model").write_bytes(our_tokenizer())
+
+
+def save_settings(folder: Path, **settings: Any) -> None:
+    settings |= {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
 def save_llama2(folder: Path) -> None:
     """A tokenizer.model as Meta's: a space in front, nothing else changed."""
     train_sentencepiece(folder)
-    settings = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, "legacy": False}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    save_settings(folder, legacy=False)
 
 
 def save_llama2_json(folder: Path) -> None:
@@ -51,8 +65,10 @@ def save_llama2_json(folder: Path) -> None:
         tokenizer.save_pretrained(folder)
 
 
-def add_runs_of_spaces(model: Path) -> None:
-    """Pieces of up to 16 spaces that share the score -1e9, as Llama 2's own do."""
+def save_llama2_runs(folder: Path) -> None:
+    """The first with pieces of up to 16 spaces that share the score -1e9, as Llama 2's own do."""
+    model = train_sentencepiece(folder, vocab_size=VOCAB - 15)
+    save_settings(folder, legacy=False)
     proto = ModelProto.FromString(model.read_bytes())
     (space,) = [piece for piece in proto.pieces if piece.piece == "\u2581"]
     space.score = -1e9
@@ -61,37 +77,13 @@ def add_runs_of_spaces(model: Path) -> None:
     model.write_bytes(proto.SerializeToString())
 
 
-class Extractor:
-    """Merges from the scores of pieces, as transformers 4 had them; that of 5 fails here."""
-
-    def __init__(self, model: Path): ...
-
-    def extract(self, scores: list[tuple[str, float]]) -> tuple[dict, list]:
-        vocabulary = {text: i for i, (text, _) in enumerate(scores)}
-        return vocabulary, generate_merges(vocabulary, dict(scores))
-
-
 def save_llama2_of_4(folder: Path) -> None:
-    """What transformers 4 makes of Llama 2's own (`legacy`), and no tokenizer.model beside it."""
-    model = train_sentencepiece(folder, vocab_size=VOCAB - 15)
-    add_runs_of_spaces(model)
-    pieces = sentencepiece.SentencePieceProcessor(str(model))
-    slow = SimpleNamespace(vocab_file=model, legacy=True, convert_ids_to_tokens=pieces.id_to_piece)
-    converter = LlamaConverter(slow)
-    converter.SpmExtractor = Extractor  # pyrefly: ignore
-    tokenizer = converter.converted()
-    tokenizer.add_special_tokens(["<unk>"])
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 1)]
-    )
-    described = json.loads(tokenizer.to_str())
-    del described["model"]["type"]  # tokenizers wrote none at first, and a pair as one text
-    described["model"]["merges"] = [" ".join(pair) for pair in described["model"]["merges"]]
-    (folder / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
-    model.unlink()
-    settings = {"tokenizer_class": "LlamaTokenizer", "legacy": True, "add_bos_token": True,
-                "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    """What transformers 4 makes of the last (with `legacy`), and no tokenizer.model beside it.
+
+    Merges are mixed where scores are equal, and each is one text, as `tokenizers` wrote them first.
+    """
+    shutil.copy(Path(__file__).with_name("llama2_of_4.json"), folder / "tokenizer.json")
+    save_settings(folder, legacy=True, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
 def save_llama3(folder: Path) -> None:
@@ -119,13 +111,5 @@ def save_llama3(folder: Path) -> None:
     fast.save_pretrained(folder)
 
 
-TOKENIZERS = {"llama2": save_llama2, "llama2-json": save_llama2_json,
-              "llama2-of-4": save_llama2_of_4, "llama3": save_llama3}
-
-
-def imported(tmp_path: Path, kind: str) -> tuple[RunDir, Path]:
-    """(a run from transformers' own model with such a tokenizer and 6 ids more, their folder)."""
-    folder, _ = their_folder(tmp_path, vocab_size=VOCAB + 6)
-    (folder / "tokenizer.model").unlink()
-    TOKENIZERS[kind](folder)
-    return RunDir.open(export_to("run", folder, tmp_path / "imported")), folder
+SAVE = {"ours": save_ours, "llama2": save_llama2, "llama2-json": save_llama2_json,
+        "llama2-runs": save_llama2_runs, "llama2-of-4": save_llama2_of_4, "llama3": save_llama3}

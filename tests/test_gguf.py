@@ -1,7 +1,6 @@
 """GGUF files, written. The judge is the gguf package."""
 
 import json
-from dataclasses import replace
 
 import gguf
 import pytest
@@ -9,14 +8,13 @@ import sentencepiece
 import torch
 from conftest import model_config
 from failing import file_size_limit
-from foreign import POSITIONS, VOCAB, edit, export_to, make_run, refused, their_folder
-from foreign_tokenizers import imported
+from foreign import POSITIONS, VOCAB, edit, export_to, imported, make_run, refused, their_folder
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from formats import hf
 from formats.names import tensor_names
-from gyre.options import read_config as load_config
+from gyre.options import read_config
 from model.config import RopeScaling
 
 
@@ -27,15 +25,14 @@ def read_gguf(file):
 
 
 @pytest.mark.parametrize(("dtype", "tied"), [
-    ("f32", False), ("f16", True), ("bf16", False), ("q8_0", True), ("q8_0", False),
-])
+    ("f32", False), ("f16", True), ("bf16", False), ("q8_0", False)])
 def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
     shape = {"dim": 64, "head_dim": 16, "n_heads": 4, "hidden_dim": 96}
     run = make_run(tmp_path, tie_embeddings=tied, theta=5e3, **shape)
     out = export_to("gguf", run.path, tmp_path / "out.gguf", "--dtype", dtype)
     fields, tensors = read_gguf(out)
     weights = run.checkpoints.load_weights()
-    names = tensor_names(load_config(run.path / "config.yaml").model, "gguf")
+    names = tensor_names(read_config(run.path / "config.yaml").model, "gguf")
     assert tensors.keys() == set(names.values())
     for name, w in weights.items():
         tensor = tensors[names[name]]
@@ -47,14 +44,11 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
             step = w.unflatten(-1, (-1, 32)).abs().amax(-1, keepdim=True) / 127
             error = (values - w).unflatten(-1, (-1, 32)).abs()
             assert (error <= 0.51 * step + 127 * step / 2**11).all()
-            assert error.max() > 0
         else:
             exact = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[kind]
             assert torch.equal(values, w.to(exact).float())
 
     reference = sentencepiece.SentencePieceProcessor(str(run.path / "tokenizer.model"))
-    scores = fields.pop("tokenizer.ggml.scores")
-    assert scores == pytest.approx([reference.get_score(i) for i in range(VOCAB)])
     assert fields == {
         "general.architecture": "llama",
         "general.name": "ours",
@@ -75,6 +69,7 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.tokens": [reference.id_to_piece(i) for i in range(VOCAB)],
+        "tokenizer.ggml.scores": [reference.get_score(i) for i in range(VOCAB)],
         "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (VOCAB - 259),
         "tokenizer.ggml.bos_token_id": 2,
         "tokenizer.ggml.eos_token_id": 2,
@@ -94,21 +89,18 @@ def test_a_folder_whose_name_is_not_utf8_can_leave(tmp_path):
 
 
 def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
-    folder, _ = their_folder(tmp_path)
+    """A file with a template wins over those in the settings."""
+    folder = their_folder(tmp_path)
     default = {"name": "default", "template": "{{ a }}"}
     settings = {"add_bos_token": True, "chat_template": [default]}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
-    run = export_to("run", folder, tmp_path / "a")
-    fields, _ = read_gguf(export_to("gguf", run, tmp_path / "a.gguf"))
-    ends = [fields[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "eom")]
-    assert ends == [2, 1, 301] and fields["tokenizer.chat_template"] == "{{ a }}"
-
-    (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
-    run = export_to("run", folder, tmp_path / "b")
-    fields, _ = read_gguf(export_to("gguf", run, tmp_path / "b.gguf"))
-    assert fields["tokenizer.chat_template"] == "{{ b }}"
-
+    for name in "ab":
+        run = export_to("run", folder, tmp_path / name)
+        fields, _ = read_gguf(export_to("gguf", run, tmp_path / f"{name}.gguf"))
+        ends = [fields[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "eom")]
+        assert ends == [2, 1, 301] and fields["tokenizer.chat_template"] == f"{{{{ {name} }}}}"
+        (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
     edit(folder / "generation_config.json", eos_token_id=[1, 2, 301, 302])
     run = export_to("run", folder, tmp_path / "c")
     refused(capsys, "gguf", run, tmp_path / "c.gguf", "generation_config.json", "three fields")
@@ -127,18 +119,12 @@ def llama_cpp_rotations(fields, tensors, head_dim):
     return frequencies / theirs.get("scaling.factor", 1), theirs.get("scaling.attn_factor", 1)
 
 
-YARN = RopeScaling("yarn", 4.0, 512)
-
-
-@pytest.mark.parametrize("scaling", [
-    RopeScaling("linear", 4.0, 512),
-    RopeScaling("ntk", 4.0, 512),
-    YARN,
-    replace(YARN, beta_fast=6.0),
-    replace(YARN, beta_fast=80.0, beta_slow=3.0, attention_factor=1.3),
-    RopeScaling("llama3", 4.0, 512),
-], ids=str)
-def test_llama_cpp_turns_as_transformers_does(scaling, tmp_path):
+@pytest.mark.parametrize("kind, betas", [
+    ("linear", {}), ("ntk", {}), ("llama3", {}), ("yarn", {}),
+    ("yarn", {"beta_fast": 80.0, "beta_slow": 3.0, "attention_factor": 1.3}),
+])
+def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
+    scaling = RopeScaling(kind, 4.0, 512, **betas)
     shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048}
     run = make_run(tmp_path, rope_scaling=scaling, **shape)
     fields, tensors = read_gguf(export_to("gguf", run.path, tmp_path / "out.gguf"))
@@ -158,14 +144,16 @@ def test_a_disk_that_fills_up_on_the_last_page_is_noticed(tmp_path, capsys):
         assert export_to("gguf", run, tmp_path / "out").stat().st_size == size
 
 
-@pytest.mark.parametrize("kind", ["llama2", "llama2-of-4", "llama3"])
-def test_an_imported_sentencepiece_file_goes_with_its_padding(kind, tmp_path, capsys):
-    """A tokenizer.json alone is refused."""
-    run, out = imported(tmp_path, kind)[0].path, tmp_path / "out.gguf"
-    if kind == "llama3":
-        refused(capsys, "gguf", run, out, "tokenizer.json", "convert_hf_to_gguf")
-        return
-    fields, _ = read_gguf(export_to("gguf", run, out))
+def test_byte_level_pairs_are_refused(tmp_path, capsys):
+    run = imported(tmp_path, "llama3")[0].path
+    refused(capsys, "gguf", run, tmp_path / "out", "tokenizer.json", "convert_hf_to_gguf")
+
+
+@pytest.mark.parametrize("kind", [
+    pytest.param("llama2", marks=pytest.mark.slow), "llama2-of-4"])
+def test_an_imported_sentencepiece_file_goes_with_its_padding(kind, tmp_path):
+    run = imported(tmp_path, kind)[0].path
+    fields, _ = read_gguf(export_to("gguf", run, tmp_path / "out.gguf"))
     assert fields["tokenizer.ggml.add_space_prefix"] and fields["tokenizer.ggml.add_bos_token"]
     assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{i}]" for i in range(VOCAB, VOCAB + 6)]
     assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5] * 6

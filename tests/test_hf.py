@@ -10,7 +10,6 @@ import pytest
 import torch
 import transformers
 from foreign import assert_equal, assert_same_logits, export_to, load, make_run, refused, untied
-from foreign_tokenizers import save_llama3
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -31,10 +30,9 @@ from model.sampling import Sampling
 # the two can pass.
 SHAPES = [
     {"n_heads": 4, "n_kv_heads": 1, "norm_eps": 3e-2, "theta": 500.0},
-    {"tie_embeddings": True, "n_layers": 1, "n_kv_heads": 1},
-    {"rope_scaling": RopeScaling("yarn", 4.0, 16, beta_fast=4.0)},
-    {"rope_scaling": RopeScaling("llama3", 4.0, 16), "head_dim": 16},
+    {"rope_scaling": RopeScaling("yarn", 4.0, 16, beta_fast=4.0), "tie_embeddings": True},
     *(pytest.param(shape, marks=pytest.mark.slow) for shape in (
+        {"rope_scaling": RopeScaling("llama3", 4.0, 16), "head_dim": 16, "n_kv_heads": 1},
         {"rope_scaling": RopeScaling("dynamic", 4.0, 16)},
         {"partial": 0.75, "head_dim": 16},
         {"partial": 0.0, "rope_scaling": RopeScaling("ntk", 4.0, 16)},
@@ -55,7 +53,6 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
     ours, theirs = load(run), AutoModelForCausalLM.from_pretrained(out)
     assert theirs.dtype == torch.float32 and type(theirs) is transformers.LlamaForCausalLM
     assert_same_logits(theirs, ours)
-
     if "dynamic" not in str(shape):
         # With its cache, dynamic scaling leaves keys as they were turned when they came; ours not.
         prompts = {text: open_tokenizer(run.path).encode(text) for text in ("def f(x):", "a")}
@@ -65,7 +62,6 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
         for ids, row in zip(prompts.values(), rows.tolist(), strict=True):
             again = [i for i in row if i not in (0, 2)]  # padding, EOS
             assert again == ids + greedy_ids(ours, ids, new)
-
     back = RunDir.open(export_to("run", out, tmp_path / "back"))
     assert_equal(back.checkpoints.load_weights(), run.checkpoints.load_weights())
     torch.testing.assert_close(foreign.logits(load(back)), foreign.logits(ours), rtol=0, atol=1e-6)
@@ -75,10 +71,6 @@ def test_the_folder_says_what_it_is(tmp_path):
     """Texts begin with EOS, as documents did in training, without a prompt too."""
     run = make_run(tmp_path)
     out = export_to("hf", run.path, tmp_path / "hf")
-    assert {p.name for p in out.iterdir()} == {
-        "config.json", "generation_config.json", "model.safetensors",
-        "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
-    }
     config = foreign.read(out / "config.json")
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
     assert config["torch_dtype"] == config["dtype"] == "float32"
@@ -132,7 +124,8 @@ BEFORE = {"factor": 4.0, "original_max_position_embeddings": 16}
 def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
     """The table of rotations that old folders hold is not a weight. Rows of training are as long as
     the model's were, before any scaling."""
-    folder, theirs = foreign.their_folder(tmp_path, **changes)
+    folder = foreign.their_folder(tmp_path, **changes)
+    theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     files = sorted(folder.glob("*.safetensors"))
     assert len(files) == 1 or "shards" in changes
     before = {k: t for file in files for k, t in load_file(file).items()}
@@ -147,13 +140,12 @@ def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
     assert_equal(before, load_file(again / "model.safetensors"))
 
 
-@pytest.mark.parametrize("where", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize("where", [
+    pytest.param("generation_config.json", marks=pytest.mark.slow), "config.json"])
 def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
     """A template, and several ids, of which each ends a text."""
-    folder, _ = foreign.their_folder(tmp_path)
-    (folder / "tokenizer.model").unlink()
-    save_llama3(folder)
-    template = "{% for m in messages %}<think>{{ m.content }}{% endfor %}"
+    folder = foreign.their_folder(tmp_path, "llama3")
+    template = "{{ messages }}"
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
 
     def greedy(folder):
@@ -174,10 +166,7 @@ def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
     out = export_to("hf", run, tmp_path / "hf")
     assert greedy(folder) == greedy(out) == free[: n + 1]
     assert foreign.read(out / "config.json")["eos_token_id"] == ends
-    chat = [{"role": "user", "content": "def f"}]
-    before, after = (AutoTokenizer.from_pretrained(f).apply_chat_template(chat)
-                     for f in (folder, out))
-    assert before == after
+    assert AutoTokenizer.from_pretrained(out).chat_template == template
 
 
 Q_BIAS = "model.layers.1.self_attn.q_proj.bias"
@@ -192,12 +181,8 @@ def field(file="config", **fields):
     return lambda folder: foreign.edit(folder / f"{file}.json", **fields)
 
 
-def ends(*ids):
-    return field("generation_config", eos_token_id=ids)
-
-
 @pytest.mark.parametrize("damage, words", [
-    (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), ["can run code"]),
+    (lambda f: os.unlink(f / "model.safetensors"), ["model.safetensors", "can run code"]),
     (lambda f: os.truncate(f / "model.safetensors", 9999), ["model.safetensors", "cut short"]),
     (tensor(Q_BIAS, torch.ones(48)), ["model.safetensors", Q_BIAS]),
     (tensor(DOWN, None), ["model.safetensors", DOWN, "in none of"]),
@@ -207,23 +192,23 @@ def ends(*ids):
     (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
     (field(num_hidden_layers=10**9), ["config.json", "describes a larger model"]),
     (field(hidden_size="48"), ["config.json: Expected `int`, got `str`"]),
-    (ends(2, None), ["generation_config.json", "eos_token_id"]),
-    (ends(2, 330), ["generation_config.json", "eos_token_id 330"]),
+    (field("generation_config", eos_token_id=[2, None]), ["generation_config.json: eos_token_id"]),
+    (field("generation_config", eos_token_id=[2, 330]), ["eos_token_id 330"]),
 ], ids=lambda x: x[-1] if isinstance(x, list) else "")
 def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):
-    folder, _ = foreign.their_folder(tmp_path)
+    folder = foreign.their_folder(tmp_path)
     damage(folder)
     refused(capsys, "run", folder, tmp_path / "ours", str(folder), *words)
 
 
 def test_positions_that_no_memory_holds_are_refused(tmp_path, capsys, monkeypatch):
-    folder, _ = foreign.their_folder(tmp_path)
+    folder = foreign.their_folder(tmp_path)
     monkeypatch.setattr("os.sysconf", lambda name: 10)  # 10 pages of 10 bytes
     refused(capsys, "run", folder, tmp_path / "ours", str(folder / "config.json"), "positions in")
 
 
 def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
-    folder, _ = foreign.their_folder(tmp_path, shards="50KB")
+    folder = foreign.their_folder(tmp_path, shards="50KB")
     index = folder / "model.safetensors.index.json"
     weight_map = foreign.read(index)["weight_map"]
     first, second = sorted(folder.glob("model-*.safetensors"))[:2]
@@ -280,23 +265,16 @@ def test_rotations_are_read_where_transformers_reads_them(rope):
     torch.testing.assert_close(table[1].abs(), torch.tensor(theirs.attention_scaling).expand(32))
 
 
-@pytest.mark.parametrize("scaling", [
-    None,
-    0.25,
-    RopeScaling("linear", 4.0, 16),
-    RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0, attention_factor=1.3),
-    RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
+@pytest.mark.parametrize("scaling, changes", [
+    (None, {"partial": 0.25}),
+    (RopeScaling("linear", 4.0, 16), {}),
+    (RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0, attention_factor=1.3), {}),
+    (RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
+     {"max_positions": 50}),
 ], ids=str)
-def test_a_configuration_comes_back_from_either_spelling(scaling):
-    partial, scaling = (scaling, None) if isinstance(scaling, float) else (1.0, scaling)
-    kind = scaling and scaling.type
-    ends = 50 if kind == "llama3" else 60 if kind == "yarn" else 64  # which is what `reach` gives
-    ours = untied(rope_scaling=scaling, partial=partial, theta=5e5, norm_eps=3e-6, head_dim=12,
-                  max_positions=ends)
+def test_a_configuration_comes_back_from_either_spelling(scaling, changes):
+    ours = untied(rope_scaling=scaling, theta=5e5, norm_eps=3e-6, head_dim=12, **changes)
     both = hf.to_config(ours)
-    if kind == "yarn":  # exactly `factor` times as long: transformers 4.53 takes the ratio for it
-        assert both["max_position_embeddings"] == 64
-        both["max_position_embeddings"] = ends
     v4 = {k: v for k, v in both.items() if k != "rope_parameters"}
     v5 = {k: v for k, v in both.items() if k not in ("rope_theta", "rope_scaling")}
     for spelling in (both, v4, v5):
@@ -307,7 +285,8 @@ def test_a_configuration_comes_back_from_either_spelling(scaling):
 
 
 def test_an_export_says_which_length_an_import_of_it_will_have(tmp_path, capsys):
-    for length, said in ((64, False), (50, True)):  # 64 is factor * original_positions
+    """YaRN's is exactly `factor` times as long: transformers 4.53 takes the ratio for it."""
+    for length, said in ((64, False), (50, True)):
         run = make_run(tmp_path, f"run{length}", max_positions=length,
                        rope_scaling=RopeScaling("yarn", 4.0, 16))
         export_to("hf", run.path, tmp_path / f"hf{length}")
@@ -331,8 +310,7 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
     ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),
     ({"rope_scaling": {"type": "linear"}}, "missing required field `factor`"),
     ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": None}}, "truncate of rope_type yarn"),
-    ({"rope_scaling": LINEAR, "max_position_embeddings": 10**400},
-     r"2147483648., not 10000+\.\.\.0+$"),
+    ({"rope_scaling": LINEAR, "max_position_embeddings": 10**400}, "not 10000+[.][.][.]0+$"),
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary"),
     ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
      "'config.json': 500000.0, 'rope_parameters': 10000.0.: versions of transformers"),

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,9 @@ from foreign import assert_equal, edit, export_to, load, logits, make_run, refus
 
 from data.tokenizer import open_tokenizer
 from formats import meta, names
-from gyre.options import read_config as load_config
 from gyre.rundir import RunDir
 from model.config import RopeScaling
+from model.rope import rope_frequencies
 
 PARAMS = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": 1e-5}
 
@@ -22,11 +23,9 @@ PARAMS = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": 1
 def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
     """As model parallelism over `parts` processes leaves it behind."""
     folder.mkdir()
-    config = load_config(run.path / "config.yaml").model
-    weights = run.checkpoints.load_weights()
     for n in range(parts):
-        cut = {"rope.freqs": config.theta ** -(torch.arange(0, 8, 2) / 8)}
-        for name, w in weights.items():
+        cut = {"rope.freqs": rope_frequencies(8).float()}
+        for name, w in run.checkpoints.load_weights().items():
             across = name.endswith(("wo.weight", "w2.weight"))
             across |= name == "tok_embeddings.weight" and columns
             cut[name] = w if w.ndim == 1 else w.chunk(parts, dim=int(across))[n].clone()
@@ -78,11 +77,7 @@ def test_other_pickles_are_refused_and_not_executed(
 def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 2, False)
     first, second = (folder / f"consolidated.{n:02}.pth" for n in range(2))
-    whole = second.read_bytes()
-
-    def says(*words):
-        refused(capsys, "run", folder, tmp_path / "new", *words)
-
+    says, whole = partial(refused, capsys, "run", folder, tmp_path / "new"), second.read_bytes()
     second.unlink()
     says(str(first), "they belong to different models, or a part is missing")
     second.write_bytes(whole)

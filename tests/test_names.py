@@ -63,4 +63,4 @@ def test_a_weight_without_a_name_elsewhere_is_refused(tmp_path, capsys, monkeypa
     words = "layers.0.attention.q_norm.weight", "has no name"
     for to in ("hf", "gguf"):
         refused(capsys, to, run.path, tmp_path / "out", *words)
-    refused(capsys, "run", their_folder(tmp_path)[0], tmp_path / "new", *words)
+    refused(capsys, "run", their_folder(tmp_path), tmp_path / "new", *words)
