@@ -28,7 +28,7 @@ def folders(place: Path) -> list[Path]:
     place.mkdir()
     found = []
     for save in (save_llama3, save_llama2_json):
-        folder, _ = their_folder(place)
+        folder = their_folder(place)
         save(folder)
         found.append(folder.rename(place / save.__name__))
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
