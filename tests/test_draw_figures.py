@@ -56,7 +56,7 @@ def test_every_name_in_the_document_exists():
     assert "apply_rotary_emb" in spans
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(#([\w-]+)\)", TEXT))))
-def test_links_inside_the_document_lead_to_a_heading(link):
+def test_links_inside_the_document_lead_to_a_heading():
     headings = re.findall(r"^#+ (.*)$", TEXT, flags=re.MULTILINE)
-    assert link in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+    targets = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+    assert set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) <= targets

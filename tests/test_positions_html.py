@@ -12,14 +12,9 @@ import torch
 from conftest import ROOT
 from torch import Tensor
 
-from model.config import ModelConfig, RopeScaling, ScalingType
-from model.position import ALiBi, sinusoid
-from model.rope import (
-    apply_rotary_emb,
-    precompute_freqs_cis,
-    rope_frequencies,
-    scaled_frequencies,
-)
+from model import rope
+from model.config import RopeScaling, ScalingType
+from model.position import alibi_slopes, sinusoid
 
 PAGE = (ROOT / "docs" / "positions.html").read_text(encoding="utf-8")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -82,29 +77,29 @@ def check(changes: dict[str, Any], answer: dict[str, Any]) -> None:
     scaling = None if kind == "none" else RopeScaling(kind, s["factor"], trained)
 
     def row(head_dim: int) -> Tensor:
-        return precompute_freqs_cis(head_dim, distance + 1, s["theta"], scaling=scaling)[distance:]
+        return rope.precompute_freqs_cis(head_dim, distance + 1, s["theta"], scaling=scaling)[-1:]
 
-    plain = frequencies = rope_frequencies(width, s["theta"])
+    plain = frequencies = rope.rope_frequencies(width, s["theta"])
     if scaling is not None:
-        frequencies = scaled_frequencies(scaling, distance + 1, width, s["theta"])
+        frequencies = rope.scaled_frequencies(scaling, distance + 1, width, s["theta"])
     angles, seen = distance * frequencies, (trained - 1) * plain
     close(answer["frequencies"], frequencies, atol=0)
     close(answer["angles"], angles, atol=0)
     assert answer["unseen"] == (angles.remainder(2 * math.pi) > seen).tolist()
     first = torch.eye(width)[2 * s["pair"]].view(1, 1, 1, width)
-    turned = apply_rotary_emb(first, first, row(width))[0].unflatten(-1, (-1, 2))[..., s["pair"], :]
-    close(answer["turned"], turned.flatten())
-    close(answer["tip"], turned.flatten() * torch.tensor([1, -1]))  # a screen's y points down
+    turned, _ = rope.apply_rotary_emb(first, first, row(width))
+    turned = turned.view(-1, 2)[s["pair"]]
+    close(answer["turned"], turned)
+    close(answer["tip"], turned * torch.tensor([1, -1]))  # a screen's y points down
 
     far = torch.tensor([distance, *answer["distances"]])
     assert far[-1] == 4 * trained
     magnitude = row(width)[0, 0].abs().item()
     rows = torch.polar(torch.tensor(magnitude).double(), torch.outer(far, frequencies))
     ones = torch.ones(1, len(far), 1, width)
-    rope = apply_rotary_emb(ones, ones, rows.to(torch.complex64))[0].mean(dim=-1) * magnitude
+    scores = rope.apply_rotary_emb(ones, ones, rows.to(torch.complex64))[0].mean(dim=-1)
     table = sinusoid(128, 4 * trained + 1, s["theta"])
-    alibi = ALiBi(ModelConfig(n_heads=8, position="alibi")).bias(far, torch.tensor([0]))
-    expected = {"rope": rope.flatten(), "sinusoid": table[far] @ table[0] / 64,
-                "alibi": alibi[s["head"] - 1, :, 0]}
+    expected = {"rope": magnitude * scores.flatten(), "sinusoid": table[far] @ table[0] / 64,
+                "alibi": -alibi_slopes(8)[s["head"] - 1] * far}
     for name, values in expected.items():
         close([answer["now"][name], *answer[name]], values)
