@@ -4,6 +4,7 @@ import copy
 import math
 import os
 import shutil
+from functools import partial
 
 import foreign
 import pytest
@@ -140,10 +141,9 @@ def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
     assert_equal(before, load_file(again / "model.safetensors"))
 
 
-@pytest.mark.parametrize("where", [
-    pytest.param("generation_config.json", marks=pytest.mark.slow), "config.json"])
-def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
-    """A template, and several ids, of which each ends a text."""
+def test_what_asks_for_texts_and_ends_them_goes_through_a_run(tmp_path):
+    """A template, and several ids, of which each ends a text; here config.json says so. That a
+    generation_config.json goes with a run is seen in test_gguf.py."""
     folder = foreign.their_folder(tmp_path, "llama3")
     template = "{{ messages }}"
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
@@ -157,9 +157,8 @@ def test_what_asks_for_texts_and_ends_them_goes_through_a_run(where, tmp_path):
     free = greedy(folder)
     n = next(n for n in range(3, 20) if free[n] not in free[:n])
     ends = [7, free[n], open_tokenizer(folder).eos_id]
-    foreign.edit(folder / where, eos_token_id=ends)
-    if where == "config.json":
-        (folder / "generation_config.json").unlink()
+    foreign.edit(folder / "config.json", eos_token_id=ends)
+    (folder / "generation_config.json").unlink()
     run = export_to("run", folder, tmp_path / "ours")
     text = load_trained(run, device="cpu").generate("def f(x", max_new_tokens=20, temperature=0)
     assert text == open_tokenizer(run).decode(free[:n])
@@ -213,10 +212,7 @@ def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
     weight_map = foreign.read(index)["weight_map"]
     first, second = sorted(folder.glob("model-*.safetensors"))[:2]
     shutil.copy(second, tmp_path / "outside.safetensors")
-
-    def says(*words):
-        refused(capsys, "run", folder, tmp_path / "ours", *words)
-
+    says = partial(refused, capsys, "run", folder, tmp_path / "ours")
     foreign.edit(index, weight_map=weight_map | {DOWN: "../outside.safetensors"})
     says(str(folder / "outside.safetensors"), "is missing")
     foreign.edit(index, weight_map={})

@@ -36,8 +36,8 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
     return folder
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("parts", "columns"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(("parts", "columns"), [
+    (2, True), *(pytest.param(n, False, marks=pytest.mark.slow) for n in (1, 2))])
 def test_folders_are_read_however_they_were_cut(parts, columns, tmp_path):
     run = make_run(tmp_path, dtype=torch.bfloat16)
     folder = meta_folder(tmp_path / "meta", run, parts, columns)

@@ -87,11 +87,7 @@ def test_an_export_holds_what_llama_cpps_converter_reads(saved, tmp_path):
 def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, tmp_path, capsys):
     """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
     common token: it has a text. The shortest runs of spaces first: long runs split elsewhere."""
-    if change == "order":
-        folder = their_folder(tmp_path, "llama2-of-4")
-    else:
-        folder = export_to("hf", make_run(tmp_path).path, tmp_path / "hf")
-        (folder / "tokenizer.model").unlink()
+    folder = their_folder(tmp_path, "llama2-of-4")
     described = read(folder / "tokenizer.json")
     merges = described["model"]["merges"]
     if change == "merges":
@@ -206,6 +202,14 @@ def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_p
     edit(folder / "tokenizer_config.json", eos_token="<end>")
     run = export_to("run", folder, tmp_path / "ours")
     refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
+
+
+def test_a_tokenizer_json_that_truncates_encodes_whole_texts(tmp_path):
+    folder, text = their_folder(tmp_path, "llama2-of-4"), "def f(x): " * 9
+    whole = open_tokenizer(folder).encode(text)
+    cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
+    edit(folder / "tokenizer.json", truncation=cut)
+    assert open_tokenizer(folder).encode(text) == whole
 
 
 def test_the_settings_say_what_ends_a_text(tmp_path):
