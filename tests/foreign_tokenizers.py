@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
-import tokenizers
 import transformers
 from noise import TEXT
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
@@ -47,7 +46,7 @@ def save_ours(folder: Path) -> None:
 
 
 def save_settings(folder: Path, **settings: Any) -> None:
-    settings |= {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True}
+    settings = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, **settings}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
 
 
@@ -88,27 +87,9 @@ def save_llama2_of_4(folder: Path) -> None:
 
 def save_llama3(folder: Path) -> None:
     """Byte-level byte pairs, special tokens behind them, and BOS from the post-processor."""
-    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-    split = tokenizers.Regex(r"\p{N}{1,3}| ?\p{L}+|\s+")
-    byte_level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [tokenizers.pre_tokenizers.Split(split, "isolated"), byte_level]
-    )
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=VOCAB - 3, show_progress=False, initial_alphabet=byte_level.alphabet()
-    )
-    tokenizer.train_from_iterator([TEXT], trainer)
-    start, end = "<|begin_of_text|>", "<|end_of_text|>"
-    tokenizer.add_special_tokens([start, end])
-    tokenizer.add_tokens(["<think>"])
-    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-        single=f"{start} $A", special_tokens=[(start, tokenizer.token_to_id(start))]
-    )
-    fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token=start, eos_token=end
-    )
-    fast.save_pretrained(folder)
+    shutil.copy(Path(__file__).with_name("llama3.json"), folder / "tokenizer.json")
+    save_settings(folder, tokenizer_class="PreTrainedTokenizerFast", add_bos_token=None,
+                  bos_token="<|begin_of_text|>", eos_token="<|end_of_text|>")
 
 
 SAVE = {"ours": save_ours, "llama2": save_llama2, "llama2-json": save_llama2_json,

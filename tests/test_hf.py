@@ -264,6 +264,7 @@ def test_rotations_are_read_where_transformers_reads_them(rope):
 @pytest.mark.parametrize("scaling, changes", [
     (None, {"partial": 0.25}),
     (RopeScaling("linear", 4.0, 16), {}),
+    (RopeScaling("dynamic", 4.0, 16), {}),
     (RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0, attention_factor=1.3), {}),
     (RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
      {"max_positions": 50}),

@@ -28,18 +28,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"scaling": "llama3", "D": 128, "theta": math.log10(5e5), "trained": 13, "factor": 8,
      "pair": 31, "distance": 20000},
 ]
-DRIVE = """<script>
-const answers = SETTINGS.map(changes => {
-  document.querySelector("form").reset();
-  for (const [id, value] of Object.entries({ ...changes, distance: changes.distance ?? 12 })) {
-    $(id).value = value;
-    $(id).dispatchEvent(new Event("input", { bubbles: true }));
-  }
-  return { ...JSON.parse($("numbers").textContent),
-           tip: ["x2", "y2"].map(name => $("tip-now").getAttribute(name) / 95) };
-});
-document.body.innerHTML = `<pre id="answers">${JSON.stringify(answers)}</pre>`;
-</script>"""
+DRIVE = (ROOT / "tests" / "drive_positions.js").read_text(encoding="utf-8")
 
 
 def test_the_page_is_one_file_that_needs_no_network():
@@ -56,7 +45,7 @@ def close(numbers: Any, expected: Tensor, atol: float = 1e-5) -> None:
 def test_its_numbers_are_those_of_the_functions_that_models_use(tmp_path):
     page = tmp_path / "page.html"
     drive = DRIVE.replace("SETTINGS", json.dumps(SETTINGS), 1)
-    page.write_text(PAGE.replace("</body>", drive + "</body>"), encoding="utf-8")
+    page.write_text(PAGE.replace("</body>", f"<script>{drive}</script></body>"), encoding="utf-8")
     dom = subprocess.run(
         [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
          f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
