@@ -39,12 +39,6 @@ def jsonl(path, documents):
     return path
 
 
-def text_file(tmp_path, text):
-    path = tmp_path / "text.txt"
-    path.write_bytes(text.encode())
-    return path
-
-
 @pytest.fixture
 def corpus(tmp_path):
     """DOCUMENTS as one .jsonl."""
@@ -54,6 +48,16 @@ def corpus(tmp_path):
 def config(path, **options):
     options = {"vocab_size": VOCAB, "prepared": str(path.parent / "prepared")} | options
     return DataConfig(source="files", files=[str(path)], **options)
+
+
+def prepare_text(folder, text, **options):
+    """One text, or a list of documents."""
+    path = folder / "a.txt"
+    if isinstance(text, str):
+        path.write_bytes(text.encode())
+    else:
+        path = jsonl(folder / "a.jsonl", text)
+    return prepare(config(path, **options))
 
 
 def read_ids(prepared, split):
@@ -133,15 +137,15 @@ def test_blocks_give_back_the_text_and_end_after_lines(monkeypatch):
 def test_a_single_text_gives_its_last_part_by_characters(tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "BLOCK", 97)  # cuts characters in two, and lines
     text = words(1, 3000)
-    prepared = prepare(config(text_file(tmp_path, text), val_fraction=0.25))
+    prepared = prepare_text(tmp_path, text, val_fraction=0.25)
     end = int(len(text) * 0.75)
     assert texts(prepared, "train") + texts(prepared, "val") == [text[:end], text[end:]]
 
 
 def test_the_share_held_out_follows_val_fraction(tmp_path):
-    path = jsonl(tmp_path / "many.jsonl", [words(seed, 5) for seed in range(1000)])
-    manifests = [prepare(config(path, val_fraction=share)).manifest for share in (0.1, 0.5)]
-    counts = [manifest["val"]["documents"] for manifest in manifests]
+    many = [words(seed, 5) for seed in range(1000)]
+    counts = [prepare_text(tmp_path, many, val_fraction=share).manifest["val"]["documents"]
+              for share in (0.1, 0.5)]
     assert 70 < counts[0] < 130 and 440 < counts[1] < 560
 
 
@@ -155,14 +159,14 @@ def test_a_document_stays_in_its_split_whatever_is_added(corpus, tmp_path):
 
 @pytest.mark.parametrize("val_fraction, split", [(0.001, "val"), (0.999, "train")])
 def test_few_documents_leave_no_split_empty(tmp_path, val_fraction, split):
-    path = jsonl(tmp_path / "few.jsonl", [words(seed, 400) for seed in range(5)])
-    assert prepare(config(path, val_fraction=val_fraction)).manifest[split]["documents"] == 1
+    prepared = prepare_text(tmp_path, DOCUMENTS[:9], val_fraction=val_fraction)
+    assert prepared.manifest[split]["documents"] == 1
 
 
 def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     """A character that only validation has gets no piece; one of the training text does."""
-    path = text_file(tmp_path, words(1, 900) + "\u0416" * 500 + words(2, 900) + "\u0429" * 150)
-    tokenizer = prepare(config(path)).tokenizer
+    text = words(1, 900) + "\u0416" * 500 + words(2, 900) + "\u0429" * 150
+    tokenizer = prepare_text(tmp_path, text).tokenizer
     seen, unseen = "\u0416".encode(), "\u0429".encode()
     assert any(seen in piece for piece in tokenizer.bytes.values())
     assert not any(unseen in piece for piece in tokenizer.bytes.values())
@@ -172,9 +176,8 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     (["same"] * 30, "the val split has 0 tokens"), (["x"], "sentences_.empty"), ([""], "no text"),
 ])
 def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
-    path = jsonl(tmp_path / "a.jsonl", documents)
     with pytest.raises(UserError, match=message):
-        prepare(config(path, vocab_size=265)).dataset("val", seq_len=4)
+        prepare_text(tmp_path, documents, vocab_size=265).dataset("val", seq_len=4)
 
 
 # Made once
