@@ -101,10 +101,8 @@ def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
 # --- imported runs --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [
-    pytest.param("llama2", marks=pytest.mark.slow), "llama3"])
-def test_generation_is_theirs(kind, tmp_path, capsys):
-    run, folder = imported(tmp_path, kind)
+def test_generation_is_theirs(tmp_path, capsys):
+    run, folder = imported(tmp_path, "llama3")
     theirs = AutoModelForCausalLM.from_pretrained(folder)
     ids = AutoTokenizer.from_pretrained(folder)("def f(x", return_tensors="pt")["input_ids"]
     new = theirs.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :]

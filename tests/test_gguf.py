@@ -137,10 +137,9 @@ def test_byte_level_pairs_are_refused(tmp_path, capsys):
     refused(capsys, "gguf", run, tmp_path / "out", "tokenizer.json", "convert_hf_to_gguf")
 
 
-@pytest.mark.parametrize("kind", [
-    pytest.param("llama2", marks=pytest.mark.slow), "llama2-of-4"])
-def test_an_imported_sentencepiece_file_goes_with_its_padding(kind, tmp_path):
-    run = imported(tmp_path, kind)[0].path
+def test_an_imported_tokenizer_goes_with_its_padding(tmp_path):
+    """As a sentencepiece file; that of one is in test_tokenizers.py."""
+    run = imported(tmp_path, "llama2-of-4")[0].path
     fields, _ = read_gguf(export_to("gguf", run, tmp_path / "out.gguf"))
     assert fields["tokenizer.ggml.add_space_prefix"] and fields["tokenizer.ggml.add_bos_token"]
     assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{i}]" for i in range(VOCAB, VOCAB + 6)]

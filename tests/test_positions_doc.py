@@ -89,12 +89,6 @@ def test_a_key_that_turns_lessens_the_angle_from_it_to_the_query():
     assert math.cos(theta - 1) - math.cos(theta + 1) > 1
 
 
-def test_the_mean_sine_is_not_a_similarity():
-    table = precompute_freqs_cis(128, 9)[[0, 1, 4, 8]].mean(dim=1)
-    assert table.imag.tolist() == pytest.approx([0.0, 0.1094, 0.1844, 0.1783], abs=5e-5)
-    assert table.real.tolist() == pytest.approx([1.0, 0.9702, 0.7592, 0.7144], abs=5e-5)
-
-
 def test_decay_is_not_monotone():
     mean = precompute_freqs_cis(128, 251).real.mean(dim=1)
     assert mean[12] > mean[11] and mean[4] < mean[1]

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from conftest import draw
 
 from errors import UserError
 from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
@@ -38,19 +39,16 @@ def drawn_mass(logits, sampling, seen, draws=4000):
 
 
 @pytest.mark.parametrize("sampling", [
-    Sampling(1.0), Sampling(7.0), Sampling(1.0, top_k=1), Sampling(1.3, top_k=5),
-    Sampling(1.0, top_k=1000), Sampling(2.0, top_p=0.93), Sampling(1.0, top_p=1.0),
-    Sampling(1.0, min_p=0.0), Sampling(2.0, min_p=0.2), Sampling(1.0, repetition_penalty=1.7),
+    Sampling(7.0), Sampling(1.0, top_k=1), Sampling(1.0, top_k=1000), Sampling(2.0, top_p=0.93),
+    Sampling(1.0, top_p=1.0), Sampling(1.0, min_p=0.0), Sampling(1.0, repetition_penalty=1.7),
     Sampling(2.0, top_k=9, top_p=0.8), Sampling(2.0, top_p=0.8, min_p=0.3),
     Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2),
 ], ids=str)
 def test_sample_draws_from_the_brute_force_distribution(sampling):
     for seed in range(3):
-        logits = 2 * torch.randn(23, generator=torch.Generator().manual_seed(seed))
-        seen = torch.zeros(23, dtype=torch.bool)
-        seen[[1, 4, 19]] = True
+        logits, seen = 2 * draw(23, seed=seed), draw(23, seed=9) > 1
         drawn = drawn_mass(logits, sampling, seen)
-        expected = torch.tensor(mass(logits, sampling, [1, 4, 19]))
+        expected = torch.tensor(mass(logits, sampling, seen.nonzero().flatten().tolist()))
         # A grid of n points misses each of the two borders of a token by at most 1/n.
         assert (drawn - expected).abs().max() <= 2 / 4000 + 1e-6
         assert not drawn[expected == 0].any()
@@ -66,7 +64,7 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
     """Sharp rows and flat ones, with ties within and across the candidates that are looked at, and
     four equal masses, of which two reach 0.5 exactly."""
     size = 9 * FIRST_CANDIDATES
-    logits = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    logits = draw(size, dtype=torch.float64)
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     rows = [9 * logits, logits, logits.round(), torch.zeros(size), few]
     masses = torch.stack([row.double().softmax(-1) for row in rows])
@@ -96,13 +94,13 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
     uniforms, none = [0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53], torch.zeros(4, 6, dtype=torch.bool)
     assert sample(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
     # Rounding makes some of these sum to less than 1, and none may draw a token past the last.
-    rows = torch.randn(200, 97, generator=torch.Generator().manual_seed(0))
+    rows = draw(200, 97)
     ids = sample(rows, Sampling(1.0), [1 - 2**-53] * 200, torch.zeros(200, 97).bool())
     assert (ids < 97).all()
 
 
 def test_temperature_0_is_the_limit_of_small_ones_with_the_penalty():
-    logits = torch.randn(5, 97, generator=torch.Generator().manual_seed(1))
+    logits = draw(5, 97, seed=1)
     ids, least = (sample(logits, Sampling(temperature, repetition_penalty=3.0), [0.7] * 5,
                          logits > 1) for temperature in (0, 1e-9))
     assert torch.equal(ids, least) and not torch.equal(ids, logits.argmax(-1))
