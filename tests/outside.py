@@ -6,9 +6,12 @@ import sys
 
 PREFIXES = ("HF_", "GIT_", "MASTER_", "TORCHELASTIC_", "WANDB_")
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-for name in [*os.environ] if "pytest" in sys.modules else ():  # not in a test's own process
-    if name.startswith(PREFIXES) or name.lower().endswith("_proxy") or name in NAMES:
-        del os.environ[name]
+if "pytest" in sys.modules:  # not in a test's own process
+    for name in [*os.environ]:
+        if name.startswith(PREFIXES) or name.lower().endswith("_proxy") or name in NAMES:
+            del os.environ[name]
+    # No test cuts the power. Those of what is on the disk, and when, watch or replace this call.
+    os.fsync = lambda descriptor: None
 # A shell that starts them in the background ignores Ctrl-C, and nohup SIGHUP. A handler is not
 # inherited: the programs that the tests start take these signals as usual.
 signal.signal(signal.SIGINT, signal.default_int_handler)
