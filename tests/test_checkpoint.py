@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import arguments, run, stop_at
-from failing import Failing, Touch, failures, flip_a_bit
+from failing import Failing, Touch, cut, failures, flip_a_bit
 from safetensors.torch import load_file, save_file
 
 import train
@@ -89,48 +89,42 @@ def test_weights_are_the_best_ones_or_else_the_last(saved):
 # --- damage ---------------------------------------------------------------------------------------
 
 
-DAMAGE = {
-    "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),
-    "missing": Path.unlink,
-    "of another step": lambda file: shutil.copy(file.parents[1] / "previous" / file.name, file),
-    "flipped": flip_a_bit,
-}
+def take_from_previous(file):
+    shutil.copy(file.parents[1] / "previous" / file.name, file)
 
 
-@pytest.mark.parametrize("name", [WEIGHTS, STATES, TRAINING, "manifest.json"])
-def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, capsys):
-    for damage in DAMAGE.values():
-        before = saved(1, 2)
-        damage(before.path / "last" / name)
-        checkpoints = Checkpoints(before.path)
-        assert loaded(checkpoints) == 1
-        assert f"last/{name}" in capsys.readouterr().err or name == "manifest.json"
+@pytest.mark.parametrize("name, damage", [
+    (WEIGHTS, cut), (STATES, Path.unlink), (TRAINING, take_from_previous), (MANIFEST, flip_a_bit)])
+def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, capsys):
+    before = saved(1, 2)
+    damage(before.path / "last" / name)
+    checkpoints = Checkpoints(before.path)
+    assert loaded(checkpoints) == 1
+    assert f"last/{name}" in capsys.readouterr().err
 
-        save(checkpoints, "last", 3)  # the damaged one must not displace the good one
-        assert loaded(checkpoints) == 3
-        shutil.rmtree(before.path / "last")
-        assert loaded(checkpoints) == 1
-        save(checkpoints, "last", 4)
-        save(checkpoints, "last", 5)  # from now on the one before is kept again
-        shutil.rmtree(before.path / "last")
-        assert loaded(checkpoints) == 4
+    save(checkpoints, "last", 3)  # the damaged one must not displace the good one
+    assert loaded(checkpoints) == 3
+    shutil.rmtree(before.path / "last")
+    assert loaded(checkpoints) == 1
+    save(checkpoints, "last", 4)
+    save(checkpoints, "last", 5)  # from now on the one before is kept again
+    shutil.rmtree(before.path / "last")
+    assert loaded(checkpoints) == 4
 
 
-@pytest.mark.parametrize("name", ["last", "best"])
-def test_every_flipped_byte_and_every_cut_is_found(saved, name):
+def test_every_flipped_byte_and_every_cut_is_found(saved):
     checkpoints = saved(1)
-    save(checkpoints, "best", 1)
-    for path in (checkpoints.path / name).iterdir():
+    for path in (checkpoints.path / "last").iterdir():
         content = path.read_bytes()
-        for at in range(0, len(content), 1 + len(content) // 40):
+        for at in range(0, len(content), 1 + len(content) // 16):
             flipped = bytearray(content)
             flipped[at] ^= 1 << at % 8
             for damaged in (bytes(flipped), content[:at]):
                 path.write_bytes(damaged)
                 with pytest.raises(UserError):
-                    loaded(checkpoints, name)
+                    loaded(checkpoints)
         path.write_bytes(content)
-    assert loaded(checkpoints, name) == 1
+    assert loaded(checkpoints) == 1
 
 
 def test_a_reader_beside_a_training_gets_one_save_or_another(saved, capsys):
@@ -201,22 +195,18 @@ def test_a_pickle_cannot_run_code(saved, tmp_path):
 # --- crashes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name, before", [
-    ("last", 0), ("last", 1), pytest.param("last", 2, marks=pytest.mark.slow), ("best", 1)])
-def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
-    """The k-th operation fails, for all k, with 0 ... 2 checkpoints saved before."""
+@pytest.mark.parametrize("name", ["last", "best"])
+def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name):
+    """The k-th operation fails, for all k."""
     for failing in failures(WRITERS, at_least=7):
-        checkpoints = saved()
-        for step in range(1, before + 1):
-            save(checkpoints, name, step)
+        checkpoints = saved(1, 2)
+        save(checkpoints, "best", 2)
         with failing:
-            save(checkpoints, name, before + 1)
+            save(checkpoints, name, 3)
         if failing.error:
             assert isinstance(failing.error, UserError)
-            assert f"cannot write {checkpoints.path / name}: " in str(failing.error)
-            assert "No space left" in str(failing.error)
-        if before or not failing.error:
-            assert loaded(checkpoints, name) in (before, before + 1)
+            assert f"{checkpoints.path / name}: [Errno 28] No space" in str(failing.error)
+        assert loaded(checkpoints, name) in ((2, 3) if failing.error else (3,))
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
         assert loaded(again, name) == 9
@@ -227,7 +217,7 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name, before):
 def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
     for failing in failures(WRITERS, at_least=7):
         checkpoints = saved(1, 2)
-        DAMAGE["truncated"](checkpoints.path / "last" / TRAINING)
+        cut(checkpoints.path / "last" / TRAINING)
         assert loaded(checkpoints) == 1
         with failing:
             save(checkpoints, "last", 3)
