@@ -19,6 +19,8 @@ from errors import UserError
 from files import read_json, write_sealed
 from gyre.wandb_log import LogConfig
 
+COMMITTED = ["results", "bases", "english", "wide", "qk", "causes"]
+
 
 class Text(str):
     """A report in Markdown."""
@@ -46,27 +48,19 @@ def page(study):
     return composed(study)
 
 
-def text(value, form="+.3f"):
-    return format(value, form).replace("-", "−")
-
-
 def test_the_numbers_in_the_page_are_those_of_the_records(study, page):
     loaded, rows = Study.load(study), page.table("arm", "learning rate")
+    head = page.table("nats per token, 95 % interval over paired seeds", "after 102 k tokens")
     assert list(rows) == list(EFFECT)
     for arm in ("rope", "alibi"):
         values = list(loaded.losses(arm, HORIZONS[-1]).values())
-        d = loaded.paired(arm, HORIZONS[-1])
-        mean = f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
-        ends = f"[{text(d.interval[0])}, {text(d.interval[1])}]"
+        first, last = (interval(loaded, arm, tokens).replace("-", "−")
+                       for tokens in (HORIZONS[0], HORIZONS[-1]))
+        assert head[f"{arm} − sin"] == [first, last]
         assert rows[arm][:2] == ["0.002", "6"]
-        assert rows[arm][-3] == mean and rows[arm][-2].startswith(f"{text(d.mean)} {ends}, p ")
+        assert rows[arm][-3] == f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
+        assert rows[arm][-2].startswith(f"{last}, p ")
         assert rows[arm][-1] == f"{USED[arm] / 1000:g} k"
-    head = page.table("nats per token, 95 % interval over paired seeds", "after 102 k tokens")
-    for arm in ("rope", "alibi"):
-        for column, tokens in enumerate((HORIZONS[0], HORIZONS[-1])):
-            d = loaded.paired(arm, tokens)
-            ends = f"[{text(d.interval[0])}, {text(d.interval[1])}]"
-            assert head[f"{arm} − sin"][column] == f"{text(d.mean)} {ends}"
     assert rows["sin"][-2] == "–"
     p = float(rows["alibi"][-2].split("p ")[1])
     raw = {arm: loaded.paired(arm, HORIZONS[-1]).p for arm in ("nope", "learned", "alibi")}
@@ -121,67 +115,83 @@ def test_what_never_happened_is_longer_than_was_looked(times, words):
     assert report.span(times, 500) == words
 
 
+# --- what the documents say of the committed studies ----------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return {name: Study.load(ROOT / "docs" / name) for name in COMMITTED}
+
+
+def words(name: str) -> str:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return " ".join(text.split()).replace("\u2212", "-")
+
+
+def interval(study, arm, tokens, baseline=None, base=None, sign="+") -> str:
+    """The difference from an arm of the same or of another study (`base`), and its interval."""
+    result = stats.paired(study.losses(arm, tokens),
+                          (base or study).losses(baseline or study.baseline, tokens))
+    mean, low, high = (f"{value:{sign}.3f}" for value in (result.mean, *result.interval))
+    return f"{mean} [{low}, {high}]"
+
+
 def mean(by_seed: dict[int, float]) -> float:
     return statistics.fmean(by_seed.values())
 
 
-def words(name: str) -> str:
-    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
-
-
-def test_readme_and_positions_say_what_the_records_hold():
-    study, positions = Study.load(ROOT / "docs" / "results"), words("docs/positions.md")
-    first, last = study.horizons[0], study.horizons[-1]
-    leads = [-study.paired("rope", tokens).mean for tokens in (first, last)]
+def test_the_readme_says_what_the_records_hold(committed):
+    full, qk, readme = committed["results"], committed["qk"], words("README.md")
+    first, last = full.horizons[0], full.horizons[-1]
+    leads = [-full.paired("rope", tokens).mean for tokens in (first, last)]
     assert (f"The validation loss of RoPE is {leads[0]:.2f} nats per token lower after "
             f"{first / 1e6:.2f} M training tokens, and {leads[1]:.2f} lower after "
-            f"{last / 1e6:.2f} M") in words("README.md")
-    planned = len(study.plan["seeds"])
-    assert all(len(study.runs(arm)) == planned for arm in study.plan["arms"])
-    assert f"Each number is a mean over {planned} seeds of models" in words("README.md")
+            f"{last / 1e6:.2f} M") in readme
+    planned = len(full.plan["seeds"])
+    assert all(len(full.runs(arm)) == planned for arm in full.plan["arms"])
+    assert f"Each number is a mean over {planned} seeds of models" in readme
+    within, behind = (
+        stats.paired(study.losses(arm, qk.horizons[1]), qk.losses("rope", qk.horizons[1])).mean
+        for study, arm in ((qk, "sin_qk"), (full, "sin")))
+    assert f"within {abs(within):.2f} nats of RoPE" in readme and f"{behind:.2f} behind" in readme
+
+
+def test_positions_md_says_what_the_records_hold(committed):
+    full, page = committed["results"], words("docs/positions.md")
     rope, sin, alibi = (twice - once for once, twice in (
-        [mean(study.values(arm, "context", "loss", context=length * study.plan["seq_len"],
-                           mode="nonoverlapping")) for length in (1, 2)]
+        [mean(full.values(arm, "context", "loss", context=length * full.plan["seq_len"],
+                          mode="nonoverlapping")) for length in (1, 2)]
         for arm in ("rope", "sin", "alibi")))
-    assert (f"on {last / 1e6:.2f} M tokens, the loss of whole windows of twice that length rises "
-            f"by {rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by {alibi:+.2f} "
-            f"for ALiBi (means of {planned} seeds;") in positions
-    excess = {(arm, length): statistics.fmean(
-        read_json(ROOT / f"docs/results/probes/P1-{arm}-s{seed}.json")["excess"][length]
-        for seed in range(3)) for arm in ("rope", "sin", "alibi", "nope") for length in ("T", "2T")}
+    assert (f"on {full.horizons[-1] / 1e6:.2f} M tokens, the loss of whole windows of twice that "
+            f"length rises by {rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by "
+            f"{alibi:+.2f} for ALiBi (means of {len(full.plan['seeds'])} seeds;") in page
+    records = {arm: [read_json(ROOT / f"docs/results/probes/P1-{arm}-s{seed}.json")["excess"]
+                     for seed in range(3)] for arm in ("rope", "sin", "alibi", "nope")}
+    once, twice = ({arm: statistics.fmean(excess[length] for excess in by_seed)
+                    for arm, by_seed in records.items()} for length in ("T", "2T"))
     assert ("ends {rope:.3f} nats above the optimum with RoPE, {sin:.3f} with matched sinusoids, "
-            "and {alibi:.3f} with ALiBi and {nope:.3f} without positions"
-            ).format(**{arm: share for (arm, at), share in excess.items() if at == "T"}
-                     ) in positions
-    assert (f"In rows of twice the length, its loss is {excess['rope', '2T']:.3f} above the "
-            f"optimum with RoPE and {excess['sin', '2T']:.3f} with matched sinusoids") in positions
+            "and {alibi:.3f} with ALiBi and {nope:.3f} without positions").format(**once) in page
+    assert ("In rows of twice the length, its loss is {rope:.3f} above the optimum with RoPE and "
+            "{sin:.3f} with matched sinusoids").format(**twice) in page
 
 
-def test_results_md_says_what_the_records_hold():
-    full, bases, english, wide = (Study.load(ROOT / "docs" / name)
-                                  for name in ("results", "bases", "english", "wide"))
-    page = words("docs/results.md").replace("\u2212", "-")
-    loss = {arm: [mean(full.losses(arm, tokens)) for tokens in full.horizons]
-            for arm in full.plan["arms"]}
-
-    def show(study, tokens, arm, baseline=None, plus=""):
-        result = stats.paired(study.losses(arm, tokens),
-                              study.losses(baseline or study.baseline, tokens))
-        low, high = result.interval
-        return f"{result.mean:{plus}.3f} [{low:{plus}.3f}, {high:{plus}.3f}]"
-
+def test_results_md_says_what_the_records_hold(committed):
+    full, bases, english, wide, qk, causes = (committed[name] for name in COMMITTED)
+    page = words("docs/results.md")
     for number in (0, 2, 3):
         tokens = full.horizons[number]
-        assert f"| {tokens / 1e6:.2f} M | {show(full, tokens, 'rope')} |" in page
+        lead = interval(full, "rope", tokens, sign="")
+        assert f"| {tokens / 1e6:.2f} M | {lead} |" in page
         if number:  # RoPE's curve between its horizons, which double, in the logarithm of tokens
-            before, after = loss["rope"][number - 1 : number + 1]
-            share = (before - loss["sin"][number]) / (before - after)
+            before, after = (mean(full.losses("rope", full.horizons[k]))
+                             for k in (number - 1, number))
+            share = (before - mean(full.losses("sin", tokens))) / (before - after)
             assert f"| {2 ** (1 - share):.1f} |" in page
     tokens = full.horizons[2]
-    assert f"not tuned for it | {show(english, tokens, 'rope')}" in page
-    assert f"three seeds, 4.19 M tokens | {show(wide, tokens, 'rope')}" in page
-    assert f"500,000: {show(bases, tokens, 'rope_b1k', 'rope_b500k', plus='+')}" in page
-    assert f"{show(bases, tokens, 'p_rope_50', plus='+')} against base 10,000" in page
+    assert f"not tuned for it | {interval(english, 'rope', tokens, sign='')}" in page
+    assert f"three seeds, 4.19 M tokens | {interval(wide, 'rope', tokens, sign='')}" in page
+    assert f"500,000: {interval(bases, 'rope_b1k', tokens, 'rope_b500k')}" in page
+    assert f"{interval(bases, 'p_rope_50', tokens)} against base 10,000" in page
     faster = [read_json(file) for file in sorted((ROOT / "docs/results/rope_at_2e-3").iterdir())]
     lower, ahead = ([statistics.fmean(record["horizons"][number]["loss"]
                                       - full.losses(arm, tokens)[record["seed"]]
@@ -190,37 +200,21 @@ def test_results_md_says_what_the_records_hold():
     assert f"ended {-max(lower):.2f} to {-min(lower):.2f} nats lower after every length" in page
     first, second, third, last = (f"{value:+.3f}" for value in ahead)
     assert f"RoPE - ALiBi is {first}, {second}, {third} and {last}" in page
-
-
-def test_results_md_and_readme_say_where_position_enters():
-    full, qk = Study.load(ROOT / "docs" / "results"), Study.load(ROOT / "docs" / "qk")
-    page, readme = (words(name).replace("\u2212", "-") for name in ("docs/results.md", "README.md"))
-    arms = {"sin": full, "sin_qk_first": qk, "sin_qk": qk}
-    for arm, study in arms.items():
-        cells, means = [], []
-        for tokens in qk.horizons:
-            result = stats.paired(study.losses(arm, tokens), qk.losses("rope", tokens))
-            low, high = result.interval
-            cells.append(f"{result.mean:+.3f} [{low:+.3f}, {high:+.3f}]")
-            means.append(result.mean)
-        assert f" | {cells[0]} | {cells[1]} |" in page
-        if arm == "sin_qk":
-            assert f"within {abs(means[1]):.2f} nats of RoPE" in readme
-        elif arm == "sin":
-            assert f"{means[1]:.2f} behind" in readme
-    causes = Study.load(ROOT / "docs" / "causes")
+    for study, arm in ((full, "sin"), (qk, "sin_qk_first"), (qk, "sin_qk")):
+        short, long = (interval(study, arm, tokens, "rope", qk) for tokens in qk.horizons)
+        assert f" | {short} | {long} |" in page
     for arm in causes.others:
-        result = causes.paired(arm, qk.horizons[0])
-        low, high = result.interval
-        assert f" | {result.mean:+.3f} [{low:+.3f}, {high:+.3f}] | \u2013 |" in page
-    notes = words("docs/causes/notes.md").replace("\u2212", "-")
-    for study, arm, other, against in (
-        (causes, "sin_qkv", qk, "sin_qk"), (causes, "learned_qk", qk, "sin_qk"),
-        (causes, "rope_sinscale", causes, "rope"), (causes, "sin_aligned_4e3", full, "sin"),
+        assert f" | {interval(causes, arm, qk.horizons[0])} | \u2013 |" in page
+
+
+def test_the_notes_on_causes_say_what_the_records_hold(committed):
+    full, qk, causes = (committed[name] for name in ("results", "qk", "causes"))
+    notes, tokens = words("docs/causes/notes.md"), qk.horizons[0]
+    for study, arm, other, base in (
+        (causes, "sin_qkv", "sin_qk", qk), (causes, "learned_qk", "sin_qk", qk),
+        (causes, "rope_sinscale", "rope", causes), (causes, "sin_aligned_4e3", "sin", full),
     ):
-        result = stats.paired(*(s.losses(a, qk.horizons[0]) for s, a in (
-            (study, arm), (other, against))))
-        assert f" {result.mean:+.3f} [{result.interval[0]:+.3f}, " in notes
+        assert interval(study, arm, tokens, other, base).partition(",")[0] in notes
     for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
         assert {record["lr"] for record in study.runs(arm).values()} == {rate}
 
@@ -232,11 +226,11 @@ def test_a_study_without_runs_has_no_report(tmp_path):
     assert not (path / "RESULTS.md").exists()
 
 
-@pytest.mark.parametrize("name", ["results", "bases", "english", "wide", "qk", "causes"])
-def test_the_committed_report_is_what_the_records_give(name):
+@pytest.mark.parametrize("name", COMMITTED)
+def test_the_committed_report_is_what_the_records_give(committed, name):
     folder = ROOT / "docs" / name
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
-    assert composed(folder) == page
+    assert compose(committed[name]) == page
     shown = {file for _, file in re.findall(r"!\[(.*?)\]\((.*?)\)", page)}
     assert shown == {file.name for file in folder.glob("fig_*.png")}
 
