@@ -21,10 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from conftest import arguments, random_text
 from imports import imports
-from made_up_study import make_study
 
 import train
-from ablation.study import Study
 from data.dataset import find_prepared
 from data.prepare import prepare
 from errors import UserError
@@ -127,6 +125,22 @@ class World:
         training["progress"]["seconds"] = 0
         return leaves(weights, run.checkpoints.load_weights("best"), states, training, points)
 
+    def read(self, path: Path) -> Any:
+        """What a resumed training takes from the disk; None if a warning is said about it."""
+        said = StringIO()
+        with redirect_stderr(said):
+            run = RunDir.open(path)
+            config, points = read_config(path / "config.yaml").data, run.points_until(99)
+            data = find_prepared(config, run.manifest["settings"]) or prepare(config)
+            # wandb's id, the date and the like in run.json have no hash, and no effect on a run.
+            values = leaves(*stored(run), run.checkpoints.load_weights("best"), points,
+                            run.record["sha256"], data.manifest)
+        files = [path / "config.yaml", path / "tokenizer.model",
+                 *(data.folder / f"{split}.bin" for split in ("train", "val"))]
+        if "warning" in said.getvalue():
+            return None
+        return values, [file.read_bytes() for file in files]
+
     def interrupted(self, at: int, error: int = 0, once: bool = False) -> Finding:
         """A training with this fault, then what a user does: resume it, or start it if nothing is
         there."""
@@ -163,44 +177,22 @@ def errors(world: World) -> Iterator[tuple[str, Finding]]:
 
 
 def damage(world: World) -> Iterator[tuple[str, Finding]]:
+    """A flipped bit in every file, and a cut, again and again."""
     source = world.folder / "runs" / "straight"
-    config = read_config(source / "config.yaml").data
-
-    def read_study() -> Any:
-        found = Study.load(study)
-        return found.plan, found.records
-
-    def read_run() -> Any:
-        """What a resumed training takes from the disk, and what is said about it."""
-        said = StringIO()
-        with redirect_stderr(said):
-            run = RunDir.open(source)
-            points = run.points_until(99)
-            data = find_prepared(config, run.manifest["settings"]) or prepare(config)
-            # wandb's id, the date and the like in run.json have no hash, and no effect on a run.
-            values = leaves(*stored(run), run.checkpoints.load_weights("best"), points,
-                            run.record["sha256"], data.manifest)
-        files = [(source / name).read_bytes() for name in ("config.yaml", "tokenizer.model")]
-        bins = [(data.folder / f"{split}.bin").read_bytes() for split in ("train", "val")]
-        return None if "warning" in said.getvalue() else (values, files, bins)
-
     shutil.rmtree(source / "previous")
-    study = make_study(world.folder / "study", 1, {"rope": 0.0, "sin": 0.1})
     (prepared,) = (world.folder / "prepared").iterdir()
-    files = [(file, read, read()) for folder, read in
-             ((source, read_run), (prepared, read_run), (study, read_study))
-             for file in sorted(folder.rglob("*"))
+    expected = world.read(source)
+    files = [file for folder in (source, prepared) for file in sorted(folder.rglob("*"))
              if file.is_file() and file.name != "metrics.jsonl"]  # it has no hash
-    for file, read, expected in itertools.cycle(files):
+    for file in itertools.cycle(files):
         content = file.read_bytes()
         at = random.randrange(len(content))
-        for kind in ("flipped", "cut"):
-            flipped = content[at] ^ 1 << random.randrange(8)
-            rest = bytes([flipped]) + content[at + 1 :] if kind == "flipped" else b""
+        flipped = bytes([content[at] ^ 1 << random.randrange(8)])
+        for kind, rest in (("flipped", flipped + content[at + 1 :]), ("cut", b"")):
             file.write_bytes(content[:at] + rest)
             finding = None
             try:
-                if read() not in (expected, None):
+                if world.read(source) not in (expected, None):
                     finding = "taken without a word"
             except UserError:
                 pass
