@@ -19,15 +19,7 @@ import train
 from errors import UserError
 from files import read_json, sha256
 from gyre import checkpoint
-from gyre.checkpoint import (
-    MANIFEST,
-    STATES,
-    TRAINING,
-    WEIGHTS,
-    Checkpoints,
-    read_tensors,
-    write_safetensors,
-)
+from gyre.checkpoint import MANIFEST, STATES, TRAINING, WEIGHTS, Checkpoints, read_tensors
 
 WRITERS = [(torch, "save"), (sys.modules[__name__], "save_file")]
 
@@ -268,6 +260,6 @@ def test_tensors_pass_through_memory_one_by_one(tmp_path):
             del tensor
 
     like = {f"t{n}": torch.empty(3, 5, dtype=torch.bfloat16) for n in range(4)}
-    write_safetensors(tmp_path / "a", like, itertools.islice(tensors(), 4))
+    checkpoint.write_safetensors(tmp_path / "a", like, itertools.islice(tensors(), 4))
     expected = {name: torch.full((3, 5), n, dtype=torch.bfloat16) for n, name in enumerate(like)}
     torch.testing.assert_close(load_file(tmp_path / "a"), expected, rtol=0, atol=0)

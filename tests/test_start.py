@@ -1,7 +1,7 @@
 """What a command line asks for: what it takes from a run, and what it refuses."""
 
 import pytest
-from conftest import arguments, refusal, run, trained, training
+from conftest import arguments, run, trained, training
 
 import train
 from data.tokenizer import open_tokenizer
@@ -14,12 +14,17 @@ SCALING = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "
 
 
 def start(*argv: object) -> Start:
-    return resolve([str(word) for word in argv], "")
+    return resolve([*map(str, argv)], "")
 
 
 @pytest.fixture(scope="module")
 def finished(world):
     return trained(world, "finished", "--train.steps", "3", *SCALING)
+
+
+@pytest.fixture(scope="module")
+def plain(world):
+    return trained(world, "plain", "--train.steps", "3")
 
 
 @pytest.mark.parametrize("change, words", [
@@ -64,24 +69,20 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
     assert config.data.vocab_size == open_tokenizer(finished).vocab_size == 300
 
 
-def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
-    plain = trained(world, "plain", "--train.steps", "3")
-    seq_len = read_config(plain / "config.yaml").data.seq_len
-    scaling = ["--model.rope_scaling.type", "yarn", "--model.rope_scaling.factor", "4"]
-    argv = [*training(world), "--init-from", plain, "--data.seq_len", 2 * seq_len]
-    scaled = start(*argv, *scaling).config.model.rope_scaling
-    assert (scaled.type, scaled.factor, scaled.original_positions) == ("yarn", 4, seq_len)
+def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world, plain):
+    """Rows of 20, and now of 40."""
+    argv = [*training(world), "--init-from", plain, "--data.seq_len", "40"]
+    scaled = start(*argv, *SCALING).config.model.rope_scaling
+    assert (scaled.type, scaled.factor, scaled.original_positions) == ("yarn", 2.5, 20)
     own = ["--model.rope_scaling.original_positions", "7"]
-    assert start(*argv, *scaling, *own).config.model.rope_scaling.original_positions == 7
+    assert start(*argv, *SCALING, *own).config.model.rope_scaling.original_positions == 7
     assert start(*argv).config.model.rope_scaling is None
 
 
-@pytest.mark.parametrize("option, value", [
-    ("--model.dim", "24"), ("--data.vocab_size", "300"), ("--data.tokenizer", "x"),
-])
-def test_what_the_weights_pin_down_cannot_change(finished, option, value):
-    with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
-        start("--init-from", finished, f"{option}={value}")
+def test_what_the_weights_pin_down_cannot_change(finished):
+    for option in ("--model.dim", "--data.vocab_size", "--data.tokenizer"):
+        with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
+            start("--init-from", finished, option, "24")
 
 
 def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
@@ -97,11 +98,10 @@ def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
     assert start(*argv).config.optim.cooldown == 0.2
 
 
-def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world):
+def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world, plain):
     """Its copy of the tokenizer, and what `auto` stood for."""
-    pieces = trained(world, "pieces", "--train.steps", "3")
-    argv = [*arguments(world, "--name", "again", "--train.steps", "4"), "--resume", "auto",
-            "--data.tokenizer", str(pieces)]
+    argv = [*arguments(world, "--name", "again", "--train.steps", "3"), "--resume", "auto",
+            "--data.tokenizer", str(plain)]
     assert start(*argv).resumed is None and start(*argv).repeatable
     assert run(train.main, *argv) == 0
     again = start("--config", "small.yaml", *argv, "--train.dtype", "auto")
@@ -113,17 +113,14 @@ def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world
         start(*training(world), "--resume", "auto")
 
 
-def test_without_an_option_it_says_what_to_do(capfd):
-    assert "--config small.yaml" in refusal(capfd, train.main)[-1]
-
-
 def test_an_unset_name_says_what_the_run_is(world, tmp_path):
     argv = [*arguments(world), "--model.position", "alibi"]
     asked = start("--config", "small.yaml", *argv)
     assert asked.config.name is None and asked.stem == "small-alibi-s1" and not asked.repeatable
     assert start(*arguments(world)).stem == "gyre-rope-s1"
-    file = tmp_path / "-my config.yaml"
-    file.write_text("seed: 3\n", encoding="utf-8")
+    with pytest.raises(UserError, match="--config small.yaml"):
+        start()  # without any option
+    (file := tmp_path / "-my config.yaml").write_text("seed: 3\n", encoding="utf-8")
     assert start("--config", file, *argv).stem == "my-config-alibi-s3"
 
 

@@ -8,37 +8,23 @@ import pytest
 from ablation.stats import holm, paired, tokens_to_target
 
 
-def draw(n: int) -> list[dict[int, float]]:
-    """Two arms whose seeds move together."""
-    rng = np.random.default_rng(0)
-    common = 2 + 0.05 * rng.standard_normal(n)
-    return [dict(enumerate((common + effect + 0.01 * rng.standard_normal(n)).tolist()))
-            for effect in (-0.05, 0.0)]
-
-
-@pytest.mark.parametrize("n", [2, 3, 6, 11])
+@pytest.mark.parametrize("n", [2, 6])
 def test_paired_is_what_scipy_says(n):
     import scipy.stats  # slow
 
-    arm, baseline = draw(n)
-    result = paired(arm, baseline)
-    a, b = list(arm.values()), list(baseline.values())
-    t = scipy.stats.ttest_rel(a, b)
+    a, b = 2 + 0.05 * np.random.default_rng(0).standard_normal((2, n))
+    result, t = paired(dict(enumerate(a)), dict(enumerate(b))), scipy.stats.ttest_rel(a, b)
     assert result.interval == pytest.approx(t.confidence_interval(0.95))
-    assert result.mean == pytest.approx(np.mean(a) - np.mean(b))
-    assert result.p == pytest.approx(t.pvalue)
+    assert (result.mean, result.p) == pytest.approx((a.mean() - b.mean(), t.pvalue))
 
 
 def test_only_common_seeds_are_paired_and_seeds_decide_what_belongs_together():
-    arm = {3: 1.0, 1: 5.0, 9: 100.0}
-    baseline = {1: 4.0, 2: -50.0, 3: 3.0}
-    result = paired(arm, baseline)
+    result = paired({3: 1.0, 1: 5.0, 9: 100.0}, {1: 4.0, 2: -50.0, 3: 3.0})
     assert (result.n, result.mean) == (2, -0.5)
 
 
-@pytest.mark.parametrize("baseline", [{1: 2.0}, {1: 2.0, 5: 2.0, 6: 2.1}])
-def test_one_common_seed_has_a_difference_and_no_more_and_none_has_nothing(baseline):
-    result = paired({1: 1.5, 2: 1.6}, baseline)
+def test_one_common_seed_has_a_difference_and_no_more_and_none_has_nothing():
+    result = paired({1: 1.5, 2: 1.6}, {1: 2.0, 5: 2.0, 6: 2.1})
     assert (result.n, result.mean) == (1, -0.5)
     assert result.interval is result.p is None
     assert paired({1: 1.5}, {7: 2.0}) is None
