@@ -16,6 +16,7 @@ imports         folders of Hugging Face's and Meta's, damaged in one place: a ru
 Prints how many faults were tried and what was found; exits with 1 where something was. Needs gcc.
 """
 
+import argparse
 import os
 import subprocess
 import sys
@@ -24,15 +25,22 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
+TRIALS = ("kills", "errors", "damage", "imports")
+
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=f"Default: {', '.join(TRIALS)}.")
+    parser.add_argument("--minutes", type=float, default=10.0, help="For all of them together.")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/faults.so"
         source = str(HERE / "preload.c")
         subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         environment = {
-            **os.environ, "LD_PRELOAD": library, "DESCRIPTION": str(__doc__),
-            "OMP_NUM_THREADS": "1",
+            **os.environ, "LD_PRELOAD": library, "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])]),
         }
-        command = [sys.executable, str(HERE / "trials.py"), *sys.argv[1:]]
+        command = [sys.executable, str(HERE / "trials.py"), str(options.minutes),
+                   *(options.trials or TRIALS)]
         sys.exit(subprocess.run(command, env=environment).returncode)

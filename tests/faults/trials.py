@@ -1,6 +1,5 @@
 """What run.py tries; it is started from there, with preload.c before libc."""
 
-import argparse
 import ctypes
 import errno
 import itertools
@@ -73,13 +72,10 @@ class World:
         (folder / "text.txt").write_text(random_text(), encoding="utf-8")
         resolve_device("cpu")  # measured once, so that every process multiplies in the same form
         for name in ("straight", "counted"):  # the second finds its data prepared
-            ended = self.train(*arguments(folder, *RUN, "--name", name))
+            ended = self.call(train.main, *arguments(folder, *RUN, "--name", name))
             assert ended.code == 0, ended.said
         self.calls = ended.calls
         self.expected = self.content("straight")
-
-    def train(self, *argv: str, **fault: Any) -> "Ended":
-        return self.call(train.main, *argv, **fault)
 
     def call(
         self, main: Callable[[list[str]], None], *argv: str | Path, at: int = -1, error: int = 0,
@@ -147,11 +143,11 @@ class World:
         path = self.folder / "runs" / "a"
         shutil.rmtree(path, ignore_errors=True)
         new = arguments(self.folder, *RUN, "--name", "a")
-        ended = self.train(*new, at=at, error=error, once=once)
+        ended = self.call(train.main, *new, at=at, error=error, once=once)
         if ended.code not in (0, 2, -9) or "Traceback" in ended.said:
             return f"exit {ended.code}: {ended.said[-2000:]}"
         if ended.code != 0:
-            ended = self.train(*(["--resume", str(path)] if path.exists() else new))
+            ended = self.call(train.main, *(["--resume", str(path)] if path.exists() else new))
         if ended.code != 0 and "has taken 12 steps" not in ended.said:
             return f"not resumed: {ended.said[-2000:]}"
         try:
@@ -206,21 +202,13 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
 TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, imports)}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="run.py", description=os.environ["DESCRIPTION"],
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=f"Default: {', '.join(TRIALS)}.")
-    parser.add_argument("--minutes", type=float, default=10.0, help="For all of them together.")
-    options = parser.parse_args()
-    names = options.trials or list(TRIALS)
-    if unknown := set(names) - set(TRIALS):
-        parser.error(f"there is no trial {unknown.pop()}")
+def main(minutes: float, *names: str) -> int:
+    """Exit code: 1 if something was found."""
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder), ctypes.CDLL(os.environ["LD_PRELOAD"]))
         for name in names:
-            end = time.monotonic() + 60 * options.minutes / len(names)
+            end = time.monotonic() + 60 * minutes / len(names)
             tried = findings = 0
             with suppress(KeyboardInterrupt):  # on to the next, after a summary
                 for what, finding in TRIALS[name](world):
@@ -237,4 +225,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(float(sys.argv[1]), *sys.argv[2:]))
