@@ -1,5 +1,6 @@
 """A whole study of the smallest size: stopped, continued, a worker killed, measured, reported."""
 
+import math
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ from ablation.jobs import count_saved_steps, do_job, has_diverged, train_run
 from ablation.options import resolve
 from ablation.runner import keep_result, name_length, pair_jobs, plan_training
 from errors import UserError
-from files import locked, read_json, write_json, write_sealed
+from files import locked, read_json, write_sealed
 from gyre.rundir import RunDir
 
 N_WORDS = 9000  # of `world`: enough for rows of eight times the training length
@@ -108,11 +109,12 @@ def test_a_killed_worker_and_ctrl_c_cost_nothing(world, finished, tmp_path):
 @pytest.mark.slow
 def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(world, tmp_path):
     """The workers of a scheduler live on, and nothing in them remembers."""
-    from distributed import Client, LocalCluster
+    from distributed import LocalCluster
 
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://",
                       host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster:
-        extra = ("--scheduler", cluster.scheduler_address, "--log.runs", str(tmp_path))
+        argv = arguments(world, "--scheduler", cluster.scheduler_address, "--log.runs",
+                         str(tmp_path))
         study = tmp_path / "ablation-smoke"
 
         def interrupt() -> None:
@@ -121,16 +123,11 @@ def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(worl
 
         thread = threading.Thread(target=interrupt)
         thread.start()
-        assert run(ablate.main, *arguments(world, *extra)) == 130
+        assert run(ablate.main, *argv) == 130
         thread.join()
         assert 0 < count_saved_steps(study / "rope-s0-25k") < 100
         assert not (study / "sin-s0-25k").exists()  # its job waited, and was cancelled
-        command = resolve(arguments(world, *extra, "--name", "next"))
-        stored = {**planned(), "grid": [2e-3], "tuning_seeds": [0]}
-        with Client(cluster.scheduler_address) as client:
-            (job,) = runner.tuning_jobs(command, stored, "rope")
-            assert runner.run_jobs(command, stored, client, [job])
-        assert len(points(Path(job["trainings"][0]["run"]))) == 9
+        assert run(ablate.main, *argv) == 0
 
 
 @pytest.mark.slow
@@ -142,31 +139,28 @@ def test_a_finished_study_has_all_of_its_files_and_starts_no_worker(
         assert list(points(finished / name)) == list(range(1, steps + 1))
         assert not (finished / name / "kept").exists()  # measured, and so free to go
     assert not list(finished.glob("tune*/last"))
-    assert {p.name for p in (finished / "results").iterdir()} == {"rope-s0.json", "sin-s0.json"}
     moved = tmp_path / "ablation-smoke"
     shutil.copytree(finished / "results", moved / "results")
-    write_json(moved / "plan.json", read_json(finished / "plan.json"))
+    shutil.copy(finished / "plan.json", moved)
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
     capsys.readouterr()
     assert run(ablate.main, *arguments(world, "--log.runs", str(tmp_path))) == 0
     assert capsys.readouterr().out == f"{moved / 'RESULTS.md'}\n"
     page = (moved / "RESULTS.md").read_text(encoding="utf-8")
-    assert page.count("\n") > 50
-    assert all(f"({file.name})" in page for file in moved.glob("fig_*.png"))
-    assert len(list(moved.glob("fig_*.png"))) == 3
+    assert [f"({file.name})" in page for file in moved.glob("fig_*.png")] == [True] * 3
 
 
 @pytest.mark.slow
 def test_records_are_of_the_same_start_and_of_every_length(finished):
-    rope, sin = (read_json(finished / "results" / f"{arm}-s0.json") for arm in ("rope", "sin"))
+    records = {arm: read_json(finished / "results" / f"{arm}-s0.json") for arm in ("rope", "sin")}
+    rope, sin = records.values()
     for key in ("batches_sha256", "data_sha256", "tokenizer_sha256"):
         assert rope[key] == sin[key], key
     assert rope["rope_scaling"] and sin["rope_scaling"] is None
-    assert rope["config"]["log"]["group"] == "ablation-smoke/25k/rope"
-    assert rope["lr"] == 2e-3 and rope["machine"]["cores"] and rope["trained_by"]["torch"]
+    assert rope["config"]["log"]["group"] == "ablation-smoke/25k/rope" and rope["lr"] == 2e-3
     decided = read_json(finished / "plan.json")["onednn"]  # measured once
-    assert [record["config"]["train"]["onednn"] for record in (rope, sin)] == [decided] * 2
-    for arm, record in (("rope", rope), ("sin", sin)):
+    for arm, record in records.items():
+        assert record["config"]["train"]["onednn"] == decided
         assert [end["tokens"] for end in record["horizons"]] == [2560, 25600]
         for end, name in zip(record["horizons"], ("2.5k", "25k"), strict=True):
             validated = points(finished / f"{arm}-s0-{name}", "val/loss")
@@ -176,9 +170,8 @@ def test_records_are_of_the_same_start_and_of_every_length(finished):
         assert [point["tokens"] for point in record["trajectory"]] == [s * 256 for s in steps]
         assert record["trajectory"][0]["loss"] > record["trajectory"][-1]["loss"]
         assert len(record["trajectory"][0]["previous"]) == 2  # layers
-    rates = {name: points(finished / f"rope-s0-{name}", "train/lr") for name in ("2.5k", "25k")}
-    assert rates["2.5k"][8] == rates["25k"][80] == 2e-3  # the cooldowns have not begun
-    assert rates["2.5k"][10] == rates["25k"][100] == 0
+    short, long = (points(finished / f"rope-s0-{name}", "train/lr") for name in ("2.5k", "25k"))
+    assert (short[8], short[10]) == (long[80], long[100]) == (2e-3, 0)  # the cooldown is between
 
 
 @pytest.mark.slow
@@ -189,11 +182,10 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     with locked(finished, "busy", wait=False):
         error = refusal(capsys, ablate.main, *arguments(world))[-1]
     assert "another ablate.py is working on" in error
-    (world / "runs" / "mine").mkdir(parents=True)
-    (world / "runs" / "mine" / "notes.txt").write_text("x", encoding="utf-8")
+    (mine := world / "runs" / "mine").mkdir(parents=True)
+    (mine / "notes.txt").touch()
     error = refusal(capsys, ablate.main, *arguments(world, "--name", "mine"))[-1]
-    assert "is not a study" in error
-    assert [p.name for p in (world / "runs" / "mine").iterdir()] == ["notes.txt"]
+    assert "is not a study" in error and [*mine.iterdir()] == [mine / "notes.txt"]
 
 
 @pytest.mark.parametrize("extra, words", [
@@ -254,30 +246,27 @@ def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
 
 @pytest.mark.slow
 def test_a_run_that_diverged_is_told_from_one_that_failed_or_was_stopped(world, tmp_path):
-    base = [*arguments(world)[2:], "--train.sample_tokens", "0", "--model.dim", "32"]
-    argv = [*base, "--name", "lost-s0-1k", "--optim.lr", "1e30", "--optim.warmup_steps", "1"]
-    diverged, fine = (world / "runs" / name for name in ("lost-s0-1k", "fine"))
-    training = {"run": str(diverged), "steps": 1000, "argv": argv}
-    job = {"kind": "results", "name": "lost-s0", "trainings": [training]}
-    assert do_job(str(tmp_path), job) is None and has_diverged(diverged)
-    training["argv"] = []  # it would diverge again, and is not begun
+    def training(name: str, *extra: str) -> dict:
+        argv = [*arguments(world)[2:], "--train.sample_tokens", "0", "--optim.warmup_steps", "1",
+                "--name", name, "--train.steps", "30", "--model.dim", "32", *extra]
+        return {"run": str(world / "runs" / name), "steps": 30, "argv": argv}
+
+    lost, fine = training("lost-s0-1k", "--optim.lr", "1e30"), training("fine")
+    job = {"kind": "results", "name": "lost-s0", "trainings": [lost]}
+    assert do_job(str(tmp_path), job) is None
+    lost["argv"] = []  # it would diverge again, and is not begun
     assert do_job(str(tmp_path), job) is None
     command, stored = resolve(arguments(world, "--log.runs", str(tmp_path))), planned()
     keep_result(command, stored, job, None)
-    assert stored["diverged"] == ["lost-s0"]
-    assert plan.read_plan(command.path)["diverged"] == ["lost-s0"]
-    argv = [*base, "--name", "fine", "--train.steps", "3", "--optim.warmup_steps", "1"]
-    assert train_run({"run": str(fine), "steps": 3, "argv": argv})
-    for step in (4, 5):  # two steps that were skipped, and then Ctrl-C
-        RunDir.open(fine).log({"step": step, "train/loss": 2.0, "train/grad_norm": None})
-    assert not has_diverged(fine)
+    assert plan.read_plan(command.path)["diverged"] == stored["diverged"] == ["lost-s0"]
+    assert train_run(fine)
+    for step in (31, 32):  # two steps that were skipped, and then Ctrl-C
+        RunDir.open(fine["run"]).log({"step": step, "train/grad_norm": math.nan})
+    assert not has_diverged(Path(fine["run"]))
     with pytest.raises(UserError, match="bad failed"):
-        train_run({"run": str(world / "runs" / "bad"), "steps": 3,
-                   "argv": [*base, "--name", "bad", "--model.dim", "33"]})
-    for name in ("last", "previous"):
-        shutil.rmtree(fine / name, ignore_errors=True)
+        train_run(training("bad", "--model.dim", "33"))
     with pytest.raises(UserError, match="has lost the checkpoints that it kept: remove"):
-        jobs.measure_runs({}, RunDir.open(fine))
+        jobs.measure_runs({}, RunDir.open(fine["run"]))
 
 
 @pytest.mark.slow
