@@ -1,11 +1,13 @@
 """Runs that nobody trained, for tests of what generates: their models write noise."""
 
+from functools import partial
 from pathlib import Path
 
 from conftest import load, untrained
-from safetensors.torch import save_file
 
 from data.tokenizer import Tokenizer
+from gyre.checkpoint import WEIGHTS, write_tensors
+from gyre.parallel import ALONE
 from gyre.rundir import RunDir
 from model.transformer import Transformer
 
@@ -20,15 +22,6 @@ def train_tokenizer(folder: Path, vocab_size: int = VOCAB) -> Path:
     return folder / "tokenizer.model"
 
 
-def save_weights(run: RunDir, checkpoint, weights) -> None:
-    """Write a checkpoint of these weights."""
-    def write(folder: Path) -> list[Path]:
-        save_file(weights, folder / "model.safetensors")
-        return [folder / "model.safetensors"]
-
-    run.checkpoints.save(checkpoint, write, {} if checkpoint == "last" else None)
-
-
 def noise_run(runs: Path, name: str, **model) -> RunDir:
     """A run of a small model with rows of 32 tokens; `best` and `last` differ."""
     model = {"dim": 24, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 40} | model
@@ -41,5 +34,6 @@ def noise_run(runs: Path, name: str, **model) -> RunDir:
         model.init_weights(seed)
         weights = {key: 5 * value for key, value in model.state_dict().items()}
         weights["tok_embeddings.weight"][2] = 0  # a logit of 0 never is the largest: greedy goes on
-        save_weights(run, checkpoint, weights)
+        run.checkpoints.save(
+            checkpoint, partial(write_tensors, files={WEIGHTS: weights}, world=ALONE), {})
     return run

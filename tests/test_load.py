@@ -1,6 +1,5 @@
 """A run as a Python object."""
 
-
 import pytest
 import torch
 from conftest import CPU, trained
@@ -51,9 +50,9 @@ def test_unset_it_is_the_newest_run_and_as_long_as_the_context_allows(run, monke
     model = load()
     assert model.run.path.name == "rope"
     assert [model.new_tokens(n) for n in (1, 100, 128, 500)] == [127, 28, 1, 1]
-    greedy = model.generate(PROMPT, temperature=0)
-    room = 128 - len(model.tokenizer.encode_prompt(PROMPT))
-    assert greedy == model.generate(PROMPT, temperature=0, max_new_tokens=room)
+    prompt = 70 * "x"
+    room = 128 - len(model.tokenizer.encode_prompt(prompt))
+    assert model.generate(prompt) == model.generate(prompt, max_new_tokens=room)
 
 
 def test_checkpoint_and_dtype_are_those_asked_for(run):
@@ -95,10 +94,8 @@ def test_int8_costs_at_most_a_hundredth_of_a_nat(world):
 
 
 def test_a_scaling_extends_the_context_and_rotates_otherwise(run):
-    raw, yarn, short = (
-        load(run, rope_scaling=scaling)
-        for scaling in (None, RopeScaling("yarn", 8.0), RopeScaling("yarn", 2.0))
-    )
+    scalings = (None, RopeScaling("yarn", 8.0), RopeScaling("yarn", 2.0))
+    raw, yarn, short = (load(run, rope_scaling=scaling) for scaling in scalings)
     reach = [model.model.config.max_positions for model in (raw, yarn, short)]
     assert reach == [128, 8 * 32, 128]  # what it is meant for, and never less than before
     assert yarn.config == raw.config  # as it was trained
@@ -144,6 +141,12 @@ def play(row, ids):
     shown += row.push(None)
     assert shown == row.text
     return shown, row.stopped
+
+
+def test_of_stop_strings_that_end_together_the_longest_counts(tokenizer):
+    ids = [FIRST_BYTE + byte for byte in b"abcd"]
+    for stops in (["c", "bc", "d"], ["bc", "c"]):
+        assert play(Row("", tokenizer, stops), ids) == ("a", True)
 
 
 @pytest.mark.slow

@@ -55,23 +55,16 @@ def test_a_value_has_the_type_of_its_field_in_a_file_and_as_an_argument(write, o
         assert converted == value and type(converted) is type(value)
 
 
-@settings(max_examples=40, deadline=None,
+@settings(max_examples=12, deadline=None,
           suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    text=st.text(max_size=9) | st.sampled_from(["null", "~", "", "1e3", "1:30", "010", "\x85"]),
-    lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1), shard=st.sampled_from(["full", 3]),
-    position=st.sampled_from([*POSITIONS]), keep=st.lists(st.integers(1, 1000)),
-)
-def test_a_configuration_that_is_written_is_read_back_equal(
-    tmp_path, text, lr, seed, shard, position, keep
-):
-    scaling = {"type": "yarn", "factor": 2.5, "beta_fast": 40.0} if position == "rope" else None
-    name = None if text == "null" else text  # which an option that can be unset is not
+@given(text=st.text(max_size=9), lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1),
+       keep=st.lists(st.integers(1, 1000)), shard=st.sampled_from(["full", 3]))
+def test_a_configuration_that_is_written_is_read_back_equal(tmp_path, text, lr, seed, keep, shard):
+    texts = [text, "null", "~", "", "1e3", "1:30", "010", "\x85"]
     config = make_config({
-        "model": {"position": position, "rope_scaling": scaling}, "optim": {"lr": lr},
-        "data": {"files": [text, text]}, "log": {"tags": [text], "group": name}, "seed": seed,
+        "model": {"rope_scaling": {"type": "yarn", "factor": 2.5}}, "optim": {"lr": lr},
+        "data": {"files": texts}, "log": {"tags": texts}, "seed": seed, "name": text,
         "train": {"shard": shard, "keep": keep, "sample_prompt": text, "compile": False},
-        "name": name, "init_from": name,
     })
     file = tmp_path / "config.yaml"
     file.write_text(config.to_yaml(), encoding="utf-8")
@@ -182,10 +175,7 @@ def test_help_explains_every_option(capsys):
     assert run(train.main, "--help") == 0
     help_text = capsys.readouterr().out
     assert train.__doc__.strip() in help_text
-    words = " ".join(help_text.split())
     for name, option in OPTIONS.items():
-        explained = " ".join(option["help"].split())
-        assert explained, name  # the docstring of the field
-        assert name == "init_from" or f"--{name} " in words
-    assert {name.partition(".")[0] for name in OPTIONS} == {
-        item.name for item in dataclasses.fields(Config)}
+        assert option["help"], name  # the docstring of the field
+        assert name == "init_from" or f"--{name} " in help_text
+    assert {name.partition(".")[0] for name in OPTIONS} == vars(Config()).keys()

@@ -5,8 +5,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -214,6 +216,17 @@ def test_points_are_on_the_disk_before_the_checkpoint_that_counts_them(new_run, 
     monkeypatch.setattr(Checkpoints, "save", lambda self, *args: synced.append("saved"))
     run.save("last", write_weights, {}, ALONE)
     assert synced == [run.path / "metrics.jsonl", "saved"]
+
+
+def test_wandb_continues_its_run_and_hears_how_the_training_ended(new_run, monkeypatch):
+    wandb = MagicMock()
+    wandb.setup.return_value.settings.mode = "offline"
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    run = new_run(log={"wandb": "offline"})
+    run.finish(3)
+    options = wandb.init.call_args.kwargs
+    assert (options["id"], options["resume"]) == (run.record["wandb_id"], "allow")
+    wandb.init.return_value.finish.assert_called_once_with(exit_code=3)
 
 
 def test_truncating_the_points_is_all_or_nothing(new_run):

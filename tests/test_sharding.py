@@ -170,12 +170,10 @@ def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch
 
 
 @pytest.mark.parametrize("argv, environment, words", [
-    (["--train.shard", "0"], {}, "train.shard must be at least 1, not 0"),
     ([], {"WORLD_SIZE": "6"}, "environment variable RANK expected, but not set"),
     (["--train.shard", "4"], {"WORLD_SIZE": "6", "RANK": "0"}, "4 does not divide the 6 processes"),
     (["--train.batch_size", "5"], {"WORLD_SIZE": "6", "RANK": "5"}, "cannot be shared by 6"),
     (["--train.device", "cuda:1"], {"WORLD_SIZE": "6", "RANK": "0"}, "one card for 6 processes"),
-    ([], {"TORCHELASTIC_RESTART_COUNT": "1"}, "say --resume auto"),
 ])
 def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch, argv, environment, words):
     for name, value in environment.items():

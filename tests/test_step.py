@@ -95,19 +95,18 @@ def test_three_bad_steps_in_a_row_end_a_training():
 
 def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
     """And other ones than those of another seed."""
-    setups = {p: setup_of(world, "--model.position", p, "--seed", "2")
-              for p in ("rope", "sinusoidal", "learned", "alibi", "none")}
-    weights, other = setups["none"].model.state_dict(), setup_of(world)
-    batches = [setups["none"].train_data.batch(step) for step in (0, 5, 11)]
-    drawn = Transformer(other.config.model)
+    other, drawn = setup_of(world), Transformer(setup_of(world).config.model)
     drawn.init_weights(2)
-    for setup in setups.values():
-        for name, weight in weights.items():
+    first, *setups = (setup_of(world, "--model.position", position, "--seed", "2")
+                      for position in ("none", "rope", "learned", "alibi"))
+    for setup in setups:
+        for name, weight in first.model.state_dict().items():
             assert torch.equal(setup.model.state_dict()[name], weight)
             assert torch.equal(drawn.state_dict()[name], weight)
-        for step, batch in zip((0, 5, 11), batches, strict=True):
-            torch.testing.assert_close(setup.train_data.batch(step), batch, rtol=0, atol=0)
-    assert not torch.equal(other.train_data.batch(0)[0], batches[0][0])
+        for step in (0, 5, 11):
+            batch, expected = (each.train_data.batch(step) for each in (setup, first))
+            torch.testing.assert_close(batch, expected, rtol=0, atol=0)
+    assert not torch.equal(other.train_data.batch(0)[0], first.train_data.batch(0)[0])
 
 
 def test_muon_computes_in_the_dtype_of_the_rest(world, monkeypatch):

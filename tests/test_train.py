@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -192,8 +193,11 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, 
 
 
 def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
+    finish = Mock(return_value=None)  # tells wandb how the training ended
+    monkeypatch.setattr(RunDir, "finish", finish)
     monkeypatch.setattr(StopSignal, "number", signal.SIGTERM)
     trained(world, "short-of", "--train.steps", "1", "--optim.warmup_steps", "0")
+    finish.assert_called_once_with(0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
@@ -285,6 +289,8 @@ def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
         return result
 
     monkeypatch.setattr(train, "train_step", breaking_step)
+    finish = Mock(return_value=None)
+    monkeypatch.setattr(RunDir, "finish", finish)
     path = world / "runs" / f"broken-{last}"
     argv = arguments(world, "--name", path.name, "--train.keep", "[7]")
     assert f"{words}: try" in refusal(capfd, train.main, *argv)[-1]
@@ -292,6 +298,7 @@ def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
     assert [checkpoints.saved_step(name) for name in ("last", "best")] == [5, 5]
     assert checkpoints.kept_steps() == ([7] if last == 9 else [])
     assert points(path, "diverged") == {last + 1: 1}
+    finish.assert_called_once_with(1)
 
 
 def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
