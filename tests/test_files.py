@@ -5,6 +5,7 @@ import math
 import os
 import signal
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -34,10 +35,6 @@ def test_removing_a_link_leaves_the_folder_that_it_leads_to(tmp_path):
 def write_folder(staging):
     (staging / "deep").mkdir(parents=True)
     (staging / "deep" / "a").write_bytes(b"new")
-
-
-def refuse(*args):
-    raise PermissionError
 
 
 def write_one(staging):
@@ -109,15 +106,13 @@ def test_two_processes_that_write_one_file_are_in_no_way_of_each_other(tmp_path)
 
 
 def test_windows_flushes_no_folder_and_keeps_a_file_that_is_open(tmp_path, monkeypatch):
-    opened, open_file = [], os.open
-    with monkeypatch.context() as windows:
+    with monkeypatch.context() as windows, files.atomic_path(tmp_path / "target") as staging:
+        write_folder(staging)
         windows.delattr(os, "O_DIRECTORY")
-        windows.setattr(os, "open",
-                        lambda *args: opened.append((args[0].name, args[1])) or open_file(*args))
-        with files.atomic_path(tmp_path / "target") as staging:
-            write_folder(staging)
-    assert opened == [("a", os.O_RDWR)] and (tmp_path / "target" / "deep" / "a").exists()
-    monkeypatch.setattr(Path, "unlink", refuse)
+        windows.setattr(os, "open", watched := Mock(wraps=os.open))
+    watched.assert_called_once_with(staging / "deep" / "a", os.O_RDWR)
+    assert (tmp_path / "target" / "deep" / "a").exists()
+    monkeypatch.setattr(Path, "unlink", Mock(side_effect=PermissionError))
     for _ in range(2):
         with files.locked(tmp_path / "b", "busy", wait=False):
             pass

@@ -1,7 +1,6 @@
 """The command line, on real run folders: what lands on stdout, and what bad input gets."""
 
 import dataclasses
-import functools
 import io
 import re
 import shlex
@@ -14,12 +13,10 @@ from noise import PROMPT, noise_run
 
 import generate as script
 from data.tokenizer import open_tokenizer
-from gyre.options import read_config
-from gyre.rundir import RunDir
+from gyre.load import load
 from model.config import RopeScaling
 from model.generation import generate
 from model.sampling import Sampling
-from model.transformer import Transformer
 
 
 @pytest.fixture(scope="module")
@@ -54,21 +51,12 @@ def call(runs, monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def expected(runs, tokenizer):
     """The continuation of a prompt, with nothing of the script's but its defaults."""
-
-    @functools.cache
-    def load(name, checkpoint, *scaling):
-        config = read_config(runs / name / "config.yaml").model
-        scaled = RopeScaling(*scaling) if scaling else None
-        model = Transformer(dataclasses.replace(config, rope_scaling=scaled))
-        model.load_state_dict(RunDir.open(runs / name).checkpoints.load_weights(checkpoint))
-        return model
-
     def expected(prompt=PROMPT, sampling=None, sample=0, name="rope", checkpoint="best",
-                 scaling=(), **options):
+                 scaling=None, **options):
         options = {"max_new_tokens": 40, "eos_ids": tokenizer.eos_ids} | options
-        model, ids = load(name, checkpoint, *scaling), tokenizer.encode(prompt)
-        rows = generate(model, [ids], sampling or Sampling(), num_samples=sample + 1, **options)
-        return rows[sample]
+        model = load(runs / name, checkpoint, rope_scaling=scaling).model
+        return generate(model, [tokenizer.encode(prompt)], sampling or Sampling(),
+                        num_samples=sample + 1, **options)[sample]
 
     return expected
 
@@ -94,11 +82,9 @@ def test_one_row_is_streamed(call, monkeypatch):
 
 def test_every_option_arrives(call, expected, tokenizer):
     sampling = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
-    out, err = call(
-        "--run", "runs/learned", "--checkpoint", "last", "--prompt", "x", "--max-new-tokens",
-        "20", "--temperature", "1.2", "--top-k", "20", "--top-p", "0.9", "--min-p", "0.1",
-        "--repetition-penalty", "1.3", "--seed", "7",
-    )
+    words = ("--run runs/learned --checkpoint last --prompt x --max-new-tokens 20 "
+             "--temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 --repetition-penalty 1.3 --seed 7")
+    out, err = call(*words.split())
     options = {"checkpoint": "last", "name": "learned", "max_new_tokens": 20, "seed": 7}
     assert out == "x" + tokenizer.decode(expected("x", sampling, **options)) + "\n"
     assert "runs/learned: last weights, learned positions" in err
@@ -111,23 +97,18 @@ def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, to
     prompts = [PROMPT, "class A:\n\tpass", "🙂"]
     words = [word for prompt in prompts for word in ("--prompt", prompt)]
     out, _ = call(*words, "--num-samples", "2", "--max-new-tokens", "15")
-    blocks = [
-        f"=== prompt {p}, sample {s} ===\n{prompt}"
-        f"{tokenizer.decode(expected(prompt, max_new_tokens=15, sample=s - 1))}\n"
-        for p, prompt in enumerate(prompts, 1)
-        for s in (1, 2)
-    ]
+    blocks = [f"=== prompt {p}, sample {s} ===\n{prompt}"
+              f"{tokenizer.decode(expected(prompt, max_new_tokens=15, sample=s - 1))}\n"
+              for p, prompt in enumerate(prompts, 1) for s in (1, 2)]
     assert out == "".join(blocks)
 
 
 def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
-    text = "a\r\n\tb 中\n\n"
-    file = tmp_path / "prompt.txt"
+    text, file = "a\r\n\tb 中\n\n", tmp_path / "prompt.txt"
     file.write_bytes(text.encode())
-    continuation = tokenizer.decode(expected(text, max_new_tokens=5))
     for path in (file, "-"):
-        out, _ = call("--prompt-file", str(path), "--max-new-tokens", "5", stdin=text.encode())
-        assert out == text + continuation + "\n"
+        out, _ = call("--prompt-file", path, "--max-new-tokens", "5", stdin=text.encode())
+        assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
 
 
 def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, tokenizer, monkeypatch):
@@ -168,7 +149,7 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
 
 def test_rotations_are_scaled_without_training_again(call, expected, tokenizer):
     words = ("--max-new-tokens", "40", "--rope-scaling", "yarn", "--rope-factor", "3")
-    new = expected(scaling=("yarn", 3.0, 32))
+    new = expected(scaling=RopeScaling("yarn", 3.0))
     assert call("--prompt", PROMPT, *words).out == PROMPT + tokenizer.decode(new) + "\n"
     assert new != expected()
 

@@ -35,24 +35,20 @@ def test_arms_of_the_users_own_and_names_that_are_wrong():
 # --- learning rates -------------------------------------------------------------------------------
 
 
-def tuned(loss, grid, seeds) -> tuple[dict, int]:
-    """All that is run where (rate, seed) costs `loss`, and in how many rounds."""
+def tuned(loss, grid, seeds) -> dict[float, dict[int, float]]:
+    """All that is run where (rate, seed) costs `loss`."""
     losses: dict[float, dict[int, float]] = {}
-    for rounds in range(99):
-        todo = plan.next_rates(grid, seeds, losses)
-        if not todo:
-            return losses, rounds
+    while todo := plan.next_rates(grid, seeds, losses):
         for lr, seed in todo:
-            assert seed not in losses.get(lr, {}), "asked for twice"
+            assert seed not in losses.get(lr, {}), "asked for twice"  # or it would never end
             losses.setdefault(lr, {})[seed] = loss(lr, seed)
-    raise AssertionError("it never ends")
+    return losses
 
 
 @given(st.floats(-12, -4), st.integers(1, 3))
 def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
     """Wherever the optimum is, up to the widest extension; and two rates have all seeds."""
-    losses, _ = tuned(lambda lr, seed: (math.log2(lr) - optimum) ** 2, (2e-3, 4e-3),
-                      list(range(seeds)))
+    losses = tuned(lambda lr, seed: (math.log2(lr) - optimum) ** 2, (2e-3, 4e-3), [*range(seeds)])
     best, rates = plan.best_rate(losses), sorted(losses)
     assert abs(math.log2(best) - optimum) <= 0.5 + 1e-9 or best in (rates[0], rates[-1])
     if min(rates) > 2e-3 / plan.WIDEST and max(rates) < 4e-3 * plan.WIDEST:
@@ -61,20 +57,17 @@ def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
     assert len(rates) <= 9
 
 
-def test_a_rate_that_diverged_loses_and_the_seeds_decide_between_the_best_two():
-    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): math.inf, (2e-3, 1): 1.7, (4e-3, 1): 1.95,
-              (1e-3, 0): 2.1}
-    losses, _ = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
-    assert plan.best_rate(losses) == 2e-3
-    assert set(losses) == {1e-3, 2e-3, 4e-3, 8e-3} and list(losses[8e-3]) == [0]
-    assert list(losses[1e-3]) == [0]  # worse than 2e-3 there, which therefore is no edge
-
-
-def test_a_rate_beyond_the_edge_that_all_seeds_prefer_is_run_on_all_where_it_could_win():
-    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (8e-3, 0): 3.0, (2e-3, 1): 1.7, (4e-3, 1): 1.95,
-              (1e-3, 0): 1.98, (1e-3, 1): 1.6, (5e-4, 0): 2.5}
-    losses, _ = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
-    assert plan.best_rate(losses) == 1e-3 and list(losses[5e-4]) == [0]
+@pytest.mark.parametrize("beyond, best", [
+    # Worse than 2e-3, which therefore is no edge.
+    ({(8e-3, 0): math.inf, (1e-3, 0): 2.1}, 2e-3),
+    # It could win, and so is run on all seeds.
+    ({(8e-3, 0): 3.0, (1e-3, 0): 1.98, (1e-3, 1): 1.6, (5e-4, 0): 2.5}, 1e-3),
+])
+def test_the_seeds_decide_between_the_best_two_and_a_rate_beyond_the_edge(beyond, best):
+    values = {(2e-3, 0): 2.0, (4e-3, 0): 1.9, (2e-3, 1): 1.7, (4e-3, 1): 1.95, **beyond}
+    losses = tuned(lambda lr, seed: values[lr, seed], (2e-3, 4e-3), [0, 1])
+    assert plan.best_rate(losses) == best
+    assert {(lr, seed) for lr, by_seed in losses.items() for seed in by_seed} == values.keys()
 
 
 def test_few_seeds_rates_that_all_diverge_and_a_grid_of_one():
@@ -82,7 +75,7 @@ def test_few_seeds_rates_that_all_diverge_and_a_grid_of_one():
     assert plan.best_rate({1e-3: {0: 1.0}, 2e-3: {0: 1.4, 1: 1.6}, 4e-3: {0: 1.5, 1: 1.7}}) == 2e-3
     losses = {4e-3: {0: math.inf}, 2e-3: {0: math.inf}}
     assert plan.next_rates((2e-3, 4e-3), [0], losses) == [(1e-3, 0)]
-    assert tuned(lambda lr, seed: 1.0, (1e-3,), [0, 1])[0] == {1e-3: {0: 1.0, 1: 1.0}}
+    assert tuned(lambda lr, seed: 1.0, (1e-3,), [0, 1]) == {1e-3: {0: 1.0, 1: 1.0}}
 
 
 # --- lengths --------------------------------------------------------------------------------------

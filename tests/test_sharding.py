@@ -94,11 +94,8 @@ def test_several_processes_train_as_one_does(world, launch, processes, shard, ex
     assert {p.name for p in one.iterdir()} == {p.name for p in several.iterdir()}
     for which in ("last", "best"):
         expected, weights = (RunDir.open(p).checkpoints.load_weights(which) for p in (one, several))
-        assert weights.keys() == expected.keys()
-        for weight_name, weight in expected.items():
-            # Newton and Schulz make small differences larger.
-            torch.testing.assert_close(weights[weight_name].view(weight.shape), weight,
-                                       rtol=0, atol=2e-4 if extra == MUON else 2e-5)
+        # Newton and Schulz make small differences larger.
+        torch.testing.assert_close(weights, expected, rtol=0, atol=2e-4 if extra == MUON else 2e-5)
 
 
 @slow

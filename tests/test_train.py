@@ -203,12 +203,12 @@ def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
 def test_a_signal_that_is_ignored_stays_ignored_and_a_second_ctrl_c_acts_at_once():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with StopSignal() as stop:
-            signal.raise_signal(signal.SIGHUP)
-            assert stop.number == 0
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    handlers = [signal.getsignal(number) for number in signals.SIGNALS]
+    with StopSignal() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.number == 0
+    assert [signal.getsignal(number) for number in signals.SIGNALS] == handlers
+    signal.signal(signal.SIGHUP, before)
     for first in (signal.SIGTERM, signal.SIGINT):
         with StopSignal() as stop:
             signal.raise_signal(first)
@@ -251,11 +251,12 @@ def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, mo
     checkpoints = RunDir.open(path).checkpoints
     assert (checkpoints.saved_step("best"), checkpoints.kept_steps()) == (8, [4, 7])
     # Worse than step 4, whose weights in `best` those of step 8 have replaced; then worse still.
-    losses = iter([9e8, 9e9])
-    monkeypatch.setattr(train, "token_losses", lambda *_: [torch.tensor([next(losses)])])
+    losses, bests = iter([9e8, 9e9]), []
+    monkeypatch.setattr(train, "token_losses", lambda *_: [
+        bests.append(checkpoints.saved_step("best")) or torch.tensor([next(losses)])])
     assert run(train.main, "--resume", path, "--train.steps", "6", "--train.keep", "[]",
                "--train.eval_interval", "1") == 0
-    assert checkpoints.saved_step("best") == 5 and checkpoints.kept_steps() == [4]
+    assert bests == [0, 5] and checkpoints.kept_steps() == [4]
 
 
 def test_losses_that_are_not_numbers_are_skipped_and_finally_stop(world, capfd, monkeypatch):
