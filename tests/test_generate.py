@@ -82,8 +82,8 @@ def test_one_row_is_streamed(call, monkeypatch):
 
 def test_every_option_arrives(call, expected, tokenizer):
     sampling = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
-    words = ("--run runs/learned --checkpoint last --prompt x --max-new-tokens 20 "
-             "--temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 --repetition-penalty 1.3 --seed 7")
+    words = ("--run runs/learned --checkpoint last --prompt x --max-new-tokens 20 --seed 7 "
+             "--temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 --repetition-penalty 1.3")
     out, err = call(*words.split())
     options = {"checkpoint": "last", "name": "learned", "max_new_tokens": 20, "seed": 7}
     assert out == "x" + tokenizer.decode(expected("x", sampling, **options)) + "\n"
@@ -155,19 +155,15 @@ def test_rotations_are_scaled_without_training_again(call, expected, tokenizer):
 
 
 def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenizer):
-    new = expected()
-    pieces = [tokenizer.decode([i]) for i in new]
-    start = next(i for i in range(4, 30) if all(p.isprintable() and p for p in pieces[i : i + 3]))
-    stop = "".join(pieces[start : start + 3])
-    text = tokenizer.decode(new)
-    words = ("--max-new-tokens", "40", "--stop", stop, "--stop", "not in there")
-    out, err = call("--prompt", PROMPT, *words)
+    new, words = expected(), ("--prompt", PROMPT, "--max-new-tokens", "40")
+    texts = [tokenizer.decode(new[i : i + 3]) for i in range(4, 30)]
+    text, stop = tokenizer.decode(new), next(filter(str.isprintable, texts))
+    out, err = call(*words, "--stop", stop, "--stop", "not in there")
     assert out == PROMPT + text[: text.index(stop)] + "\n"
     assert int(re.search(r"decode: (\d+) tokens", err)[1]) < 39  # it was not only hidden
     assert "ended" not in err  # not by itself
     # The prompt may hold it: only what the model writes counts.
-    assert call("--prompt", PROMPT, "--stop", PROMPT, "--max-new-tokens", "40").out == (
-        PROMPT + text + "\n")
+    assert call(*words, "--stop", PROMPT).out == PROMPT + text + "\n"
 
 
 @pytest.mark.parametrize("words, message", [

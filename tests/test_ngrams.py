@@ -33,11 +33,3 @@ def test_losses_are_those_of_counting_by_hand():
     held_out[[20, 50]] = 7
     losses = by_hand(train.tolist(), held_out.tolist(), 9, 4)
     assert ngram_losses(train, held_out, 9, 4) == pytest.approx(losses) and losses[1] > 1
-
-
-def test_what_follows_with_certainty_costs_little_once_the_context_is_long_enough():
-    """Of 0 0 1 0 0 1 ... two tokens tell the next one, and one does not."""
-    train = np.tile([0, 0, 1], 3000)
-    unigram, bigram, trigram = ngram_losses(train, train[:300], 5)
-    assert unigram == pytest.approx(-(2 * math.log(2 / 3) + math.log(1 / 3)) / 3, abs=1e-2)
-    assert bigram == pytest.approx(2 / 3 * math.log(2), abs=1e-2) and trigram < 1e-3

@@ -113,15 +113,19 @@ def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world
         start(*training(world), "--resume", "auto")
 
 
-def test_an_unset_name_says_what_the_run_is(world, tmp_path):
+def test_an_unset_name_says_what_the_run_is(world, finished, tmp_path):
     argv = [*arguments(world), "--model.position", "alibi"]
     asked = start("--config", "small.yaml", *argv)
     assert asked.config.name is None and asked.stem == "small-alibi-s1" and not asked.repeatable
     assert start(*arguments(world)).stem == "gyre-rope-s1"
     with pytest.raises(UserError, match="--config small.yaml"):
         start()  # without any option
-    (file := tmp_path / "-my config.yaml").write_text("seed: 3\n", encoding="utf-8")
+    (file := tmp_path / "-my config.yaml").write_text("{seed: 3, name: null}", encoding="utf-8")
     assert start("--config", file, *argv).stem == "my-config-alibi-s3"
+    (second := tmp_path / "second.yaml").write_text("{seed: 4, name: finished}", encoding="utf-8")
+    both = ["--config", file, "--config", second, "--log.runs", finished.parent]
+    assert (start(*both).config.seed, start(*both).config.name) == (4, "finished")
+    assert start(*both[2:], "--resume", "auto").resumed.path == finished  # by the file's name
 
 
 def test_an_imported_run_is_not_resumed(finished, monkeypatch):

@@ -121,21 +121,19 @@ class World:
         training["progress"]["seconds"] = 0
         return leaves(weights, run.checkpoints.load_weights("best"), states, training, points)
 
-    def read(self, path: Path) -> Any:
+    def read(self, name: str) -> Any:
         """What a resumed training takes from the disk; None if a warning is said about it."""
-        said = StringIO()
+        said, path = StringIO(), self.folder / "runs" / name
         with redirect_stderr(said):
-            run = RunDir.open(path)
-            config, points = read_config(path / "config.yaml").data, run.points_until(99)
+            values, run = self.content(name), RunDir.open(path)
+            config = read_config(path / "config.yaml").data
             data = find_prepared(config, run.manifest["settings"]) or prepare(config)
-            # wandb's id, the date and the like in run.json have no hash, and no effect on a run.
-            values = leaves(*stored(run), run.checkpoints.load_weights("best"), points,
-                            run.record["sha256"], data.manifest)
         files = [path / "config.yaml", path / "tokenizer.model",
                  *(data.folder / f"{split}.bin" for split in ("train", "val"))]
         if "warning" in said.getvalue():
             return None
-        return values, [file.read_bytes() for file in files]
+        # wandb's id, the date and the like in run.json have no hash, and no effect on a run.
+        return (values, run.record["sha256"], data.manifest, [file.read_bytes() for file in files])
 
     def interrupted(self, at: int, error: int = 0, once: bool = False) -> Finding:
         """A training with this fault, then what a user does: resume it, or start it if nothing is
@@ -177,7 +175,7 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
     source = world.folder / "runs" / "straight"
     shutil.rmtree(source / "previous")
     (prepared,) = (world.folder / "prepared").iterdir()
-    expected = world.read(source)
+    expected = world.read(source.name)
     files = [file for folder in (source, prepared) for file in sorted(folder.rglob("*"))
              if file.is_file() and file.name != "metrics.jsonl"]  # it has no hash
     for file in itertools.cycle(files):
@@ -188,7 +186,7 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
             file.write_bytes(content[:at] + rest)
             finding = None
             try:
-                if world.read(source) not in (expected, None):
+                if world.read(source.name) not in (expected, None):
                     finding = "taken without a word"
             except UserError:
                 pass
