@@ -100,7 +100,7 @@ def test_every_config_of_ours_fits_every_encoding(path, tmp_path, monkeypatch):
 def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write("seed: 9\n", "small.yaml")
-    assert load("--config", "small.yaml").seed == 9
+    assert load("--config", "small.yaml").seed == 9 and load("--config", "small").seed == 1
     with pytest.raises(UserError, match=r"no config smal.yaml.*: ablation.yaml, .*small.yaml"):
         load("--config=smal.yaml")
 

@@ -1,5 +1,7 @@
 """What a command line asks for: what it takes from a run, and what it refuses."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import arguments, run, trained, training
 
@@ -65,6 +67,8 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
     assert config.model.dropout == 0.25 and config.model.rope_scaling == saved.rope_scaling
     config.model.dropout = 0.0
     assert config.model == saved
+    other = start(*argv, "--init-from", finished, "--model.rope_scaling.type", "linear").config
+    assert other.model.rope_scaling == replace(saved.rope_scaling, type="linear")
     assert config.init_from == config.data.tokenizer == str(finished)
     assert config.data.vocab_size == open_tokenizer(finished).vocab_size == 300
 
@@ -87,7 +91,7 @@ def test_what_the_weights_pin_down_cannot_change(finished):
 
 def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
     trunk = trained(world, "trunk", "--train.steps", "4", "--train.keep", "[2, 3]",
-                    "--optim.schedule", "wsd")
+                    "--optim.schedule", "wsd", "--optim.cooldown", "0.5")
     argv = ["--branch-from", trunk, "--at", "2", "--train.steps", "3"]
     asked = start(*argv, "--optim.schedule", "linear")
     assert (asked.step, asked.source.path, asked.resumed) == (2, trunk, None)
@@ -95,7 +99,7 @@ def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
     assert asked.config.optim.cooldown is None and not asked.repeatable
     with pytest.raises(UserError, match="optim.optimizer of .* cannot change on --branch-from"):
         start(*argv, "--optim.optimizer", "muon")
-    assert start(*argv).config.optim.cooldown == 0.2
+    assert start(*argv).config.optim.cooldown == 0.5
 
 
 def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world, plain):
