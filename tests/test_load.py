@@ -149,6 +149,13 @@ def test_of_stop_strings_that_end_together_the_longest_counts(tokenizer):
         assert play(Row("", tokenizer, stops), ids) == ("a", True)
 
 
+def test_what_is_held_back_comes_with_the_end(tokenizer):
+    """What may be the start of a stop string, and half a character."""
+    ids = [FIRST_BYTE + byte for byte in "ab中".encode()]
+    assert play(Row("x", tokenizer, ["bc", "中d"]), ids) == ("xab中", False)
+    assert play(Row("x", tokenizer), ids[:-1]) == ("xab\ufffd", False)
+
+
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(

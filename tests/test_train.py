@@ -28,7 +28,7 @@ from gyre.signals import StopSignal
 from gyre.start import resolve
 from model import kernels
 
-EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon",
+EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "14", "--optim.optimizer", "muon",
          "--train.sample_prompt", "ab"]
 
 
