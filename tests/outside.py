@@ -11,7 +11,7 @@ if "pytest" in sys.modules:  # not in a test's own process
         if name.startswith(PREFIXES) or name.lower().endswith("_proxy") or name in NAMES:
             del os.environ[name]
     # No test cuts the power. Those of what is on the disk, and when, watch or replace this call.
-    os.fsync = lambda descriptor: None
+    os.fsync = lambda fd: None
 # A shell that starts them in the background ignores Ctrl-C, and nohup SIGHUP. A handler is not
 # inherited: the programs that the tests start take these signals as usual.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -59,6 +59,8 @@ def test_the_gap_has_the_floors_and_the_cooled_ends(study, figures):
     left, right = figures["fig_gap"].axes
     floors = [line.get_ydata()[0] for line in left.lines if len(set(line.get_ydata())) == 1]
     assert floors == NGRAMS
+    gaps = [list(gap.values()) for gap in study.gaps("rope")]
+    assert lines(right)["rope"].get_ydata() == pytest.approx(np.mean(gaps, axis=0))
     ends = {(line.get_marker(), line.get_xdata()[0]): line.get_ydata()[0] for line in right.lines
             if len(line.get_xdata()) == 1}
     markers = {plots.style(study, arm)["marker"]: arm for arm in study.others}

@@ -128,7 +128,7 @@ def words(name: str) -> str:
     return " ".join(text.split()).replace("\u2212", "-")
 
 
-def interval(study, arm, tokens, baseline=None, base=None, sign="+") -> str:
+def interval(study, arm, tokens, baseline=None, base=None, sign="+"):
     """The difference from an arm of the same or of another study (`base`), and its interval."""
     result = stats.paired(study.losses(arm, tokens),
                           (base or study).losses(baseline or study.baseline, tokens))

@@ -197,6 +197,7 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
+    (["--tokens", "8k,4k"], "lengths in ascending order"),
     (["--name", "a/b"], "run name 'a/b' must be"),
     (["--data.seq_len", "31"], "data.seq_len 31 is odd"),
 ])

@@ -37,10 +37,11 @@ def test_gaps_are_taken_at_equal_seeds_and_tokens(study):
 
 def test_seeds_without_a_record_and_other_shapes_are_no_contradiction(tmp_path):
     path = make_pair(tmp_path / "half", 2)
-    (path / "results" / "rope-s1.json").unlink()
+    (path / "results" / "sin-s1.json").unlink()
     change(path, "rope-s0", init_sha256="c" * 64, init_kind="wide")
     half = Study.load(path)
-    assert list(half.runs("rope")) == [0] and half.paired("rope", HORIZONS[0]).n == 1
+    assert list(half.runs("sin")) == [0] and half.paired("rope", HORIZONS[0]).n == 1
+    assert len(half.gaps("rope")) == 1
 
 
 @pytest.mark.parametrize("run, fields, words", [
