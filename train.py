@@ -43,12 +43,12 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     with exit_in_words():
         start = resolve(argv, __doc__)
-        world = World.read(start.config.train.device, start.config.train.timeout)
+        world = World.from_env(start.config.train.device, start.config.train.timeout)
         try:
-            with world.in_contact():
+            with world.explain_lost_ranks():
                 number = train(start, world)
         finally:
-            world.leave()
+            world.disconnect()
     sys.exit(128 + number if number else 0)
 
 

@@ -112,14 +112,14 @@ class TokenDataset:
 
     def __init__(
         self, path: Path, *, dtype: str, vocab_size: int, seq_len: int, batch_size: int = 1,
-        seed: int = 0, rank: int = 0, size: int = 1,
+        seed: int = 0, rank: int = 0, world_size: int = 1,
     ):
-        """`batch_size` counts the rows of all `size` processes, of which this one is `rank`.
+        """`batch_size` counts the rows of all `world_size` processes, of which this one is `rank`.
 
         Raises UserError if the file is shorter than one row.
         """
         self.vocab_size, self.seq_len, self.batch_size = vocab_size, seq_len, batch_size
-        self.seed, self.rank, self.size, self.dtype = seed, rank, size, np.dtype(dtype)
+        self.seed, self.rank, self.world_size, self.dtype = seed, rank, world_size, np.dtype(dtype)
         # Held open, so that a file replaced under the same name does not change a running training.
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
@@ -131,7 +131,7 @@ class TokenDataset:
 
     def share(self, n: int) -> range:
         """This rank's part of n rows: contiguous. The parts of ranks differ by at most one row."""
-        return range(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+        return range(n * self.rank // self.world_size, n * (self.rank + 1) // self.world_size)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor]:
         """Return this rank's rows of a global batch: x and y, int64 of (rows, seq_len).
@@ -156,7 +156,7 @@ class TokenDataset:
         """
         count = -(-(self.n_tokens - 1) // self.seq_len)
         share = self.share(count)
-        for i in range(-(-count // self.size // batch_size)):
+        for i in range(-(-count // self.world_size // batch_size)):
             start = share.start + i * batch_size
             rows = min(batch_size, share.stop - start)
             shape = (max(rows, 1), self.seq_len)

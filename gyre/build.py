@@ -54,10 +54,10 @@ def build(start: Start, world: World) -> Setup:
     if source and source.manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
-    world.join()
+    world.connect()
     config, dtype, compiled, reason = decide_arithmetic(config, world, rows)
     options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
-               "seed": config.seed, "rank": world.rank, "size": world.size}
+               "seed": config.seed, "rank": world.rank, "world_size": world.size}
     train_data, val_data = (data.dataset(split, **options) for split in ("train", "val"))
 
     # A run that was killed before its first save is resumed without a checkpoint.
@@ -113,8 +113,8 @@ def decide_arithmetic(
     """
     train, tokens = config.train, rows * config.data.seq_len
     # All ranks take the choice of rank 0, to which the others add 0: ranks can measure differently.
-    onednn = kernels.onednn_is_faster if train.onednn == "auto" else train.onednn
-    kernels.onednn_is_faster = world.sum(float(world.is_main and onednn))[0] > 0
+    onednn = kernels.uses_onednn if train.onednn == "auto" else train.onednn
+    kernels.uses_onednn = world.sum(float(world.is_main and onednn))[0] > 0
     dtype, why = resolve_dtype(  # by the sums over the ranks, so that all choose the same
         train.dtype, world.device,
         lambda: world.sum(*product_rates(world.device, config.model, tokens, training=True)),
@@ -128,7 +128,7 @@ def decide_arithmetic(
         train, dtype=DTYPE_NAMES[dtype],
         device=world.device.type if train.device == "auto" else train.device,
         compile=compiled if train.compile == "auto" else train.compile,
-        onednn=kernels.onednn_is_faster,
+        onednn=kernels.uses_onednn,
     )
     return replace(config, train=train), dtype, compiled, f"{why}; {why_compiled}"
 

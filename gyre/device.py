@@ -48,7 +48,7 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
             M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
             mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
             mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
-        kernels.onednn_is_faster = kernels.onednn_gain() >= kernels.ONEDNN_GAIN
+        kernels.uses_onednn = kernels.onednn_gain() >= kernels.ONEDNN_GAIN
     return torch.device(device)
 
 

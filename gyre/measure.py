@@ -263,7 +263,7 @@ def open_run(
     trained = load(run, checkpoint, device)
     config, data = trained.config, open_data(run, trained.config)
     if isinstance(config.train.onednn, bool) and trained.device.type == "cpu":
-        kernels.onednn_is_faster = config.train.onednn  # as trained: two measurements can differ
+        kernels.uses_onednn = config.train.onednn  # as trained: two measurements can differ
     return config, data, Scorer(trained.model, data.dataset("val", seq_len=config.data.seq_len))
 
 

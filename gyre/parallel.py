@@ -39,8 +39,8 @@ class World:
     """Seconds that a process waits for the others at most."""
 
     @classmethod
-    def read(cls, device: str = "auto", timeout: float = 600.0) -> "World":
-        """Return the world of torchrun's environment variables; `join` connects the processes.
+    def from_env(cls, device: str = "auto", timeout: float = 600.0) -> "World":
+        """Return the world of torchrun's environment variables; `connect` connects the processes.
 
         Raises UserError where this machine does not have the device, or where several processes
         would share one card.
@@ -55,7 +55,7 @@ class World:
             resolved = torch.device("cpu")
         return cls(rank, size, resolved, rank == 0, timeout)
 
-    def join(self) -> None:
+    def connect(self) -> None:
         """Connect the processes: by nccl between GPUs, by gloo otherwise."""
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
@@ -80,7 +80,7 @@ class World:
             raise UserError(f"process {self.rank} of {self.size} cannot connect to the others at "
                             f"{address}: {first_line(error)}") from error
 
-    def leave(self) -> None:
+    def disconnect(self) -> None:
         """Disconnect the processes."""
         if self.size > 1 and dist.is_initialized():
             # A thread of gloo takes Python's lock to free its last tensor, and aborts the process
@@ -105,7 +105,7 @@ class World:
         return values
 
     @contextmanager
-    def in_contact(self) -> Iterator[None]:
+    def explain_lost_ranks(self) -> Iterator[None]:
         """Turn the loss of another process into a UserError."""
         try:
             yield

@@ -163,7 +163,7 @@ def token_losses(
     """
     was_training = model.training
     model.eval()
-    batches = math.ceil((data.n_tokens - 1) / data.seq_len / data.size / batch_size)
+    batches = math.ceil((data.n_tokens - 1) / data.seq_len / data.world_size / batch_size)
     for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
                      disable=data.rank > 0):
         with autocast(device, dtype), uncompiled():

@@ -57,7 +57,7 @@ def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     if compiling and not torch.is_grad_enabled() and x[..., 0].numel() <= MAX_SUMMED_TOKENS:
         return linear_by_sums
     if (
-        onednn_is_faster
+        uses_onednn
         and x.dtype == weight.dtype == torch.float32
         and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
         and x.shape[-1] > 0
@@ -115,7 +115,7 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
 # twice as fast on AMD's with AVX-512, where MKL uses half of the vectors' width.
 MIN_ONEDNN_TOKENS = 16
 ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the processor
-onednn_is_faster = False  # set from `onednn_gain` by gyre/device.py; a resumed run keeps its own
+uses_onednn = False  # set from `onednn_gain` by gyre/device.py; a resumed run keeps its own
 
 
 @functools.cache

@@ -2,8 +2,10 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from conftest import load, untrained
+from torch import Tensor
 
 from data.tokenizer import Tokenizer
 from gyre.checkpoint import WEIGHTS, write_tensors
@@ -34,6 +36,11 @@ def noise_run(runs: Path, name: str, **model) -> RunDir:
         model.init_weights(seed)
         weights = {key: 5 * value for key, value in model.state_dict().items()}
         weights["tok_embeddings.weight"][2] = 0  # a logit of 0 never is the largest: greedy goes on
-        run.checkpoints.save(
-            checkpoint, partial(write_tensors, files={WEIGHTS: weights}, world=ALONE), {})
+        save_weights(run, checkpoint, weights)
     return run
+
+
+def save_weights(run: RunDir, checkpoint: Any, weights: dict[str, Tensor]) -> None:
+    """Write a checkpoint that has weights only."""
+    run.checkpoints.save(
+        checkpoint, partial(write_tensors, files={WEIGHTS: weights}, world=ALONE), {})

@@ -59,7 +59,8 @@ def test_ranks_share_the_batch_of_one_process(path, batch_size, size):
     """Every row once, in an order that does not depend on the size of the batch, also across the
     end of an epoch and in unequal parts. Targets are the next tokens."""
     rows = torch.cat([dataset(path, batch_size=50).batch(step)[0] for step in range(7)])
-    ranks = [dataset(path, batch_size=batch_size, rank=rank, size=size) for rank in range(size)]
+    ranks = [dataset(path, batch_size=batch_size, rank=rank, world_size=size)
+             for rank in range(size)]
     for step in range(2 * ranks[0].n_windows // batch_size + 3):
         parts = [rank.batch(step) for rank in ranks]
         first = step * batch_size
@@ -86,7 +87,7 @@ def test_batches_do_not_depend_on_what_was_asked_before(path):
 def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_size):
     """And every rank has equally many batches, of which a last one may be empty of targets."""
     path = write_ids(tmp_path / "val.bin", range(n))
-    batches = [list(dataset(path, rank=rank, size=size).windows(batch_size))
+    batches = [list(dataset(path, rank=rank, world_size=size).windows(batch_size))
                for rank in range(size)]
     assert len({len(of_rank) for of_rank in batches}) == 1
     for x, y in (batch for of_rank in batches for batch in of_rank):

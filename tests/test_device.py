@@ -124,11 +124,11 @@ def test_the_gain_is_how_many_times_faster_onednn_is(monkeypatch, slowed, faster
     product = getattr(module, slowed)
     monkeypatch.setattr(module, slowed, lambda *args: [product(*args) for _ in range(6)][0])
     monkeypatch.setattr(kernels, "onednn_gain", kernels.onednn_gain.__wrapped__)
-    monkeypatch.setattr(kernels, "onednn_is_faster", not faster)
+    monkeypatch.setattr(kernels, "uses_onednn", not faster)
     threads = torch.get_num_threads()
     torch.set_num_threads(threads + 1)
     assert (kernels.onednn_gain() > 2) == faster
     assert torch.get_num_threads() == threads + 1
     torch.set_num_threads(threads)
     device.resolve_device("cpu")
-    assert kernels.onednn_is_faster is faster
+    assert kernels.uses_onednn is faster

@@ -88,7 +88,7 @@ def test_each_form_is_chosen_where_the_table_says(monkeypatch):
         return kernels.choose_attention(*(a[:, :, :length].to(dtype) for a in (q, kv, kv)), mask)
 
     assert products(16) is None
-    monkeypatch.setattr(kernels, "onednn_is_faster", True)
+    monkeypatch.setattr(kernels, "uses_onednn", True)
     assert products(16) is kernels.onednn_product and products(15) is None
     assert kernels.choose_linear(x.bfloat16(), weight.bfloat16()) is None
     assert attention(512) is kernels.attend_by_products
@@ -108,7 +108,7 @@ def test_each_form_is_chosen_where_the_table_says(monkeypatch):
 def test_onednn_leaves_other_derivatives_and_empty_products_to_pytorch(monkeypatch):
     """The operator defines no forward-mode derivative: it would be 0."""
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
-    monkeypatch.setattr(kernels, "onednn_is_faster", True)
+    monkeypatch.setattr(kernels, "uses_onednn", True)
     assert linear(x[:, :0], weight[:, :0]).shape == (len(x), 31)
     _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)

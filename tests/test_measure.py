@@ -196,7 +196,7 @@ def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
     gain = 0.0 if onednn else 9.0
     monkeypatch.setattr(kernels, "onednn_gain", lambda: gain)  # now it would choose the other
     first, again = (measure.measure(run, "last", 4, "cpu") for _ in range(2))
-    assert kernels.onednn_is_faster is onednn
+    assert kernels.uses_onednn is onednn
     assert again == first and torch.equal(state, torch.get_rng_state())
     last = run.metrics()[-1]
     assert first["loss"] == pytest.approx(last["val/loss"], abs=1e-6)

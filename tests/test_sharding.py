@@ -30,7 +30,7 @@ def train_rank(number: int, *argv: str) -> None:
 
     At its end no group of processes would have waited longer than train.timeout.
     """
-    train_step, leave = train.train_step, World.leave
+    train_step, leave = train.train_step, World.disconnect
 
     def stopping(setup, step):
         if setup.world.rank == 1 and step == number - 1:
@@ -43,15 +43,15 @@ def train_rank(number: int, *argv: str) -> None:
             assert waits == self.timeout, waits
         leave(self)
 
-    train.train_step, World.leave = stopping, leave_in_time
+    train.train_step, World.disconnect = stopping, leave_in_time
     train.main([*argv])
 
 
 def meet(port: int) -> None:
     """A rank that meets the others in torchrun's store, which listens at this port."""
     os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_PORT": str(port)}
-    world = World.read("cpu", 10)
-    world.join()
+    world = World.from_env("cpu", 10)
+    world.connect()
     assert world.sum(1.0) == [2.0]
     os._exit(0)  # as one that is killed
 
@@ -189,5 +189,5 @@ def test_rank_0_writes_and_no_other(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in range(2):
         monkeypatch.setenv("RANK", str(rank))
-        write_tensors(tmp_path, {str(rank): random_model().state_dict()}, World.read("cpu"))
+        write_tensors(tmp_path, {str(rank): random_model().state_dict()}, World.from_env("cpu"))
     assert [file.name for file in tmp_path.iterdir()] == ["0"]

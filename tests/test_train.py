@@ -197,7 +197,7 @@ def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
     monkeypatch.setattr(RunDir, "finish", finish)
     monkeypatch.setattr(StopSignal, "number", signal.SIGTERM)
     trained(world, "short-of", "--train.steps", "1", "--optim.warmup_steps", "0")
-    finish.assert_called_once_with(0)
+    finish.assert_called_once_with(exit_code=0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
@@ -299,7 +299,7 @@ def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
     assert [checkpoints.saved_step(name) for name in ("last", "best")] == [5, 5]
     assert checkpoints.kept_steps() == ([7] if last == 9 else [])
     assert points(path, "diverged") == {last + 1: 1}
-    finish.assert_called_once_with(1)
+    finish.assert_called_once_with(exit_code=1)
 
 
 def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
@@ -325,12 +325,12 @@ def test_all_processes_decide_alike(world, monkeypatch, choice):
         def sum(self, *values: float) -> list[float]:
             return [values[0] + choice] if len(values) == 1 else [1.0, 9.0]
 
-    monkeypatch.setattr(kernels, "onednn_is_faster", not choice)
+    monkeypatch.setattr(kernels, "uses_onednn", not choice)
     monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [9.0, 1.0])
     monkeypatch.setattr(gyre.build, "resolve_compile", lambda *_: (choice, ""))
     config = resolve(arguments(world, "--train.dtype", "auto"), "").config
     decided = gyre.build.decide_arithmetic(config, Second(1, 2, ALONE.device, is_main=False), 27)
-    assert kernels.onednn_is_faster == decided[0].train.compile == decided[2] == choice
+    assert kernels.uses_onednn == decided[0].train.compile == decided[2] == choice
     assert (decided[0].train.dtype, decided[1]) == ("bfloat16", torch.bfloat16)
 
 
@@ -372,15 +372,15 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     chosen = read_config(path / "config.yaml").train
     name = resolve_device("auto").type
     assert (chosen.device, chosen.dtype, chosen.compile) == (name, "bfloat16", False)
-    assert chosen.onednn == (was := kernels.onednn_is_faster)
+    assert chosen.onednn == (was := kernels.uses_onednn)
     monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if was else 9.0)
-    World.read("cpu")
-    assert kernels.onednn_is_faster != was  # which a new run would go by
+    World.from_env("cpu")
+    assert kernels.uses_onednn != was  # which a new run would go by
     monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [9e9, 1e9])
     for extra, dtype in (["4"], "bfloat16"), (["5", "--train.dtype", "auto"], "float32"):
         assert run(train.main, "--resume", path, "--train.steps", *extra) == 0
         assert f"{name}; {dtype}" in capfd.readouterr().err
-        assert kernels.onednn_is_faster == was
+        assert kernels.uses_onednn == was
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
