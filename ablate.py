@@ -19,11 +19,11 @@ ablation.yaml, for every run; what the study sets itself is refused.
 import sys
 
 from ablation.runner import run_study
-from errors import exit_in_words
+from errors import report_errors
 
 
 def main(argv: list[str] | None = None) -> None:
-    with exit_in_words():
+    with report_errors():
         code = run_study(sys.argv[1:] if argv is None else argv, __doc__)
     sys.exit(code)
 

@@ -32,7 +32,7 @@ import torch
 from tqdm import tqdm
 
 from ablation.plan import processor
-from errors import check_ranges, exit_in_words, say
+from errors import check_ranges, report_errors, say
 from files import write_json
 from formats import hf, names
 from gyre import device as devices
@@ -60,7 +60,7 @@ class Options:
 
 
 def main(argv: list[str] | None = None) -> None:
-    with exit_in_words():
+    with report_errors():
         options = Parser(__doc__, Options, config=True).parse_args(argv)
         check_ranges("bench", options, repeats="[1, inf)", new_tokens="[1, inf)")
         config = make_config(*map(read_yaml, options.config or ["bench.yaml"]), options.given)
@@ -229,7 +229,7 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
 def choose_settings(config: Config, device: torch.device) -> list[Setting]:
     """Return ours, in the dtype that training would choose, and those of transformers."""
     tokens = config.train.batch_size * config.data.seq_len
-    rates = devices.product_rates(device, config.model, tokens, training=True)
+    rates = devices.matmul_rates(device, config.model, tokens, training=True)
     dtype, reason = devices.resolve_dtype(config.train.dtype, device, lambda: rates)
     say(f"{device}; {reason}; {torch.get_num_threads()} threads")
     wanted = config.train.compile is not False

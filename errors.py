@@ -24,7 +24,7 @@ def say(text: str) -> None:
 
 
 @contextmanager
-def exit_in_words() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Print bad input, what the system refuses, and a lack of memory or of a package; exit 2.
 
     Ctrl-C exits with 130, and a closed pipe with 141. Anything else is a bug and keeps its

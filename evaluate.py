@@ -20,7 +20,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from errors import UserError, exit_in_words, say
+from errors import UserError, report_errors, say
 from files import write_file, write_json
 from gyre import measure
 from gyre.options import Parser, RunOptions, read_config
@@ -41,7 +41,7 @@ class Options:
 
 def main(argv: list[str] | None = None) -> None:
     """List the runs, or measure them and print tables once all is measured."""
-    with exit_in_words():
+    with report_errors():
         options = parse(sys.argv[1:] if argv is None else argv)
         runs = open_runs(options.runs)
         if not runs:

@@ -15,7 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
-from errors import UserError, exit_in_words, say
+from errors import UserError, report_errors, say
 from files import atomic_path, require_space, writing
 from formats import gguf, hf
 from formats.folders import import_folder
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run the command `argv`, by default that of the process. Exits 2 on bad input."""
     # As an exception, so that a half-written target is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with exit_in_words():
+    with report_errors():
         options = parse(argv)
         source, target = Path(options.source), Path(options.target)
         if target.exists():

@@ -18,7 +18,7 @@ from io import TextIOWrapper
 from operator import add
 from pathlib import Path
 
-from errors import UserError, exit_in_words, say
+from errors import UserError, report_errors, say
 from gyre.device import DTYPE_NAMES, InferenceDtype, resolve_compile
 from gyre.load import Row, Trained, load
 from gyre.options import Parser, RunOptions
@@ -29,7 +29,7 @@ from model.sampling import Sampling
 
 def main(argv: list[str] | None = None) -> None:
     """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 if the output is closed."""
-    with exit_in_words():
+    with report_errors():
         options = parse(argv)
         trained, compiled = open_run(options)
         if options.interactive:

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
-from errors import UserError, exit_in_words, say
+from errors import UserError, report_errors, say
 from gyre.build import build
 from gyre.checkpoint import STATES, WEIGHTS, write_tensors
 from gyre.parallel import World
@@ -41,7 +41,7 @@ from model.sampling import Sampling
 def main(argv: list[str] | None = None) -> None:
     """Exit with 0, with 2 for bad input, or with 128 plus the number of a signal."""
     argv = sys.argv[1:] if argv is None else argv
-    with exit_in_words():
+    with report_errors():
         start = resolve(argv, __doc__)
         world = World.from_env(start.config.train.device, start.config.train.timeout)
         try:

@@ -95,7 +95,7 @@ def hash_origin(run: RunDir) -> dict[str, str]:
     with torch.device("meta"):
         model = Transformer(config.model)
     # Vectors are not drawn: the constructor has given them their values.
-    weights = model.state_dict() | dict(model.drawn(config.seed))
+    weights = model.state_dict() | dict(model.draw_matrices(config.seed))
     embeddings = weights["tok_embeddings.weight"]
     init, shapes, batches = hashlib.sha256(), {}, hashlib.sha256()
     for name, value in sorted(weights.items()):

@@ -22,7 +22,7 @@ import yaml
 from ablation import plots, stats
 from ablation.plan import best_rate, tuning_losses
 from ablation.study import BY_CONTEXT, USED, Study
-from errors import UserError, exit_in_words
+from errors import UserError, report_errors
 from files import write_file
 from gyre.measure import in_lengths
 from gyre.wandb_log import LogConfig, log_report
@@ -251,5 +251,5 @@ def mirror_in_wandb(path: Path, log: LogConfig) -> None:
 
 
 if __name__ == "__main__":
-    with exit_in_words():
+    with report_errors():
         write_report(*map(Path, sys.argv[1:]))

@@ -9,7 +9,7 @@ import torch
 from data.dataset import find_prepared
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, read_tensors
-from gyre.device import DTYPE_NAMES, check_memory, product_rates, resolve_compile, resolve_dtype
+from gyre.device import DTYPE_NAMES, check_memory, matmul_rates, resolve_compile, resolve_dtype
 from gyre.optim import Optimizers
 from gyre.options import Config
 from gyre.parallel import World
@@ -67,7 +67,7 @@ def build(start: Start, world: World) -> Setup:
                         "checkpoint: remove it, and branch again")
     initial: Initial | None = None  # yields the first weights, which `wrap` copies into the model
     if not restores and config.init_from is None:
-        initial = partial(Transformer.drawn, seed=config.seed)
+        initial = partial(Transformer.draw_matrices, seed=config.seed)
     elif not restores:
         weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
         initial = lambda model: weights.items()  # noqa: E731
@@ -117,7 +117,7 @@ def decide_arithmetic(
     kernels.uses_onednn = world.sum(float(world.is_main and onednn))[0] > 0
     dtype, why = resolve_dtype(  # by the sums over the ranks, so that all choose the same
         train.dtype, world.device,
-        lambda: world.sum(*product_rates(world.device, config.model, tokens, training=True)),
+        lambda: world.sum(*matmul_rates(world.device, config.model, tokens, training=True)),
     )
     # 6 FLOPs for every weight in a matrix product, per token. Attention and the encoding are left
     # out, so that all arms of an ablation decide alike.

@@ -68,7 +68,7 @@ BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 
 MEASURED_FLOPS = 3e9  # most FLOPs of one measured call
 
 
-def product_rates(
+def matmul_rates(
     device: torch.device, model: ModelConfig, tokens: int, *, training: bool
 ) -> list[float]:
     """Measure FLOP/s in float32 and in bfloat16 of the product with a matrix of the feed-forward.
@@ -100,7 +100,7 @@ def resolve_dtype(
     """Return the dtype of matrix products under autocast, and the reason in words.
 
     auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more, in
-    `rates()`, such as `product_rates`. A processor's flags do not tell: some compute bfloat16
+    `rates()`, such as `matmul_rates`. A processor's flags do not tell: some compute bfloat16
     slower than float32.
     """
     if dtype != "auto":

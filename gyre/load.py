@@ -18,7 +18,7 @@ from torch import Tensor
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre.checkpoint import Convert
-from gyre.device import InferenceDtype, product_rates, resolve_device, resolve_dtype
+from gyre.device import InferenceDtype, matmul_rates, resolve_device, resolve_dtype
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
 from model.config import ModelConfig, RopeScaling
@@ -96,7 +96,7 @@ def load(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    rates = partial(product_rates, where, model_config, rows, training=False)
+    rates = partial(matmul_rates, where, model_config, rows, training=False)
     chosen, _ = resolve_dtype("float32" if dtype == "int8" else dtype, where, rates)
     convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
     with torch.device("meta"):  # without memory: the weights bring theirs

@@ -37,7 +37,7 @@ class PositionEncoding(nn.Module):
     training. And `module.to(torch.bfloat16)`, which would make positions 256 and 257 equal, leaves
     it in float32: `_apply` only moves it between devices.
 
-    `Transformer.drawn` initialises the matrices of a subclass. Parameters of fewer than two
+    `Transformer.draw_matrices` initialises the matrices of a subclass. Parameters of fewer than two
     dimensions keep the values that the constructor gave them.
     """
 

@@ -174,7 +174,7 @@ class Transformer(nn.Module):
     """Tokens in, logits out. State-dict keys are Meta's; tied models have no `output.weight`.
 
     It may be built on the meta device. Its vectors and tables have their values from the start, on
-    the CPU. Its matrices get theirs later, from `drawn` or from a checkpoint.
+    the CPU. Its matrices get theirs later, from `draw_matrices` or from a checkpoint.
 
     Raises UserError if the configuration is incomplete or its encoding cannot serve it.
     """
@@ -201,12 +201,12 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, seed: int) -> None:
-        """Initialise every matrix, see `drawn`. Vectors and scalars keep their values."""
+        """Initialise every matrix, see `draw_matrices`. Vectors and scalars keep their values."""
         parameters = dict(self.named_parameters())
-        for name, matrix in self.drawn(seed):
+        for name, matrix in self.draw_matrices(seed):
             parameters[name].copy_(matrix)
 
-    def drawn(self, seed: int) -> Iterator[tuple[str, Tensor]]:
+    def draw_matrices(self, seed: int) -> Iterator[tuple[str, Tensor]]:
         """Yield the name and the initial values of every matrix, on the CPU.
 
         They are normal with std 0.02 (embeddings: what the encoding asks for), from a random stream

@@ -52,7 +52,7 @@ def test_each_subject_has_an_empty_compile_cache_of_its_own():
 
 def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(monkeypatch, capsys):
     def settings(rates, *words):
-        monkeypatch.setattr(bench.devices, "product_rates", lambda *_, **__: rates)
+        monkeypatch.setattr(bench.devices, "matmul_rates", lambda *_, **__: rates)
         return list(map(str, bench.choose_settings(load("--train.compile=false", *words), CPU)))
 
     peer = "transformers, eager, "

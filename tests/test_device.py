@@ -62,7 +62,7 @@ def test_the_rates_are_those_of_products_that_took_place_twice_and_no_more(monke
     monkeypatch.setattr(device, "linear", product)
     model = model_config(dim=5, hidden_dim=7, head_dim=4)
     for training, flops in ((True, 6 * 3 * 5 * 7), (False, 2 * 3 * 5 * 7)):
-        assert device.product_rates(CPU, model, 3, training=training) == [flops, flops / 60]
+        assert device.matmul_rates(CPU, model, 3, training=training) == [flops, flops / 60]
     assert calls == {torch.float32: 4, torch.bfloat16: 4}
 
 
@@ -72,7 +72,7 @@ def test_on_a_cpu_freed_memory_serves_the_next_tensors_and_no_compiler_is_import
     """Importing it takes as long as all else until the first token."""
     returned, *kept = output("""
 import resource, sys, torch
-from gyre.device import product_rates, resolve_device
+from gyre.device import matmul_rates, resolve_device
 from model import kernels
 from model.config import ModelConfig
 
@@ -84,7 +84,7 @@ def count_faults(mebibytes):
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 print(count_faults(40))
-product_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)
+matmul_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)
 assert "torch._dynamo" not in sys.modules
 print(count_faults(1), count_faults(40))  # below and above what glibc at most takes from its heap
 """).split()

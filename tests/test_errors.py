@@ -12,7 +12,7 @@ import torch
 from conftest import ROOT
 from tqdm import tqdm
 
-from errors import UserError, check_ranges, exit_in_words, say
+from errors import UserError, check_ranges, report_errors, say
 
 
 @pytest.mark.parametrize("interval, inside, outside", [
@@ -31,7 +31,7 @@ def test_a_range_ends_where_it_says(interval, inside, outside):
 
 def test_bad_input_is_one_line_and_exit_2(capsys):
     for error in (UserError, OSError, ModuleNotFoundError):
-        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), exit_in_words():
+        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), report_errors():
             raise error("too few")
         assert capsys.readouterr() == ("", "error: too few\n")
 
@@ -42,7 +42,7 @@ def test_bad_input_is_one_line_and_exit_2(capsys):
 ])
 def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code, words):
     """Also where stdout takes nothing: its reader has ended, or the disk is full."""
-    program = f"import errors\nwith errors.exit_in_words(): {end}"
+    program = f"import errors\nwith errors.report_errors(): {end}"
     reader, pipe = os.pipe()
     os.close(reader)
     with open(pipe if output == "a pipe" else output, "wb") as stdout:
@@ -54,7 +54,7 @@ def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code
 def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
     write = Mock(side_effect=OSError)
     monkeypatch.setattr(sys, "stderr", Mock(write=write))
-    with exit_in_words():
+    with report_errors():
         say("a line")  # as on a terminal that is closed
     write.assert_called()
 
@@ -64,7 +64,7 @@ def test_too_little_memory_is_a_sentence(capsys):
         raise MemoryError("of 4503599627370496 bytes")
 
     for allocate in (lambda: torch.empty(1 << 50), fail):
-        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), exit_in_words():
+        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), report_errors():
             allocate()
         err = capsys.readouterr().err
         assert "this does not fit into the memory: lower" in err and "4503599627370496" in err
@@ -72,7 +72,7 @@ def test_too_little_memory_is_a_sentence(capsys):
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, RuntimeError])
 def test_a_bug_keeps_its_traceback(error):
-    with pytest.raises(error, match="a bug"), exit_in_words():
+    with pytest.raises(error, match="a bug"), report_errors():
         raise error("a bug")
 
 

@@ -64,7 +64,7 @@ def test_checkpoint_and_dtype_are_those_asked_for(run):
 
 
 def test_auto_takes_the_dtype_that_multiplies_so_many_rows_faster(run, monkeypatch):
-    monkeypatch.setattr(trained_module, "product_rates",
+    monkeypatch.setattr(trained_module, "matmul_rates",
                         lambda device, model, rows, *, training: [5.0, float(rows)])
     for rows, dtype in ((5, torch.float32), (6, torch.bfloat16)):
         assert load(run, device="cpu", dtype="auto", rows=rows).dtype == dtype

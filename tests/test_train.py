@@ -326,7 +326,7 @@ def test_all_processes_decide_alike(world, monkeypatch, choice):
             return [values[0] + choice] if len(values) == 1 else [1.0, 9.0]
 
     monkeypatch.setattr(kernels, "uses_onednn", not choice)
-    monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [9.0, 1.0])
+    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
     monkeypatch.setattr(gyre.build, "resolve_compile", lambda *_: (choice, ""))
     config = resolve(arguments(world, "--train.dtype", "auto"), "").config
     decided = gyre.build.decide_arithmetic(config, Second(1, 2, ALONE.device, is_main=False), 27)
@@ -366,7 +366,7 @@ def test_the_same_command_starts_a_run_and_goes_on_with_it(world, straight, tmp_
 def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monkeypatch, capfd):
     """Also where the machine that resumes it would choose otherwise, of which the two forms of a
     product round differently."""
-    monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [1e9, 9e9])
+    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [1e9, 9e9])
     auto = ["--train.device", "auto", "--train.dtype", "auto"]
     path = trained(world, "auto", *auto, "--train.steps", "3")
     chosen = read_config(path / "config.yaml").train
@@ -376,7 +376,7 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if was else 9.0)
     World.from_env("cpu")
     assert kernels.uses_onednn != was  # which a new run would go by
-    monkeypatch.setattr(gyre.build, "product_rates", lambda *_, **__: [9e9, 1e9])
+    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9e9, 1e9])
     for extra, dtype in (["4"], "bfloat16"), (["5", "--train.dtype", "auto"], "float32"):
         assert run(train.main, "--resume", path, "--train.steps", *extra) == 0
         assert f"{name}; {dtype}" in capfd.readouterr().err
