@@ -89,7 +89,7 @@ def train(start: Start, world: World) -> int:
             due = at_end or progress.step % config.train.eval_interval == 0
             if progress.step in config.train.keep:
                 save(setup, run, progress.step)
-            if due:  # before the save: a run that is killed between them repeats the validation
+            if due:  # before `last` is saved: a run killed before that save validates again
                 validate(setup, run)
             if due and config.train.sample_tokens:
                 sample(setup, run)
@@ -124,7 +124,7 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     if world.is_main and not start.resumed:
         config.name = claim_name(config.log.runs, config.name, start.stem, held)
     config.name = world.collect(config.name)[0]
-    # Ranks other than 0 need no more than the path, of a new run too.
+    # Of a new run, ranks other than 0 keep this object, because they need its path only.
     run = start.resumed or RunDir(Path(config.log.runs, str(config.name)), {})
     run.is_main = world.is_main
     if world.is_main and start.resumed:
@@ -189,13 +189,15 @@ def save(setup: Setup, run: RunDir, name: Literal["last", "best"] | int) -> None
     run.save(name, lambda folder: write_tensors(folder, files, setup.world), training, setup.world)
 
 
-def stop_unless(finite: bool, what: str, setup: Setup, run: RunDir) -> None:
-    """If not `finite`, log that the training diverged, and raise a UserError that says `what` is
-    not, and names the last checkpoint."""
-    if not finite:
+def stop_unless(ok: bool, problem: str, setup: Setup, run: RunDir) -> None:
+    """Unless `ok`, log that the training diverged, and raise a UserError.
+
+    Its message is `problem`, the number of the step, and what to do.
+    """
+    if not ok:
         run.log({**setup.progress.axes, "diverged": 1})
         saved = run.checkpoints.saved_step("last")
-        raise UserError(f"{what} step {setup.progress.step}, in {setup.config.train.dtype}: try a "
+        raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: try a "
                         f"smaller optim.lr (now {setup.config.optim.lr}). {run.path} has "
                         f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")
 

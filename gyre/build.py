@@ -22,7 +22,7 @@ from model.transformer import Transformer
 
 
 def build(start: Start, world: World) -> Setup:
-    """Return what `train_step` needs, with the checkpoint that `start` names restored.
+    """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
 
     Raises UserError for whatever stands in the way, before any training.
     """
@@ -62,7 +62,7 @@ def build(start: Start, world: World) -> Setup:
 
     # A run that was killed before its first save is resumed without a checkpoint.
     restores = source is not None and (start.is_branch or source.checkpoints.has_training)
-    if start.resumed and not restores and start.resumed.record.get("inherited"):  # from a trunk
+    if start.resumed and not restores and start.resumed.record.get("inherited"):  # it is a branch
         raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
                         "checkpoint: remove it, and branch again")
     initial: Initial | None = None  # yields the first weights, which `wrap` copies into the model
@@ -112,7 +112,7 @@ def decide_arithmetic(
     model/kernels.py whether to use oneDNN.
     """
     train, tokens = config.train, rows * config.data.seq_len
-    # All ranks take the choice of rank 0, to which the others add 0: ranks can measure differently.
+    # Each rank has timed oneDNN and may differ, so all take rank 0's choice: the others add 0.
     onednn = kernels.uses_onednn if train.onednn == "auto" else train.onednn
     kernels.uses_onednn = world.sum(float(world.is_main and onednn))[0] > 0
     dtype, why = resolve_dtype(  # by the sums over the ranks, so that all choose the same
@@ -136,8 +136,8 @@ def decide_arithmetic(
 def restore(start: Start, setup: Setup) -> None:
     """Load weights, optimizers and progress of the checkpoint that `start` names.
 
-    Raises UserError if no step is left (except for --resume auto), or if the session that saved the
-    checkpoint had changed --train.steps and this command does not give it.
+    Raises UserError if no step is left (except for --resume auto), or if the checkpoint was saved
+    with another --train.steps than the configuration has, and this command does not give one.
     """
     run, steps = start.source, setup.config.train.steps
     assert run is not None, "there is nothing to restore"
@@ -160,4 +160,5 @@ def restore(start: Start, setup: Setup) -> None:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number to "
                         "go on")
     elif run.checkpoints.saved_step("best") > step:
-        setup.progress.best = math.inf  # of steps to be taken again: RunDir.resume removes it
+        # The saved `best` is of a later step, which is taken again: RunDir.resume removes it.
+        setup.progress.best = math.inf

@@ -65,7 +65,7 @@ def resolve(argv: list[str], doc: str) -> Start:
     """
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
     given, auto = options.given, options.resume == "auto"
-    # --resume auto is not among them: it may start a new run.
+    # Not for --resume auto, whose run need not exist yet.
     needs_run = options.branch_from or (options.resume and not auto)
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     for wrong, message in (

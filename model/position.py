@@ -34,8 +34,8 @@ class PositionEncoding(nn.Module):
 
     A subclass overrides the hooks it uses and keeps what it precomputes in `table`. The table is
     not a buffer, for two reasons. It is then in no state dict, so the length can change after
-    training. And `module.to(torch.bfloat16)`, which would make positions 256 and 257 equal, leaves
-    it in float32: `_apply` only moves it between devices.
+    training. And it stays in float32 under `module.to(torch.bfloat16)`, because `_apply` only moves
+    it between devices: in bfloat16, positions 256 and 257 would be equal.
 
     `Transformer.draw_matrices` initialises the matrices of a subclass. Parameters of fewer than two
     dimensions keep the values that the constructor gave them.
@@ -109,9 +109,11 @@ class RoPE(PositionEncoding):
     A rotation changes no norm, and the score of two rotated vectors depends on their distance only.
     (Su et al. 2021, arXiv:2104.09864; the layout is Meta's.)
 
-    With `config.partial` below 1, only that fraction of the pairs turns, the fastest ones. With
-    dynamic scaling, frequencies depend on the length of the text once it passes the trained
-    length. The table covers the trained length, and longer texts get one of their own.
+    With `config.partial` below 1, only that fraction of the pairs turns, the fastest ones.
+
+    With dynamic scaling, frequencies depend on the length of the text once it passes the trained
+    length: the table covers the trained length only, and each longer text gets its own. Otherwise
+    the table covers `max_positions`.
     """
 
     options = ("theta", "partial", "rope_scaling")

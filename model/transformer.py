@@ -161,7 +161,7 @@ class TransformerBlock(nn.Module):
         drop: Drop | None = None, last_only: bool = False,
     ) -> Tensor:
         attended = self.attention(self.attention_norm(x), freqs_cis, mask, cache, last_only)
-        if drop is not None:  # place 0 is the embeddings; then each block has two
+        if drop is not None:  # dropout has numbered places: 0 the embeddings, then two a block
             attended = drop(attended, 2 * self.attention.layer + 1)
         h = (x[:, -1:] if last_only else x) + attended
         out = self.feed_forward(self.ffn_norm(h))
