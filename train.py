@@ -197,8 +197,8 @@ def stop_unless(ok: bool, problem: str, setup: Setup, run: RunDir) -> None:
     if not ok:
         run.log({**setup.progress.axes, "diverged": 1})
         saved = run.checkpoints.saved_step("last")
-        raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: try a "
-                        f"smaller optim.lr (now {setup.config.optim.lr}). {run.path} has "
+        raise UserError(f"{problem} step {setup.progress.step}, in {setup.config.train.dtype}: try "
+                        f"a smaller optim.lr (now {setup.config.optim.lr}). {run.path} has "
                         f"{f'a checkpoint of step {saved}' if saved else 'no checkpoint'}")
 
 
