@@ -64,9 +64,8 @@ def test_a_weight_that_a_type_cannot_hold_is_refused(to, name, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
-def test_a_disk_that_is_full_or_fills_up_is_reported_and_nothing_is_left(
-    to, tmp_path, capsys, monkeypatch
-):
+def test_a_disk_that_is_full_or_fills_up_keeps_nothing(to, tmp_path, capsys, monkeypatch):
+    """And is reported."""
     source = their_folder(tmp_path) if to == "run" else make_run(tmp_path).path
     out = tmp_path / "out"
     with file_size_limit(200_000):

@@ -136,9 +136,7 @@ def graphs():
 @pytest.mark.parametrize("rows, narrow, first, steps, compiled_at", [
     (1, False, 0, 9, [0, 1]), (MOST_SUMMED + 1, True, 0, 9, [0, 1]),
     (1, False, kernels.LONGEST_SUM - 3, 5, [0, 3])])
-def test_compiled_decoding_equals_eager_and_compiles_twice(
-    rows, narrow, first, steps, compiled_at
-):
+def test_decoding_compiles_twice_and_equals_eager(rows, narrow, first, steps, compiled_at):
     """For an empty cache and for all other lengths; and once more beyond LONGEST_SUM keys."""
     model = sharpened(n_layers=1, max_positions=first + 80)
     compiled, counts = kernels.compile_for_decoding(next_logits, "cpu"), []

@@ -64,9 +64,7 @@ def test_a_tied_model_whose_matrix_is_written_twice_stays_tied(tmp_path):
     ([torch.ones(3)], "is not a table of vectors and matrices"),
     (Touch(Path("ran")), "could run code (UnpicklingError)"),
 ])
-def test_other_pickles_are_refused_and_not_executed(
-    content, words, tmp_path, capsys, monkeypatch
-):
+def test_other_pickles_are_refused_unexecuted(content, words, tmp_path, capsys, monkeypatch):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
     torch.save(content, folder / "consolidated.00.pth")
     monkeypatch.chdir(tmp_path)

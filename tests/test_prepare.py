@@ -81,9 +81,7 @@ def count_text(documents):
 
 
 @pytest.mark.parametrize("vocab_size, dtype", [(65536, "uint16"), (65537, "uint32")])
-def test_every_document_is_in_one_split_and_the_manifest_counts_it(
-    corpus, monkeypatch, vocab_size, dtype
-):
+def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_size, dtype):
     """Also with a vocabulary that does not fit into 16 bits."""
     train = prepare_module.Tokenizer.train
 

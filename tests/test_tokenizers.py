@@ -230,9 +230,7 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     ("tokenizer_config", {"add_prefix_space": True}, "add_prefix_space"),
     ("tokenizer_config", {"add_eos_token": True}, "has add_eos_token"),
 ])
-def test_a_sentencepiece_file_that_others_read_otherwise_is_refused(
-    file, content, words, tmp_path, capsys
-):
+def test_sentencepiece_files_that_others_read_otherwise(file, content, words, tmp_path, capsys):
     folder = their_folder(tmp_path)
     edit(folder / f"{file}.json", **content)
     refused(capsys, "run", folder, tmp_path / "ours", f"{file}.json", words)
@@ -257,9 +255,7 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
     ("tokenizer", "model.vocab.xyz", 336, "ids up to 336, and the model 336 embeddings"),
     ("tokenizer", "model.dropout", 0.1, "its dropout is 0.1"),
 ], ids=lambda x: x if isinstance(x, str) else "")
-def test_a_tokenizer_json_that_is_not_one_is_refused(
-    file, place, value, words, tmp_path, capsys
-):
+def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
     content = part = read(folder / f"{file}.json")
     *parents, name = place.split(".")
