@@ -80,7 +80,8 @@ def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
     assert not fields["add_space_prefix"]
 
 
-@pytest.mark.parametrize("change", ["merges", "added_tokens", "order"])
+@pytest.mark.parametrize("change", [
+    "added_tokens", *(pytest.param(c, marks=pytest.mark.slow) for c in ("merges", "order"))])
 def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, tmp_path, capsys):
     """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
     common token: it has a text. The shortest runs of spaces first: long runs split elsewhere."""
@@ -136,7 +137,7 @@ def spaced() -> list[str]:
     return texts + [f"a{n * ' '}b" for n in range(150)]
 
 
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("mixed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     """Mixed are the merges in Llama 2's tokenizer.json as transformers 4 writes it, without a
     tokenizer.model."""
