@@ -57,7 +57,7 @@ def test_a_weight_that_a_type_cannot_hold_is_refused(to, name, tmp_path, capsys)
     save_weights(run, "best", weights)
     words = name, "holds 1e+06, and --dtype f16 reaches to 65,504"
     refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", "f16"])
-    export_to(to, run.path, tmp_path / "a", "--dtype", "bf16")
+    export_to(to, run.path, tmp_path / "deep" / "a", "--dtype", "bf16")
     weights["norm.weight"][3] = math.nan
     save_weights(run, "best", weights)
     refused(capsys, to, run.path, tmp_path / "out", f"norm.weight of {run.path} holds nan")
