@@ -252,8 +252,12 @@ def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, mo
     assert (checkpoints.saved_step("best"), checkpoints.kept_steps()) == (8, [4, 7])
     # Worse than step 4, whose weights in `best` those of step 8 have replaced; then worse still.
     losses, bests = iter([9e8, 9e9]), []
-    monkeypatch.setattr(train, "token_losses", lambda *_: [
-        bests.append(checkpoints.saved_step("best")) or torch.tensor([next(losses)])])
+
+    def worse(*arguments):
+        bests.append(checkpoints.saved_step("best"))
+        return [torch.tensor([next(losses)])]
+
+    monkeypatch.setattr(train, "token_losses", worse)
     assert run(train.main, "--resume", path, "--train.steps", "6", "--train.keep", "[]",
                "--train.eval_interval", "1") == 0
     assert bests == [0, 5] and checkpoints.kept_steps() == [4]

@@ -111,4 +111,4 @@ def imports(world: Any) -> Iterator[tuple[str, str | None]]:
             if problem or ended.code != 0:
                 break
         command = f"{main.__module__} {' '.join(map(str, argv))}"
-        yield what, problem and f"{command}: {problem}: {ended.said[-1500:]}"
+        yield what, f"{command}: {problem}: {ended.said[-1500:]}" if problem else None
