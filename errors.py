@@ -44,6 +44,10 @@ def report_errors() -> Iterator[None]:
         sys.exit(141)
     except (UserError, OSError, ModuleNotFoundError) as error:
         say(f"error: {error}")
+        try:
+            sys.stdout.flush()
+        except OSError:  # the disk under stdout is full, which Python would try again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "ried to allocate" not in str(error):

@@ -5,7 +5,7 @@ import signal
 import sys
 
 PREFIXES = ("HF_", "GIT_", "MASTER_", "TORCHELASTIC_", "WANDB_")
-NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PYTHONUNBUFFERED")
 if "pytest" in sys.modules:  # not in a test's own process
     for name in [*os.environ]:
         if name.startswith(PREFIXES) or name.lower().endswith("_proxy") or name in NAMES:
