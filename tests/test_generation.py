@@ -17,14 +17,18 @@ def prompt(length: int, seed: int = 0) -> list[int]:
     return random_tokens(length, seed=seed).tolist()
 
 
-@pytest.mark.parametrize("position, scaling", [
-    *((position, None) for position in POSITIONS), ("rope", RopeScaling("dynamic", 4, 9))])
+@pytest.mark.parametrize("position, scaling, lengths", [
+    *((position, None, (7, 2, 11)) for position in POSITIONS),
+    ("rope", RopeScaling("dynamic", 4, 9), (7, 2, 11)), ("rope", None, (7, 7, 7)),
+])
 @torch.inference_mode()
-def test_each_token_is_drawn_from_its_own_text_with_the_number_at_its_address(position, scaling):
+def test_each_token_is_drawn_from_its_own_text_with_the_number_at_its_address(
+    position, scaling, lengths
+):
     """The penalty counts each row's prompt and tokens. Dynamic scaling generates without a cache,
     because frequencies change with the length."""
     model = sharpened(position=position, rope_scaling=scaling)
-    prompts = [prompt(n, seed=n) for n in (7, 2, 11)]
+    prompts = [prompt(n, seed=seed) for seed, n in enumerate(lengths)]
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=1.5)
     rows = generate(model, prompts, sampling, max_new_tokens=6, num_samples=2, seed=9)
     assert len(set(map(tuple, rows))) == 6
