@@ -89,7 +89,7 @@ def train(start: Start, world: World) -> int:
             due = at_end or progress.step % config.train.eval_interval == 0
             if progress.step in config.train.keep:
                 save(setup, run, progress.step)
-            if due:  # before `last` is saved: a run killed before that save validates again
+            if due:  # before `last` is saved: if killed in between, a resumed run validates again
                 validate(setup, run)
             if due and config.train.sample_tokens:
                 sample(setup, run)
@@ -124,7 +124,7 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     if world.is_main and not start.resumed:
         config.name = claim_name(config.log.runs, config.name, start.stem, held)
     config.name = world.collect(config.name)[0]
-    # Of a new run, ranks other than 0 keep this object, because they need its path only.
+    # For a new run this is a stand-in with the path, which is all that ranks other than 0 need.
     run = start.resumed or RunDir(Path(config.log.runs, str(config.name)), {})
     run.is_main = world.is_main
     if world.is_main and start.resumed:

@@ -98,8 +98,8 @@ def resolve(argv: list[str], doc: str) -> Start:
         path = Path(asked.get("log.runs", LogConfig.runs), asked["name"])
         if path.exists():
             return resume(RunDir.open(path), argv, given, again=True)
-    inherited = inherit(RunDir.open(options.init_from), given) if options.init_from else {}
-    config = make_config(files, inherited, given)
+    init_run = read_init_run(RunDir.open(options.init_from), given) if options.init_from else {}
+    config = make_config(files, init_run, given)
     stem = Path(options.config[0]).stem if options.config else "gyre"
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
@@ -133,7 +133,7 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
     return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
 
 
-def inherit(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
+def read_init_run(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
     """Return the options that --init-from takes from a run: its path, model and tokenizer.
 
     Raises UserError if the command line asks for another model or tokenizer.
