@@ -62,7 +62,8 @@ def build(start: Start, world: World) -> Setup:
 
     # A run that was killed before its first save is resumed without a checkpoint.
     restores = source is not None and (start.is_branch or source.checkpoints.has_training)
-    if start.resumed and not restores and start.resumed.record.get("inherited"):  # only a branch has these points
+    # Only a branch has points of another run.
+    if start.resumed and not restores and start.resumed.record.get("inherited"):
         raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
                         "checkpoint: remove it, and branch again")
     initial: Initial | None = None  # yields the first weights, which `wrap` copies into the model
