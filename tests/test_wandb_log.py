@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import asdict
+from unittest.mock import Mock
 
 import pytest
 from conftest import load
@@ -20,6 +21,7 @@ from gyre import wandb_log
 from gyre.options import read_config
 from gyre.rundir import RunDir
 
+KEY = {"WANDB_API_KEY": "0123456789" * 4}
 pytestmark = [pytest.mark.usefixtures("nobody_is_logged_in"), pytest.mark.slow]
 
 
@@ -42,22 +44,23 @@ def train_and_finish(run):
 def records(folder):
     """Every record that wandb wrote, by wandb's own reader."""
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(folder)]
-    reader = subprocess.run(command, capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in reader.stdout.splitlines()]
+    return [json.loads(line) for line in subprocess.check_output(command).splitlines()]
 
 
 def folders(run):
     return sorted(p for p in (run.path.parent / "wandb").glob("*run-*") if p.name != "latest-run")
 
 
+def contents(written, kind):
+    return [record[kind] for record in written if record["type"] == kind]
+
+
 def history(written):
     """Tokens -> values, without what wandb adds of its own. What stands twice is the same."""
     points = {}
-    for record in written:
-        if record["type"] == "history":
-            item = record["history"]["item"]
-            values = {k: v for k, v in item.items() if not k.startswith("_")}
-            assert points.setdefault(item["_step"], values) == values
+    for record in contents(written, "history"):
+        values = {k: v for k, v in record["item"].items() if not k.startswith("_")}
+        assert points.setdefault(record["item"]["_step"], values) == values
     return points
 
 
@@ -65,9 +68,8 @@ def merged(points):
     """Tokens -> values, without the other axes."""
     rows = {}
     for point in points:
-        for name, value in point.items():
-            if name not in ("step", "tokens", "seconds"):
-                rows.setdefault(point["tokens"], {})[name] = value
+        values = {k: v for k, v in point.items() if k not in ("step", "tokens", "seconds")}
+        rows[point["tokens"]] = rows.get(point["tokens"], {}) | values
     return rows
 
 
@@ -87,89 +89,73 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert points.pop(1248)["train/loss"] == "NaN"
     assert points == merged(run.metrics()[:-1]) and len(points) == 12
 
-    (about,) = [r["run"] for r in written if r["type"] == "run"]
+    (about,) = contents(written, "run")
     names = ["run_id", "display_name", "project", "run_group", "job_type", "tags"]
     assert [about[name] for name in names] == [run.record["wandb_id"], run.path.name, *log.values()]
     logged = asdict(read_config(run.path / "config.yaml"))
     assert about["config"]["update"] | {"_wandb": {}} == logged | {"_wandb": {}}
     summary = {}
-    for record in written:
-        if record["type"] == "summary":
-            summary |= record["summary"]["update"]
+    for record in contents(written, "summary"):
+        summary |= record["update"]
     assert summary["val/loss"] == {"min": 2} and summary["val/bpb"] == {"min": 1 / 12}
-    assert [r["exit"]["exit_code"] for r in written if r["type"] == "exit"] == [0]
 
 
-def test_a_resumed_run_continues_its_own_curve(new_run, capfd):
-    run = new_run(log={"wandb": "auto"})
+def test_a_resumed_run_continues_its_own_curve(new_run):
+    run = new_run(log={"wandb": "offline"})
     train(run)
     run.finish(1)
-    assert capfd.readouterr() == ("", "")  # auto goes offline without a word
     resumed = RunDir.open(run.path)
     resumed.resume(5, load(f"--log.runs={run.path.parent}", "--log.wandb=offline"))
     train(resumed, 6, 9)
     resumed.finish()
     first, second = (records(folder) for folder in folders(run))
-    ids = {r["run"]["run_id"] for r in first + second if r["type"] == "run"}
-    assert ids == {run.record["wandb_id"]}
+    ids = [about["run_id"] for about in contents(first + second, "run")]
+    assert ids == 2 * [run.record["wandb_id"]]
+    assert [end["exit_code"] for end in contents(first + second, "exit")] == [1, 0]
     # Whatever of the first folder was lost in a kill.
     assert history(first + second) == history(second) == merged(resumed.metrics())
     assert sorted(history(second)) == [96 * step for step in range(1, 10)]
 
 
-def raise_error(*args, **kwargs):
-    raise RuntimeError("wandb is broken\nin two lines")
-
-
 @pytest.mark.parametrize("method", ["import", "log", "finish"])
 def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
-    import wandb
-
     with monkeypatch.context() as patch:
         if method == "import":
             patch.setitem(sys.modules, "wandb", None)
         else:
-            patch.setattr(wandb.Run, method, raise_error)
+            broken = Mock(side_effect=RuntimeError("wandb is broken\nin two lines"))
+            patch.setattr(f"wandb.Run.{method}", broken)
         train_and_finish(new_run(log={"wandb": "offline"}))
     out, err = capfd.readouterr()
     assert out == "" and re.fullmatch("warning: going on without wandb.*\n", err), err
 
 
 def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
-    import wandb
-
     monkeypatch.setattr(wandb_log, "WANDB_START", 0.1)
     monkeypatch.setattr(wandb_log, "WANDB_FINISH", 0.1)
-    monkeypatch.setattr(wandb, "init", lambda **kwargs: threading.Event().wait())
+    monkeypatch.setattr("wandb.init", lambda **kwargs: threading.Event().wait())
     train_and_finish(new_run(log={"wandb": "offline"}))
     assert re.fullmatch("warning: wandb does not finish.*\n", capfd.readouterr().err)
 
 
-@pytest.fixture
-def server(monkeypatch):
-    """A wandb server that lets its callers wait."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{listener.getsockname()[1]}")
-        yield listener
-
-
 @pytest.mark.parametrize("wandb, environment, warning", [
-    ("auto", "WANDB_API_KEY", "warning: wandb is offline: .+\n"),  # the server does not answer
-    ("auto", "WANDB_API_KEY WANDB_MODE=offline", ""), ("auto", "WANDB_MODE=disabled", ""),
-    ("online", "", "warning: wandb is offline: not logged in, see `wandb login`\n"),
-    ("disabled", "", ""),
+    ("auto", KEY, "warning: wandb is offline: .+\n"),  # the server does not answer
+    ("auto", KEY | {"WANDB_MODE": "offline"}, ""), ("auto", {"WANDB_MODE": "disabled"}, ""),
+    ("online", {}, "warning: wandb is offline: not logged in, see `wandb login`\n"),
+    ("auto", {}, ""), ("disabled", {}, ""),
 ])
 def test_auto_is_online_when_logged_in_and_offline_otherwise_and_disabled_is_nothing(
-    new_run, server, monkeypatch, wandb, environment, warning, capfd
+    new_run, monkeypatch, wandb, environment, warning, capfd
 ):
-    for variable in environment.split():
-        name, _, value = variable.partition("=")
-        monkeypatch.setenv(name, value or "0123456789" * 4)
-    run = new_run(log={"wandb": wandb})
-    train_and_finish(run)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # it lets its callers wait
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        run = new_run(log={"wandb": wandb})
+        train_and_finish(run)
+        called, _, _ = select.select([server], [], [], 0)
     out, err = capfd.readouterr()
     assert re.fullmatch(warning, err) and out == ""
-    called, _, _ = select.select([server], [], [], 0)
-    assert bool(called) == (environment == "WANDB_API_KEY")  # else there is nothing to ask
+    assert bool(called) == (environment == KEY)  # else there is nothing to ask
     offline = [folder.name.startswith("offline-run-") for folder in folders(run)]
-    assert offline == ([] if "disabled" in wandb + environment else [True])
+    assert offline == ([] if "disabled" in (wandb, *environment.values()) else [True])
