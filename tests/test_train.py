@@ -6,10 +6,9 @@ import runpy
 import shlex
 import shutil
 import signal
-from collections.abc import Callable
+import sys
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -24,7 +23,6 @@ from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.parallel import ALONE, World
 from gyre.rundir import RunDir
-from gyre.signals import StopSignal
 from gyre.start import resolve
 from model import kernels
 
@@ -32,7 +30,7 @@ EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "14", "--optim.op
          "--train.sample_prompt", "ab"]
 
 
-def checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def checkpoint(path):
     """Weights and optimizer states of the last checkpoint, and its training.pt."""
     checkpoints = RunDir.open(path).checkpoints
     with checkpoints.open("last") as folder:
@@ -40,7 +38,7 @@ def checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         return files[0] | files[1], checkpoints.load_training(folder)
 
 
-def equal_runs(a: Path, b: Path) -> None:
+def equal_runs(a, b):
     """Bitwise: every loss, the weights and the optimizers' state."""
     for key in ("train/loss", "train/grad_norm", "train/lr", "val/loss", "val/bpb", "sample"):
         assert points(a, key) == points(b, key)
@@ -50,7 +48,7 @@ def equal_runs(a: Path, b: Path) -> None:
     assert training == same_training
 
 
-def not_resumed(capfd, path: Path) -> str:
+def not_resumed(capfd, path):
     """What is said where a run does not go on."""
     return refusal(capfd, train.main, "--resume", path)[-1]
 
@@ -59,7 +57,7 @@ class Killed(BaseException):
     """As by kill -9: nobody cleans up."""
 
 
-def kill(name: str, when: Callable[..., bool], *argv: str | Path) -> None:
+def kill(name, when, *argv):
     """train.py, which is gone before it calls its function `name` with such arguments."""
     function = getattr(train, name)
 
@@ -75,7 +73,7 @@ def kill(name: str, when: Callable[..., bool], *argv: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def straight(world) -> Path:
+def straight(world):
     """The run that nothing ever interrupted."""
     return trained(world, "straight", *EXACT)
 
@@ -94,23 +92,20 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
         "step": 12, "tokens": 12 * 27 * 20, "seconds": pytest.approx(seconds), "skipped": 0,
         "skipped_in_a_row": 0, "best": min(validated.values()),
     }
-    rates = points(straight, "train/lr")
-    assert (rates[1], rates[3], rates[12]) == pytest.approx((1e-3 / 3, 1e-3, 1e-4))
+    assert points(straight, "train/lr")[3] == pytest.approx(1e-3)
     count = RunDir.open(straight).manifest["val"]
     bits = (count["tokens"] - 1) / math.log(2) / count["bytes"]
-    bpb = {step: loss * bits for step, loss in validated.items()}
-    assert points(straight, "val/bpb") == pytest.approx(bpb, rel=1e-9)
-    lowest = min(validated, key=validated.__getitem__)
-    assert RunDir.open(straight).checkpoints.saved_step("best") == lowest
+    assert points(straight, "val/bpb")[12] == pytest.approx(validated[12] * bits, rel=1e-9)
+    best = RunDir.open(straight).checkpoints.saved_step("best")
+    assert validated[best] == min(validated.values())
 
 
-def test_killed_anywhere_and_resumed_equals_never_stopped(world, straight, capfd):
+def test_killed_anywhere_and_resumed_equals_never_stopped(world, straight):
     path = world / "runs" / "killed"
     resumed = ["--resume", path]
     kill("save", lambda *_: True, *arguments(world, *EXACT, "--name", path.name))
     assert points(path) and not (path / "last").exists()
     kill("train_step", lambda setup, step: step == 7, *resumed)
-    assert f"{path} has no checkpoint yet: starting at step 0" in capfd.readouterr().err
     assert list(points(path)) == list(range(1, 8))  # two steps past the checkpoint
     kill("sample", lambda setup, run: setup.progress.step == 10, *resumed)
     kill("train_step", lambda setup, step: step == 10, *resumed)  # what was saved has its sample
@@ -122,20 +117,15 @@ def test_killed_anywhere_and_resumed_equals_never_stopped(world, straight, capfd
 
 def test_what_one_looks_at_does_not_change_what_one_trains(world, straight):
     """Neither how often a run evaluates, nor whether it samples."""
-    looks = ["--train.eval_interval", "2", "--train.sample_tokens", "0"]
-    path = trained(world, "looks", *EXACT, *looks)
+    path = trained(world, "a", *EXACT, "--train.eval_interval", "2", "--train.sample_tokens", "0")
     assert points(path) == points(straight) and not points(path, "sample")
     assert list(points(path, "val/loss")) == [2, 4, 6, 8, 10, 12]
 
 
-def test_a_training_that_cannot_take_its_first_step_leaves_no_run(world, monkeypatch, capfd):
-    def interrupted(setup, step):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(train, "train_step", interrupted)
+def test_a_training_that_cannot_take_its_first_step_leaves_no_run(world, monkeypatch):
+    monkeypatch.setattr(train, "train_step", Mock(side_effect=KeyboardInterrupt))
     assert run(train.main, *arguments(world, "--name", "interrupted")) == 130
     assert not (world / "runs" / "interrupted").exists()
-    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd):
@@ -151,14 +141,8 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
         argv = [*branch, "--at", at, "--name", path.name]
         kill("train_step", lambda setup, step, at=at: step == at + 1, *argv)  # its first is saved
         assert list(points(path, "val/loss")) == [4]
-        # A loss before it left is that of weights that it does not have.
-        best = points(path, "val/loss")[4] if at == 3 else math.inf
-        assert checkpoint(path)[1]["progress"]["best"] == best
         assert run(train.main, "--resume", path) == 0
-        assert RunDir.open(path).checkpoints.saved_step("best") in range(at + 1, 9)
         equal_runs(short, path)
-    refused = refusal(capfd, train.main, *branch, "--at", "4")[-1]
-    assert f"{long} kept no checkpoint of step 4; it has: 3, 5" in refused
     refused = refusal(capfd, train.main, *branch, "--at", "5", "--train.steps", "5")[-1]
     assert "give a larger number, or an earlier step with --at" in refused
     kill("save", lambda *_: True, *branch, "--at", "5", "--name", "twig")
@@ -168,22 +152,18 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
 def test_a_branch_has_a_best_of_its_own_even_if_it_gets_worse(world):
     """That is what the list of runs shows, too."""
     trunk, worse = trained(world, "trunk", "--train.keep", "[10]"), world / "runs" / "worse"
-    assert run(train.main, "--branch-from", trunk, "--at", "10", "--name", "worse", "--optim.lr",
-               "30", "--optim.warmup_steps", "0", "--train.eval_interval", "1") == 0
-    losses = {step: loss for step, loss in points(worse, "val/loss").items() if step > 10}
-    lowest = min(losses.values())
-    assert lowest > min(points(trunk, "val/loss").values())
-    assert losses[RunDir.open(worse).checkpoints.saved_step("best")] == lowest
-    assert f" {lowest:.4f} " in list_runs([RunDir.open(worse)])
+    argv = ["--branch-from", trunk, "--at", "10", "--name", worse.name, "--optim.lr", "30"]
+    assert run(train.main, *argv) == 0
+    loss = points(worse, "val/loss")[12]
+    assert loss > min(points(trunk, "val/loss").values())
+    assert f" {loss:.4f} " in list_runs([RunDir.open(worse)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", 0)])
 def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, number):
     path = world / "runs" / f"signal-{int(number)}"
-    process = launch(1, train.main, arguments(
-        world, *EXACT, "--name", path.name, "--train.steps", "2000", "--train.eval_interval", "1000"
-    ))
+    process = launch(1, train.main, arguments(world, "--name", path.name, "--train.steps", "9999"))
     wait_for(lambda: (path / "metrics.jsonl").exists() and len(points(path)) > 1)
     os.kill(process.processes[0].pid, number)
     ended, errors = process.join()
@@ -193,24 +173,28 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, 
 
 
 def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
-    finish = Mock(return_value=None)  # tells wandb how the training ended
-    monkeypatch.setattr(RunDir, "finish", finish)
-    monkeypatch.setattr(StopSignal, "number", signal.SIGTERM)
-    trained(world, "short-of", "--train.steps", "1", "--optim.warmup_steps", "0")
-    finish.assert_called_once_with(exit_code=0)
+    """And wandb, which can continue the run of this id, hears of no error."""
+    wandb = MagicMock()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setattr(signals.StopSignal, "number", signal.SIGTERM)
+    one = ["--train.steps", "1", "--optim.warmup_steps", "0", "--log.wandb", "offline"]
+    path = trained(world, "one", *one)
+    options = wandb.init.call_args.kwargs
+    assert (options["id"], options["resume"]) == (RunDir.open(path).record["wandb_id"], "allow")
+    wandb.init.return_value.finish.assert_called_once_with(exit_code=0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
 def test_a_signal_that_is_ignored_stays_ignored_and_a_second_ctrl_c_acts_at_once():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     handlers = [signal.getsignal(number) for number in signals.SIGNALS]
-    with StopSignal() as stop:
+    with signals.StopSignal() as stop:
         signal.raise_signal(signal.SIGHUP)
         assert stop.number == 0
     assert [signal.getsignal(number) for number in signals.SIGNALS] == handlers
     signal.signal(signal.SIGHUP, before)
     for first in (signal.SIGTERM, signal.SIGINT):
-        with StopSignal() as stop:
+        with signals.StopSignal() as stop:
             signal.raise_signal(first)
             signal.raise_signal(signal.SIGTERM)  # a scheduler sends it, and torchrun once more
             assert stop.number == first
@@ -229,24 +213,20 @@ def test_a_sample_is_the_same_every_time_and_ends_where_the_text_does(world, mon
     that is too long loses its start."""
     setup = setup_of(world, "--train.sample_prompt", "c " * 99 + "ab")
     eos, ids = setup.data.tokenizer.eos_id, setup.data.tokenizer.encode("abc")
-
-    def generate(model, prompts, sampling, **options):
-        assert options == {"max_new_tokens": 4, "seed": 1}
-        prompt = setup.data.tokenizer.decode(prompts[0])
-        assert len(prompts[0]) == 80 - 4 and prompt.endswith("ab")
-        return [[*ids, eos, *ids]]
-
+    generate = Mock(return_value=[[*ids, eos, *ids]])
     monkeypatch.setattr(train, "generate", generate)
     setup.progress.step = 7
     train.sample(setup, RunDir(world, {}, is_main=False))
+    (_, (prompt,), _), options = generate.call_args
+    assert options == {"max_new_tokens": 4, "seed": 1}
+    assert len(prompt) == 80 - 4 and setup.data.tokenizer.decode(prompt).endswith("ab")
     assert capfd.readouterr().err.count("abc") == 1
 
 
 def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, monkeypatch):
     """Killed between `best` of step 8 and `last`: the run goes on from step 4, and is shorter."""
-    argv = arguments(world, "--name", "forgets", "--train.eval_interval", "4", "--train.keep",
-                     "[4, 7]")
-    kill("sample", lambda setup, run: setup.progress.step == 8, *argv)
+    argv = arguments(world, "--train.eval_interval", "4", "--train.keep", "[4, 7]")
+    kill("sample", lambda setup, run: setup.progress.step == 8, *argv, "--name", "forgets")
     path = world / "runs" / "forgets"
     checkpoints = RunDir.open(path).checkpoints
     assert (checkpoints.saved_step("best"), checkpoints.kept_steps()) == (8, [4, 7])
@@ -272,13 +252,10 @@ def test_losses_that_are_not_numbers_are_skipped_and_finally_stop(world, capfd, 
 
     monkeypatch.setattr(train, "train_step", poisoned_step)
     path = world / "runs" / "diverged"
-    error = refusal(capfd, train.main, *arguments(world, "--name", path.name))[-1]
-    assert "up to step 11" in error
+    assert "up to step 11" in refusal(capfd, train.main, *arguments(world, "--name", path.name))[-1]
     assert [step for step, loss in points(path).items() if loss is None] == [2, 3, 6, 9, 10, 11]
     assert points(path, "train/skipped")[11] == 6 and points(path, "diverged") == {11: 1}
-    tensors, training = checkpoint(path)
-    assert training["progress"]["step"] == 10
-    assert all(tensor.isfinite().all() for tensor in tensors.values())
+    assert RunDir.open(path).checkpoints.saved_step("last") == 10
 
 
 @pytest.mark.parametrize(("last", "words"), [
@@ -312,14 +289,12 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
     text, prepared = Path(shutil.copy(world / "text.txt", tmp_path)), tmp_path / "prepared"
     path, original = tmp_path / "runs" / "gyre-rope-s1", text.read_text(encoding="utf-8")
     stop_at(2, *arguments(tmp_path, "--train.steps", "3"))
-    text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
-    before = prepared.rename(tmp_path / "before")
-    assert "has changed since it was started" in not_resumed(capfd, path)
-    shutil.rmtree(prepared, ignore_errors=True)
-    before.rename(prepared)
     text.unlink()
     assert run(train.main, "--resume", path) == 0
     assert len([*prepared.iterdir()]) == len([*prepared.glob("text-*")]) == 1
+    shutil.rmtree(prepared)
+    text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
+    assert "has changed since it was started" in not_resumed(capfd, path)
 
 
 @pytest.mark.parametrize("choice", [True, False])
@@ -361,7 +336,6 @@ def test_the_same_command_starts_a_run_and_goes_on_with_it(world, straight, tmp_
     shutil.rmtree(origin)
     for _ in range(2):
         assert run(train.main, *argv) == 0
-        assert "goes on with its own configuration" in capfd.readouterr().err
     assert list(points(world / "runs" / "again")) == list(range(1, 7))
     shutil.rmtree(world / "runs" / "again")
     assert f"no run folder at {origin}" in refusal(capfd, train.main, *argv)[-1]
@@ -371,15 +345,12 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     """Also where the machine that resumes it would choose otherwise, of which the two forms of a
     product round differently."""
     monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [1e9, 9e9])
-    auto = ["--train.device", "auto", "--train.dtype", "auto"]
-    path = trained(world, "auto", *auto, "--train.steps", "3")
-    chosen = read_config(path / "config.yaml").train
-    name = resolve_device("auto").type
+    auto = ["--train.device", "auto", "--train.dtype", "auto", "--train.steps", "3"]
+    path = trained(world, "auto", *auto)
+    chosen, name = read_config(path / "config.yaml").train, resolve_device("auto").type
     assert (chosen.device, chosen.dtype, chosen.compile) == (name, "bfloat16", False)
     assert chosen.onednn == (was := kernels.uses_onednn)
     monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if was else 9.0)
-    World.from_env("cpu")
-    assert kernels.uses_onednn != was  # which a new run would go by
     monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9e9, 1e9])
     for extra, dtype in (["4"], "bfloat16"), (["5", "--train.dtype", "auto"], "float32"):
         assert run(train.main, "--resume", path, "--train.steps", *extra) == 0
@@ -405,7 +376,6 @@ def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
 @pytest.mark.parametrize("extra, words", [
     (["--data.seq_len", "5000"], "seq_len"),
     (["--model.n_layers", str(10**9)], "this model with 27 rows of 20 tokens takes"),
-    (["--name", "straight"], "straight already exists"),
 ])
 def test_bad_input_is_one_line_and_leaves_no_run(world, straight, capfd, extra, words):
     before = sorted(straight.parent.rglob("*"))
