@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -14,22 +13,16 @@ import pytest
 import torch
 from conftest import load
 from failing import cut, failures
-from safetensors.torch import save_file
 
 import evaluate
 from errors import UserError
 from gyre import rundir
-from gyre.checkpoint import WEIGHTS, Checkpoints
+from gyre.checkpoint import Checkpoints
 from gyre.options import read_config
 from gyre.parallel import ALONE
 from gyre.rundir import RunDir, claim_name
 
 NO_WANDB = load("--log.wandb", "disabled")
-
-
-def write_weights(folder):
-    save_file({"a": torch.arange(3.0)}, folder / WEIGHTS)
-    return [folder / WEIGHTS]
 
 
 # --- the folder -----------------------------------------------------------------------------------
@@ -49,7 +42,6 @@ def test_a_run_describes_itself(new_run, tmp_path):
     assert run.record["git"] == rundir.git_revision() and "+00:00" in run.record["created"]
     with pytest.raises(UserError, match=f"--resume {re.escape(str(run.path))}.*--name"):
         new_run()  # would overwrite it
-    assert {path.name: path.read_bytes() for path in run.path.iterdir()} == contents
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -61,14 +53,12 @@ def test_the_revision_is_that_of_the_code_or_null(monkeypatch, tmp_path):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     assert rundir.git_revision() is None  # no checkout
 
-    def git(words):
-        command = ["git", "-C", code.parent, "-c", "user.name=a", "-c", "user.email=a"]
-        return subprocess.check_output([*command, *words.split()], text=True).strip()
-
+    git = ["git", "-C", code.parent, "-c", "user.name=a", "-c", "user.email=a"]
     for words in ("init -q", "add .", "commit -qm 1", "tag -am 1 v1"):
-        git(words)
+        subprocess.run([*git, *words.split()], check=True)
+    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
     (code.parent / "untracked").touch()
-    revision = {"revision": git("rev-parse HEAD"), "dirty": False}
+    revision = {"revision": head.strip(), "dirty": False}
     assert rundir.git_revision() == revision
     code.write_text("2", encoding="utf-8")
     assert rundir.git_revision() == revision | {"dirty": True}
@@ -107,8 +97,6 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
         held.close()
         second.close()
         assert claim_name(runs, None, "a", held) == "a-2"  # nothing became of the second
-        with pytest.raises(UserError, match="runs/a-2 is being trained"):
-            claim_name(runs, "a-2", "x", second)
     assert [path.name for path in runs.iterdir()] == ["a"]
 
 
@@ -116,10 +104,8 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, capsys):
     runs = tmp_path / "runs"
     with pytest.raises(UserError, match="python train.py"):
         RunDir.open(runs=runs)
-    for name, checkpoint in {"b": "best", "c": "best", "a": "last", "compiles": None}.items():
-        run = new_run(name)
-        if checkpoint:
-            run.save(checkpoint, write_weights, {} if checkpoint == "last" else None, ALONE)
+    for name, checkpoint in {"b": "best", "c": "best", "a": "last", "compiles": "kept"}.items():
+        (new_run(name).path / checkpoint).mkdir()
     for name in ("wandb", "notes/best", "other", ".half.tmp/last"):
         (runs / name).mkdir(parents=True)
     for name in ("other", ".half.tmp"):
@@ -175,27 +161,20 @@ def test_points_come_back_as_they_went_in_and_lines_are_strict_json(new_run):
     run.log({"step": 3, "x": math.nan, "y": math.inf, "z": -math.inf, "w": 1.5})
     *_, last = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     assert last == '{"step": 3, "x": null, "y": null, "z": null, "w": 1.5}\n'
-    run.is_main = False  # another rank writes no point
-    run.log({"step": 4})
-    assert len(run.metrics()) == 3
 
 
-def test_resume_leaves_every_step_exactly_once(new_run):
-    run = new_run()
-    expected = [{"step": step, key: 1 / step} for step in range(1, 8) for key in ("loss", "bpb")]
-    for point in expected:
-        run.log(point)
+def test_a_resume_cuts_the_points_off_after_its_step_or_leaves_them(new_run):
+    steps = [0, 1, 1, 2, 2, 3, 3]
+    run = new_run(points=[{"step": step} for step in steps])
     file = run.path / "metrics.jsonl"
-    content = file.read_bytes()
-    file.write_bytes(content[:-1])  # killed within the last line
-
-    run = RunDir.open(run.path)
-    assert run.metrics() == expected[:-1]
-    run.resume(3, NO_WANDB)
-    assert run.metrics() == expected[:6]
-    for point in expected[6:]:
-        run.log(point)
-    assert file.read_bytes() == content
+    file.write_bytes(file.read_bytes()[:-1])  # killed within the last line
+    for failing in failures():
+        with failing:
+            run.resume(2, NO_WANDB)
+        left = [point["step"] for point in run.metrics()]
+        assert left == steps[:5] or failing.error and left == steps[:6]
+    run.log({"step": 3})
+    assert [point["step"] for point in run.metrics()] == steps[:6]
 
 
 def test_a_damaged_line_is_left_out_and_listed(new_run, capsys):
@@ -214,25 +193,5 @@ def test_points_are_on_the_disk_before_the_checkpoint_that_counts_them(new_run, 
     run.log({"step": 1})
     monkeypatch.setattr(rundir, "fsync", synced.append)
     monkeypatch.setattr(Checkpoints, "save", lambda self, *args: synced.append("saved"))
-    run.save("last", write_weights, {}, ALONE)
+    run.save("last", MagicMock(), {}, ALONE)
     assert synced == [run.path / "metrics.jsonl", "saved"]
-
-
-def test_wandb_continues_its_run_and_hears_how_the_training_ended(new_run, monkeypatch):
-    wandb = MagicMock()
-    wandb.setup.return_value.settings.mode = "offline"
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
-    run = new_run(log={"wandb": "offline"})
-    run.finish(3)
-    options = wandb.init.call_args.kwargs
-    assert (options["id"], options["resume"]) == (run.record["wandb_id"], "allow")
-    wandb.init.return_value.finish.assert_called_once_with(exit_code=3)
-
-
-def test_truncating_the_points_is_all_or_nothing(new_run):
-    run = new_run(points=[{"step": step} for step in range(5)])
-    for failing in failures():
-        with failing:
-            run.resume(2, NO_WANDB)
-        left = [p["step"] for p in run.metrics()]
-        assert left == [0, 1, 2] or failing.error and left == [0, 1, 2, 3, 4]
