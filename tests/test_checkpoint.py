@@ -1,7 +1,5 @@
 """A whole checkpoint is left by crashes, full disks, damaged files, and SIGKILL at any moment."""
 
-import itertools
-import os
 import pickle
 import shutil
 import sys
@@ -17,31 +15,25 @@ from safetensors.torch import load_file, save_file
 
 import train
 from errors import UserError
-from files import read_json, sha256
 from gyre import checkpoint
-from gyre.checkpoint import MANIFEST, STATES, TRAINING, WEIGHTS, Checkpoints, read_tensors
+from gyre.checkpoint import MANIFEST, STATES, TRAINING, WEIGHTS, Checkpoints
 
 WRITERS = [(torch, "save"), (sys.modules[__name__], "save_file")]
 
 
-@pytest.fixture
-def saved(tmp_path):
-    """Checkpoints of a folder of its own, in which `last` has been saved for each step given."""
-    def saved(*steps):
-        checkpoints = Checkpoints(Path(tempfile.mkdtemp(dir=tmp_path)))
-        for step in steps:
-            save(checkpoints, "last", step)
-        return checkpoints
-
-    return saved
+def saved(folder, *steps):
+    """Checkpoints of a folder of its own, in which `last` has been saved for each step."""
+    checkpoints = Checkpoints(Path(tempfile.mkdtemp(dir=folder)))
+    for step in steps:
+        save(checkpoints, "last", step)
+    return checkpoints
 
 
 def save(checkpoints, name, step):
     """Save weights, and optimizer states and training state, that all say which step they are."""
     def write(folder):
-        save_file({"a": torch.full((3, 5), float(step))}, folder / WEIGHTS)
-        if name != "best":
-            save_file({"state.a.exp_avg": torch.full((3, 5), float(step))}, folder / STATES)
+        for file in (WEIGHTS, STATES):
+            save_file({"a": torch.full((3, 5), float(step))}, folder / file)
 
     checkpoints.save(name, write, {"step": step})
 
@@ -49,10 +41,8 @@ def save(checkpoints, name, step):
 def loaded(checkpoints, name="last"):
     """The step that the checkpoint on the disk belongs to, all of it."""
     with checkpoints.open(name) as folder:
-        steps = {dict(read_tensors(folder / WEIGHTS))["a"][0, 0].item()}
+        steps = {load_file(folder / file)["a"][0, 0].item() for file in (WEIGHTS, STATES)}
         steps.add(checkpoints.load_training(folder)["step"])
-        if name != "best":
-            steps.add(dict(read_tensors(folder / STATES))["state.a.exp_avg"][0, 0].item())
     assert len(steps) == 1, f"files of different steps: {steps}"
     return steps.pop()
 
@@ -60,8 +50,8 @@ def loaded(checkpoints, name="last"):
 # --- what is saved --------------------------------------------------------------------------------
 
 
-def test_weights_are_the_best_ones_or_else_the_last(saved):
-    checkpoints = saved()
+def test_weights_are_the_best_ones_or_else_the_last(tmp_path):
+    checkpoints = saved(tmp_path)
     with pytest.raises(UserError, match="no checkpoint yet"):
         checkpoints.load_weights()
     save(checkpoints, "last", 1)
@@ -87,31 +77,26 @@ def take_from_previous(file):
 
 @pytest.mark.parametrize("name, damage", [
     (WEIGHTS, cut), (STATES, Path.unlink), (TRAINING, take_from_previous), (MANIFEST, flip_a_bit)])
-def test_a_damaged_checkpoint_falls_back_on_the_one_before(saved, name, damage, capsys):
-    before = saved(1, 2)
+def test_a_damaged_checkpoint_falls_back_on_the_one_before(tmp_path, name, damage, capsys):
+    before = saved(tmp_path, 1, 2)
     damage(before.path / "last" / name)
     checkpoints = Checkpoints(before.path)
     assert loaded(checkpoints) == 1
     assert f"last/{name}" in capsys.readouterr().err
 
-    save(checkpoints, "last", 3)  # the damaged one must not displace the good one
+    save(checkpoints, "last", 3)
+    save(checkpoints, "last", 4)  # from now on the one before is kept again
+    shutil.rmtree(before.path / "last")
     assert loaded(checkpoints) == 3
-    shutil.rmtree(before.path / "last")
-    assert loaded(checkpoints) == 1
-    save(checkpoints, "last", 4)
-    save(checkpoints, "last", 5)  # from now on the one before is kept again
-    shutil.rmtree(before.path / "last")
-    assert loaded(checkpoints) == 4
 
 
-def test_every_flipped_byte_and_every_cut_is_found(saved):
-    checkpoints = saved(1)
+def test_every_flipped_byte_and_every_cut_is_found(tmp_path):
+    checkpoints = saved(tmp_path, 1)
     for path in (checkpoints.path / "last").iterdir():
         content = path.read_bytes()
         for at in range(0, len(content), 1 + len(content) // 16):
-            flipped = bytearray(content)
-            flipped[at] ^= 1 << at % 8
-            for damaged in (bytes(flipped), content[:at]):
+            flipped = bytes([content[at] ^ 1 << at % 8])
+            for damaged in (content[:at] + flipped + content[at + 1 :], content[:at]):
                 path.write_bytes(damaged)
                 with pytest.raises(UserError):
                     loaded(checkpoints)
@@ -119,29 +104,29 @@ def test_every_flipped_byte_and_every_cut_is_found(saved):
     assert loaded(checkpoints) == 1
 
 
-def test_a_reader_beside_a_training_gets_one_save_or_another(saved, capsys):
-    """The folder is replaced while its files are hashed, and then while they are read."""
-    checkpoints, steps = saved(1, 2), iter((3, 4))
-    with pytest.MonkeyPatch.context() as patch:
-        for function in ("sha256", "read_tensors"):
-            original = getattr(checkpoint, function)
+@pytest.mark.parametrize("function", ["sha256", "read_tensors"])
+def test_a_reader_beside_a_training_gets_one_save_or_another(
+    tmp_path, monkeypatch, capsys, function
+):
+    """The folder is replaced while its files are hashed, or while they are read."""
+    checkpoints, original = saved(tmp_path, 1, 2), getattr(checkpoint, function)
 
-            def slow(file, original=original, fresh=[True]):  # noqa: B006
-                if fresh.pop() if fresh else False:
-                    save(checkpoints, "last", next(steps))
-                return original(file)
+    def slow(file):
+        monkeypatch.undo()
+        save(checkpoints, "last", 3)
+        return original(file)
 
-            patch.setattr(checkpoint, function, slow)
-        reader = Checkpoints(checkpoints.path)
-        assert reader.load_weights("last")["a"][0, 0] == 4 and reader.last_is_good
+    monkeypatch.setattr(checkpoint, function, slow)
+    reader = Checkpoints(checkpoints.path)
+    assert reader.load_weights("last")["a"][0, 0] == 3 and reader.last_is_good
     assert capsys.readouterr().err == ""
     # A branch reads several files, which have to be of one save.
     with pytest.raises(UserError, match="last was replaced"), checkpoints.open("last"):
-        save(checkpoints, "last", 5)
+        save(checkpoints, "last", 4)
 
 
-def test_a_reader_of_best_beside_a_save_gets_it(saved, monkeypatch):
-    checkpoints, exists = saved(1), Path.exists
+def test_a_reader_of_best_beside_a_save_gets_it(tmp_path, monkeypatch):
+    checkpoints, exists = saved(tmp_path, 1), Path.exists
     save(checkpoints, "best", 2)
     path = checkpoints.path
 
@@ -170,15 +155,13 @@ def test_a_reader_of_best_beside_a_save_gets_it(saved, monkeypatch):
     assert checkpoints.load_weights()["a"][0, 0] == 3
 
 
-def test_a_pickle_cannot_run_code(saved, tmp_path):
-    checkpoints = saved(1)
+def test_a_pickle_cannot_run_code(tmp_path):
+    checkpoints = saved(tmp_path, 1)
     file, payload = checkpoints.path / "last" / TRAINING, Touch(tmp_path / "executed")
-    for damage in (lambda: torch.save({"training": payload}, file),
-                   lambda: file.write_bytes(pickle.dumps(payload, protocol=2))):
-        damage()  # without its hash, so that only the reader refuses it
-        with pytest.raises(UserError, match="training.pt holds no training state") as refused:
-            checkpoints.load_training(file.parent)
-        assert "weights_only" not in str(refused.value)
+    file.write_bytes(pickle.dumps(payload, protocol=2))
+    # Without its hash, so that only the reader refuses it. torch would advise to execute it.
+    with pytest.raises(UserError, match="training.pt holds no training state: restore it$"):
+        checkpoints.load_training(file.parent)
     assert not (tmp_path / "executed").exists()
     pickle.loads(file.read_bytes())
     assert (tmp_path / "executed").exists()  # the payload would have worked
@@ -187,18 +170,21 @@ def test_a_pickle_cannot_run_code(saved, tmp_path):
 # --- crashes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["last", "best"])
-def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name):
-    """The k-th operation fails, for all k."""
+@pytest.mark.parametrize("name, good", [("last", 2), ("best", 2), ("last", 1)])
+def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
+    """The k-th operation fails, for all k; also where only the checkpoint of step 1 is good."""
     for failing in failures(WRITERS, at_least=7):
-        checkpoints = saved(1, 2)
+        checkpoints = saved(tmp_path, 1, 2)
         save(checkpoints, "best", 2)
+        if good == 1:
+            cut(checkpoints.path / "last" / TRAINING)
+        assert loaded(checkpoints, name) == good
         with failing:
             save(checkpoints, name, 3)
         if failing.error:
             assert isinstance(failing.error, UserError)
             assert f"{checkpoints.path / name}: [Errno 28] No space" in str(failing.error)
-        assert loaded(checkpoints, name) in ((2, 3) if failing.error else (3,))
+        assert loaded(Checkpoints(checkpoints.path), name) in ((good, 3) if failing.error else (3,))
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
         assert loaded(again, name) == 9
@@ -206,60 +192,43 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(saved, name):
         assert names <= {"last", "previous", "best", ".removing"}
 
 
-def test_a_failure_after_a_fallback_keeps_the_only_good_one(saved):
-    for failing in failures(WRITERS, at_least=7):
-        checkpoints = saved(1, 2)
-        cut(checkpoints.path / "last" / TRAINING)
-        assert loaded(checkpoints) == 1
-        with failing:
-            save(checkpoints, "last", 3)
-        assert loaded(Checkpoints(checkpoints.path)) in ((1, 3) if failing.error else (3,))
-
-
-@pytest.mark.parametrize("name, expected", [
-    # The files and their folder, then the names; at last .best goes.
-    ("last", "fsync fsync fsync fsync fsync  rename rename fsync fsync"),
-    ("best", "fsync fsync fsync fsync  rename rename fsync fsync rename"),
-])
-def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(saved, name, expected):
-    checkpoints = saved(1)
+@pytest.mark.parametrize("name, end", [("last", ""), ("best", "rename")])
+def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, name, end):
+    """First the files and their folder, then the names; at last .best goes."""
+    checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 1)
     with Failing(-1, WRITERS) as watched:
         save(checkpoints, name, 2)
-    assert [call for call in watched.calls if call in ("fsync", "rename")] == expected.split()
+    expected = f"fsync fsync fsync fsync fsync rename rename fsync fsync {end}".split()
+    assert [call for call in watched.calls if call in ("fsync", "rename")] == expected
 
 
 # --- in a training --------------------------------------------------------------------------------
 
 
-def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world, capfd):
+def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world):
     path = world / "runs" / "damaged"
     stop_at(7, *arguments(world, "--name", "damaged"))  # saved after steps 5 and 7
     flip_a_bit(path / "last" / STATES)
     stop_at(8, "--resume", path)
-    assert "taking the checkpoint before it" in capfd.readouterr().err
-    for name, step in (("last", 8), ("previous", 5)):
-        for file, digest in read_json(path / name / MANIFEST).items():
-            assert sha256(path / name / file) == digest
-        training = Checkpoints(path).load_training(path / name)
-        assert training["progress"]["step"] == step
-    os.rename(path / "last", path / "x")  # a crash between the renames of a save
+    shutil.rmtree(path / "last")  # as after a crash between the renames of a save
+    checkpoints = Checkpoints(path)
+    with checkpoints.open("last") as folder:
+        assert checkpoints.load_training(folder)["progress"]["step"] == 5
     assert run(train.main, "--resume", path) == 0
-    assert "warning" not in capfd.readouterr().err
 
 
 def test_tensors_pass_through_memory_one_by_one(tmp_path):
+    like = {f"t{n}": torch.full((3, 5), n, dtype=torch.bfloat16) for n in range(4)}
     alive = []
 
     def tensors():
-        for number in itertools.count():
+        for value in like.values():
             assert sum(reference() is not None for reference in alive) <= 1
-            tensor = torch.full((3, 5), number, dtype=torch.bfloat16)
+            tensor = value.clone()
             alive.append(weakref.ref(tensor))
             yield tensor
             del tensor
 
-    like = {f"t{n}": torch.empty(3, 5, dtype=torch.bfloat16) for n in range(4)}
-    checkpoint.write_safetensors(tmp_path / "a", like, itertools.islice(tensors(), 4))
-    expected = {name: torch.full((3, 5), n, dtype=torch.bfloat16) for n, name in enumerate(like)}
-    torch.testing.assert_close(load_file(tmp_path / "a"), expected, rtol=0, atol=0)
+    checkpoint.write_safetensors(tmp_path / "a", like, tensors())
+    torch.testing.assert_close(load_file(tmp_path / "a"), like, rtol=0, atol=0)
