@@ -5,34 +5,30 @@ import re
 
 import pytest
 from conftest import load, run
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import train
 from errors import UserError
-from gyre.options import CONFIGS, OPTIONS, Config, Parser, RunOptions, make_config, read_config
+from gyre.options import CONFIGS, OPTIONS, Parser, RunOptions, make_config, read_config
 from model.position import POSITIONS
 from model.sampling import Sampling
 
 
-@pytest.fixture
-def write(tmp_path):
-    """Writes a configuration file; returns its path."""
-    def write(text: str, name: str = "my.yaml") -> str:
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        return str(tmp_path / name)
-
-    return write
+def write(folder, text, name="my.yaml"):
+    """Write a configuration file; returns its path."""
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
 
 
-def test_the_command_line_is_over_a_run_over_files_over_defaults(write):
-    file = write("model: {dim: 96, n_heads: 6}\noptim: {lr: 3e-4}\nseed: 3\nname: file\n")
+def test_the_command_line_is_over_a_run_over_files_over_defaults(tmp_path):
+    file = write(tmp_path, "model: {dim: 96, n_heads: 6}\noptim: {lr: 3e-4}\nseed: 3\nname: file\n")
     argv = ["--model.n_heads", "2", "--config", file, "--model.position", "sinusoidal"]
     config = load(*argv, base={"model": {"n_heads": 4, "n_layers": 5}, "name": "1e3"})
     assert (config.model.dim, config.model.n_heads, config.model.n_layers) == (96, 2, 5)
     assert config.model.position == "sinusoidal" and config.model.head_dim == 48
     assert (config.seed, config.name, config.train.steps) == (3, "1e3", 1000)
-    second = write("{seed: 4, model: {dim: 72}}", "second.yaml")
+    second = write(tmp_path, "{seed: 4, model: {dim: 72}}", "second.yaml")
     both = load("--config", file, f"--config={second}")
     assert (both.seed, both.model.dim, both.model.n_heads) == (4, 72, 6)
 
@@ -44,31 +40,28 @@ def test_the_command_line_is_over_a_run_over_files_over_defaults(write):
     ("train.sample_prompt", "a = b = c", "a = b = c"), ("name", "3", "3"), ("name", "null", None),
     ("train.keep", "[3, 5]", [3, 5]), ("train.keep", "7", [7]),
     ("data.files", "a.txt", ["a.txt"]), ("data.files", "notes/*.md", ["notes/*.md"]),
-    ("data.files", "[notes/*.md, 'b c.txt', '*.md', 2024]",
-     ["notes/*.md", "b c.txt", "*.md", "2024"]),
+    ("data.files", "[a/*.md, 'b c.txt', '*.md', 2024]", ["a/*.md", "b c.txt", "*.md", "2024"]),
 ])
-def test_a_value_has_the_type_of_its_field_in_a_file_and_as_an_argument(write, option, text, value):
+def test_a_value_has_its_type_in_a_file_and_as_an_argument(tmp_path, option, text, value):
     section, _, name = option.rpartition(".")
-    file = write(f"{section}: {{{name}: {text}}}" if section else f"{name}: {text}")
+    file = write(tmp_path, f"{section}: {{{name}: {text}}}" if section else f"{name}: {text}")
     for config in (load(f"--{option}", text), load("--config", file)):
         converted = getattr(getattr(config, section) if section else config, name)
         assert converted == value and type(converted) is type(value)
 
 
-@settings(max_examples=12, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None)
 @given(text=st.text(max_size=9), lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1),
        keep=st.lists(st.integers(1, 1000)), shard=st.sampled_from(["full", 3]))
-def test_a_configuration_that_is_written_is_read_back_equal(tmp_path, text, lr, seed, keep, shard):
+def test_a_configuration_that_is_written_is_read_back_equal(world, text, lr, seed, keep, shard):
     texts = [text, "null", "~", "", "1e3", "1:30", "010", "\x85"]
     config = make_config({
         "model": {"rope_scaling": {"type": "yarn", "factor": 2.5}}, "optim": {"lr": lr},
         "data": {"files": texts}, "log": {"tags": texts}, "seed": seed, "name": text,
         "train": {"shard": shard, "keep": keep, "sample_prompt": text, "compile": False},
     })
-    file = tmp_path / "config.yaml"
-    file.write_text(config.to_yaml(), encoding="utf-8")
-    assert read_config(file) == make_config(dataclasses.asdict(config)) == config
+    write(world, config.to_yaml())
+    assert read_config(world / "my.yaml") == make_config(dataclasses.asdict(config)) == config
 
 
 def test_what_is_unset_follows_from_what_was_given():
@@ -79,8 +72,8 @@ def test_what_is_unset_follows_from_what_was_given():
     assert load("--model.position", "learned").model.max_positions == 256
 
 
-def test_rope_scaling_is_a_table_whose_fields_are_options(write):
-    file = write("model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}")
+def test_rope_scaling_is_a_table_whose_fields_are_options(tmp_path):
+    file = write(tmp_path, "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}")
     argv = ["--config", file, "--data.seq_len", "50", "--model.rope_scaling.factor", "6.5"]
     config = load(*argv)
     scaling = config.model.rope_scaling
@@ -97,9 +90,9 @@ def test_every_config_of_ours_fits_every_encoding(path, tmp_path, monkeypatch):
         assert load("--config", path.stem, "--model.position", position).model.position == position
 
 
-def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypatch):
+def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write("seed: 9\n", "small.yaml")
+    write(tmp_path, "seed: 9\n", "small.yaml")
     assert load("--config", "small.yaml").seed == 9 and load("--config", "small").seed == 1
     with pytest.raises(UserError, match=r"no config smal.yaml.*: ablation.yaml, .*small.yaml"):
         load("--config=smal.yaml")
@@ -108,23 +101,20 @@ def test_a_file_that_is_there_comes_before_one_of_ours(write, tmp_path, monkeypa
 @pytest.mark.parametrize("text, words", [
     ("init_from: runs/a", "init_from .* say --init-from RUN instead"),
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
-    ("data: 3", "there is no option data"),
     ("data: {seq_len: null}", "data.seq_len must be int, not 'null'"),
     ("train: {steps: 010}", "train.steps must be int, not '010'"),  # 8 in YAML 1.1
-    ("train: {steps: 7, steps: 8}", "steps is there twice"),
+    ("train: {steps: 7, steps: 8}", "steps is there twice"), ("seed: [", "while parsing"),
     ("train.steps: 7\ntrain: {steps: 8}", "train.steps is there twice"),
     # Aliases of aliases, which make two to the 99th values of a hundred lines.
     ("data: {files: [&a0 [x], " + ", ".join(
         f"&a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 100)) + "]}", "data.files must be"),
     ("a0: &a0 {}\n" + "\n".join(
         f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 100)), "no option a0"),
-    ("train: &a {steps: *a}", "recursi"),
-    ('name: "a\\0b"', "name must be text"),
-    ("[seed, 3]", "it holds no table of options"),
-    ("seed: [", "while parsing"),
+    ("train: &a {steps: *a}", "recursi"), ('name: "a\\0b"', "name must be text"),
+    ("data: 3", "there is no option data"), ("[seed, 3]", "it holds no table of options"),
 ])
-def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
-    file = write(text)
+def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
+    file = write(tmp_path, text)
     with pytest.raises(UserError, match=f"^{re.escape(file)}: .*{words}") as caught:
         load("--config", file)
     assert "\n" not in str(caught.value)
@@ -133,9 +123,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
 @pytest.mark.parametrize("argv, words", [
     # No abbreviations.
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
-    (["--optim.muon_lr", "x"], r"^optim.muon_lr must be float, not 'x'$"),
-    (["--data.files", "[*.md, a.txt]"], "quote its globs"),
-    (["--data.files", 400 * "["], "data.files must be"),
+    (["--data.files", "[*.md, a]"], "quote its globs"), (["--data.files", 400 * "["], "must be"),
     (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2147483648\), not 999"),
     (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
@@ -144,10 +132,8 @@ def test_a_mistake_in_a_file_is_told_with_its_name(write, text, words):
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
     (["--optim.warmup_steps", "2000"], r"warmup_steps must be in \[0, 1000\], not 2000"),
     (["--train.sample_tokens", "1024"], r"sample_tokens must be in \[0, 1024\), not 1024"),
-    (["--train.shard", "0"], "train.shard must be at least 1, not 0"),
-    (["--train.keep", "[0]"], "names steps that train.steps 1000 does not have"),
-    (["--train.keep", "[5, 1001]"], "names steps that train.steps 1000 does not have"),
-    (["--seed", "-1"], r"seed must be in \[0, 2\^63\), not -1"),
+    (["--train.keep", "[0]"], "does not have"), (["--train.keep", "[5, 1001]"], "does not have"),
+    (["--train.shard", "0"], "at least 1, not 0"), (["--seed", "-1"], r"\[0, 2\^63\), not -1"),
 ])
 def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:
@@ -178,4 +164,3 @@ def test_help_explains_every_option(capsys):
     for name, option in OPTIONS.items():
         assert option["help"], name  # the docstring of the field
         assert name == "init_from" or f"--{name} " in help_text
-    assert {name.partition(".")[0] for name in OPTIONS} == vars(Config()).keys()
