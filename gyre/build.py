@@ -160,6 +160,7 @@ def restore(start: Start, setup: Setup) -> None:
     elif step >= steps and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number to "
                         "go on")
-    elif run.checkpoints.saved_step("best") > step:
-        # The saved `best` is of a later step, which is taken again: RunDir.resume removes it.
+    elif not 0 < run.checkpoints.saved_step("best") <= step:
+        # `best` is of a later step, which is taken again, so RunDir.resume removes it; or did so
+        # when the run was resumed before.
         setup.progress.best = math.inf

@@ -223,13 +223,16 @@ def test_a_sample_is_the_same_every_time_and_ends_where_the_text_does(world, mon
     assert capfd.readouterr().err.count("abc") == 1
 
 
-def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, monkeypatch):
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, gone, monkeypatch):
     """Killed between `best` of step 8 and `last`: the run goes on from step 4, and is shorter."""
     argv = arguments(world, "--train.eval_interval", "4", "--train.keep", "[4, 7]")
-    kill("sample", lambda setup, run: setup.progress.step == 8, *argv, "--name", "forgets")
-    path = world / "runs" / "forgets"
+    path = world / "runs" / f"forgets-{gone}"
+    kill("sample", lambda setup, run: setup.progress.step == 8, *argv, "--name", path.name)
     checkpoints = RunDir.open(path).checkpoints
     assert (checkpoints.saved_step("best"), checkpoints.kept_steps()) == (8, [4, 7])
+    if gone:  # another resume has removed it, and was killed before it saved
+        shutil.rmtree(path / "best")
     # Worse than step 4, whose weights in `best` those of step 8 have replaced; then worse still.
     losses, bests = iter([9e8, 9e9]), []
 
