@@ -64,7 +64,6 @@ def test_the_standard_library_is_whole_and_plain():
     assert texts() == library
     for name in ["os.py", "json/decoder.py", "asyncio/tasks.py", "unittest/case.py"]:
         assert (root / name).read_bytes().decode() in library
-    assert not any("class BoolTest(unittest.TestCase)" in text for text in library)
     assert set(topics.topics.values()) <= set(library)
     assert Path(topics.__file__).read_text(encoding="utf-8") not in library
 
@@ -87,9 +86,9 @@ def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
 
 def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "PIECE", 3)  # pieces end anywhere, also between "\r" and "\n"
-    pieces = [list(document) for document in source(write(tmp_path / "a.txt", ODD)).documents()]
-    assert ["".join(document) for document in pieces] == [ODD]
-    assert max(map(len, pieces[0])) == 3
+    (document,) = source(write(tmp_path / "a.txt", ODD)).documents()
+    pieces = [*document]
+    assert "".join(pieces) == ODD and max(map(len, pieces)) == 3
 
 
 @pytest.mark.parametrize("name, kind", [
@@ -159,8 +158,7 @@ def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
     os.utime(a, ns=(0, 1))
     namesake = write(tmp_path / "deep" / "a.txt", "abc")
     os.utime(namesake, ns=(0, 1))
-    prints = [first, source(a).fingerprint(), source(namesake).fingerprint()]
-    assert all(prints.count(each) == 1 for each in prints)
+    assert first != source(a).fingerprint() != source(namesake).fingerprint()
     library = source().fingerprint()
     assert library == source().fingerprint()
     monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
@@ -185,7 +183,6 @@ def as_json(value):
 class Server(BaseHTTPRequestHandler):
     """Some files, and as much of the Hub as reading one data set takes."""
 
-    protocol_version = "HTTP/1.1"
     answers = {  # path -> status, body, headers
         "/text.txt": (200, ODD.encode(), {}),
         "/rows.jsonl": as_json({"text": ODD}),
@@ -203,17 +200,14 @@ class Server(BaseHTTPRequestHandler):
         not_there = 404, b"", {"X-Error-Code": error, **OF_COMMIT}
         status, body, headers = self.answers.get(path, not_there)
         self.send_response(status)
-        headers = {"Content-Length": str(len(body)), "Connection": "close", **headers}
-        for name, value in headers.items():
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
 
     do_HEAD = do_GET
-
-    def log_message(self, format, *args):
-        pass
+    log_message = Mock()
 
 
 @contextmanager
@@ -234,6 +228,8 @@ def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, n
         options = {"source": "url", "url": f"{server}/{name}"}
         with pytest.raises(UserError, match="its SHA-256 is .*, and data.sha256 is 0{64}"):
             texts(**options, sha256="0" * 64)
+        with pytest.raises(UserError, match=f"{server}/no.txt .*404.*--data.files"):
+            texts(source="url", url=f"{server}/no.txt")
         assert not [*cache.iterdir()]
         assert texts(**options) == [ODD]
         (file,) = cache.iterdir()
@@ -246,12 +242,6 @@ def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, n
         texts(**options, sha256=digest)
 
 
-def test_a_url_that_fails_is_named_and_leaves_nothing(cache):
-    with serving() as server, pytest.raises(UserError, match=f"{server}/no.txt .*404.*--data.f"):
-        texts(source="url", url=f"{server}/no.txt")
-    assert not [*cache.iterdir()]
-
-
 def ask_hub(endpoint, home, *configs, **environment):
     """What each configuration gives in a fresh process, which reads the environment at import."""
     script = """
@@ -261,11 +251,10 @@ from errors import UserError
 
 for options in json.loads(sys.argv[1]):
     try:
-        hub = SOURCES["hub"](DataConfig(source="hub", **options))
-        answer = ["".join(d) for d in hub.documents()]
+        documents = SOURCES["hub"](DataConfig(source="hub", **options)).documents()
+        print(json.dumps(["".join(document) for document in documents]))
     except UserError as error:
-        answer = str(error)
-    print(json.dumps(answer))
+        print(json.dumps(str(error)))
 """
     environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(home)}
     answers = output(script, json.dumps(configs), **environment)
@@ -279,12 +268,10 @@ def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
              {"hub": "some/poems"}]
     more = [{"hub": "some/stories"}, stories | {"hub_split": "test"}]
     with serving() as server:
-        got, got_pinned, unknown, missing, column, split = ask_hub(server, tmp_path, *asked, *more)
-    assert got == got_pinned == STORIES
-    assert "some/stories" in unknown and "3" * 40 in unknown and "some/poems" in missing
-    assert "['text'] not in the dataset" in column and "['story']" in column
-    assert "some/stories" in split and '"test"' in split
-    got, got_pinned, unknown, missing = ask_hub(server, tmp_path, *asked, HF_HUB_OFFLINE="1")
-    assert got == got_pinned == STORIES
-    assert "3" * 40 in unknown and "some/poems" in missing
-    assert "--data.files PATH" in missing and "--data.source stdlib" in missing
+        *online, column, split = ask_hub(server, tmp_path, *asked, *more)
+    assert "['text'] not in the dataset" in column and "some/stories" in split and "test" in split
+    for answers in (online, ask_hub(server, tmp_path, *asked, HF_HUB_OFFLINE="1")):
+        got, got_pinned, unknown, missing = answers
+        assert got == got_pinned == STORIES
+        assert "some/stories" in unknown and "3" * 40 in unknown
+        assert "some/poems" in missing and "--data.files PATH" in missing
