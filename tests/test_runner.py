@@ -17,7 +17,7 @@ import ablate
 from ablation import jobs, plan, runner
 from ablation.jobs import count_saved_steps, do_job, has_diverged, train_run
 from ablation.options import resolve
-from ablation.runner import keep_result, name_length, pair_jobs, plan_training
+from ablation.runner import keep_result, name_length, plan_training
 from errors import UserError
 from files import locked, read_json, write_sealed
 from gyre.rundir import RunDir
@@ -38,14 +38,8 @@ def arguments(world: Path, *extra: str) -> list[str]:
     return [
         "--tier", "smoke", "--data.files", str(world / "text.txt"), "--data.vocab_size", "300",
         "--data.prepared", str(world / "prepared"), "--data.val_fraction", "0.1",
-        "--train.device", "cpu",
-        "--log.runs", str(world / "runs"), "--log.wandb", "disabled", *extra,
+        "--train.device", "cpu", "--log.runs", str(world / "runs"), "--log.wandb=disabled", *extra,
     ]
-
-
-def has_points(folder: Path, size: int = 3000):
-    metrics = folder / "metrics.jsonl"
-    return lambda: metrics.exists() and metrics.stat().st_size > size
 
 
 def run_serially(command, plan, client, jobs) -> bool:
@@ -69,41 +63,29 @@ def finished(world) -> Path:
     return world / "runs" / "ablation-smoke"
 
 
-def measured(path: Path) -> dict:
-    """A record without what another machine, time or place changes."""
-    record = read_json(path)
-    for name in ("sha256", "config", "machine", "trained_by", "run"):
-        record.pop(name, None)
-    return record
-
-
 @pytest.mark.slow
 def test_a_killed_worker_and_ctrl_c_cost_nothing(world, finished, tmp_path):
     """Another worker resumes the training, Ctrl-C lets it save, and the same command goes on to the
     records of a quiet study."""
-    extra = ("--jobs", "2", "--log.runs", str(tmp_path))
-    file = tmp_path / "study.py"
-    file.write_text(
-        "from test_runner import *\nplan.TIERS['smoke'] = TINY\n"
-        f"if __name__ == '__main__':\n    ablate.main({arguments(world, *extra)!r})",
-        encoding="utf-8")
-    process = start(file, cwd=world, new_session=True, PYTHONPATH=f"{ROOT}:{ROOT / 'tests'}")
-    study = tmp_path / "ablation-smoke"
-    trained, log = study / "rope-s0-25k", study / "logs" / "rope-s0.log"
-    wait_for(has_points(trained, 7000))  # it has saved
+    study, extra = tmp_path / "ablation-smoke", ("--jobs", "2", "--log.runs", str(tmp_path))
+    argv = arguments(world, *extra)
+    process = start(f"from test_runner import *\nplan.TIERS['smoke'] = TINY\nablate.main({argv})",
+                    new_session=True, PYTHONPATH=str(ROOT / "tests"))
+    log = study / "logs" / "rope-s0.log"
+    wait_for((study / "rope-s0-25k" / "last").exists)
     for worker in psutil.Process(process.pid).children(recursive=True):
         if str(log) in [file.path for file in worker.open_files()]:
             worker.kill()
     wait_for(lambda: "--resume" in log.read_text(encoding="utf-8"))
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the workers too
     out, err = process.communicate(timeout=200)
-    again = subprocess.list2cmdline(["python", "ablate.py", *arguments(world, *extra)])
-    assert process.returncode == 130 and not out, err
-    assert "watched at http://" in err and f"To go on: {again}" in err
-    assert 0 < count_saved_steps(trained) <= 100
+    again = subprocess.list2cmdline(["python", "ablate.py", *argv])
+    assert process.returncode == 130 and not out and f"To go on: {again}" in err, err
     assert go_on(world, *extra) == 0
     for name in ("results/rope-s0.json", "results/sin-s0.json"):
-        assert measured(study / name) == measured(finished / name)
+        resumed, straight = read_json(study / name), read_json(finished / name)
+        for key in straight.keys() - {"sha256", "config", "machine", "trained_by", "run"}:
+            assert resumed[key] == straight[key], key
 
 
 @pytest.mark.slow
@@ -113,12 +95,11 @@ def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(worl
 
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://",
                       host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster:
-        argv = arguments(world, "--scheduler", cluster.scheduler_address, "--log.runs",
-                         str(tmp_path))
-        study = tmp_path / "ablation-smoke"
+        study, scheduler = tmp_path / "ablation-smoke", cluster.scheduler_address
+        argv = arguments(world, "--scheduler", scheduler, "--log.runs", str(tmp_path))
 
         def interrupt() -> None:
-            wait_for(has_points(study / "rope-s0-25k"))
+            wait_for((study / "rope-s0-25k" / "last").exists)
             os.kill(os.getpid(), signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)
@@ -131,35 +112,25 @@ def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(worl
 
 
 @pytest.mark.slow
-def test_a_finished_study_has_all_of_its_files_and_starts_no_worker(
-    world, finished, tmp_path, capsys, monkeypatch
-):
+def test_a_finished_study_starts_no_worker(world, finished, tmp_path, capsys, monkeypatch):
     """Its runs need not be there any more."""
-    for name, steps in (("rope-s0-25k", 100), ("sin-s0-25k", 100), ("sin-s0-2.5k", 10)):
-        assert list(points(finished / name)) == list(range(1, steps + 1))
-        assert not (finished / name / "kept").exists()  # measured, and so free to go
-    assert not list(finished.glob("tune*/last"))
+    assert not [*finished.glob("*/kept"), *finished.glob("tune*/last")]  # free to go
     moved = tmp_path / "ablation-smoke"
     shutil.copytree(finished / "results", moved / "results")
     shutil.copy(finished / "plan.json", moved)
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
-    capsys.readouterr()
     assert run(ablate.main, *arguments(world, "--log.runs", str(tmp_path))) == 0
     assert capsys.readouterr().out == f"{moved / 'RESULTS.md'}\n"
-    page = (moved / "RESULTS.md").read_text(encoding="utf-8")
-    assert [f"({file.name})" in page for file in moved.glob("fig_*.png")] == [True] * 3
+    assert (moved / "RESULTS.md").exists() and len([*moved.glob("fig_*.png")]) == 3
 
 
 @pytest.mark.slow
-def test_records_are_of_the_same_start_and_of_every_length(finished):
-    records = {arm: read_json(finished / "results" / f"{arm}-s0.json") for arm in ("rope", "sin")}
-    rope, sin = records.values()
-    for key in ("batches_sha256", "data_sha256", "tokenizer_sha256"):
-        assert rope[key] == sin[key], key
-    assert rope["rope_scaling"] and sin["rope_scaling"] is None
-    assert rope["config"]["log"]["group"] == "ablation-smoke/25k/rope" and rope["lr"] == 2e-3
+def test_records_are_of_every_length(finished):
     decided = read_json(finished / "plan.json")["onednn"]  # measured once
-    for arm, record in records.items():
+    for arm in ("rope", "sin"):
+        record = read_json(finished / "results" / f"{arm}-s0.json")
+        assert (record["rope_scaling"] is None) == (arm == "sin") and record["lr"] == 2e-3
+        assert record["config"]["log"]["group"] == f"ablation-smoke/25k/{arm}"
         assert record["config"]["train"]["onednn"] == decided
         assert [end["tokens"] for end in record["horizons"]] == [2560, 25600]
         for end, name in zip(record["horizons"], ("2.5k", "25k"), strict=True):
@@ -169,7 +140,6 @@ def test_records_are_of_the_same_start_and_of_every_length(finished):
         steps = plan.kept_steps([8, 80], 4)
         assert [point["tokens"] for point in record["trajectory"]] == [s * 256 for s in steps]
         assert record["trajectory"][0]["loss"] > record["trajectory"][-1]["loss"]
-        assert len(record["trajectory"][0]["previous"]) == 2  # layers
     short, long = (points(finished / f"rope-s0-{name}", "train/lr") for name in ("2.5k", "25k"))
     assert (short[8], short[10]) == (long[80], long[100]) == (2e-3, 0)  # the cooldown is between
 
@@ -209,8 +179,7 @@ def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra
 
 def planned(**changes) -> dict:
     return {"tier": "smoke", "seeds": [0], "steps": {"horizons": [10, 100], "tuning": 9},
-            "grid": [], "onednn": True, "tuned": {"arms": {}}, "step_tokens": 256,
-            **changes}
+            "grid": [], "onednn": True, "tuned": {"arms": {}}, "step_tokens": 256, **changes}
 
 
 def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
@@ -222,7 +191,6 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     for config in (command.arm_configs["big"], load(*training["argv"])):
         assert (config.model.dim, config.model.n_layers, config.model.n_heads) == (64, 3, 2)
         assert config.optim.lr == 5e-3
-    assert command.baseline == "sin"
     tier = resolve([*argv, "--seeds", "3", "--tokens", "5k,1M"]).tier
     assert tier.seeds == 3 and tier.horizons == (5120, 2**20) and tier.grid
     command = resolve(arguments(world, "--no-tuning", "--optim.lr", "3e-3"))
@@ -234,9 +202,9 @@ def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
     command = resolve(arguments(world, "--arms", "nope,sin", "--log.runs", str(tmp_path)))
     stored = planned(seeds=[0, 1, 2], diverged=["sin-s2"])
     write_sealed(command.path / "results" / "sin-s1.json", {})
-    names = [job["name"] for job in runner.next_jobs(command, stored)]
-    assert names == ["nope-s0", "sin-s0", "nope-s1", "nope-s2"]
-    trunk, branch = pair_jobs(command, stored)[2]["trainings"]
+    jobs = runner.next_jobs(command, stored)
+    assert [job["name"] for job in jobs] == ["nope-s0", "sin-s0", "nope-s1", "nope-s2"]
+    trunk, branch = jobs[2]["trainings"]
     assert branch["argv"][:4] == ["--branch-from", trunk["run"], "--at", "8"]
     config = load(*trunk["argv"])
     assert (config.seed, config.train.steps, config.train.keep[-1]) == (1, 100, 80)
