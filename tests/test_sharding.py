@@ -8,10 +8,11 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import CPU, arguments, points, random_model, refusal, run, stop_at, trained, wait_for
+from conftest import CPU, arguments, points, random_model, refusal, stop_at, trained, wait_for
 from failing import flip_a_bit
 
 import train
@@ -99,28 +100,19 @@ def test_several_processes_train_as_one_does(world, launch, processes, shard, ex
 
 
 @slow
-def test_a_run_goes_on_with_any_number_of_processes(world, launch, capfd):
+def test_a_run_goes_on_with_any_number_of_processes(world, launch):
     """4, 1 and 3 processes in turn. One rank that is told to stop stops all. The three find `last`
     damaged, each a part of it."""
     muon = [*RAGGED, "--optim.optimizer", "muon", "--model.tie_embeddings", "false"]
     one, path = trained(world, "one", *muon), world / "runs" / "chain"
     argv = arguments(world, *muon, "--train.shard", "full", "--resume", "auto", "--name", "chain")
     code, errors = launch(4, train_rank, 4, *argv).join()
-    assert code == 128 + signal.SIGTERM
-    assert "train.py --resume" in errors
+    assert code == 128 + signal.SIGTERM, errors
     stop_at(9, *argv)
     flip_a_bit(path / "last" / STATES)
     code, errors = launch(3, train_rank, 0, *argv).join()
-    assert code == 0
-    assert errors.count("taking the checkpoint before it") == 1
+    assert code == 0 and errors.count("taking the checkpoint before it") == 1, errors
     assert_same_losses(path, one)
-
-    # The last validation was the best, so both are the weights of the last step.
-    assert min(points(path, "val/loss").values()) == points(path, "val/loss")[12]
-    checkpoints = RunDir.open(path).checkpoints
-    best, last = (checkpoints.load_weights(name) for name in ("best", "last"))
-    assert all(torch.equal(best[name], last[name]) for name in best)
-    assert run(train.main, *argv) == 0 and "nothing to do" in capfd.readouterr().err
 
 
 @slow
@@ -140,9 +132,7 @@ def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launc
                      "--resume", "auto", "--name", "shot")
     agent = launch(1, restarting, *argv)
     wait_for(lambda: (path / "last").exists())
-    pid = agent.processes[0].pid
-    workers = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
-    os.kill(int(workers[1]), signal.SIGKILL)
+    psutil.Process(agent.processes[0].pid).children()[1].kill()
     code, errors = agent.join()
     assert code == 0, errors
     assert_same_losses(path, one)
@@ -151,19 +141,16 @@ def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launc
 @slow
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch, number):
-    path = world / "runs" / number.name
     argv = arguments(world, "--train.shard", "full", "--train.timeout", "3", "--train.steps",
-                     "100000", "--name", path.name)
+                     "100000", "--name", number.name)
     ranks = launch(2, train_rank, 0, *argv)
-    wait_for(lambda: (path / "last").exists())
+    wait_for((world / "runs" / number.name / "last").exists)
     os.kill(ranks.processes[1].pid, number)
     ranks.processes[0].join(30)
     assert ranks.processes[0].exitcode == 2
     ranks.processes[1].kill()
     _, errors = ranks.join()
-    assert ("error: process 0 of 2 has lost the others: one of them ended or gave no answer for "
-            "3 s (train.timeout), or all were suspended for longer. ") in errors
-    assert "Traceback" not in errors
+    assert "error: process 0 of 2 has lost the others" in errors and "Traceback" not in errors
 
 
 @pytest.mark.parametrize("argv, environment, words", [
