@@ -232,3 +232,11 @@ def test_tensors_pass_through_memory_one_by_one(tmp_path):
 
     checkpoint.write_safetensors(tmp_path / "a", like, tensors())
     torch.testing.assert_close(load_file(tmp_path / "a"), like, rtol=0, atol=0)
+
+
+def test_a_run_that_goes_on_from_its_best_step_keeps_it(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    for step in (4, 5):
+        checkpoints.save("best", lambda folder: None, {"step": step})
+        checkpoints.forget_after(4)
+        assert checkpoints.saved_step("best") == (4 if step == 4 else 0)
