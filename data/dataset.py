@@ -52,7 +52,7 @@ def find_prepared(config: DataConfig, known: dict[str, Any] | None = None) -> Pr
     there, even if the text has changed since.
     """
     if known is not None:
-        for folder in Path(config.prepared).glob(f"*-{settings_key(known)}"):
+        for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
             with suppress(OSError, UserError):
                 return open_prepared(folder, known)
     with suppress(OSError, UserError):  # prepare() says why
@@ -65,20 +65,15 @@ def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
     fields = {name: value for name, value in asdict(config).items() if name not in ignored}
     text = SOURCES[config.source](config).fingerprint()
-    settings = {"format": FORMAT, **fields, "text": text and settings_key(text)}
+    settings = {"format": FORMAT, **fields, "text": text and json_sha256(text)[:12]}
     if config.tokenizer is not None:
         files = tokenizer_files(Path(config.tokenizer))
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
     # The name begins with a readable label: the first file, the URL, the data set, or "stdlib".
     name = getattr(config, config.source, config.source)
     label = re.sub("[^A-Za-z0-9.]+", "-", Path(name if isinstance(name, str) else name[0]).stem)
-    folder = f"{label.strip('-.')[:40] or config.source}-{settings_key(settings)}"
+    folder = f"{label.strip('-.')[:40] or config.source}-{json_sha256(settings)[:12]}"
     return Path(config.prepared) / folder, settings
-
-
-def settings_key(settings: Any) -> str:
-    """Return a short hash of what decides the content of a folder; it ends the folder's name."""
-    return json_sha256(settings)[:12]
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
@@ -88,7 +83,7 @@ def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
     """
     manifest = read_json(folder / "manifest.json", "prepare it again")
     # The key is a hash of the rest, which guards the counts: no other hash covers them.
-    if manifest.pop("key", None) != settings_key(manifest) or manifest["settings"] != settings:
+    if manifest.pop("key", None) != json_sha256(manifest)[:12] or manifest["settings"] != settings:
         raise UserError("manifest.json was changed")
     for name, file in manifest["files"].items():
         size = (folder / name).stat().st_size

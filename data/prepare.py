@@ -21,11 +21,11 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data.dataset import Prepared, locate, open_prepared, settings_key
+from data.dataset import Prepared, locate, open_prepared
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
-from files import atomic_path, locked, remove, sha256, stage_json, writing
+from files import atomic_path, json_sha256, locked, remove, sha256, stage_json, writing
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 64  # blocks that are encoded at a time, on all cores
@@ -83,7 +83,7 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
             for path in sorted(folder.iterdir())
         },
     }
-    stage_json(folder / "manifest.json", manifest | {"key": settings_key(manifest)})
+    stage_json(folder / "manifest.json", manifest | {"key": json_sha256(manifest)[:12]})
 
 
 def copy_text(

@@ -12,8 +12,7 @@ from gyre.checkpoint import STATES, WEIGHTS, read_tensors
 from gyre.device import DTYPE_NAMES, check_memory, matmul_rates, resolve_compile, resolve_dtype
 from gyre.optim import Optimizers
 from gyre.options import Config
-from gyre.parallel import World
-from gyre.replicated import Initial, Replicated, copy_weights
+from gyre.parallel import Initial, Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.start import Start
 from gyre.step import Progress, Setup, summed_loss

@@ -165,12 +165,8 @@ class Optimizers:
         fused = rest[0].device.type in ("cpu", "cuda")
         betas = (config.beta1, config.beta2)
         self.optimizers.append(torch.optim.AdamW(adamw, betas=betas, fused=fused))
+        # (parameter group, peak learning rate): each step sets a fraction of the peak.
         self.peaks = [(g, g["lr"]) for each in self.optimizers for g in each.param_groups]
-
-    def set_lr(self, factor: float) -> None:
-        """Set the learning rates of the next step, as a fraction of their peaks."""
-        for group, peak in self.peaks:
-            group["lr"] = peak * factor
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what the optimizers keep, by name, such as state.norm.weight.exp_avg."""

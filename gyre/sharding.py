@@ -18,8 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from gyre.device import uncompiled
-from gyre.parallel import World
-from gyre.replicated import Initial, Replicated, copy_weights
+from gyre.parallel import Initial, Replicated, World, copy_weights
 from model.config import ModelConfig
 from model.transformer import Transformer
 

@@ -17,8 +17,7 @@ from data.dataset import Prepared, TokenDataset
 from gyre.device import autocast, uncompiled
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
-from gyre.parallel import World
-from gyre.replicated import Replicated
+from gyre.parallel import Replicated, World
 from model.config import derive_seed
 from model.transformer import Transformer
 
@@ -98,7 +97,8 @@ def train_step(setup: Setup, step: int) -> StepResult:
     """Take optimizer step number `step` on its global batch."""
     config, world, optimizers = setup.config, setup.world, setup.optimizers
     factor = lr_factor(config.optim, step, config.train.steps)
-    optimizers.set_lr(factor)
+    for group, peak in optimizers.peaks:
+        group["lr"] = peak * factor
     tokens = config.train.batch_size * config.data.seq_len
     loss_sum = torch.zeros((), device=world.device)
     batches = micro_batches(setup, step)

@@ -20,7 +20,8 @@ def test_hidden_matrices_decay_and_may_have_muon_and_nothing_else_does(position,
     config = OptimConfig(optimizer=optimizer, lr=2.0, muon_lr=4.0 if optimizer == "muon" else None)
     optimizers = Optimizers(model, config)
     for factor in (0.5, 0.25):
-        optimizers.set_lr(factor)
+        for group, peak in optimizers.peaks:
+            group["lr"] = factor * peak
     roles = [(id(parameter), (type(o), group["weight_decay"], group["lr"]))
              for o in optimizers.optimizers for group in o.param_groups
              for parameter in group["params"]]
