@@ -240,3 +240,9 @@ def test_a_run_that_goes_on_from_its_best_step_keeps_it(tmp_path):
         checkpoints.save("best", lambda folder: None, {"step": step})
         checkpoints.forget_after(4)
         assert checkpoints.saved_step("best") == (4 if step == 4 else 0)
+
+
+def test_a_run_that_was_killed_between_two_renames_can_go_on(tmp_path):
+    assert not Checkpoints(tmp_path).has_training
+    (tmp_path / "previous").mkdir()
+    assert Checkpoints(tmp_path).has_training
