@@ -191,6 +191,7 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     shutil.copytree(first.folder, locate(config(corpus, **larger))[0])  # it is of other settings
     made = [first, *(prepare(config(corpus, **options))
                      for options in (larger, {"val_fraction": 0.2}, tokenizer))]
+    assert locate(config(corpus, column="words"))[0] != first.folder
     assert made[1].tokenizer.vocab_size == VOCAB + 1
     jsonl(corpus, DOCUMENTS[1:])
     assert find_prepared(config(corpus), first.manifest["settings"]) == first  # what a run knows
