@@ -96,6 +96,7 @@ def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
     return doing
 
 
-def ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a worker: the command gets it too, and stops the jobs."""
+def dask_setup(worker: Any) -> None:
+    """Ignore Ctrl-C: the command gets it too, and stops the jobs. Dask calls this when a worker of
+    our own starts, also one that replaces a lost one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

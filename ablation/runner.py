@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ablation import plan as planning
-from ablation.jobs import do_job, ignore_interrupts, request_stop
+from ablation.jobs import do_job, request_stop
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
 from ablation.study import Study
@@ -286,7 +286,9 @@ def run_jobs(command: Command, plan: Plan, client: Any, jobs: list[Job]) -> bool
 
 def stop_jobs(client: Any, pending: set[Any]) -> set[Any]:
     """Tell the jobs that run to save and end, and cancel the others. Returns those that run."""
-    running = set().union(*client.run(request_stop, {future.key for future in pending}).values())
+    # A worker that is just being lost does not answer. The caller asks the one that replaces it.
+    answers = client.run(request_stop, {future.key for future in pending}, on_error="ignore")
+    running = set().union(*answers.values())
     waiting = [future for future in pending if future.key not in running and not future.done()]
     client.cancel(waiting)
     return pending.difference(waiting)
@@ -312,10 +314,9 @@ def open_client(held: ExitStack, command: Command) -> Any:
         cluster = held.enter_context(LocalCluster(
             n_workers=options.jobs or (1 if on_gpu else None), threads_per_worker=1,
             memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-            env={} if on_gpu else {"OMP_NUM_THREADS": "1"},
+            env={} if on_gpu else {"OMP_NUM_THREADS": "1"}, preload=[do_job.__module__],
         ))
         client = held.enter_context(Client(cluster))
-        client.run(ignore_interrupts)
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     if any(worker["nthreads"] != 1 for worker in workers):
         raise UserError(f"a worker of {options.scheduler} has several threads, and trainings in "

@@ -59,12 +59,13 @@ def test_weights_are_the_best_ones_or_else_the_last(tmp_path):
     save(checkpoints, "best", 1)
     save(checkpoints, "last", 2)
     save(checkpoints, 2, 2)
-    for name, step in (("best", 1), ("last", 2), (2, 2)):
+    save(checkpoints, 10, 10)
+    for name, step in (("best", 1), ("last", 2), (2, 2), (10, 10)):
         assert checkpoints.load_weights(name)["a"][0, 0] == step
     flip_a_bit(checkpoints.path / "best" / WEIGHTS)
     with pytest.raises(UserError, match="model.safetensors is missing or not what"):
         checkpoints.load_weights()  # not quietly the last
-    with pytest.raises(UserError, match="kept no checkpoint of step 1; it has: 2"):
+    with pytest.raises(UserError, match="kept no checkpoint of step 1; it has: 2, 10"):
         checkpoints.load_weights(1)
 
 

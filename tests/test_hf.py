@@ -300,7 +300,8 @@ def test_an_export_says_which_length_an_import_of_it_will_have(tmp_path, capsys)
 
 
 def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter():
-    old = {k: v for k, v in BASE.items() if k not in ("num_key_value_heads", "hidden_act")}
+    absent = ("num_key_value_heads", "hidden_act", "tie_word_embeddings")
+    old = {k: v for k, v in BASE.items() if k not in absent}
     assert hf.from_config(old) == untied(n_kv_heads=6)
     more = {"use_cache": True, "pretraining_tp": 1, "attention_bias": False,
             "sliding_window": None, "transformers.js_config": {}}
@@ -311,6 +312,7 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
     ({"attention_bias": True}, "attention_bias True: we have no"),
     ({"model_type": "qwen3"}, "model_type 'qwen3'"),
     ({"model_type": "mistral"}, "mistral without sliding_window"),
+    ({"model_type": "mistral", "sliding_window": 32}, "sliding_window 32: we have no"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types .'sliding_attention'"),
     ({"num_key_value_heads": 4}, "num_attention_heads 6 .* num_key_value_heads 4"),
     ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),

@@ -200,12 +200,14 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
 
 def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
     command = resolve(arguments(world, "--arms", "nope,sin", "--log.runs", str(tmp_path)))
-    stored = planned(seeds=[0, 1, 2], diverged=["sin-s2"])
+    lengths = {"horizons": [10, 50, 100], "tuning": 9}
+    stored = planned(seeds=[0, 1, 2], diverged=["sin-s2"], steps=lengths)
     write_sealed(command.path / "results" / "sin-s1.json", {})
     jobs = runner.next_jobs(command, stored)
     assert [job["name"] for job in jobs] == ["nope-s0", "sin-s0", "nope-s1", "nope-s2"]
-    trunk, branch = jobs[2]["trainings"]
-    assert branch["argv"][:4] == ["--branch-from", trunk["run"], "--at", "8"]
+    trunk, *branches = jobs[2]["trainings"]
+    for branch, at in zip(branches, ("40", "8"), strict=True):
+        assert branch["argv"][:4] == ["--branch-from", trunk["run"], "--at", at]
     config = load(*trunk["argv"])
     assert (config.seed, config.train.steps, config.train.keep[-1]) == (1, 100, 80)
     stored = planned(grid=[2e-3], tuning_seeds=[1000])

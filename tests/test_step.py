@@ -10,6 +10,8 @@ from conftest import CPU, draw, points, random_tokens, setup_of, trained
 from torch import nn
 
 from gyre import build
+from gyre.parallel import Replicated, World
+from gyre.sharding import Sharded
 from gyre.step import Progress, StepResult, micro_batches, summed_loss, token_losses, train_step
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -64,6 +66,23 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
         assert len(set(torch.cat(keys).tolist())) == 2 * 27
     assert results[8:] == pytest.approx(2 * results[:8], rel=1e-6)
     assert train_step(setup_of(world), 0).loss != pytest.approx(results[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", [Replicated, Sharded])
+def test_ranks_share_the_rows_and_keys_of_one_process(world, kind):
+    """27 rows on four ranks, in micro-batches of 6: one rank needs a pass less than the others.
+    Sharded, it takes one more, of which no target counts, or the others would wait for it."""
+    one = setup_of(world, *DRAWN, "--train.micro_batch_size", "6")
+    ranks = []
+    for rank in range(4):
+        data = one.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=rank, world_size=4)
+        part = replace(one, world=World(rank, 4, CPU), train_data=data, parallelism=kind)
+        ranks.append(micro_batches(part, 3))
+    rows = [batch for batches in ranks for batch in batches if (batch[1] >= 0).all()]
+    for found, expected in zip(*(map(torch.cat, zip(*batches, strict=True))
+                                 for batches in (rows, micro_batches(one, 3))), strict=True):
+        assert torch.equal(found, expected)
+    assert [*map(len, ranks)] == [1 + (kind is Sharded), 2, 2, 2]
 
 
 @pytest.mark.parametrize("loss, gradient", [(math.nan, 1.0), (0.0, math.inf)])

@@ -37,7 +37,9 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
         reference = {text: sp.encode(text, add_bos=True) for text in reference}
     for text, ids in reference.items():
         assert ours.prefix_ids + ours.encode(text) == ids, text
-        if text == text.lstrip(" ") and "\u2581" not in text and text not in special:
+        # A tokenizer.json may add no space in front of one, yet decoding removes one.
+        comes_back = type(ours) is Tokenizer or not text.startswith(" ")
+        if comes_back and SPACE not in text and text not in special:
             assert "</s>" in text or ours.decode(ids) == text
     # And once more around.
     again = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "again"))
