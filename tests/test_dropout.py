@@ -31,6 +31,12 @@ def test_every_direction_of_the_mask_looks_like_chance(p):
         assert deviations(a * b, variance**2) < 5, shift
 
 
+def test_a_mask_stays_what_it_was():
+    """Or a run that is resumed with a later version would drop other numbers."""
+    bits = compute_mask(KEYS[:2], 2, (4, 8), 0.5).flatten().tolist()
+    assert sum(bit << place for place, bit in enumerate(bits)) == 0x7c508b0cd3f34dc7
+
+
 def test_what_stays_is_scaled_so_that_the_mean_is_kept():
     out = make_dropout(0.2, torch.zeros(5, T), KEYS)(torch.ones(5, T, C), 3)
     assert torch.equal(out, compute_mask(KEYS, 3, (T, C), 0.2) * torch.tensor(1 / 0.8))

@@ -52,6 +52,8 @@ def test_one_seed_has_no_interval(tmp_path):
     page = compose(Study.load(make_pair(tmp_path / "one")))
     (row,) = table(page, "nats per token, 95 % interval over paired seeds").values()
     assert not any("[" in cell for cell in row) and "Holm" not in page
+    assert report.with_sd([2.0, None], ".1f") == "2.0"
+    assert report.with_sd([1.0, 2.0], ".1f") == "1.5 ± 0.7"
 
 
 def test_a_study_that_is_half_run_corrects_for_all_that_is_planned(tmp_path):
