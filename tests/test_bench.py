@@ -1,10 +1,12 @@
 """What bench.py prints and writes, and what it measures."""
 
+import itertools
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from conftest import CPU, load
+import torch
+from conftest import CPU, load, model_config
 
 import bench
 from files import read_json
@@ -28,12 +30,18 @@ def test_figures_are_printed_and_written(tmp_path, capsys):
         assert all(rate > 0 and f"{rate:,.0f}" in out for rate in rates.values())
     limit = figures["matmul_flops_per_second"]["torch.float32"] / model.flops_per_token(24)
     assert figures["training"]["limit"] == pytest.approx(limit)
-    # 32 rows read the weights once, and 32 caches.
-    weights = 4 * (300 * 32 + 3 * 32 + 2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32)
     for batch in (1, 32):
-        read = weights + batch * 4 * 2 * 16 * 5 / 2
+        read = bench.count_bytes(model, batch, 5 / 2, torch.float32)
         limit = batch * figures["copy_bytes_per_second"] / read
         assert figures[f"decoding_{batch}"]["limit"] == pytest.approx(limit)
+
+
+def test_32_rows_read_the_weights_once_and_32_caches():
+    """Of embeddings that are in no product, a row; tied, they are the output matrix."""
+    weights = 97 * 48 + 7 * 48 + 3 * (2 * 48 * 48 + 2 * 48 * 16 + 3 * 48 * 80)
+    for tied, rows in itertools.product((True, False), (1, 32)):
+        read = bench.count_bytes(model_config(tie_embeddings=tied), rows, 2.5, torch.bfloat16)
+        assert read == 2 * (weights + rows * 2.5 * 2 * 3 * 16)
 
 
 def compile_cache() -> str:

@@ -8,13 +8,14 @@ import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
 from conftest import ROOT, load, points, refusal, run, start, wait_for
 
 import ablate
-from ablation import jobs, plan, runner
+from ablation import jobs, plan, report, runner
 from ablation.jobs import count_saved_steps, do_job, has_diverged, train_run
 from ablation.options import resolve
 from ablation.runner import keep_result, name_length, plan_training
@@ -122,6 +123,19 @@ def test_a_finished_study_starts_no_worker(world, finished, tmp_path, capsys, mo
     assert run(ablate.main, *arguments(world, "--log.runs", str(tmp_path))) == 0
     assert capsys.readouterr().out == f"{moved / 'RESULTS.md'}\n"
     assert (moved / "RESULTS.md").exists() and len([*moved.glob("fig_*.png")]) == 3
+
+
+def test_wandb_gets_a_report_once(world, tmp_path, monkeypatch):
+    """The same command writes it again, and wandb has it already."""
+    study, sent = tmp_path / "ablation-smoke", Mock()
+    monkeypatch.setattr(report, "write_report", lambda path: (path / "RESULTS.md").touch())
+    monkeypatch.setattr(report, "mirror_in_wandb", sent)
+    monkeypatch.setattr(runner, "run_missing", lambda command, plan: True)
+    for _ in range(2):
+        argv = arguments(world, "--log.runs", str(tmp_path), "--log.wandb", "offline")
+        assert run(ablate.main, *argv) == 0
+        sent.assert_called_once()
+    assert sent.call_args.args[0] == study
 
 
 @pytest.mark.slow

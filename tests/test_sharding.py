@@ -6,20 +6,26 @@ there are, in whatever groups, and however often a run is stopped and resumed by
 
 import os
 import signal
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import CPU, arguments, points, random_model, refusal, stop_at, trained, wait_for
+from conftest import CPU, arguments, points, refusal, setup_of, stop_at, trained, wait_for
 from failing import flip_a_bit
 
 import train
 from gyre.checkpoint import STATES, write_tensors
+from gyre.optim import Optimizers
 from gyre.parallel import World
 from gyre.rundir import RunDir
+from gyre.sharding import Sharded
 from gyre.signals import StopSignal
+from gyre.step import token_losses, train_step
+from model.transformer import Transformer
 
 slow = pytest.mark.slow
 # 27 rows in micro-batches of 5 are more of them in some processes than in others.
@@ -165,6 +171,29 @@ def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch, argv, envi
     assert words in refusal(capfd, train.main, *arguments(world, *argv))[-1]
 
 
+def test_one_shard_is_trained_as_the_whole_model_is(world):
+    """FSDP in one process: first weights, steps, the norm that is clipped, and the loss of val."""
+    whole = setup_of(world, *RAGGED, "--optim.grad_clip", "0.5")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        sharding = Sharded(whole.world, 1)
+        model, module = sharding.wrap(
+            whole.config.model, partial(Transformer.draw_matrices, seed=1), compiled=False)
+        optimizers = Optimizers(model, whole.config.optim, torch.float32)
+        sharded = replace(whole, parallelism=sharding, model=model, module=module,
+                          optimizers=optimizers)
+        for step in range(3):
+            expected = pytest.approx(train_step(whole, step), rel=1e-6)
+            assert train_step(sharded, step) == expected and sharding.is_finite(model)
+        with sharding.gather(model):
+            (first, *_), (second, *_) = (
+                token_losses(setup.model, setup.val_data, 5, CPU, torch.float32)
+                for setup in (sharded, whole))
+        torch.testing.assert_close(first, second)
+    finally:
+        dist.destroy_process_group()
+
+
 def test_sums_over_processes_are_exact(monkeypatch):
     """In float64: float32 has no 2**24 + 1."""
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
@@ -176,5 +205,5 @@ def test_rank_0_writes_and_no_other(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in range(2):
         monkeypatch.setenv("RANK", str(rank))
-        write_tensors(tmp_path, {str(rank): random_model().state_dict()}, World.from_env("cpu"))
+        write_tensors(tmp_path, {str(rank): {"a": torch.ones(3)}}, World.from_env("cpu"))
     assert [file.name for file in tmp_path.iterdir()] == ["0"]
