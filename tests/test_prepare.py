@@ -20,7 +20,7 @@ from data.prepare import copy_text, prepare, read_blocks
 from data.sources import DataConfig
 from errors import UserError
 
-VOCAB = 300
+VOCAB, BOS, EOS = 300, 1, 2
 
 
 def words(seed, n_words=120):
@@ -83,12 +83,13 @@ def count_text(documents):
 
 @pytest.mark.parametrize("vocab_size, dtype", [(65536, "uint16"), (65537, "uint32")])
 def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_size, dtype):
-    """Also with a vocabulary that does not fit into 16 bits."""
+    """Also with a vocabulary that does not fit into 16 bits. Where texts begin with BOS, EOS comes
+    before it."""
     train = prepare_module.Tokenizer.train
 
     def pretend(*arguments):
         tokenizer = train(*arguments)
-        tokenizer.vocab_size = vocab_size
+        tokenizer.vocab_size, tokenizer.prefix_ids = vocab_size, [BOS]
         return tokenizer
 
     monkeypatch.setattr(prepare_module.Tokenizer, "train", pretend)
@@ -96,9 +97,10 @@ def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_s
     prepared = prepare(config(corpus))
     manifest, written = prepared.manifest, []
     for split in ("train", "val"):
-        found = texts(prepared, split)
+        found, ids = texts(prepared, split), read_ids(prepared, split)
+        assert (np.flatnonzero(ids == BOS) == np.flatnonzero(ids == EOS) + 1).all()
         assert found == [text for text in DOCUMENTS if text in found]  # in order
-        counts = count_text(found) | {"tokens": len(read_ids(prepared, split))}
+        counts = count_text(found) | {"tokens": len(ids)}
         assert manifest[split] == {name: counts[name] for name in ("documents", "bytes", "tokens")}
         written += found
     assert sorted(written) == sorted(DOCUMENTS)

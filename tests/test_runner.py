@@ -254,6 +254,15 @@ def test_a_run_that_diverged_is_told_from_one_that_failed_or_was_stopped(world, 
         jobs.measure_runs({}, RunDir.open(fine["run"]))
 
 
+def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path):
+    run = new_run("tuned")
+    for step, loss in ((1, 3.0), (2, 2.0)):
+        run.log({"step": step, "val/loss": loss})
+    monkeypatch.setattr(jobs, "train_run", lambda training: True)
+    job = {"kind": "tuning", "name": "tune", "trainings": [{"run": str(run.path)}]}
+    assert do_job(str(tmp_path), job) == 2.0
+
+
 @pytest.mark.slow
 def test_a_run_that_another_process_trains_is_not_removed(new_run, monkeypatch):
     """It has no checkpoint yet, and the scheduler has lost its worker."""
