@@ -5,8 +5,9 @@ import torch
 from conftest import random_tokens, sharpened
 
 from model.config import RopeScaling
-from model.generation import next_logits
+from model.generation import generate, next_logits
 from model.position import POSITIONS
+from model.sampling import Sampling
 from model.transformer import KVCache
 
 T = 9
@@ -47,6 +48,10 @@ def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
     cache = KVCache(model.config, 3, T)
     with pytest.raises(ValueError, match="past 6 tokens .* use no cache"):
         model(ids[:, :7], cache)
+    text = ids[0, :3].tolist()  # so `generate` uses none for a text that gets longer than that
+    for new in generate(model, [text], Sampling(temperature=0), max_new_tokens=6)[0]:
+        assert new == model(torch.tensor([text]))[0, -1].argmax()
+        text.append(new)
 
 
 @pytest.mark.parametrize("rows, tokens, dtype", [

@@ -181,7 +181,9 @@ def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
     path = trained(world, "one", *one)
     options = wandb.init.call_args.kwargs
     assert (options["id"], options["resume"]) == (RunDir.open(path).record["wandb_id"], "allow")
-    wandb.init.return_value.finish.assert_called_once_with(exit_code=0)
+    mirror = wandb.init.return_value
+    assert {call.kwargs["step"] for call in mirror.log.call_args_list} == {27 * 20}  # its tokens
+    mirror.finish.assert_called_once_with(exit_code=0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
