@@ -151,7 +151,7 @@ def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple
                     data = data[: data.rfind(b"\n") + 1] or data
                 block = data.decode(errors="ignore")  # half a character is for the next block
                 yield start == begin, block
-                start += len(block.encode())
+                start += len(block.encode()) or len(data)  # a damaged span ends too
                 bar.update(len(block.encode()))
 
 
