@@ -4,13 +4,14 @@ import json
 import math
 import os
 import signal
+import tempfile
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import torch
 from conftest import start
-from failing import Failing, failures
+from failing import Failing, failures, file_size_limit
 from safetensors.torch import save_file
 
 import files
@@ -99,13 +100,14 @@ def test_windows_flushes_no_folder_and_keeps_a_file_that_is_open(tmp_path, monke
 
 
 def save_torch(path):
-    with path.open("wb", buffering=0) as stream:
-        torch.save({"a": torch.ones(3)}, stream)
+    """torch.save to a disk that gets full on the way."""
+    with tempfile.TemporaryFile() as stream, file_size_limit(1000):
+        torch.save([*range(5000)], stream)
 
 
 @pytest.mark.parametrize("write, path, advice", [
     (lambda path: path.write_bytes(b"a"), "/dev/full", "choose another"),
-    (save_torch, "/dev/full", "choose another"),
+    (save_torch, "/any", "choose another"),
     (lambda path: save_file({"a": torch.ones(3)}, path), "/none/a", "choose another"),
     (Path.touch, "/none/b", "the folder was removed or renamed"),
 ], ids=["plain", "torch", "safetensors", "removed"])
