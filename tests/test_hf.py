@@ -77,7 +77,7 @@ def test_the_folder_says_what_it_is(tmp_path):
     ids = {"bos_token_id": 2, "eos_token_id": 2, "pad_token_id": 0}
     assert foreign.read(out / "generation_config.json") == ids == {k: config[k] for k in ids}
     theirs, auto = (kind.from_pretrained(out) for kind in (AutoModelForCausalLM, AutoTokenizer))
-    assert auto.bos_token_id == auto.eos_token_id == 2
+    assert auto.bos_token_id == auto.eos_token_id == 2 and auto.pad_token_id == 0
     text = theirs.generate(max_new_tokens=20, do_sample=False)
     assert text[0].tolist() == [2, *greedy_ids(load(run), [2])]
     # Without it, a tokenizer of transformers 4 gives token_type_ids, which its model refuses.
