@@ -114,7 +114,7 @@ def test_parameters():
     assert read_model(rope_theta=None) == read_model()
     assert read_model(rope_theta=5e5) == untied(max_positions=8192, theta=5e5)
     scaling = RopeScaling("llama3", 8, 8192)
-    llama31 = read_model(rope_theta=5e5, use_scaled_rope=True, rope_scaling_factor=8)
+    llama31 = read_model(**unread, rope_theta=5e5, use_scaled_rope=True, rope_scaling_factor=8)
     assert llama31 == untied(max_positions=131072, theta=5e5, rope_scaling=scaling)
 
 
