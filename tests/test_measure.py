@@ -198,7 +198,8 @@ def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
 
 @pytest.mark.slow
 def test_yarn_is_measured_on_windows_past_the_trained_length(world):
-    path = trained(world, "rope", *STEPS, "--model.position", "rope")
+    """At a base so low that YaRN's usual beta_fast would turn otherwise."""
+    path = trained(world, "rope", *STEPS, "--model.position", "rope", "--model.theta", "3")
     _, _, s = measure.open_run(RunDir.open(path), "last", "cpu")
     shared = blocks(s.spans(2), s.seq_len, all_blocks=True)
     rows = record.loss_with_yarn(RunDir.open(path), 2, "cpu")
