@@ -92,12 +92,6 @@ def spread(scores: Tensor) -> float:
     return max((d := scores.diagonal(n)).max().item() - d.min().item() for n in distances)
 
 
-def rotate_halves(x: Tensor, angles: Tensor) -> Tensor:
-    """The rotation in the halves layout of Hugging Face; `angles` has one for every channel."""
-    first, second = x.chunk(2, dim=-1)
-    return x * angles.cos() + torch.cat((-second, first), dim=-1) * angles.sin()
-
-
 def random_text(n_words: int = 1760, seed: int = 0) -> str:
     """Words of a vocabulary of 50, eight a line, with a letter that takes two bytes."""
     rng = random.Random(seed)
@@ -215,19 +209,13 @@ def be_rank(ranks: dict[str, int], log: Path, target: Callable, args: Any) -> No
 def launch(tmp_path_factory) -> Iterator[Callable[..., Ranks]]:
     """Start ranks, `launch(size, target, *args)`, by fork from a process that has imported what
     they need: imports take longer than a tiny training."""
-    context, folder = multiprocessing.get_context("forkserver"), tmp_path_factory.mktemp("ranks")
+    context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["conftest", "gyre.sharding", "torch._dynamo"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for those imports
         multiprocessing.forkserver.ensure_running()
-    started: list[Ranks] = []
-
-    def launch(*job: Any) -> Ranks:
-        started.append(Ranks(context, folder / str(len(started)), *job))
-        return started[-1]
-
-    yield launch
-    for process in (process for ranks in started for process in ranks.processes):
+    yield lambda *job: Ranks(context, tmp_path_factory.mktemp("ranks") / "stderr", *job)
+    for process in multiprocessing.active_children():
         process.kill()  # of a test that failed
 
 
