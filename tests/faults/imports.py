@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foreign import make_run, their_folder
-from foreign_tokenizers import save_llama2_json, save_llama3
+from foreign import edit, make_run, their_folder
 from test_meta import meta_folder
 
 import export
@@ -26,16 +25,9 @@ ODD: list[Any] = [
 def folders(place: Path) -> list[Path]:
     """One of each kind: Hugging Face's with byte-level pairs and with byte fallback, and Meta's."""
     place.mkdir()
-    found = []
-    for save in (save_llama3, save_llama2_json):
-        folder = their_folder(place)
-        save(folder)
-        found.append(folder.rename(place / save.__name__))
+    found = [their_folder(place, kind) for kind in ("llama3", "llama2-json")]
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
-    config = found[0] / "config.json"
-    fields = json.loads(config.read_text(encoding="utf-8")) | {"rope_parameters": scaling}
-    fields["layer_types"] = ["full_attention"] * fields["num_hidden_layers"]
-    config.write_text(json.dumps(fields), encoding="utf-8")
+    edit(found[0] / "config.json", rope_parameters=scaling, layer_types=["full_attention"] * 3)
     return [*found, meta_folder(place / "meta", make_run(place), 2, False)]
 
 

@@ -25,22 +25,19 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
-TRIALS = ("kills", "errors", "damage", "imports")
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trials", nargs="*", metavar="TRIAL", help=f"Default: {', '.join(TRIALS)}.")
+    parser.add_argument("trials", nargs="*", metavar="TRIAL", help="Default: all of them.")
     parser.add_argument("--minutes", type=float, default=10.0, help="For all of them together.")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         library = f"{folder}/faults.so"
-        source = str(HERE / "preload.c")
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        compiling = ["gcc", "-shared", "-fPIC", "-o", library, HERE / "preload.c", "-ldl"]
+        subprocess.run(compiling, check=True)
         environment = {
             **os.environ, "LD_PRELOAD": library, "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])]),
         }
-        command = [sys.executable, str(HERE / "trials.py"), str(options.minutes),
-                   *(options.trials or TRIALS)]
+        command = [sys.executable, HERE / "trials.py", str(options.minutes), *options.trials]
         sys.exit(subprocess.run(command, env=environment).returncode)

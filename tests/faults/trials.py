@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -17,15 +18,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from conftest import arguments, random_text
+from conftest import arguments, random_text, run
 from imports import imports
+from test_train import checkpoint
 
 import train
 from data.dataset import find_prepared
 from data.prepare import prepare
 from errors import UserError
-from gyre.checkpoint import STATES, WEIGHTS, read_tensors
 from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.rundir import RunDir
@@ -44,24 +44,9 @@ class Ended(NamedTuple):
     said: str
 
 
-def stored(run: RunDir) -> tuple[dict, dict, dict]:
-    """What `last` holds: weights, states of the optimizers, and training.pt."""
-    with run.checkpoints.open("last") as folder:
-        return (dict(read_tensors(folder / WEIGHTS)), dict(read_tensors(folder / STATES)),
-                run.checkpoints.load_training(folder))
-
-
-def leaves(*values: Any) -> list[Any]:
-    """All numbers and texts in these values."""
-    return [x.tolist() if isinstance(x, torch.Tensor) else x
-            for x in torch.utils._pytree.tree_leaves(list(values))]
-
-
 def peak() -> int:
-    """The largest memory of this process so far, in bytes."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
-    (line,) = (line for line in lines if "VmHWM" in line)
-    return 1024 * int(line.split()[1])
+    """The largest memory of this process so far, in bytes. That of a fork begins with it."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 class World:
@@ -87,18 +72,13 @@ class World:
         if process == 0:
             code, said = 1, StringIO()
             signal.alarm(seconds)
-            Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak begins here
             before = peak()
             try:
                 with redirect_stderr(said), redirect_stdout(StringIO()):
                     self.preload.fault_at(at, error, once)
-                    try:
-                        main([str(word) for word in argv])
-                        code = 0
-                    except SystemExit as stop:
-                        code = int(stop.code or 0)
-                    except BaseException:
-                        traceback.print_exc()
+                    code = run(main, *argv)
+            except BaseException:
+                said.write(traceback.format_exc())
             finally:
                 calls = self.preload.fault_count()
                 self.preload.fault_at(-1, 0, 0)
@@ -117,9 +97,11 @@ class World:
         run = RunDir.open(self.folder / "runs" / name)
         points = [{k: v for k, v in point.items() if "seconds" not in k and "per_second" not in k}
                   for point in run.metrics()]
-        weights, states, training = stored(run)
+        tensors, training = checkpoint(run.path)
         training["progress"]["seconds"] = 0
-        return leaves(weights, run.checkpoints.load_weights("best"), states, training, points)
+        numbers = [{name: tensor.tolist() for name, tensor in of_file.items()}
+                   for of_file in (tensors, run.checkpoints.load_weights("best"))]
+        return [*numbers, training, points]
 
     def read(self, name: str) -> Any:
         """What a resumed training takes from the disk; None if a warning is said about it."""
@@ -201,12 +183,12 @@ TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, imports)}
 
 
 def main(minutes: float, *names: str) -> int:
-    """Exit code: 1 if something was found."""
+    """Make these trials, or else all. Exit code: 1 if something was found."""
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder), ctypes.CDLL(os.environ["LD_PRELOAD"]))
-        for name in names:
-            end = time.monotonic() + 60 * minutes / len(names)
+        for name in names or TRIALS:
+            end = time.monotonic() + 60 * minutes / len(names or TRIALS)
             tried = findings = 0
             with suppress(KeyboardInterrupt):  # on to the next, after a summary
                 for what, finding in TRIALS[name](world):
