@@ -13,7 +13,7 @@ from foreign_tokenizers import SAVE, VOCAB, save_ours
 from noise import save_weights
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 import export
 from data.tokenizer import open_tokenizer
@@ -99,6 +99,13 @@ def imported(tmp_path: Path, tokenizer: str) -> tuple[RunDir, Path]:
     """(a run from transformers' own model with such a tokenizer, their folder)."""
     folder = their_folder(tmp_path, tokenizer)
     return RunDir.open(export_to("run", folder, tmp_path / "imported")), folder
+
+
+def greedy(folder: Path) -> list[int]:
+    """The new ids of transformers for "def f(x"."""
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    ids = AutoTokenizer.from_pretrained(folder)("def f(x", return_tensors="pt")["input_ids"]
+    return model.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :].tolist()
 
 
 def logits(model, length: int = POSITIONS) -> Tensor:

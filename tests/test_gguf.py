@@ -1,7 +1,5 @@
 """GGUF files, written. The judge is the gguf package."""
 
-import json
-
 import gguf
 import pytest
 import sentencepiece
@@ -80,8 +78,7 @@ def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
     """A file with a template wins over those in the settings."""
     folder = their_folder(tmp_path)
     default = {"name": "default", "template": "{{ a }}"}
-    settings = {"add_bos_token": True, "chat_template": [default]}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    edit(folder / "tokenizer_config.json", add_bos_token=True, chat_template=[default])
     edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
     for name in "ab":
         run = export_to("run", folder, tmp_path / name)

@@ -156,14 +156,7 @@ def test_what_asks_for_texts_and_ends_them_goes_through_a_run(tmp_path):
     folder = foreign.their_folder(tmp_path, "llama3")
     template = "{{ messages }}"
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
-
-    def greedy(folder):
-        """The new ids of transformers for "def f(x"."""
-        model = AutoModelForCausalLM.from_pretrained(folder)
-        ids = AutoTokenizer.from_pretrained(folder)("def f(x", return_tensors="pt")["input_ids"]
-        return model.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :].tolist()
-
-    free = greedy(folder)
+    free = foreign.greedy(folder)
     n = next(n for n in range(3, 20) if free[n] not in free[:n])
     ends = [7, free[n], open_tokenizer(folder).eos_id]
     foreign.edit(folder / "config.json", eos_token_id=ends)
@@ -172,7 +165,7 @@ def test_what_asks_for_texts_and_ends_them_goes_through_a_run(tmp_path):
     text = load_trained(run, device="cpu").generate("def f(x", max_new_tokens=20, temperature=0)
     assert text == open_tokenizer(run).decode(free[:n])
     out = export_to("hf", run, tmp_path / "hf")
-    assert greedy(folder) == greedy(out) == free[: n + 1]
+    assert foreign.greedy(folder) == foreign.greedy(out) == free[: n + 1]
     assert foreign.read(out / "config.json")["eos_token_id"] == ends
     assert AutoTokenizer.from_pretrained(out).chat_template == template
 

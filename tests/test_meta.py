@@ -1,6 +1,5 @@
 """Meta's folders and params.json, read."""
 
-import json
 import os
 import shutil
 from functools import partial
@@ -30,8 +29,7 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
             across |= name == "tok_embeddings.weight" and columns
             cut[name] = w if w.ndim == 1 else w.chunk(parts, dim=int(across))[n].clone()
         torch.save(cut, folder / f"consolidated.{n:02}.pth")
-    params = json.dumps(PARAMS | {"vocab_size": -1, "multiple_of": 16})
-    (folder / "params.json").write_text(params, encoding="utf-8")
+    edit(folder / "params.json", **PARAMS, vocab_size=-1, multiple_of=16)
     shutil.copy(run.path / "tokenizer.model", folder)
     return folder
 
