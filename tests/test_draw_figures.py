@@ -54,9 +54,3 @@ def test_every_name_in_the_document_exists():
     assert not {span for span in spans - known_names()
                 if not (ROOT / span).exists() and not hasattr(torch, span.removeprefix("torch."))}
     assert "apply_rotary_emb" in spans
-
-
-def test_links_inside_the_document_lead_to_a_heading():
-    headings = re.findall(r"^#+ (.*)$", TEXT, flags=re.MULTILINE)
-    targets = {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
-    assert set(re.findall(r"\]\(#([\w-]+)\)", TEXT)) <= targets
