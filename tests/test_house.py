@@ -83,14 +83,13 @@ CEILINGS = {
 
 def code_lines(source: str) -> int:
     """Lines with code on them."""
-    texts = {line for node in ast.walk(ast.parse(source))
+    texts = {line for node in nodes(source)
              if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
              and isinstance(node.value.value, str)
              for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
-             tokenize.ENDMARKER)
     lines = {line for token in tokenize.generate_tokens(io.StringIO(source).readline)
-             if token.type not in blank for line in range(token.start[0], token.end[0] + 1)}
+             if token.type != tokenize.COMMENT and token.string.strip()
+             for line in range(token.start[0], token.end[0] + 1)}
     return len(lines - texts)
 
 
