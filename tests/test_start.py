@@ -24,11 +24,6 @@ def finished(world):
     return trained(world, "finished", "--train.steps", "3", *SCALING)
 
 
-@pytest.fixture(scope="module")
-def plain(world):
-    return trained(world, "plain", "--train.steps", "3")
-
-
 @pytest.mark.parametrize("change, words", [
     (["--seed", "2"], "seed of .* cannot change on --resume"),
     (["--model.dim", "96"], "model of .* cannot change on --resume"),
@@ -73,8 +68,9 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
     assert config.data.vocab_size == open_tokenizer(finished).vocab_size == 300
 
 
-def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world, plain):
+def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
     """Rows of 20, and now of 40."""
+    plain = trained(world, "plain", "--train.steps", "3")
     argv = [*training(world), "--init-from", plain, "--data.seq_len", "40"]
     scaled = start(*argv, *SCALING).config.model.rope_scaling
     assert (scaled.type, scaled.factor, scaled.original_positions) == ("yarn", 2.5, 20)
@@ -102,10 +98,10 @@ def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
     assert start(*argv).config.optim.cooldown == 0.5
 
 
-def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world, plain):
+def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world, finished):
     """Its copy of the tokenizer, and what `auto` stood for."""
     argv = [*arguments(world, "--name", "again", "--train.steps", "3"), "--resume", "auto",
-            "--data.tokenizer", str(plain)]
+            "--data.tokenizer", str(finished)]
     assert start(*argv).resumed is None and start(*argv).repeatable
     assert run(train.main, *argv) == 0
     again = start("--config", "small.yaml", *argv, "--train.dtype", "auto")
