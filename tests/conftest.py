@@ -24,13 +24,15 @@ from torch import Tensor
 
 import ablation.encodings  # noqa: F401  so that every test over POSITIONS has them
 import train
+from data.prepare import prepare
 from gyre.build import build
+from gyre.load import load as load_run
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.parallel import World
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from gyre.start import resolve
-from gyre.step import Setup
+from gyre.step import Setup, token_losses
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.rope import rope_frequencies
@@ -230,6 +232,13 @@ def trained(world: Path, name: str, *extra: str) -> Path:
     """Train a tiny run of this name; returns its folder."""
     assert run(train.main, *arguments(world, "--name", name, *extra)) == 0
     return world / "runs" / name
+
+
+def target_losses(run: Path, dtype: str = "float32") -> Tensor:
+    """The loss of every target of the validation split, of the best weights of a run."""
+    trained = load_run(run, device="cpu", dtype=dtype)
+    split = prepare(trained.config.data).dataset("val", seq_len=trained.config.data.seq_len)
+    return torch.cat([*token_losses(trained.model, split, 27, CPU, torch.float32)]).detach()
 
 
 def setup_of(world: Path, *extra: str) -> Setup:

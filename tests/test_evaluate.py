@@ -7,17 +7,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-import torch
-from conftest import CPU, points, random_text, refusal, run, trained
+from conftest import points, random_text, refusal, run, target_losses, trained
 from matplotlib.image import imread
 
 import evaluate
-from data.dataset import find_prepared
 from errors import UserError
 from files import write_json
-from gyre.load import load as load_run
 from gyre.rundir import RunDir
-from gyre.step import token_losses
 
 
 @pytest.mark.parametrize("changes, words", [
@@ -71,13 +67,6 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, mo
     assert damaged[:4] == ["damaged", "learned", "0.001", "-"]
     assert skipped.startswith("skipped: runs/notes/run.json is missing")
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
-
-
-def target_losses(path):
-    """The loss of every target of the validation split, of the best weights of a run."""
-    trained = load_run(path)
-    split = find_prepared(trained.config.data).dataset("val", seq_len=trained.config.data.seq_len)
-    return torch.cat([*token_losses(trained.model, split, 1, CPU, torch.float32)]).detach()
 
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):

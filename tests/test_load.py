@@ -2,17 +2,15 @@
 
 import pytest
 import torch
-from conftest import CPU, trained
+from conftest import target_losses, trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from noise import FIRST_BYTE, PROMPT, VOCAB, noise_run, train_tokenizer
 
-from data.prepare import prepare
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre import load as trained_module
 from gyre.load import Row, load
-from gyre.step import token_losses
 from model.config import RopeScaling
 from model.generation import generate
 from model.sampling import Sampling
@@ -83,12 +81,7 @@ def test_int8_is_quantised_when_loaded_and_only_on_a_cpu(run, monkeypatch):
 def test_int8_costs_at_most_a_hundredth_of_a_nat(world):
     path = trained(world, "briefly", "--train.steps", "40", "--optim.lr", "1e-2",
                    "--train.eval_interval", "40")
-    losses = []
-    for dtype in ("float32", "int8"):
-        run = load(path, device="cpu", dtype=dtype)
-        data = prepare(run.config.data).dataset("val", seq_len=20)
-        nats = torch.cat([*token_losses(run.model, data, 27, CPU, torch.float32)])
-        losses.append(nats.mean().item())
+    losses = [target_losses(path, dtype).mean().item() for dtype in ("float32", "int8")]
     assert losses[0] < 5  # of 5.7, what chance has
     assert abs(losses[1] - losses[0]) < 0.01
 
