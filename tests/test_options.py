@@ -65,20 +65,20 @@ def test_a_configuration_that_is_written_is_read_back_equal(world, text, lr, see
 
 
 def test_what_is_unset_follows_from_what_was_given():
-    config = load("--model.dim", "96", "--model.n_heads", "3", "--data.seq_len", "50")
-    assert config.model.head_dim == 32 and config.model.n_kv_heads == 3
-    assert config.model.hidden_dim == 256 and config.model.max_positions == 200
+    config = load("--model.dim", "256", "--model.n_heads", "4", "--data.seq_len", "50")
+    assert config.model.head_dim == 64 and config.model.n_kv_heads == 4
+    assert config.model.hidden_dim == 704 and config.model.max_positions == 200  # 682.7, in 32s
     assert load("--data.vocab_size", "1000").model.vocab_size == 1000
     assert load("--model.position", "learned").model.max_positions == 256
 
 
 def test_rope_scaling_is_a_table_whose_fields_are_options(tmp_path):
     file = write(tmp_path, "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}")
-    argv = ["--config", file, "--data.seq_len", "50", "--model.rope_scaling.factor", "6.5"]
+    argv = ["--config", file, "--data.seq_len", "50", "--model.rope_scaling.factor", "6.51"]
     config = load(*argv)
     scaling = config.model.rope_scaling
-    assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.5, 8)
-    assert scaling.original_positions == 50 and config.model.max_positions == 325
+    assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.51, 8)
+    assert scaling.original_positions == 50 and config.model.max_positions == 326
     assert load(*argv, "--model.rope_scaling", "null").model.rope_scaling is None
 
 
