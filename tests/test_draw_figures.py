@@ -1,6 +1,5 @@
 """docs/positions.md, its figures, and every name it mentions: none may go stale."""
 
-import dataclasses
 import re
 import typing
 
@@ -11,6 +10,7 @@ from conftest import ROOT
 from matplotlib.image import imread
 
 from docs import draw_figures
+from gyre.options import OPTIONS
 from model import config, kernels, position, rope, transformer
 
 TEXT = (ROOT / "docs" / "positions.md").read_text(encoding="utf-8")
@@ -39,13 +39,11 @@ def known_names() -> set[str]:
     for module in (config, kernels, position, rope, transformer):
         for name, value in vars(module).items():
             names |= {name, *(f"{name}.{x}" for x in dir(value) if isinstance(value, type))}
-    for prefix, part in (("model.", config.ModelConfig),
-                         ("model.rope_scaling.", config.RopeScaling)):
-        names |= {prefix + field.name for field in dataclasses.fields(part)}
+    for part in (config.ModelConfig, config.RopeScaling):
         for hint in typing.get_type_hints(part).values():
             if typing.get_origin(hint) is typing.Literal:
                 names |= set(typing.get_args(hint))
-    return names | set(position.POSITIONS)
+    return names | set(position.POSITIONS) | set(OPTIONS)
 
 
 def test_every_name_in_the_document_exists():
