@@ -242,8 +242,7 @@ BEHIND = {"type": "BertProcessing", "cls": ["<|begin_of_text|>", 6], "sep": ["<|
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
               "use_regex": True}
 CUT = {"type": "Sequence", "pretokenizers": [
-    {"type": "Split", "pattern": {"String": "q"}, "behavior": "Removed", "invert": False},
-    {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}]}
+    {"type": "Split", "pattern": {"String": "q"}, "behavior": "Removed", "invert": False}]}
 REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
 
 
