@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ablation.stats import holm, paired, tokens_to_target
+from ablation.stats import Paired, holm, paired, tokens_to_target
 
 
 @pytest.mark.parametrize("n, t", [(2, 12.7062047), (6, 2.5705818)])
@@ -24,9 +24,7 @@ def test_only_common_seeds_are_paired_and_seeds_decide_what_belongs_together():
 
 
 def test_one_common_seed_has_a_difference_and_no_more_and_none_has_nothing():
-    result = paired({1: 1.5, 2: 1.6}, {1: 2.0, 5: 2.0, 6: 2.1})
-    assert (result.n, result.mean) == (1, -0.5)
-    assert result.interval is result.p is None
+    assert paired({1: 1.5, 2: 1.6}, {1: 2.0, 5: 2.0, 6: 2.1}) == Paired(1, -0.5, None, None)
     assert paired({1: 1.5}, {7: 2.0}) is None
 
 
@@ -41,8 +39,7 @@ def test_holm_by_hand():
 
 def test_identical_arms_have_a_point_for_an_interval():
     same = {1: 2.0, 2: 2.5}
-    assert paired(same, same).interval == (0.0, 0.0)
-    assert paired(same, same).p is None
+    assert paired(same, same) == Paired(2, 0.0, (0.0, 0.0), None)
 
 
 @pytest.mark.parametrize("target, tokens", [
