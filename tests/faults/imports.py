@@ -14,10 +14,9 @@ import export
 import generate
 
 SECONDS, SLACK = 20, 64 * 2**20  # bytes beside four times the files: what libraries take
-NOWHERE = {"a": {"b": [1]}}
 ODD: list[Any] = [
     None, True, -1, 0, 1, 7, 10**9, 10**30, 1e30, 1e-300, 0.5, float("inf"), float("nan"), "", "x",
-    "1", "é" * 3, "\ud800", [], [None], [1, 2], ["x"], [[[]]], {}, NOWHERE, [NOWHERE],
+    "1", "é" * 3, "\ud800", [], [None], [1, 2], ["x"], [[[]]], {}, {"a": {"b": [1]}}, [{"a": {}}],
     json.loads("[" * 900 + "]" * 900),
 ]
 
@@ -73,23 +72,21 @@ def imports(world: Any) -> Iterator[tuple[str, str | None]]:
     """An import, and then what it is for: text, and the same model in either format again."""
     rng = random.Random()
     sources = folders(world.folder / "theirs")
-    broken, made = world.folder / "broken", world.folder / "made"
+    spare = world.folder / "spare"
     while True:
-        shutil.rmtree(broken, ignore_errors=True)
+        shutil.rmtree(spare, ignore_errors=True)
         source = rng.choice(sources)
-        shutil.copytree(source, broken)
+        broken = shutil.copytree(source, spare / "broken")
         file = rng.choice(sorted(broken.iterdir()))
         what = f"{source.name}/{file.name}: {damaged(file, rng)}"
         size = sum(f.stat().st_size for f in broken.iterdir())
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir()
-        run, problem = made / "run", None
+        run, problem = spare / "run", None
         for main, *argv in (
             (export.main, broken, run, "--to", "run"),
             (generate.main, "--run", run, "--prompt", "def f", "--max-new-tokens", "3",
              "--device", "cpu"),
-            (export.main, run, made / "hf", "--to", "hf"),
-            (export.main, run, made / "a.gguf", "--to", "gguf"),
+            (export.main, run, spare / "hf", "--to", "hf"),
+            (export.main, run, spare / "a.gguf", "--to", "gguf"),
         ):
             ended = world.call(main, *argv, seconds=SECONDS)
             if ended.code not in (0, 2) or "Traceback" in ended.said:
