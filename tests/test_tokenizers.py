@@ -153,10 +153,8 @@ def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     auto = AutoTokenizer.from_pretrained(out)
     for text, ids in reference_ids(folder, spaced()).items():
         assert auto(text)["input_ids"] == [1, *converters_ids(out, text)] == ids, text
-    pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
-    scores = [pieces.get_score(i) for i in range(len(pieces))]
-    assert gguf_fields(run.path, tmp_path / "out.gguf")["scores"][: len(pieces)] == scores
-    assert scores[-15:] == [-1e9] * 15
+    scores = gguf_fields(run.path, tmp_path / "out.gguf")["scores"]
+    assert scores[VOCAB - 15 : VOCAB] == [-1e9] * 15
 
 
 @pytest.mark.parametrize("begins, kind", [
