@@ -33,7 +33,6 @@ def finished(world):
     (["--config", "small"], "leave out --init-from and --config"),
     (["--branch-from", "x"], "leave one of them out"),
     (["--at", "3"], "--at 3 has no effect without --branch-from"),
-    (["--resume", "nowhere"], "no run folder"),  # the last --resume counts
 ])
 def test_resuming_keeps_what_decides_the_numbers(finished, change, words):
     with pytest.raises(UserError, match=words):
