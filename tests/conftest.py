@@ -248,9 +248,7 @@ def setup_of(world: Path, *extra: str) -> Setup:
 
 def stop_at(number: int, *argv: str | Path) -> None:
     """train.py, told to stop in this step."""
-    step = train.train_step
-
-    def signalled(setup: Setup, at: int) -> Any:
+    def signalled(setup: Setup, at: int, step: Callable = train.train_step) -> Any:
         if at == number - 1:
             StopSignal.number = signal.SIGTERM  # of every StopSignal
         return step(setup, at)

@@ -60,9 +60,7 @@ def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
 
 
 def test_too_little_memory_is_a_sentence(capsys):
-    def fail():
-        raise MemoryError("of 4503599627370496 bytes")
-
+    fail = Mock(side_effect=MemoryError("of 4503599627370496 bytes"))
     for allocate in (lambda: torch.empty(1 << 50), fail):
         with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), report_errors():
             allocate()

@@ -19,8 +19,7 @@ def figures(study):
 
 
 def lines(axes):
-    every = {line.get_label(): line for line in axes.lines}
-    return {label: line for label, line in every.items() if not label.startswith("_")}
+    return {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
 
 
 def test_arms_differ_without_colour():

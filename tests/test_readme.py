@@ -3,6 +3,7 @@
 import importlib
 import re
 import shlex
+from unittest.mock import patch
 
 import torch
 from conftest import ROOT, random_model, run
@@ -101,18 +102,16 @@ def test_ten_lines_make_an_encoding():
     (code,) = [text for kind, text in BLOCKS if kind == "python" and "PositionEncoding" in text]
     assert len(code.strip().splitlines()) <= 12
     before = set(position.POSITIONS)
-    # As if the lines stood at the end of model/position.py.
-    exec(compile(code, "README.md", "exec"), dict(vars(position)))
-    (name,) = set(position.POSITIONS) - before
-    try:
+    with patch.dict(position.POSITIONS):
+        # As if the lines stood at the end of model/position.py.
+        exec(compile(code, "README.md", "exec"), dict(vars(position)))
+        (name,) = set(position.POSITIONS) - before
         model, plain = random_model(position=name), random_model(position="none")
         tokens = torch.arange(14).view(2, 7)
         whole, cache = model(tokens), KVCache(model.config, 2, 7)
         parts = torch.cat([model(tokens[:, a:b], cache) for a, b in ((0, 3), (3, 4), (4, 7))], 1)
         torch.testing.assert_close(parts, whole, rtol=0, atol=1e-5)
         assert (plain(tokens) - whole).abs().max() > 1e-4
-    finally:
-        del position.POSITIONS[name]
 
 
 def test_the_help_of_a_study_names_its_options_and_its_report(capsys):
