@@ -175,7 +175,7 @@ def output(program: str | Path, *argv: str | Path, **options: Any) -> str:
     """What such a program prints, which has to succeed."""
     process = start(program, *argv, **options)
     said, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+    assert process.returncode == 0, said + errors
     return said
 
 
