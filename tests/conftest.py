@@ -191,13 +191,13 @@ class Ranks:
             self.processes.append(context.Process(target=be_rank, args=(ranks, log, target, args)))
             self.processes[-1].start()
 
-    def join(self) -> tuple[int, str]:
-        """Their exit code, the first that is not 0, and what all of them wrote to stderr."""
+    def join(self, code: int = 0) -> str:
+        """What all of them wrote to stderr. The first exit code that is not 0 has to be `code`."""
         for process in self.processes:
             process.join(100)
-            assert process.exitcode is not None
-        code = next((process.exitcode for process in self.processes if process.exitcode), 0)
-        return code, self.log.read_text(encoding="utf-8")
+        errors, codes = self.log.read_text(encoding="utf-8"), [p.exitcode for p in self.processes]
+        assert None not in codes and next(filter(None, codes), 0) == code, errors
+        return errors
 
 
 def be_rank(ranks: dict[str, int], log: Path, target: Callable, args: Any) -> None:
