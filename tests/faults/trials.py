@@ -166,14 +166,11 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
         flipped = bytes([content[at] ^ 1 << random.randrange(8)])
         for kind, rest in (("flipped", flipped + content[at + 1 :]), ("cut", b"")):
             file.write_bytes(content[:at] + rest)
-            finding = None
             try:
-                if world.read(source.name) not in (expected, None):
-                    finding = "taken without a word"
-            except UserError:
-                pass
-            except Exception:
-                finding = traceback.format_exc()
+                noticed = world.read(source.name) in (expected, None)
+                finding = None if noticed else "taken without a word"
+            except Exception as error:
+                finding = None if isinstance(error, UserError) else traceback.format_exc()
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(content)
             yield f"{file.relative_to(world.folder)} {kind} at {at}", finding
