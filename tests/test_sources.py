@@ -213,7 +213,6 @@ class Server(BaseHTTPRequestHandler):
 @contextmanager
 def serving():
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
-        server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
