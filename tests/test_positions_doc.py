@@ -5,18 +5,15 @@ import doctest
 import inspect
 import math
 import re
-from functools import partial
 
-import conftest
 import pytest
 import torch
-from conftest import ROOT, rotation, spread
+from conftest import ROOT, draw, rotation, spread
 from torch import Tensor
 
 from model.position import sinusoid
 from model.rope import apply_rotary_emb, precompute_freqs_cis, rope_frequencies
 
-draw = partial(conftest.draw, dtype=torch.float64)
 TEXT = (ROOT / "docs" / "positions.md").read_text(encoding="utf-8")
 
 
@@ -77,7 +74,7 @@ def test_a_shift_turns_the_sinusoid():
 def test_sinusoid_products_are_relative_until_a_matrix_stands_between():
     table = sinusoid(16, 40).double()
     assert spread(table @ table.T) < 1e-5
-    assert spread(table @ draw(16, 16) @ table.T) > 1
+    assert spread(table @ draw(16, 16).double() @ table.T) > 1
 
 
 def test_a_key_that_turns_lessens_the_angle_from_it_to_the_query():
@@ -98,11 +95,11 @@ def test_decay_is_not_monotone():
 
 def test_a_key_can_peak_anywhere():
     for aim in (0, 1, 17, 60, 127):  # proposition 3.1
-        q = draw(1, 32, seed=aim)
+        q = draw(1, 32, seed=aim).double()
         key = q @ rotation(aim, 32).T
         assert by_distance(q, key, 128)[0].argmax() == aim
 
-    q, k = draw(2, 4000, 32, seed=1)  # proposition 3.2: standard error 0.09
+    q, k = draw(2, 4000, 32, seed=1).double()  # proposition 3.2: standard error 0.09
     assert by_distance(q, k, 16).mean(dim=0).abs().max() < 0.4
     assert by_distance(q, q, 16).mean(dim=0).min() > 10
 
