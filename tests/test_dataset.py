@@ -142,11 +142,10 @@ def test_no_map_of_the_file_stays(path):
 # The configuration
 
 
-@pytest.mark.parametrize("source", [
-    {}, {"source": "hub", "hub": "a/b", "hub_config": "c", "hub_split": "d", "hub_revision": "e"},
-])
-def test_files_replace_any_source(source):
-    config = DataConfig(**source, files=["a.txt"], column="story")
+def test_files_replace_any_source():
+    """And its options. That they replace the standard library is seen in test_sources.py."""
+    hub = {"hub": "a/b", "hub_config": "c", "hub_split": "d", "hub_revision": "e"}
+    config = DataConfig(source="hub", **hub, files=["a.txt"], column="story")
     config.check()
     assert config == DataConfig(source="files", files=["a.txt"], column="story")
 
