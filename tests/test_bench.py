@@ -3,6 +3,7 @@
 import itertools
 from contextlib import ExitStack
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,14 +20,23 @@ TINY = ["--model.dim", "32", "--model.n_layers", "1", "--model.n_heads", "2",
         "--new-tokens", "5"]
 
 
-@pytest.mark.slow
-def test_figures_are_printed_and_written(tmp_path, capsys):
-    bench.main([*TINY, "--json", str(tmp_path / "bench.json")])
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_figures_are_printed_and_written(tmp_path, capsys, monkeypatch, real):
+    """Of processes that measure; or of this one, for a model without a peer, at once."""
+    subjects, argv = {"gyre, eager, float32", "transformers, eager, float32"}, TINY
+    if not real:
+        machine = (3e9, {"torch.float32": 5e9})
+        monkeypatch.setattr(bench, "measure_machine", lambda *_: machine)
+        monkeypatch.setattr(bench, "start_subject", lambda _: lambda call, *words: call(*words))
+        monkeypatch.setattr(bench, "gc", Mock())
+        monkeypatch.setattr(bench.time, "sleep", Mock())
+        subjects, argv = {"gyre, eager, float32"}, [*TINY, "--model.position", "alibi"]
+    bench.main([*argv, "--json", str(tmp_path / "bench.json")])
     figures, out = read_json(tmp_path / "bench.json"), capsys.readouterr().out
     model = ModelConfig(**figures["model"])
     for part in ("training", "prefill", "decoding_1", "decoding_8", "decoding_32"):
         rates = figures[part]["tokens_per_second"]
-        assert set(rates) == {"gyre, eager, float32", "transformers, eager, float32"}
+        assert set(rates) == subjects
         assert all(rate > 0 and f"{rate:,.0f}" in out for rate in rates.values())
     limit = figures["matmul_flops_per_second"]["torch.float32"] / model.flops_per_token(24)
     assert figures["training"]["limit"] == pytest.approx(limit)

@@ -52,7 +52,7 @@ def expected(runs, tokenizer):
                  **options):
         options = {"max_new_tokens": 40, "eos_ids": tokenizer.eos_ids} | options
         model = load(runs / "rope", checkpoint, rope_scaling=scaling).model
-        return generate(model, [tokenizer.encode(prompt)], sampling or Sampling(),
+        return generate(model, [tokenizer.encode_prompt(prompt)], sampling or Sampling(),
                         num_samples=sample + 1, **options)[sample]
 
     return expected
@@ -109,6 +109,11 @@ def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
     for path in (file, "-"):
         out, _ = call("--prompt-file", path, "--max-new-tokens", "5", stdin=text.encode())
         assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
+
+
+def test_an_empty_prompt_begins_a_document(call, expected, tokenizer):
+    out, _ = call("--prompt", "", "--max-new-tokens", "5")
+    assert out == tokenizer.decode(expected("", max_new_tokens=5)) + "\n"
 
 
 def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, tokenizer, monkeypatch):

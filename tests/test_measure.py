@@ -161,7 +161,6 @@ def run(world) -> RunDir:
     return RunDir.open(trained(world, "learned", *STEPS, "--model.position", "learned"))
 
 
-@pytest.mark.slow
 def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
     """And measuring draws no random number, and repeats itself."""
     state = torch.get_rng_state()
@@ -184,7 +183,6 @@ def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
     assert measure.measure(run, device="cpu")["tokens"] == best[1] * TOKENS
 
 
-@pytest.mark.slow
 def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
     origins = [record.hash_origin(run)]
     for seed in ("1", "2"):  # they need no training
@@ -196,7 +194,6 @@ def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
         assert origins[0][key] == origins[1][key] != origins[2][key]
 
 
-@pytest.mark.slow
 def test_yarn_is_measured_on_windows_past_the_trained_length(world):
     """At a base so low that YaRN's usual beta_fast would turn otherwise."""
     path = trained(world, "rope", *STEPS, "--model.position", "rope", "--model.theta", "3")

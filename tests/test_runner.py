@@ -112,7 +112,6 @@ def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(worl
         assert run(ablate.main, *argv) == 0
 
 
-@pytest.mark.slow
 def test_a_finished_study_starts_no_worker(world, finished, tmp_path, capsys, monkeypatch):
     """Its runs need not be there any more."""
     assert not [*finished.glob("*/kept"), *finished.glob("tune*/last")]  # free to go
@@ -138,7 +137,6 @@ def test_wandb_gets_a_report_once(world, tmp_path, monkeypatch):
     assert sent.call_args.args[0] == study
 
 
-@pytest.mark.slow
 def test_records_are_of_every_length(finished):
     decided = read_json(finished / "plan.json")["onednn"]  # measured once
     for arm in ("rope", "sin"):
@@ -158,7 +156,6 @@ def test_records_are_of_every_length(finished):
     assert (short[8], short[10]) == (long[80], long[100]) == (2e-3, 0)  # the cooldown is between
 
 
-@pytest.mark.slow
 def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     """Those of another plan, of another ablate.py, and of something else."""
     error = refusal(capsys, ablate.main, *arguments(world, "--model.n_layers", "1"))[-1]

@@ -18,6 +18,7 @@ from conftest import CPU, arguments, points, refusal, setup_of, stop_at, trained
 from failing import flip_a_bit
 
 import train
+from errors import UserError
 from gyre.checkpoint import STATES, write_tensors
 from gyre.optim import Optimizers
 from gyre.parallel import World
@@ -195,6 +196,18 @@ def test_sums_over_processes_are_exact(monkeypatch):
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
     assert World(0, 2, CPU).sum(2**24 + 1, 0.5) == [2**25 + 2, 1.0]
     assert World(0, 1, CPU).sum(2**24 + 1) == [2**24 + 1]
+
+
+def test_an_error_of_the_network_says_that_the_others_are_lost_and_no_other_does():
+    lost = "process 1 of 2 has lost the others"
+    for size, error, kind, words in (
+        (2, "[1] gloo: Connection closed by peer", UserError, lost),
+        (2, "Timed out waiting", UserError, lost), (2, "Broken pipe", UserError, lost),
+        (2, "shapes cannot be multiplied", RuntimeError, "shapes"),
+        (1, "Broken pipe", RuntimeError, "pipe"),
+    ):
+        with pytest.raises(kind, match=words), World(1, size, CPU).explain_lost_ranks():
+            raise RuntimeError(error)
 
 
 def test_rank_0_writes_and_no_other(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import asdict
-from unittest.mock import Mock
+from unittest.mock import MagicMock
 
 import pytest
 from conftest import load
@@ -22,7 +22,8 @@ from gyre.options import read_config
 from gyre.rundir import RunDir
 
 KEY = {"WANDB_API_KEY": "0123456789" * 4}
-pytestmark = [pytest.mark.usefixtures("nobody_is_logged_in"), pytest.mark.slow]
+pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
+slow = pytest.mark.slow
 
 
 def train(run, first=1, last=5):
@@ -73,6 +74,7 @@ def merged(points):
     return rows
 
 
+@slow
 def test_wandb_has_every_point_of_the_file(new_run, capfd):
     log = {"project": "p", "group": "g", "job_type": "probe", "tags": ["x", "y"]}
     run = new_run("small-rope-s1", log)
@@ -100,6 +102,7 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert summary["val/loss"] == {"min": 2} and summary["val/bpb"] == {"min": 1 / 12}
 
 
+@slow
 def test_a_resumed_run_continues_its_own_curve(new_run):
     run = new_run(log={"wandb": "offline"})
     train(run)
@@ -117,15 +120,14 @@ def test_a_resumed_run_continues_its_own_curve(new_run):
     assert sorted(history(second)) == [96 * step for step in range(1, 10)]
 
 
-@pytest.mark.parametrize("method", ["import", "log", "finish"])
+@pytest.mark.parametrize("method", [None, "setup", "init", "init.return_value.log",
+                                    "init.return_value.finish"])
 def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
-    with monkeypatch.context() as patch:
-        if method == "import":
-            patch.setitem(sys.modules, "wandb", None)
-        else:
-            broken = Mock(side_effect=RuntimeError("wandb is broken\nin two lines"))
-            patch.setattr(f"wandb.Run.{method}", broken)
-        train_and_finish(new_run(log={"wandb": "offline"}))
+    """One that is not installed, too."""
+    broken = {f"{method}.side_effect": OSError("wandb is broken\nin two lines")}
+    wandb = MagicMock(**{"init.return_value.url": None}, **broken) if method else None
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    train_and_finish(new_run(log={"wandb": "offline"}))
     out, err = capfd.readouterr()
     assert out == "" and re.fullmatch("warning: going on without wandb.*\n", err), err
 
@@ -133,11 +135,13 @@ def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
 def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
     monkeypatch.setattr(wandb_log, "WANDB_START", 0.1)
     monkeypatch.setattr(wandb_log, "WANDB_FINISH", 0.1)
-    monkeypatch.setattr("wandb.init", lambda **kwargs: threading.Event().wait())
+    hanging = MagicMock(**{"init.side_effect": lambda **options: threading.Event().wait()})
+    monkeypatch.setitem(sys.modules, "wandb", hanging)
     train_and_finish(new_run(log={"wandb": "offline"}))
     assert re.fullmatch("warning: wandb does not finish.*\n", capfd.readouterr().err)
 
 
+@slow
 @pytest.mark.parametrize("wandb, environment, warning", [
     ("auto", KEY, "warning: wandb is offline: .+\n"),  # the server does not answer
     ("auto", KEY | {"WANDB_MODE": "offline"}, ""), ("auto", {"WANDB_MODE": "disabled"}, ""),
