@@ -78,6 +78,7 @@ def test_rope_scaling_is_a_table_whose_fields_are_options(tmp_path):
     scaling = config.model.rope_scaling
     assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.51, 8)
     assert scaling.original_positions == 50 and config.model.max_positions == 326
+    assert load(*argv, "--model.rope_scaling.factor", "2").model.max_positions == 4 * 50
     assert load(*argv, "--model.rope_scaling", "null").model.rope_scaling is None
 
 

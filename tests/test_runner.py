@@ -125,7 +125,7 @@ def test_a_finished_study_starts_no_worker(world, finished, tmp_path, capsys, mo
 
 
 def test_wandb_gets_a_report_once(world, tmp_path, monkeypatch):
-    """The same command writes it again, and wandb has it already."""
+    """The same command writes it again, and wandb has it already. Interrupted, it writes none."""
     study, sent = tmp_path / "ablation-smoke", Mock()
     monkeypatch.setattr(report, "write_report", lambda path: (path / "RESULTS.md").touch())
     monkeypatch.setattr(report, "mirror_in_wandb", sent)
@@ -135,6 +135,9 @@ def test_wandb_gets_a_report_once(world, tmp_path, monkeypatch):
         assert run(ablate.main, *argv) == 0
         sent.assert_called_once()
     assert sent.call_args.args[0] == study
+    monkeypatch.setattr(runner, "run_missing", lambda command, plan: False)
+    (study / "RESULTS.md").unlink()
+    assert run(ablate.main, *argv) == 130 and not (study / "RESULTS.md").exists()
 
 
 def test_records_are_of_every_length(finished):
