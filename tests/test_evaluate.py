@@ -71,6 +71,8 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, mo
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
+    named = [run.path.name for run in evaluate.open_runs(["learned", "rope"])]
+    assert named == ["learned", "rope"]  # and not by age: the first is the one to compare with
     options = "--lengths --device cpu --json all.json --plot loss.png"
     lines, _ = evaluated(capsys, "rope", "runs/learned", "notes", *options.split())
     losses, lengths = lines[:3], lines[lines.index([]) + 1 :]
