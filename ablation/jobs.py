@@ -8,11 +8,10 @@ import runpy
 import shlex
 import shutil
 import signal
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from ablation.record import measure_runs
 from errors import UserError
@@ -56,7 +55,8 @@ def train_run(training: dict[str, Any]) -> bool:
                 argv = ["--resume", str(folder)]
             else:
                 shutil.rmtree(folder)  # stopped before its first checkpoint
-    torch._dynamo.reset()  # as in a process of its own: no run depends on what was compiled before
+    if compiler := sys.modules.get("torch._dynamo"):  # whose import takes a second
+        compiler.reset()  # as in a process of its own: no run depends on what was compiled before
     print("$", shlex.join(["python", "train.py", *argv]), flush=True)
     code = 0
     try:

@@ -4,6 +4,7 @@ A test file says `from conftest import arguments, run, ...`; `world` is a fixtur
 import. Everything drawn at random comes from a generator with a fixed seed.
 """
 
+import gc
 import multiprocessing
 import multiprocessing.forkserver
 import os
@@ -37,6 +38,9 @@ from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.rope import rope_frequencies
 from model.transformer import Transformer
+
+# A tenth of the time, else: each collection walks over all that torch and transformers have made.
+gc.set_threshold(100_000)
 
 ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")

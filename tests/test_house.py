@@ -77,7 +77,7 @@ def test_arrows_point_one_way():
 CEILINGS = {
     "train": 150, "generate": 139, "evaluate": 120, "export": 60, "ablate": 9, "bench": 217,
     "errors": 47, "files": 110, "model": 850, "data": 650, "gyre": 1738, "formats": 846,
-    "ablation": 1186, "docs": 278,
+    "ablation": 1187, "docs": 278,
 }
 
 

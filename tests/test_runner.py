@@ -55,6 +55,7 @@ def go_on(world: Path, *extra: str) -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "open_client", lambda *options: None)
         patch.setattr(runner, "run_jobs", run_serially)
+        patch.setattr(report.plots, "draw", lambda study: {})  # the report has tests of its own
         return run(ablate.main, *arguments(world, *extra))
 
 
@@ -112,6 +113,7 @@ def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(worl
         assert run(ablate.main, *argv) == 0
 
 
+@pytest.mark.slow
 def test_a_finished_study_starts_no_worker(world, finished, tmp_path, capsys, monkeypatch):
     """Its runs need not be there any more."""
     assert not [*finished.glob("*/kept"), *finished.glob("tune*/last")]  # free to go

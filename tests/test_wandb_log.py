@@ -133,8 +133,8 @@ def test_a_broken_wandb_costs_one_warning(new_run, monkeypatch, capfd, method):
 
 
 def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
-    monkeypatch.setattr(wandb_log, "WANDB_START", 0.1)
-    monkeypatch.setattr(wandb_log, "WANDB_FINISH", 0.1)
+    monkeypatch.setattr(wandb_log, "WANDB_START", 0.03)
+    monkeypatch.setattr(wandb_log, "WANDB_FINISH", 0.03)
     hanging = MagicMock(**{"init.side_effect": lambda **options: threading.Event().wait()})
     monkeypatch.setitem(sys.modules, "wandb", hanging)
     train_and_finish(new_run(log={"wandb": "offline"}))
