@@ -113,6 +113,9 @@ def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monke
     for choice, dtype, flops in ((True, f32, 0), ("auto", bf16, 6e13), ("auto", f32, 3e14)):
         compiled, why = device.resolve_compile(choice, CPU, dtype, flops)
         assert not compiled and "no C++ compiler found" in why
+    monkeypatch.setattr(device.shutil, "which", {"clang++": "/bin/clang++"}.get)  # one is enough
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    assert device.resolve_compile(True, CPU, f32, 0)[0]
 
 
 @pytest.mark.parametrize("slowed, faster", [("linear", True), ("onednn_product", False)])

@@ -194,6 +194,9 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     made = [first, *(prepare(config(corpus, **options))
                      for options in (larger, {"val_fraction": 0.2}, tokenizer))]
     assert locate(config(corpus, column="words"))[0] != first.folder
+    (other := tmp_path / "longer").mkdir()
+    (other / "tokenizer.model").write_bytes(first.tokenizer.path.read_bytes() + b"a")
+    assert locate(config(corpus, tokenizer=str(other)))[0] not in [each.folder for each in made]
     assert made[1].tokenizer.vocab_size == VOCAB + 1
     jsonl(corpus, DOCUMENTS[1:])
     assert find_prepared(config(corpus), first.manifest["settings"]) == first  # what a run knows
