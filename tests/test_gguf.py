@@ -14,6 +14,7 @@ from formats import hf
 from formats.names import tensor_names
 from gyre.options import read_config
 from model.config import RopeScaling
+from model.rope import precompute_freqs_cis
 
 
 def read_gguf(file):
@@ -120,6 +121,8 @@ def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
     rotary = LlamaRotaryEmbedding(config)
     torch.testing.assert_close(frequencies.float(), rotary.inv_freq, rtol=1e-5, atol=0)
     assert magnitude == pytest.approx(rotary.attention_scaling, rel=1e-6)
+    own = precompute_freqs_cis(64, 2, 5e3, 1.0, scaling)[1].angle()
+    torch.testing.assert_close(frequencies.float(), own, rtol=1e-5, atol=0)
 
 
 def test_a_disk_that_fills_up_on_the_last_page_is_noticed(tmp_path, capsys):

@@ -68,3 +68,13 @@ def test_the_gap_has_the_floors_and_the_cooled_ends(study, figures):
     for (marker, x), y in ends.items():
         tokens = min(HORIZONS, key=lambda tokens: abs(tokens - x))
         assert y == study.paired(markers[marker], tokens).mean
+
+
+def test_losses_of_runs_are_drawn_against_tokens(new_run, monkeypatch):
+    run, figure = new_run("a"), plots.Figure()
+    run.log({"step": 1, "tokens": 96, "train/loss": 3.0})
+    run.log({"step": 2, "tokens": 192, "train/loss": None, "val/loss": 2.5})
+    monkeypatch.setattr(plots, "Figure", lambda **_: figure)
+    assert plots.draw_losses([run]).startswith(b"\x89PNG")
+    drawn = [(*line.get_xdata(), *line.get_ydata()) for line in figure.axes[0].lines]
+    assert drawn == [(96, 3.0), (192, 2.5)] and lines(figure.axes[0]).keys() == {"a"}
