@@ -69,6 +69,14 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, mo
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
 
 
+def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
+    run = new_run("a")
+    for step, name, loss in ((1, "best", 2.0), (2, "last", 3.0)):
+        run.checkpoints.save(name, lambda folder: None, {"step": step})
+        run.log({"step": step, "tokens": step, "val/loss": loss})
+    assert " 2.0000 " in evaluate.list_runs([run])
+
+
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     named = [run.path.name for run in evaluate.open_runs(["learned", "rope"])]

@@ -4,6 +4,7 @@ import json
 import math
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from ablation import attention, record
 from data.dataset import TokenDataset
 from errors import UserError
 from gyre import measure
+from gyre.checkpoint import Checkpoints
 from gyre.measure import Scorer, blocks, cut, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
@@ -181,6 +183,16 @@ def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
     assert json.loads(json.dumps(first, allow_nan=False)) == first
     best = min((loss, step) for step, loss in points(run.path, "val/loss").items())
     assert measure.measure(run, device="cpu")["tokens"] == best[1] * TOKENS
+
+
+def test_a_study_records_what_a_run_ended_with(run, monkeypatch):
+    """And not its best weights, which would be chosen by what is reported."""
+    measured = Mock(side_effect=UserError("seen"))
+    monkeypatch.setattr(measure, "measure", measured)
+    monkeypatch.setattr(Checkpoints, "kept_steps", lambda self: [4])
+    with pytest.raises(UserError, match="seen"):
+        record.measure_runs({"device": "cpu", "windows": 3}, run)
+    measured.assert_called_once_with(run, "last", 3, "cpu", all_blocks=True)
 
 
 def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):

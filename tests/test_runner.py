@@ -180,6 +180,7 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "there is no option --modle.theta"),
     (["--arm", "b=data.vocab_size=301"], "--arm b: data.vocab_size must be the same in all arms"),
+    (["--arm", "b=optim.cooldown=0.5"], "--arm b: optim.cooldown must be the same in all arms"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
