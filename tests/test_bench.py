@@ -28,15 +28,18 @@ def test_figures_are_printed_and_written(tmp_path, capsys, monkeypatch, real):
         machine = (3e9, {"torch.float32": 5e9})
         monkeypatch.setattr(bench, "measure_machine", lambda *_: machine)
         monkeypatch.setattr(bench, "start_subject", lambda _: lambda call, *words: call(*words))
+        monkeypatch.setattr(bench, "measure_seconds", lambda _, call: (call(), 0.5)[1])
         monkeypatch.setattr(bench, "gc", Mock())
         monkeypatch.setattr(bench.time, "sleep", Mock())
         subjects, argv = {"gyre, eager, float32"}, [*TINY, "--model.position", "alibi"]
     bench.main([*argv, "--json", str(tmp_path / "bench.json")])
     figures, out = read_json(tmp_path / "bench.json"), capsys.readouterr().out
     model = ModelConfig(**figures["model"])
-    for part in ("training", "prefill", "decoding_1", "decoding_8", "decoding_32"):
+    for part, tokens in (("training", 3 * 24), ("prefill", bench.PREFILLS * 24),
+                         ("decoding_1", 5), ("decoding_8", 8 * 5), ("decoding_32", 32 * 5)):
         rates = figures[part]["tokens_per_second"]
         assert set(rates) == subjects
+        assert real or {*rates.values()} == {tokens / 0.5}
         assert all(rate > 0 and f"{rate:,.0f}" in out for rate in rates.values())
     limit = figures["matmul_flops_per_second"]["torch.float32"] / model.flops_per_token(24)
     assert figures["training"]["limit"] == pytest.approx(limit)

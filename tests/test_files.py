@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import tempfile
+import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -70,13 +71,14 @@ def test_another_process_that_writes_the_same_file_is_in_no_way(tmp_path, monkey
     """Of one that was killed nothing is taken over, and what it left is removed a day later."""
     target, left = tmp_path / "target", tmp_path / ".target.elsewhere-7.tmp"
     write_folder(left)
+    os.utime(left, (time.time() - 85_000,) * 2)
     with files.atomic_path(target) as staging:
         staging.write_bytes(b"theirs")
         monkeypatch.setattr(os, "getpid", lambda: 0)
         files.write_file(target, b"ours")
         assert target.read_bytes() == b"ours"
     assert target.read_bytes() == b"theirs" and names(tmp_path) == [left.name, "target"]
-    os.utime(left, (0, 0))
+    os.utime(left, (time.time() - 87_000,) * 2)
     with pytest.raises(KeyboardInterrupt), files.atomic_path(target) as staging:
         write_folder(staging)
         raise KeyboardInterrupt

@@ -84,8 +84,9 @@ def test_a_folder_whose_name_is_not_utf8_can_leave(tmp_path):
 def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
     """A file with a template wins over those in the settings."""
     folder = their_folder(tmp_path)
-    default = {"name": "default", "template": "{{ a }}"}
-    edit(folder / "tokenizer_config.json", add_bos_token=True, chat_template=[default])
+    templates = [{"name": "tool_use", "template": "{{ t }}"},
+                 {"name": "default", "template": "{{ a }}"}]
+    edit(folder / "tokenizer_config.json", add_bos_token=True, chat_template=templates)
     edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
     for name in "ab":
         run = export_to("run", folder, tmp_path / name)

@@ -153,6 +153,7 @@ def test_records_are_of_every_length(finished):
         for end, name in zip(record["horizons"], ("2.5k", "25k"), strict=True):
             validated = points(finished / f"{arm}-s0-{name}", "val/loss")
             assert end["loss"] == pytest.approx(validated[max(validated)], rel=1e-5)
+            assert (finished / f"{arm}-s0-{name}" / "last").exists()
             assert 0 < end["se"] < 1 and (arm == "sin" or abs(end["shift"]) < 1e-4)
         steps = plan.kept_steps([8, 80], 4)
         assert [point["tokens"] for point in record["trajectory"]] == [s * 256 for s in steps]
