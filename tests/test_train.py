@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 import gyre.build
 import train
+from ablation.jobs import count_saved_steps
 from evaluate import list_runs
 from gyre import signals
 from gyre.device import resolve_device
@@ -339,6 +340,7 @@ def test_the_same_command_starts_a_run_and_goes_on_with_it(world, straight, tmp_
     for other in ("last", "previous"):
         shutil.rmtree(origin / other)  # `best` is what counts
     stop_at(4, *argv)
+    assert count_saved_steps(world / "runs" / "again") == 4
     shutil.rmtree(origin)
     for _ in range(2):
         assert run(train.main, *argv) == 0
