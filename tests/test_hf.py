@@ -298,7 +298,8 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
     assert hf.from_config(old) == untied(n_kv_heads=6)
     more = {"use_cache": True, "pretraining_tp": 1, "attention_bias": False,
             "sliding_window": None, "transformers.js_config": {}}
-    assert hf.from_config(BASE | more) == untied()
+    mistral = {"model_type": "mistral", "sliding_window": None}
+    assert hf.from_config(BASE | more) == hf.from_config(BASE | mistral) == untied()
 
 
 @pytest.mark.parametrize("change, words", [
