@@ -1,16 +1,19 @@
-"""Matrix products in int8, to decode several rows faster on a CPU. For trained models only.
+"""Matrix products with int8 weights, to decode faster on a CPU. For trained models only.
 
-Weights have a scale for each output channel, inputs have one for each token. A scale is the
-largest magnitude over 127. Sums are exact, in int32, so a token's output does not depend on the
-other tokens in the product. Embeddings, norms and attention stay in float32.
+Weights have a scale for each output channel: the largest magnitude over 127. Compiled decoding of
+up to 4 tokens multiplies them with inputs in float32. All other inputs are int8 too, with one scale
+for each token. Their sums are exact, in int32, so a token's output does not depend on the other
+tokens in the product. Embeddings, norms and attention stay in float32.
 """
 
 import torch
 from torch import Tensor, nn
 
+from model.kernels import choose_linear, linear_by_sums
 from model.transformer import Linear, Transformer
 
 LARGEST = 127
+MAX_FLOAT_TOKENS = 4  # for more, the library's products are faster
 
 
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -32,6 +35,9 @@ class Int8Linear(nn.Module):
         self.register_buffer("scale", torch.empty(outputs))
 
     def forward(self, input: Tensor) -> Tensor:
+        few = input[..., 0].numel() <= MAX_FLOAT_TOKENS
+        if few and choose_linear(input, self.weight) is linear_by_sums:
+            return linear_by_sums(input, self.weight) * self.scale  # reads a byte for each weight
         values, scale = quantize(input.reshape(-1, input.shape[-1]))
         out = torch._int_mm(values, self.weight.T) * scale * self.scale
         return out.view(*input.shape[:-1], -1)

@@ -65,9 +65,16 @@ def test_what_an_encoding_adds_to_queries_and_keys_is_added_in_int8_too():
 
 
 @pytest.mark.slow
-def test_compiled_decoding_in_int8_equals_eager():
-    model, prompts = quantized(sharpened(n_layers=1)), random_tokens(3, 5).tolist()
+def test_compiled_decoding_in_int8_rounds_the_weights_and_of_more_rows_the_inputs_too():
+    """3 rows equal a model of the rounded weights in float32, and 5 rows eager decoding in int8."""
+    model, rounded = quantized(sharpened(n_layers=1)), sharpened(n_layers=1)
+    state = model.state_dict()
+    for name, weight in rounded.state_dict().items():
+        scale = state.get(name.replace("weight", "scale"))
+        weight.copy_(state[name] if scale is None else state[name] * scale[:, None])
     torch._dynamo.reset()
-    eager, compiled = (generate(model, prompts, Sampling(temperature=0), max_new_tokens=12,
-                                compile=compile) for compile in (False, True))
-    assert eager == compiled
+    for rows, reference in ((3, rounded), (5, model)):
+        expected, got = (generate(each, random_tokens(rows, 1).tolist(), Sampling(temperature=0),
+                                  max_new_tokens=12, compile=compile)
+                         for each, compile in ((reference, False), (model, True)))
+        assert got == expected
