@@ -34,26 +34,20 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("parts", "columns"), [
-    (2, True), *(pytest.param(n, False, marks=pytest.mark.slow) for n in (1, 2))])
-def test_folders_are_read_however_they_were_cut(parts, columns, tmp_path):
-    run = make_run(tmp_path, dtype=torch.bfloat16)
+@pytest.mark.parametrize(("parts", "columns", "tied"), [
+    (2, True, False), (2, False, True),
+    *(pytest.param(n, False, False, marks=pytest.mark.slow) for n in (1, 2))])
+def test_folders_are_read_however_they_were_cut(parts, columns, tied, tmp_path):
+    """Tied: a model whose matrix is written twice stays tied."""
+    run = make_run(tmp_path, dtype=torch.bfloat16, tie_embeddings=tied)
     folder = meta_folder(tmp_path / "meta", run, parts, columns)
-    new = RunDir.open(export_to("run", folder, tmp_path / "new"))
-    assert_equal(new.checkpoints.load_weights(), run.checkpoints.load_weights())
-    assert torch.equal(logits(load(new)), logits(load(run)))
-    assert open_tokenizer(new.path).prefix_ids == [1]  # Llama begins every text with BOS
-
-
-def test_a_tied_model_whose_matrix_is_written_twice_stays_tied(tmp_path):
-    run = make_run(tmp_path, tie_embeddings=True)
-    folder = meta_folder(tmp_path / "meta", run, 2, False)
-    for file in folder.glob("*.pth"):
+    for file in folder.glob("*.pth") if tied else ():
         cut = torch.load(file)
         torch.save(cut | {"output.weight": cut["tok_embeddings.weight"]}, file)
     new = RunDir.open(export_to("run", folder, tmp_path / "new"))
     assert_equal(new.checkpoints.load_weights(), run.checkpoints.load_weights())
     assert torch.equal(logits(load(new)), logits(load(run)))
+    assert open_tokenizer(new.path).prefix_ids == [1]  # Llama begins every text with BOS
 
 
 @pytest.mark.parametrize("content, words", [
