@@ -9,8 +9,8 @@ import torch
 from conftest import draw, model_config, refusal, untrained
 from conftest import load as make_config
 from conftest import run as exit_code
-from foreign_tokenizers import SAVE, VOCAB, save_ours
-from noise import save_weights
+from foreign_tokenizers import SAVE
+from noise import VOCAB, save_weights, train_tokenizer
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
@@ -58,9 +58,7 @@ def make_run(
     folder: Path, name: str = "ours", *, dtype=torch.float32, tokenizer: Path | None = None, **model
 ) -> RunDir:
     """A run with random weights: conftest's SIZES, untied, and what `model` changes."""
-    if tokenizer is None:
-        save_ours(folder)
-        tokenizer = folder / "tokenizer.model"
+    tokenizer = tokenizer or train_tokenizer(folder)
     pieces = open_tokenizer(tokenizer.parent).vocab_size
     config = make_config(f"--data.vocab_size={pieces}", "--train.sample_tokens=0")
     config.model = untied(**{"vocab_size": pieces, **model})

@@ -1,20 +1,15 @@
 """Tokenizers as other people's models bring them, trained on a few lines."""
 
-import functools
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import sentencepiece
 import transformers
-from noise import TEXT
+from noise import TEXT, VOCAB, train_tokenizer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 
-from data.tokenizer import Tokenizer
-
-VOCAB = 330
 ODD = [
     TEXT, "", " ", "  two", "a  b   c    d", "\n\n\n\t\t", "</s> is <s> text <unk>", "<0x41>",
     "\u2581 a\u2581b", "\0", "\r\n\u2585", "e\u0301", "🙂" * 3, " " * 41, "=" * 33, "0123456789",
@@ -33,18 +28,6 @@ def train_sentencepiece(folder: Path, **options: Any) -> Path:
     return folder / "tokenizer.model"
 
 
-@functools.cache
-def our_tokenizer() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "tokenizer.model"
-        Tokenizer.train([TEXT + "    " * 9] * 5, VOCAB, path)
-        return path.read_bytes()
-
-
-def save_ours(folder: Path) -> None:
-    (folder / "tokenizer.model").write_bytes(our_tokenizer())
-
-
 def save_settings(folder: Path, **settings: Any) -> None:
     settings = {"tokenizer_class": "LlamaTokenizer", "add_bos_token": True, **settings}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -58,10 +41,9 @@ def save_llama2(folder: Path) -> None:
 
 def save_llama2_json(folder: Path) -> None:
     """The same with what transformers makes of it beside it."""
-    with tempfile.TemporaryDirectory() as spare:
-        shutil.copy(train_sentencepiece(folder), spare)
-        tokenizer = transformers.LlamaTokenizer.from_pretrained(spare, add_bos_token=True)
-        tokenizer.save_pretrained(folder)
+    train_sentencepiece(folder)
+    tokenizer = transformers.LlamaTokenizer.from_pretrained(folder, add_bos_token=True)
+    tokenizer.save_pretrained(folder)
 
 
 def save_llama2_runs(folder: Path) -> None:
@@ -92,5 +74,5 @@ def save_llama3(folder: Path) -> None:
                   bos_token="<|begin_of_text|>", eos_token="<|end_of_text|>")
 
 
-SAVE = {"ours": save_ours, "llama2": save_llama2, "llama2-json": save_llama2_json,
+SAVE = {"ours": train_tokenizer, "llama2": save_llama2, "llama2-json": save_llama2_json,
         "llama2-runs": save_llama2_runs, "llama2-of-4": save_llama2_of_4, "llama3": save_llama3}

@@ -15,12 +15,12 @@ from model.transformer import Transformer
 
 TEXT = "def f(x):\n    return x + 1  # naïve café, 中文, 🙂\n\n\nclass A:\n\tpass\n"
 PROMPT = "def f(x):\n"
-VOCAB = 310
+VOCAB = 330
 FIRST_BYTE = 3  # Llama 2's ids: unk, bos, eos, then the 256 bytes
 
 
-def train_tokenizer(folder: Path, vocab_size: int = VOCAB) -> Path:
-    Tokenizer.train([TEXT] * 5, vocab_size, folder / "tokenizer.model")
+def train_tokenizer(folder: Path) -> Path:
+    Tokenizer.train([TEXT + "    " * 9] * 5, VOCAB, folder / "tokenizer.model")
     return folder / "tokenizer.model"
 
 
