@@ -126,12 +126,7 @@ def until_stop(text, stops):
 
 
 def play(row, ids):
-    shown = ""
-    for i in ids:
-        shown += row.push(i)
-        if row.stopped:
-            break
-    shown += row.push(None)
+    shown = "".join(map(row.push, (*ids, None)))  # once stopped, it gives nothing more
     assert shown == row.text
     return shown, row.stopped
 
