@@ -8,6 +8,7 @@ from unittest.mock import patch
 import torch
 from conftest import ROOT, random_model, run
 from noise import noise_run
+from test_cache import assert_cached_equals_uncached
 
 import ablate
 import ablation.options
@@ -17,7 +18,6 @@ import export
 import generate
 from gyre.start import resolve
 from model import position
-from model.transformer import KVCache
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
@@ -108,10 +108,8 @@ def test_ten_lines_make_an_encoding():
         (name,) = set(position.POSITIONS) - before
         model, plain = random_model(position=name), random_model(position="none")
         tokens = torch.arange(14).view(2, 7)
-        whole, cache = model(tokens), KVCache(model.config, 2, 7)
-        parts = torch.cat([model(tokens[:, a:b], cache) for a, b in ((0, 3), (3, 4), (4, 7))], 1)
-        torch.testing.assert_close(parts, whole, rtol=0, atol=1e-5)
-        assert (plain(tokens) - whole).abs().max() > 1e-4
+        assert_cached_equals_uncached(model, tokens)
+        assert (plain(tokens) - model(tokens)).abs().max() > 1e-4
 
 
 def test_the_help_of_a_study_names_its_options_and_its_report(capsys):
