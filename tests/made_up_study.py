@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from files import read_json, write_sealed
+from files import read_sealed, write_sealed
 
 T = 32
 STEP_TOKENS = 256
@@ -83,9 +83,7 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
 def change(study: Path, run: str, **fields: Any) -> None:
     """Say something else in the record of a run."""
     file = study / "results" / f"{run}.json"
-    changed = read_json(file) | fields
-    del changed["sha256"]
-    write_sealed(file, changed)
+    write_sealed(file, read_sealed(file, "") | fields)
 
 
 def make_pair(path: Path, seeds: int = 1) -> Path:
