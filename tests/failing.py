@@ -4,8 +4,9 @@ import errno
 import itertools
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,33 +25,29 @@ class Failing:
     (`writers`: pairs of owner and name) fail when it is half written.
     """
 
-    def __init__(self, k: int, writers: list[tuple[Any, str]] | None = None):
-        self.k, self.writers = k, writers or []
+    def __init__(self, k: int, writers: Sequence[tuple[Any, str]] = ()):
+        self.k, self.writers = k, writers
         self.calls: list[str] = []
         self.error: BaseException | None = None
 
     def __enter__(self):
         self.patch = pytest.MonkeyPatch()
-        for owner, name in OPERATIONS + self.writers:
-            writes = (owner, name) in self.writers
-            self.patch.setattr(owner, name, self.wrap(getattr(owner, name), name, writes))
+        for owner, name in (*OPERATIONS, *self.writers):
+            self.patch.setattr(owner, name, partial(self.call, owner, name, getattr(owner, name)))
         return self
 
-    def wrap(self, original, name, writes):
-        def call(*args, **kwargs):
-            self.calls.append(name)
-            if len(self.calls) != self.k + 1:
-                return original(*args, **kwargs)
-            if writes:
-                original(*args, **kwargs)
-                path = args[1]
-                if not isinstance(path, Path):
-                    path.flush()
-                    path = path.name
-                os.truncate(path, os.path.getsize(path) // 2)
-            raise OSError(errno.ENOSPC, f"No space left on device, said {name}")
-
-        return call
+    def call(self, owner, name, original, *args, **kwargs):
+        self.calls.append(name)
+        if len(self.calls) != self.k + 1:
+            return original(*args, **kwargs)
+        if owner is not os:
+            original(*args, **kwargs)
+            path = args[1]
+            if not isinstance(path, Path):
+                path.flush()
+                path = path.name
+            os.truncate(path, os.path.getsize(path) // 2)
+        raise OSError(errno.ENOSPC, f"No space left on device, said {name}")
 
     def __exit__(self, kind, error, trace):
         self.patch.undo()
@@ -58,7 +55,7 @@ class Failing:
         return isinstance(error, OSError | UserError)
 
 
-def failures(writers: list[tuple[Any, str]] | None = None, at_least: int = 3) -> Iterator[Failing]:
+def failures(writers: Sequence[tuple[Any, str]] = (), at_least: int = 3) -> Iterator[Failing]:
     """For each operation one `Failing` in which it fails; in the last one nothing is left to."""
     for k in itertools.count():
         yield (failing := Failing(k, writers))
