@@ -5,27 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import transformers
-from noise import TEXT, VOCAB, train_tokenizer
+from noise import VOCAB, train_sentencepiece, train_tokenizer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-
-ODD = [
-    TEXT, "", " ", "  two", "a  b   c    d", "\n\n\n\t\t", "</s> is <s> text <unk>", "<0x41>",
-    "\u2581 a\u2581b", "\0", "\r\n\u2585", "e\u0301", "🙂" * 3, " " * 41, "=" * 33, "0123456789",
-]
-
-
-def train_sentencepiece(folder: Path, **options: Any) -> Path:
-    """A tokenizer.model that changes no text, but for what `options` say."""
-    words: dict[str, Any] = {
-        "sentence_iterator": iter((TEXT * 5).splitlines()), "model_type": "bpe",
-        "vocab_size": VOCAB, "byte_fallback": True, "normalization_rule_name": "identity",
-        "remove_extra_whitespaces": False, "model_prefix": str(folder / "tokenizer"),
-    }
-    sentencepiece.SentencePieceTrainer.train(**(words | options), minloglevel=3)
-    (folder / "tokenizer.vocab").unlink()
-    return folder / "tokenizer.model"
 
 
 def save_settings(folder: Path, **settings: Any) -> None:

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import sentencepiece
 from conftest import load, untrained
 from torch import Tensor
 
@@ -17,10 +18,33 @@ TEXT = "def f(x):\n    return x + 1  # naïve café, 中文, 🙂\n\n\nclass A:\
 PROMPT = "def f(x):\n"
 VOCAB = 330
 FIRST_BYTE = 3  # Llama 2's ids: unk, bos, eos, then the 256 bytes
+ODD = [
+    TEXT, "", " ", "  two", "a  b   c    d", "   leading and trailing   ", "\n\n\n\t\t",
+    "\t\tx\r\ny\rz", "\0", "a\0\0b", "</s> is <s> text <unk>", "<s></s><unk><0x0A><pad>", "<0x41>",
+    "\u2581", " \u2581 a\u2581\u2581b",  # sentencepiece's own mark for a space
+    "\r\n\u2585\u2047",  # what it skips in training, what it prints for unk
+    "\ufeffbom", "\ufffd", "\ue000\uffff\ufffe\U0010ffff", "🙂" * 3, " " * 41, "=" * 33, "01234567",
+    "\u0301",  # a combining mark with nothing to combine with
+    "e\u0301 \u00e9 \ufb01 \u2460 \uff21",  # what other normalisations would change
+    "\u4e2d\u6587\u5b57", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1eb\U0001f1f7",
+    "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\u3000h\u00a0i",
+]
 
 
 def train_tokenizer(folder: Path) -> Path:
     Tokenizer.train([TEXT + "    " * 9] * 5, VOCAB, folder / "tokenizer.model")
+    return folder / "tokenizer.model"
+
+
+def train_sentencepiece(folder: Path, **options: Any) -> Path:
+    """A tokenizer.model that changes no text, but for what `options` say."""
+    words: dict[str, Any] = {
+        "sentence_iterator": iter((TEXT * 5).splitlines()), "model_type": "bpe",
+        "vocab_size": VOCAB, "byte_fallback": True, "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False, "model_prefix": str(folder / "tokenizer"),
+    }
+    sentencepiece.SentencePieceTrainer.train(**(words | options), minloglevel=3)
+    (folder / "tokenizer.vocab").unlink()
     return folder / "tokenizer.model"
 
 

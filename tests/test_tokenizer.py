@@ -5,34 +5,18 @@ import base64
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from noise import ODD, TEXT, train_sentencepiece
+from sentencepiece import SentencePieceProcessor
 
 from data import tokenizer as tokenizer_module
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 
-TEXT = (
-    "def read_file(path):\n    with open(path) as file:\n        return file.read()\n\n\n"
-    "class Reader:\n    def __init__(self, path, size=4096):\n        self.path = path\n\n"
-    "Reads the whole file; returns its text. Caf\u00e9, na\u00efve.\n"
-) * 20
-
-ODD = [
-    "", " ", "   leading and trailing   ", "\n\n\n", "\t\tx\r\ny\rz", "\0", "a\0\0b",
-    "\u2581", " \u2581 \u2581\u2581",  # sentencepiece's own mark for a space
-    "\u2585\u2047",  # what it skips in training, what it prints for unk
-    "<s></s><unk><0x0A><pad>", "\ufeffbom", "\ufffd", "\ue000\uffff\ufffe\U0010ffff",
-    "\u0301",  # a combining mark with nothing to combine with
-    "e\u0301 \u00e9 \ufb01 \u2460 \uff21",  # what other normalisations would change
-    "\u4e2d\u6587\u5b57", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1eb\U0001f1f7",
-    "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\u3000h\u00a0i",
-]
-
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
-    return Tokenizer.train([TEXT], 320, path)
+    return Tokenizer.train([TEXT, 9 * "    "], 320, path)
 
 
 any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
@@ -68,7 +52,7 @@ def test_the_file_loads_elsewhere(tokenizer):
 
 def test_equal_texts_give_equal_files(tokenizer, tmp_path):
     again, other = tmp_path / "again.model", tmp_path / "other.model"
-    Tokenizer.train(iter([TEXT]), 320, again)
+    Tokenizer.train(iter([TEXT, 9 * "    "]), 320, again)
     Tokenizer.train([TEXT + " zebra zebra"], 320, other)
     assert again.read_bytes() == tokenizer.path.read_bytes() != other.read_bytes()
 
@@ -134,16 +118,11 @@ CHANGES = "does not give text back unchanged"
 
 
 @pytest.mark.parametrize("options, words", [
-    ({}, CHANGES),
-    ({"user_defined_symbols": ["<end>"], "eos_piece": "</s>", "eos_id": -1}, "what ends a text"),
-    ({"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "eos_id": -1,
-      "user_defined_symbols": ["<end>"]}, "no eos_token that is a special token"),
+    ({"normalization_rule_name": "nmt_nfkc"}, CHANGES), ({"eos_id": -1}, "what ends a text"),
+    ({"eos_id": -1, "user_defined_symbols": ["<end>"]}, "no eos_token that is a special token"),
 ])
 def test_a_sentencepiece_file_of_no_use_is_refused(tmp_path, options, words):
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT.splitlines()), model_prefix=str(tmp_path / "tokenizer"),
-        model_type="bpe", vocab_size=320, byte_fallback=True, minloglevel=3, **options,
-    )
+    train_sentencepiece(tmp_path, **options)
     if "special" in words:
         (tmp_path / "tokenizer_config.json").write_text('{"eos_token": "<end>"}', encoding="utf-8")
     with pytest.raises(UserError, match=words):

@@ -8,7 +8,7 @@ import pytest
 import sentencepiece
 import tokenizers
 from foreign import VOCAB, edit, export_to, imported, make_run, read, refused, their_folder
-from foreign_tokenizers import ODD, train_sentencepiece
+from noise import ODD, train_sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 from transformers import AutoTokenizer
 
