@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 import export
 from data.tokenizer import open_tokenizer
-from gyre.options import read_config
+from gyre.load import load as load_run
 from gyre.rundir import RunDir
 from model.config import ModelConfig
 from model.transformer import Transformer
@@ -73,9 +73,7 @@ def make_run(
 
 
 def load(run: RunDir) -> Transformer:
-    model = Transformer(read_config(run.path / "config.yaml").model)
-    model.load_state_dict(run.checkpoints.load_weights())
-    return model.eval()
+    return load_run(run, device="cpu").model
 
 
 def their_folder(
