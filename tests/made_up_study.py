@@ -48,8 +48,7 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
         "embeddings_sha256": f"{scale}{seed}", "embeddings_kind": scale,
         "machine": {"processor": "Example CPU"}, "trained_by": {"torch": "2.13.0"},
         "horizons": [{"tokens": tokens, "loss": base + effect * 2**k + 0.4 * k, "se": 0.01,
-                      "stretches": [base + effect * 2**k * (0.8 + 0.4 * (i % 2))
-                                    for i in range(20)],
+                      "stretches": [base + effect * 2**k * f for f in 10 * (0.8, 1.2)],
                       "shift": 0.0 if relative else 0.5 / 2**k}
                      for k, tokens in zip((2, 1, 0), HORIZONS, strict=True)],
         "trajectory": points,

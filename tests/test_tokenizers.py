@@ -237,8 +237,7 @@ def test_sentencepiece_files_that_others_read_otherwise(file, content, words, tm
 
 
 BEHIND = {"type": "BertProcessing", "cls": ["<|begin_of_text|>", 6], "sep": ["<|end_of_text|>", 7]}
-BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True,
-              "use_regex": True}
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True}
 CUT = {"type": "Sequence", "pretokenizers": [
     {"type": "Split", "pattern": {"String": "q"}, "behavior": "Removed", "invert": False}]}
 REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
