@@ -15,7 +15,6 @@ from unittest.mock import Mock
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import output
 
 from data import sources
 from data.sources import SOURCES, DataConfig
@@ -241,35 +240,33 @@ def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, n
         texts(**options, sha256=digest)
 
 
-def ask_hub(endpoint, home, *configs, **environment):
-    """What each configuration gives in a fresh process, which reads the environment at import."""
-    script = """
-import json, sys
-from data.sources import SOURCES, DataConfig
-from errors import UserError
-
-for options in json.loads(sys.argv[1]):
-    try:
-        documents = SOURCES["hub"](DataConfig(source="hub", **options)).documents()
-        print(json.dumps(["".join(document) for document in documents]))
-    except UserError as error:
-        print(json.dumps(str(error)))
-"""
-    environment |= {"HF_ENDPOINT": endpoint, "HF_HOME": str(home)}
-    answers = output(script, json.dumps(configs), **environment)
-    return [json.loads(line) for line in answers.splitlines()]
+def answer(file, environment, questions):
+    """What each configuration gives in a process that reads this environment at import."""
+    os.environ |= environment
+    answers = []
+    for options in questions:
+        try:
+            answers.append(texts(source="hub", **options))
+        except UserError as error:
+            answers.append(str(error))
+    write(file, json.dumps(answers))
 
 
 @pytest.mark.slow
-def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path):
+def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path, launch):
+    def ask(server, *questions, **environment):
+        environment |= {"HF_ENDPOINT": server, "HF_HOME": str(tmp_path)}
+        launch(1, answer, tmp_path / "answers", environment, questions).join()
+        return json.loads((tmp_path / "answers").read_text(encoding="utf-8"))
+
     stories = {"hub": "some/stories", "column": "story"}
     asked = [stories, stories | {"hub_revision": COMMIT}, stories | {"hub_revision": "3" * 40},
              {"hub": "some/poems"}]
     more = [{"hub": "some/stories"}, stories | {"hub_split": "test"}]
     with serving() as server:
-        *online, column, split = ask_hub(server, tmp_path, *asked, *more)
+        *online, column, split = ask(server, *asked, *more)
     assert "['text'] not in the dataset" in column and "some/stories" in split and "test" in split
-    for answers in (online, ask_hub(server, tmp_path, *asked, HF_HUB_OFFLINE="1")):
+    for answers in (online, ask(server, *asked, HF_HUB_OFFLINE="1")):
         got, got_pinned, unknown, missing = answers
         assert got == got_pinned == STORIES
         assert "some/stories" in unknown and "3" * 40 in unknown
