@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 from conftest import model_config, random_model, sharpened
+from test_cache import assert_cached_equals_uncached
 
 from model.config import INIT_STD, RopeScaling
 from model.position import POSITIONS, alibi_slopes, sinusoid
@@ -67,9 +68,7 @@ def test_a_bias_and_rotations_are_told_where_their_tokens_stand():
     model = random_model(position="alibi")
     model.position.bias = lambda q, k: torch.stack([3 * torch.sin(k / 10).expand(len(q), -1)] * 6)
     assert (model(TOKENS, start=40) - model(TOKENS)).abs().max() > 1e-2
-    cache = KVCache(model.config, len(TOKENS), 64)
-    parts = [model(part, cache) for part in TOKENS.split(3, dim=1)]
-    assert (torch.cat(parts, 1) - model(TOKENS)).abs().max() <= 1e-5
+    assert_cached_equals_uncached(model, TOKENS)
 
 
 def test_a_start_reaches_to_the_end_of_the_context_and_no_further():
