@@ -80,7 +80,7 @@ def test_a_disk_that_is_full_or_fills_up_keeps_nothing(to, tmp_path, capsys, mon
     ("hf", signal.SIGINT), ("gguf", signal.SIGTERM), ("run", signal.SIGTERM)])
 def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
     source = their_folder(tmp_path) if to == "run" else make_run(tmp_path).path
-    folder = tmp_path / "in"
+    (folder := tmp_path / "in").mkdir()
     before, seen = sorted(tmp_path.rglob("*")), []
 
     def interrupted(*args):
@@ -90,10 +90,8 @@ def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
     # What all weights pass on their way.
     monkeypatch.setattr(names, "relayout", interrupted)
     monkeypatch.setattr(gguf.quants, "quantize", interrupted)
-    folder.mkdir()
     assert exit_code(export.main, source, "--to", to, folder / "out") == 128 + number
     assert seen == [True]
-    folder.rmdir()
     assert sorted(tmp_path.rglob("*")) == before
 
 
