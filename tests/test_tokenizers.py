@@ -14,7 +14,6 @@ from transformers import AutoTokenizer
 
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
 from formats import tokenizers as formats_tokenizers
-from gyre.rundir import RunDir
 
 
 def reference_ids(folder, texts):
@@ -137,21 +136,17 @@ def test_a_tokenizer_json_that_gives_other_ids_is_not_written(tmp_path, capsys, 
     refused(capsys, "hf", run.path, tmp_path / "out", str(run.path), "is it not a BPE model?")
 
 
-def spaced() -> list[str]:
-    """Runs of up to 149 spaces, and texts full of shorter ones."""
-    rng, parts = random.Random(7), ["  ", "     ", "def", "a", "\n"]
-    texts = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
-    return texts + [f"a{n * ' '}b" for n in range(150)]
-
-
 @pytest.mark.parametrize("mixed", [False, True])
 def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
-    """Mixed are the merges in Llama 2's tokenizer.json as transformers 4 writes it, without a
-    tokenizer.model."""
+    """Of up to 149 spaces, and texts full of shorter ones. Mixed are the merges in Llama 2's
+    tokenizer.json as transformers 4 writes it, without a tokenizer.model."""
+    rng, parts = random.Random(7), ["  ", "     ", "def", "a", "\n"]
+    spaced = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
+    spaced += [f"a{n * ' '}b" for n in range(150)]
     run, folder = imported(tmp_path, "llama2-of-4" if mixed else "llama2-runs")
     out = export_to("hf", run.path, tmp_path / "hf")
     auto = AutoTokenizer.from_pretrained(out)
-    for text, ids in reference_ids(folder, spaced()).items():
+    for text, ids in reference_ids(folder, spaced).items():
         assert auto(text)["input_ids"] == [1, *converters_ids(out, text)] == ids, text
     scores = gguf_fields(run.path, tmp_path / "out.gguf")["scores"]
     assert scores[VOCAB - 15 : VOCAB] == [-1e9] * 15
@@ -171,9 +166,8 @@ def test_texts_begin_as_add_bos_token_says_in_every_version(begins, kind, tmp_pa
         assert (AutoTokenizer.from_pretrained(folder)("a")["input_ids"][0] == 1) == begins
     run = export_to("run", folder, tmp_path / "again")
     auto = AutoTokenizer.from_pretrained(export_to("hf", run, tmp_path / "hf"))
-    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "hf" / "tokenizer.json"))
-    ids = open_tokenizer(run).encode("a")
-    assert auto("a")["input_ids"] == theirs.encode("a").ids == begins * [1] + ids
+    theirs, ids = reference_ids(tmp_path / "hf", "a")["a"], open_tokenizer(run).encode("a")
+    assert auto("a")["input_ids"] == theirs == begins * [1] + ids
 
 
 def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(tmp_path):
@@ -182,13 +176,13 @@ def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(
     folder = their_folder(tmp_path, "llama2-json")
     edit(folder / "tokenizer.json", post_processor=None)
     edit(folder / "tokenizer_config.json", model_max_length=math.inf, add_bos_token=None)
-    run = RunDir.open(export_to("run", folder, tmp_path / "ours"))
-    out = export_to("hf", run.path, tmp_path / "hf")
+    run = export_to("run", folder, tmp_path / "ours")
+    out = export_to("hf", run, tmp_path / "hf")
     settings = read(out / "tokenizer_config.json")
     assert settings["add_bos_token"] is False and settings["model_max_length"] is None
     theirs = AutoTokenizer.from_pretrained(out)
     assert theirs("a")["input_ids"] == open_tokenizer(folder).encode("a")
-    assert not gguf_fields(run.path, tmp_path / "out.gguf")["add_bos_token"]
+    assert not gguf_fields(run, tmp_path / "out.gguf")["add_bos_token"]
 
 
 def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
