@@ -39,12 +39,9 @@ def write_folder(staging):
     (staging / "deep" / "a").write_bytes(b"new")
 
 
-def write_one(staging):
-    staging.write_bytes(b"new")
-
-
 @pytest.mark.parametrize("write, name, old", [
-    (write_one, "target", b"old"), (write_folder, "target/deep/a", b"")])
+    (lambda staging: staging.write_bytes(b"new"), "target", b"old"),
+    (write_folder, "target/deep/a", b"")], ids=["file", "folder"])
 def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, write, name, old):
     target, file = tmp_path / "target", tmp_path / name
     for failing in failures():
