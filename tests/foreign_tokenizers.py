@@ -24,8 +24,7 @@ def save_llama2(folder: Path) -> None:
 def save_llama2_json(folder: Path) -> None:
     """The same with what transformers makes of it beside it."""
     train_sentencepiece(folder)
-    tokenizer = transformers.LlamaTokenizer.from_pretrained(folder, add_bos_token=True)
-    tokenizer.save_pretrained(folder)
+    transformers.LlamaTokenizer.from_pretrained(folder, add_bos_token=True).save_pretrained(folder)
 
 
 def save_llama2_runs(folder: Path) -> None:

@@ -74,8 +74,7 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
     })
     for arm in effect:
         for seed in range(seeds):
-            file = path / "results" / f"{arm}-s{seed}.json"
-            write_sealed(file, record(arm, seed, effect[arm]))
+            write_sealed(path / "results" / f"{arm}-s{seed}.json", record(arm, seed, effect[arm]))
     return path
 
 

@@ -32,8 +32,7 @@ ODD = [
 
 
 def train_tokenizer(folder: Path) -> Path:
-    Tokenizer.train([TEXT + "    " * 9] * 5, VOCAB, folder / "tokenizer.model")
-    return folder / "tokenizer.model"
+    return Tokenizer.train([TEXT + "    " * 9] * 5, VOCAB, folder / "tokenizer.model").path
 
 
 def train_sentencepiece(folder: Path, **options: Any) -> Path:

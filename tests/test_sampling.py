@@ -86,8 +86,7 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
     uniforms, none = [0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53], torch.zeros(4, 6, dtype=torch.bool)
     assert sample(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
     # Rounding makes some of these sum to less than 1, and none may draw a token past the last.
-    rows = draw(200, 97)
-    ids = sample(rows, Sampling(1.0), [1 - 2**-53] * 200, torch.zeros(200, 97).bool())
+    ids = sample(draw(200, 97), Sampling(1.0), [1 - 2**-53] * 200, torch.zeros(200, 97).bool())
     assert (ids < 97).all()
 
 
