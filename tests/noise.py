@@ -21,10 +21,10 @@ FIRST_BYTE = 3  # Llama 2's ids: unk, bos, eos, then the 256 bytes
 ODD = [
     TEXT, "", " ", "  two", "a  b   c    d", "   leading and trailing   ", "\n\n\n\t\t",
     "\t\tx\r\ny\rz", "\0", "a\0\0b", "</s> is <s> text <unk>", "<s></s><unk><0x0A><pad>", "<0x41>",
-    "\u2581", " \u2581 a\u2581\u2581b",  # sentencepiece's own mark for a space
-    "\r\n\u2585\u2047",  # what it skips in training, what it prints for unk
-    "\ufeffbom", "\ufffd", "\ue000\uffff\ufffe\U0010ffff", "🙂" * 3, " " * 41, "=" * 33, "01234567",
-    "\u0301",  # a combining mark with nothing to combine with
+    "\u2581", "\u2581 a\u2581b", " \u2581 \u2581\u2581",  # sentencepiece's own mark for a space
+    "\r\n\u2585", "\u2585\u2047",  # what it skips in training, what it prints for unk
+    "\ufeffbom", "\ufffd", "\ue000\uffff\ufffe\U0010ffff", "🙂" * 3, " " * 41, "=" * 33,
+    "\n\n\n", "0123456789", "\u0301",  # a combining mark with nothing to combine with
     "e\u0301 \u00e9 \ufb01 \u2460 \uff21",  # what other normalisations would change
     "\u4e2d\u6587\u5b57", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1eb\U0001f1f7",
     "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\u3000h\u00a0i",
