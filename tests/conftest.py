@@ -27,6 +27,7 @@ import ablation.encodings  # noqa: F401  so that every test over POSITIONS has t
 import train
 from data.prepare import prepare
 from gyre.build import build
+from gyre.device import InferenceDtype
 from gyre.load import load as load_run
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.parallel import World
@@ -238,7 +239,7 @@ def trained(world: Path, name: str, *extra: str) -> Path:
     return world / "runs" / name
 
 
-def target_losses(run: Path, dtype: str = "float32") -> Tensor:
+def target_losses(run: Path, dtype: InferenceDtype = "float32") -> Tensor:
     """The loss of every target of the validation split, of the best weights of a run."""
     trained = load_run(run, device="cpu", dtype=dtype)
     split = prepare(trained.config.data).dataset("val", seq_len=trained.config.data.seq_len)

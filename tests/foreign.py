@@ -99,8 +99,9 @@ def imported(tmp_path: Path, tokenizer: str) -> tuple[RunDir, Path]:
 
 def greedy(folder: Path) -> list[int]:
     """The new ids of transformers for "def f(x"."""
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    ids = AutoTokenizer.from_pretrained(folder)("def f(x", return_tensors="pt")["input_ids"]
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer("def f(x", return_tensors="pt")["input_ids"]
     return model.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :].tolist()
 
 
