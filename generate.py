@@ -56,8 +56,8 @@ class ModelOptions:
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast on some processors, slower on others. auto measures which of the two
     is faster for this number of samples, not compiled. int8, on a CPU only, quantises weights and,
-    but for compiled decoding of up to 4 samples, their inputs. It pays for larger models with
-    --compile: for up to 4 samples, and on a processor with AVX-512 for more."""
+    but for compiled decoding of up to 4 samples, their inputs. It pays for larger models, with
+    --compile and a processor with AVX-512, and is much slower otherwise."""
     compile: bool = False
     """Compile decoding, which takes up to a minute. On a CPU one sample is then several times as
     fast; with more samples the gain is smaller. It pays from some ten thousand tokens on for one

@@ -1,9 +1,9 @@
 """Matrix products with int8 weights, to decode faster on a CPU. For trained models only.
 
 Weights have a scale for each output channel: the largest magnitude over 127. Compiled decoding of
-up to 4 tokens multiplies them with inputs in float32. All other inputs are int8 too, with one scale
-for each token. Their sums are exact, in int32, so a token's output does not depend on the other
-tokens in the product. Embeddings, norms and attention stay in float32.
+up to 4 tokens multiplies them with inputs in float32, on a CPU with AVX-512. All other inputs are
+int8 too, with one scale for each token. Their sums are exact, in int32, so a token's output does
+not depend on the other tokens in the product. Embeddings, norms and attention stay in float32.
 """
 
 import torch
@@ -13,7 +13,8 @@ from model.kernels import choose_linear, linear_by_sums
 from model.transformer import Linear, Transformer
 
 LARGEST = 127
-MAX_FLOAT_TOKENS = 4  # for more, the library's products are faster
+# For more tokens, and with narrower vectors for any, the library's products are faster.
+MAX_FLOAT_TOKENS = 4 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 0
 
 
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
