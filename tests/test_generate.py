@@ -96,7 +96,9 @@ def test_every_option_arrives(call, expected, tokenizer):
 def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, tokenizer):
     prompts = [PROMPT, "class A:\n\tpass", "🙂"]
     words = [word for prompt in prompts for word in ("--prompt", prompt)]
-    out, _ = call(*words, "--num-samples", "2", "--max-new-tokens", "15")
+    out, err = call(*words, "--num-samples", "2", "--max-new-tokens", "15")
+    shortest = min(len(tokenizer.encode(prompt)) for prompt in prompts)
+    assert f"prefill: {3 * shortest} tokens" in err  # for both samples at once
     assert out == "".join(
         f"=== prompt {p}, sample {s} ===\n{prompt}"
         f"{tokenizer.decode(expected(prompt, max_new_tokens=15, sample=s - 1))}\n"
