@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def do_job(folder: str, job: dict[str, Any]) -> Any:
-    """Return the loss of a tuning run, or the record of an arm and seed.
+    """Return the loss of a tuning or calibration run, or the record of an arm and seed.
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
@@ -33,7 +33,7 @@ def do_job(folder: str, job: dict[str, Any]) -> Any:
         if not all(map(train_run, job["trainings"])):
             return None
         runs = [RunDir.open(training["run"]) for training in job["trainings"]]
-        if job["kind"] == "tuning":
+        if job["kind"] != "results":
             return next(point["val/loss"] for point in reversed(runs[0].metrics())
                         if "val/loss" in point)
         return measure_runs(job, *runs)

@@ -1,6 +1,7 @@
 """The command line of ablate.py: what it may say, and the study that it describes."""
 
 import json
+import re
 import shlex
 from argparse import Namespace
 from collections.abc import Mapping
@@ -46,6 +47,9 @@ class StudyOptions:
     512k,1M."""
     no_tuning: bool = False
     """Do not choose the best rate of each arm: train all at optim.lr, or at their own."""
+    beside: str | None = None
+    """Train only the new arms, beside the records of the study in this folder, such as
+    docs/results: with its text, seeds, lengths and rule for rates."""
     jobs: int | None = None
     """Runs at a time on this machine. Default: one for each core, with one thread each; on a GPU,
     1."""
@@ -73,37 +77,50 @@ class Command:
     """The words of train.py's command line that give `config`."""
     path: Path
     """The folder of the study."""
+    beside: dict[str, Any]
+    """The plan of the study that has the records of the other arms, if there is one."""
 
 
 def resolve(argv: list[str], description: str | None = None) -> Command:
     """Return the study of a command line. UserError, before any work, where it is wrong."""
     options = Parser(description, StudyOptions, config=True).parse_args(argv)
-    tier = choose_tier(options)
-    arms = planning.choose_arms(tier, options.arms, options.arm or [])
-    files = options.config or ["ablation.yaml"]
+    beside = planning.read_plan(Path(options.beside)) if options.beside else {}
+    tier = choose_tier(options, beside)
+    arms = planning.choose_arms(tier, options.arms, options.arm or [], beside.get("arms", {}))
+    files = [] if beside else options.config or ["ablation.yaml"]
     # The tier overrides the files, and the command line overrides both.
     layers = [*map(read_yaml, files), tier.overrides, options.given]
     config, parser = make_config(*layers), Parser(config=True)
     arm_configs = {arm: make_config(*layers, parser.parse_args(to_words(overlay)).given)
                    for arm, overlay in arms.items()}
     check_study(config, arm_configs, bool(tier.grid))
-    stem = Path(files[-1]).stem
+    stem = f"beside-{Path(options.beside).name}" if beside else Path(files[-1]).stem
     name = config.name or (stem if options.tier == "quick" else f"{stem}-{options.tier}")
     path = Path(config.log.runs) / name
     if not path.exists():
         RunDir.new_path(config.log.runs, name)  # refuses a bad name
     return Command(
         line=shlex.join(["python", "ablate.py", *argv]), options=options, tier=tier, arms=arms,
-        baseline=planning.choose_baseline(options.baseline, arms), config=config,
-        arm_configs=arm_configs, path=path,
+        baseline=planning.choose_baseline(options.baseline or beside.get("baseline"), arms),
+        config=config, arm_configs=arm_configs, path=path, beside=beside,
         run_argv=[*(word for file in files for word in ("--config", file)),
                   *to_words(tier.overrides), *to_words(options.given)],
     )
 
 
-def choose_tier(options: Namespace) -> Tier:
-    """Return the tier, changed as the options say."""
+def choose_tier(options: Namespace, beside: Mapping[str, Any]) -> Tier:
+    """Return the tier, changed as the options say, or that of the study `beside`. UserError for an
+    option that it has settled."""
     check_ranges("study", options, jobs="[1, inf)", seeds="[1, inf)")
+    if beside:
+        settled = {key: getattr(options, key) for key in ("config", "tier", "tokens", "no_tuning")
+                   if getattr(options, key) != getattr(StudyOptions, key, [])}
+        given = [word for word in to_words(settled | options.given)
+                 if not re.match(r"--(data\.(?!seq_len)|log|name|optim.lr|train.device)\b", word)]
+        if given:
+            raise UserError(f"{given[0]} has no place beside {options.beside}, which settles it: "
+                            "leave it out, or say it for a new arm, --arm NAME=OPTION=VALUE")
+        return planning.tier_beside(beside, options.seeds)
     tier = TIERS[options.tier]
     if options.tokens is not None:
         tier = replace(tier, horizons=planning.choose_horizons(options.tokens))

@@ -13,8 +13,8 @@ import platform
 import re
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import ablation.encodings  # noqa: F401  its encodings are arms
 from errors import UserError
 from files import read_sealed
 from gyre.optim import OptimConfig
-from gyre.options import nearest
+from gyre.options import make_config, nearest
 
 Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {
@@ -45,7 +45,6 @@ ARMS: dict[str, Overlay] = {
     **{name: {"model.position": name, "model.sinusoid": "vaswani"}
        for name in ("sin_residual", "sin_aligned")},
 }
-TUNING_SEEDS = (1000, 1001)  # none of those that are reported
 
 MILLION = 2**20  # tokens: a whole number of steps
 VALIDATIONS = 4  # during the longest run of an arm and a seed, and during a tuning run
@@ -64,8 +63,8 @@ class Tier:
     """Learning rates to choose from for each arm, in ascending order, each about twice the one
     before; none: the config's optim.lr for all."""
     tuning_tokens: int = 0
-    tuning_seeds: tuple[int, ...] = TUNING_SEEDS[:1]
-    """The grid is run on the first, and the best two rates on the others too."""
+    tuning_seeds: tuple[int, ...] = (1000,)
+    """Of the runs that choose the rate: none of those that are reported."""
     windows: int = sys.maxsize
     """Most windows of 8T tokens on which a run is measured; see gyre/measure.py."""
     followed: int = 4
@@ -85,7 +84,7 @@ TIERS = {
     "full": Tier(
         arms=("rope", "sin_vaswani", "nope", "learned", "alibi"),
         horizons=(MILLION, 2 * MILLION, 4 * MILLION, 8 * MILLION), seeds=6,
-        grid=(2e-3, 4e-3), tuning_tokens=4 * MILLION, tuning_seeds=TUNING_SEEDS,
+        grid=(2e-3, 4e-3), tuning_tokens=4 * MILLION, tuning_seeds=(1000, 1001),
         overrides=COMPILED,
     ),
     "smoke": Tier(
@@ -101,14 +100,16 @@ TIERS = {
 # --- arms -----------------------------------------------------------------------------------------
 
 
-def choose_arms(tier: Tier, names: str | None, added: Sequence[str]) -> dict[str, Overlay]:
+def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
+                committed: Mapping[str, Overlay]) -> dict[str, Overlay]:
     """Return the overlays of a study's arms by name.
 
-    They are those of `names`, "rope,sin,...", or the tier's, and those that are `added`, each as
-    "NAME=key=value,key=value". Raises UserError for a name that does not exist or exists already,
-    and for fewer than two arms.
+    They are those that another study has `committed`, those of `names`, "rope,sin,...", or the
+    tier's, and those that are `added`, each as "NAME=key=value,key=value". Raises UserError for a
+    name that does not exist or exists already, and for fewer than two arms.
     """
-    known, wanted = dict(ARMS), list(tier.arms if names is None else names.split(","))
+    known = {**ARMS, **committed}
+    wanted = [*committed, *(tier.arms if names is None else names.split(","))]
     for text in added:
         name, _, rest = text.partition("=")
         overlay = dict(re.findall(r"([^=,]+)=([^,]+)", rest))
@@ -151,6 +152,24 @@ def choose_baseline(name: str | None, arms: Mapping[str, Overlay]) -> str:
     return chosen
 
 
+def tier_beside(plan: Mapping[str, Any], seeds: int | None) -> Tier:
+    """Return the tier of a study beside the one of `plan`, with so many of its seeds.
+
+    It overrides the config by what all arms of that study share.
+    """
+    known, steps = asdict(make_config()), plan["steps"]
+    first, *others = plan["config"].values()
+    shared = {part: {key: value for key, value in first[part].items()
+                     if key in known[part] and value is not None
+                     and all(other[part].get(key) == value for other in others)}
+              for part in ("model", "data", "optim", "train")}
+    return replace(
+        TIERS[plan["tier"]], arms=(), seeds=min(seeds or sys.maxsize, len(plan["seeds"])),
+        horizons=tuple(count * plan["step_tokens"] for count in steps["horizons"]),
+        tuning_tokens=steps["tuning"] * plan["step_tokens"], grid=tuple(plan["grid"]),
+        tuning_seeds=tuple(plan["tuning_seeds"]), overrides=shared)
+
+
 # --- learning rates -------------------------------------------------------------------------------
 
 Losses = Mapping[float, Mapping[int, float]]
@@ -162,30 +181,17 @@ def next_rates(grid: Sequence[float], seeds: Sequence[int],
                losses: Losses) -> list[tuple[float, int]]:
     """The (learning rate, seed) that have to be run next; none when tuning is finished.
 
-    First the grid on the first seed; then, while the best rate is at an edge, half the lowest or
-    twice the highest, so that on this seed the best has a worse neighbour on either side; then the
-    best two on the other seeds. If the best mean over all seeds is at an edge, the next rate beyond
-    it is tried on the first seed, and on the others if it is no worse there.
+    First the grid, on all seeds; then, while the best mean is at an edge, half the lowest rate or
+    twice the highest, so that the best has a worse neighbour on either side.
     """
-    first = {lr: by_seed[seeds[0]] for lr, by_seed in losses.items() if seeds[0] in by_seed}
-    missing = [(lr, seeds[0]) for lr in grid if lr not in first]
-    if missing:
+    rates = sorted({*grid, *losses})
+    missing = [(lr, seed) for lr in rates for seed in seeds if seed not in losses.get(lr, {})]
+    if missing or len(grid) < 2:
         return missing
-    ranked = sorted(first, key=lambda lr: (first[lr], lr))
-    edges = {min(first): min(first) / 2, max(first): max(first) * 2}
-
-    def beyond(best: float) -> list[tuple[float, int]]:
-        lr = edges.get(best, math.inf)
-        within = len(grid) > 1 and min(grid) / WIDEST <= lr <= max(grid) * WIDEST
-        return [(lr, seeds[0])] if within else []
-
-    def on_other_seeds(rates: Iterable[float]) -> list[tuple[float, int]]:
-        return [(lr, seed) for lr in rates for seed in seeds[1:] if seed not in losses[lr]]
-
-    if todo := beyond(ranked[0]) or on_other_seeds(ranked[:2]):
-        return todo
     best = best_rate(losses)
-    return beyond(best) or on_other_seeds(lr for lr in ranked if first[lr] <= first[best])
+    beyond = {rates[0]: rates[0] / 2, rates[-1]: rates[-1] * 2}.get(best, math.inf)
+    within = min(grid) / WIDEST <= beyond <= max(grid) * WIDEST
+    return [(beyond, seed) for seed in seeds] if within else []
 
 
 def best_rate(losses: Losses) -> float:
@@ -193,7 +199,7 @@ def best_rate(losses: Losses) -> float:
     most = max(map(len, losses.values()))
     means = {lr: statistics.fmean(by_seed.values()) for lr, by_seed in losses.items()
              if len(by_seed) == most}
-    return min(means, key=means.__getitem__)
+    return min(means, key=lambda lr: (means[lr], lr))
 
 
 # --- lengths --------------------------------------------------------------------------------------
@@ -224,15 +230,15 @@ def read_plan(path: Path) -> dict[str, Any]:
                        "nothing else says what this one compares")
 
 
-def tuning_losses(plan: Mapping[str, Any], stage: str) -> dict[str, Losses]:
-    """Return what the tuning runs of a stage ended with, by arm.
+def tuning_losses(plan: Mapping[str, Any]) -> dict[str, Losses]:
+    """Return what the tuning runs ended with, by arm.
 
     JSON has text for keys, and null for the loss of a run that diverged.
     """
     return {
         arm: {float(lr): {int(seed): math.inf if loss is None else loss
                           for seed, loss in losses.items()} for lr, losses in rates.items()}
-        for arm, rates in plan["tuned"].get(stage, {}).items()
+        for arm, rates in plan["tuned"].get("arms", {}).items()
     }
 
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 
-from ablation.study import BY_CONTEXT, Study, defined, rows
+from ablation.study import Study, defined, rows
 from gyre.rundir import RunDir
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
@@ -84,9 +84,9 @@ def mechanism(study: Study) -> Figure:
 def context(study: Study) -> Figure:
     """Loss of the same targets against the length of the window that slides over them."""
     series = {
-        arm + words: [defined((row["context"], row["loss"]) for row in rows(record, table, **which))
-                      for record in study.runs(arm).values()]
-        for words, table, which in BY_CONTEXT for arm in study.plan["arms"]
+        arm: [defined((row["context"], row["loss"])
+                      for row in rows(record, "context", mode="sliding"))
+              for record in study.runs(arm).values()] for arm in study.plan["arms"]
     }
     fig, (ax,) = _panels(1)
     _bands(ax, study, series)
@@ -126,10 +126,9 @@ def draw_losses(runs: list[RunDir]) -> bytes:
     return image.getvalue()
 
 
-def style(study: Study, line: str, lines: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the style of an arm's line, by its place in the plan, or of another of `lines`."""
-    names = list(dict.fromkeys([*study.plan["arms"], *lines]))
-    return STYLES[names.index(line) % len(STYLES)]
+def style(study: Study, arm: str) -> dict[str, Any]:
+    """Return the style of an arm's line, by its place in the plan."""
+    return STYLES[list(study.plan["arms"]).index(arm) % len(STYLES)]
 
 
 def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes]]:
@@ -154,7 +153,7 @@ def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, fl
     for name, curves in series.items():
         drawn = [curve for curve in curves if curve]
         if x := [x for x in next(iter(drawn), {}) if all(x in curve for curve in drawn)]:
-            by_x, look = [[curve[at] for curve in drawn] for at in x], style(study, name, series)
+            by_x, look = [[curve[at] for curve in drawn] for at in x], style(study, name)
             ax.plot(x, list(map(statistics.fmean, by_x)), label=name, linewidth=1.5, markersize=5,
                     mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
             ax.fill_between(x, list(map(min, by_x)), list(map(max, by_x)), color=look["color"],

@@ -14,10 +14,7 @@ from errors import UserError
 from gyre import measure
 from gyre.options import read_config
 from gyre.rundir import RunDir
-from model.config import RopeScaling
 from model.transformer import Transformer
-
-YARN_FACTORS = (2, 4, 8)
 
 
 def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[str, Any]:
@@ -34,7 +31,6 @@ def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[
     ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches", "shift")})
     return {
         "arm": job["arm"], **record, **hash_origin(trunk), "horizons": ends,
-        "rope_scaling": loss_with_yarn(trunk, most, device) if job["yarn"] else None,
         "trajectory": follow(trunk, windows, device), "machine": machine(),
         "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
     }
@@ -60,24 +56,6 @@ def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
             "previous": attention_to_previous(scorer, spans),
         })
     return points
-
-
-def loss_with_yarn(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
-    """Return the loss of RoPE past T, scaled by YaRN without further training.
-
-    Windows of C = 2T, 4T, 8T tokens slide by T/2, so that every target stands past T. YaRN's
-    beta_fast of 32 turns is meant for thousands of positions. Within a short T hardly a pair turns
-    so often, so T / 16 takes its place.
-    """
-    _, _, scorer = measure.open_run(run, "last", device)
-    seq_len, rows = scorer.seq_len, []
-    blocks = measure.blocks(scorer.spans(windows), seq_len, all_blocks=True)
-    for factor in YARN_FACTORS:
-        scaling = RopeScaling("yarn", factor, seq_len, beta_fast=min(32.0, max(2.0, seq_len / 16)))
-        loss = scorer.loss(scorer.model(factor * seq_len, scaling),
-                           measure.slide(blocks, seq_len, factor * seq_len, seq_len // 2))
-        rows.append({"scaling": "yarn", "context": factor * seq_len, **loss})
-    return rows
 
 
 # --- what a run came from -------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import yaml
 
 from ablation import plots, stats
 from ablation.plan import best_rate, tuning_losses
-from ablation.study import BY_CONTEXT, USED, Study
+from ablation.study import USED, Study
 from errors import UserError, report_errors
 from files import write_file
 from gyre.measure import in_lengths
@@ -29,7 +29,6 @@ from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
-WHOLE = ", whole windows", "context", {"mode": "nonoverlapping"}  # beside BY_CONTEXT
 
 
 def write_report(path: Path) -> None:
@@ -57,7 +56,7 @@ def compose(study: Study) -> str:
     """
     plan, last = study.plan, study.horizons[-1]
     warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
-    secondary, diverged = ", ".join(study.others[1:]), ", ".join(plan.get("diverged", ()))
+    diverged = ", ".join(plan.get("diverged", ()))
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
     notes = study.path / "notes.md"
@@ -65,7 +64,6 @@ def compose(study: Study) -> str:
         "name": plan["name"],
         "left_out": diverged and f"Diverged, and left out: {diverged}.",
         "base": study.baseline,
-        "corrected": secondary and f"; p Holm-corrected over {secondary}, within one length",
         "warm_up": amount(warm_up),
         "used": f"{USED:g}",
         "bigram": f"{plan['ngrams'][1]:.2f}",
@@ -81,7 +79,7 @@ def compose(study: Study) -> str:
     blocks = {
         "headline": headline(study),
         "arms": arms_table(study),
-        "tuning": tuning_tables(study),
+        "tuning": tuning_table(study),
         "contexts": context_table(study),
         "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
         "command": plan["command"],
@@ -102,7 +100,7 @@ def headline(study: Study) -> str:
     the last length."""
     ends = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
     rows = [[f"{arm} − {study.baseline}",
-             *(difference(study.paired(arm, tokens), None) for tokens in ends)]
+             *(difference(study.paired(arm, tokens)) for tokens in ends)]
             for arm in study.others if study.paired(arm, ends[-1])]
     return table(["nats per token, 95 % interval over paired seeds",
                   *(f"after {amount(tokens)} tokens" for tokens in ends)], rows) if rows else ""
@@ -111,46 +109,33 @@ def headline(study: Study) -> str:
 def arms_table(study: Study) -> str:
     """A row for each arm: its rate, its seeds, a loss and a difference for each length, "used"."""
     header, rows = ["arm", "learning rate", "n"], {}
+    committed = study.plan.get("committed", ())
     for arm in study.plan["arms"]:
         runs = study.runs(arm).values()
-        rows[arm] = [arm, ", ".join({f"{run['lr']:g}" for run in runs}), str(len(runs))]
+        origin = ", committed" if arm in committed else ", measured here" if committed else ""
+        rows[arm] = [arm + origin, ", ".join({f"{run['lr']:g}" for run in runs}), str(len(runs))]
     for tokens in study.horizons:
         header += [f"loss, {amount(tokens)}", f"minus {study.baseline}"]
-        adjusted = p_values(study, tokens)
         for arm, row in rows.items():
             losses = study.losses(arm, tokens).values()
             paired = None if arm == study.baseline else study.paired(arm, tokens)
-            row += [with_sd(losses, ".3f"), difference(paired, adjusted.get(arm), len(losses))]
+            row += [with_sd(losses, ".3f"), difference(paired, len(losses))]
     for arm, row in rows.items():
         ends = map(max, study.curves(arm, "loss").values())
         row.append(span(study.tokens_until_used(arm).values(), min(ends, default=0)))
     return table([*header, "used"], [*rows.values()])
 
 
-def p_values(study: Study, tokens: int) -> dict[str, float]:
-    """p of each arm against the baseline. All but the first arm are Holm-corrected; arms that are
-    not run yet count as p = 1."""
-    known = {arm: result.p for arm in study.others
-             if (result := study.paired(arm, tokens)) and result.p is not None}
-    adjusted = stats.holm({arm: known.get(arm, 1.0) for arm in study.others[1:]})
-    return {arm: adjusted.get(arm, p) for arm, p in known.items()}
-
-
-def tuning_tables(study: Study) -> str:
-    """Return a table for each stage of tuning: the losses of every arm by learning rate. An older
-    study chose its sinusoids in a stage before that of its arms."""
-    plan, parts = study.plan, []
-    for stage in plan["tuned"]:
-        losses = tuning_losses(plan, stage)
-        grid = sorted({lr for rates in losses.values() for lr in rates})
-        rows = [[arm, *(", ".join("diverged" if loss == math.inf else f"{loss:.3f}"
-                                  for loss in rates.get(lr, {}).values())
-                        + " *" * (lr == best_rate(rates)) for lr in grid)]
-                for arm, rates in losses.items()]
-        steps = plan["steps"]["tuning" if stage == "arms" else stage]
-        tokens = amount(steps * plan["step_tokens"])
-        parts.append(table([f"{stage}, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows))
-    return "\n\n".join(parts)
+def tuning_table(study: Study) -> str:
+    """The losses of every arm by learning rate."""
+    losses = tuning_losses(study.plan)
+    grid = sorted({lr for rates in losses.values() for lr in rates})
+    rows = [[arm, *(", ".join("diverged" if loss == math.inf else f"{loss:.3f}"
+                              for loss in rates.get(lr, {}).values())
+                    + " *" * (lr == best_rate(rates)) for lr in grid)]
+            for arm, rates in losses.items()]
+    tokens = amount(study.plan["steps"]["tuning"] * study.plan["step_tokens"])
+    return table([f"arm, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)
 
 
 def context_table(study: Study) -> str:
@@ -160,11 +145,11 @@ def context_table(study: Study) -> str:
                        for row in record["context"]})
     rows = []
     for arm in study.plan["arms"]:
-        for words, source, which in (*BY_CONTEXT, WHOLE):
+        for words, mode in (("", "sliding"), (", whole windows", "nonoverlapping")):
             cells = []
             for context in contexts:
                 losses, errors = (
-                    study.values(arm, source, column, context=context, **which).values()
+                    study.values(arm, "context", column, context=context, mode=mode).values()
                     for column in ("loss", "se"))
                 cells.append(f"{with_sd(losses, '.3f')} (se {statistics.fmean(errors):.3f})"
                              if errors else UNDEFINED)
@@ -175,7 +160,8 @@ def context_table(study: Study) -> str:
 
 def facts(study: Study) -> str:
     """Return when, where and with what the study was made, as YAML."""
-    values: dict[str, Any] = {key: study.plan[key] for key in ("tier", "dtype", "versions", "git")}
+    keys = ("tier", "dtype", "versions", "git", "calibration")
+    values: dict[str, Any] = {key: study.plan[key] for key in keys if key in study.plan}
     for key in ("machine", "trained_by"):
         different = {str(record[key]): record[key] for record in study.records.values()}
         values[key] = [*different.values()]
@@ -201,13 +187,13 @@ def number(value: float, form: str = "+.3f") -> str:
     return format(value, form).replace("-", "−")
 
 
-def difference(result: stats.Paired | None, p: float | None, seeds: int | None = None) -> str:
+def difference(result: stats.Paired | None, seeds: int | None = None) -> str:
     """`seeds`: the number of seeds of the arm, shown if fewer could be paired."""
     if result is None:
         return UNDEFINED
     bounds = f" [{', '.join(map(number, result.interval))}]" if result.interval else ""
     pairs = f" ({result.n} of them)" if seeds not in (None, result.n) else ""
-    return f"{number(result.mean)}{bounds}{pairs}" + ("" if p is None else f", p {p:.2g}")
+    return f"{number(result.mean)}{bounds}{pairs}"
 
 
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:

@@ -31,6 +31,7 @@ from model import kernels
 
 Plan = dict[str, Any]
 """plan.json. Fixed when it is made, except for `tuned` and `diverged`."""
+CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained again
 Job = dict[str, Any]
 """A task for a worker, as JSON; see ablation/jobs.py."""
 
@@ -49,6 +50,9 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         if command.options.dry_run:
             return 0
         write_sealed(path / "plan.json", plan)
+        if command.beside:
+            shutil.copytree(Path(command.options.beside, "results"), path / "results",
+                            dirs_exist_ok=True)
         if not run_missing(command, plan):
             say(f"stopped, and what was running has saved. To go on: {command.line}")
             return 130
@@ -87,6 +91,12 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         "config": {arm: select_decisive(config) for arm, config in command.arm_configs.items()},
         "data_sha256": {name: file["sha256"] for name, file in data.manifest["files"].items()},
     }))
+    if beside := command.beside:
+        if wanted["data_sha256"] != beside["data_sha256"]:
+            raise UserError(f"the text or its tokens differ from those of {command.options.beside},"
+                            f" made with Python {beside['versions']['python']}: give its text with "
+                            "--data.files, and its tokenizer with --data.tokenizer")
+        wanted |= {"committed": list(beside["arms"]), "config": wanted["config"] | beside["config"]}
     file = path / "plan.json"
     if file.exists():
         plan = planning.read_plan(path)
@@ -107,7 +117,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         "onednn": kernels.onednn_gain() >= kernels.ONEDNN_GAIN,
         "ngrams": ngram_losses(train, held_out, data.manifest["vocab_size"]),
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
-        "tuned": {"arms": {}},
+        "tuned": {"arms": beside["tuned"].get("arms", {}) if beside else {}},
     }
 
 
@@ -154,8 +164,28 @@ def run_missing(command: Command, plan: Plan) -> bool:
 
 def next_jobs(command: Command, plan: Plan) -> list[Job]:
     """Return the jobs that can be done now; none: the study is finished."""
-    tuning = [job for arm in command.arms for job in tuning_jobs(command, plan, arm)]
+    if command.beside and "calibration" not in plan:
+        return [calibration_job(command, plan)]
+    tuning = [job for arm in new_arms(command) for job in tuning_jobs(command, plan, arm)]
     return tuning or pair_jobs(command, plan)
+
+
+def new_arms(command: Command) -> list[str]:
+    """Return the arms that this study trains itself."""
+    return [arm for arm in command.arms if arm not in command.beside.get("arms", ())]
+
+
+def calibration_job(command: Command, plan: Plan) -> Job:
+    """Return the job that trains a committed run again, to the shortest length."""
+    study, arm, seed = Study.load(command.path), plan["committed"][0], plan["seeds"][0]
+    steps, name = plan["steps"]["horizons"][0], f"calibration-{arm}-s{seed}"
+    training = plan_training(command, plan, name, steps, {
+        **command.arms[arm], "optim.lr": study.runs(arm)[seed]["lr"], "seed": seed,
+        "log.job_type": "tune", "log.group": f"{command.path.name}/calibration",
+        "train.eval_interval": steps,
+    })
+    return {"kind": "calibration", "name": name, "trainings": [training],
+            "committed": study.losses(arm, study.horizons[0])[seed]}
 
 
 def tuning_jobs(command: Command, plan: Plan, arm: str) -> list[Job]:
@@ -163,7 +193,7 @@ def tuning_jobs(command: Command, plan: Plan, arm: str) -> list[Job]:
     steps, overlay = plan["steps"]["tuning"], command.arms[arm]
     if not plan["grid"] or "optim.lr" in overlay:
         return []
-    losses = planning.tuning_losses(plan, "arms").get(arm, {})
+    losses = planning.tuning_losses(plan).get(arm, {})
     jobs, length = [], name_length(plan, steps)
     for lr, seed in planning.next_rates(plan["grid"], plan["tuning_seeds"], losses):
         name = f"tune-{length}-{arm}-lr{lr:g}-s{seed}"
@@ -182,13 +212,13 @@ def pair_jobs(command: Command, plan: Plan) -> list[Job]:
     that branch off from it, and the measurements."""
     jobs, steps = [], plan["steps"]["horizons"]
     branchings = [count - planning.count_cooldown(command.config.optim, count) for count in steps]
-    for seed, arm in itertools.product(plan["seeds"], command.arms):
+    for seed, arm in itertools.product(plan["seeds"], new_arms(command)):
         name = f"{arm}-s{seed}"
         if (command.path / "results" / f"{name}.json").exists() or name in plan.get("diverged", ()):
             continue
         values = {**command.arms[arm], "seed": seed, "log.job_type": "train"}
         if "optim.lr" not in values and plan["grid"]:
-            values["optim.lr"] = planning.best_rate(planning.tuning_losses(plan, "arms")[arm])
+            values["optim.lr"] = planning.best_rate(planning.tuning_losses(plan)[arm])
         trunk, trainings = None, []
         for count in reversed(steps):
             length = name_length(plan, count)
@@ -201,8 +231,7 @@ def pair_jobs(command: Command, plan: Plan) -> list[Job]:
             trunk = trainings[0]["run"]
         jobs.append({
             "kind": "results", "name": name, "arm": arm, "trainings": trainings,
-            "yarn": command.arms[arm] == planning.ARMS["rope"], "windows": command.tier.windows,
-            "device": command.config.train.device,
+            "windows": command.tier.windows, "device": command.config.train.device,
         })
     return jobs
 
@@ -228,11 +257,15 @@ def plan_training(
 
 def keep_result(command: Command, plan: Plan, job: Job, result: Any) -> None:
     """Write down what a job has returned, and remove the checkpoints that nobody needs any more."""
-    disposable = ("previous", "best", "kept")
+    disposable = ("previous", "best", "kept" if job["kind"] == "results" else "last")
     if job["kind"] == "tuning":
         rates = plan["tuned"]["arms"].setdefault(job["arm"], {})
         rates.setdefault(f"{job['lr']:g}", {})[str(job["seed"])] = result
-        disposable = ("last", "previous", "best")
+    elif job["kind"] == "calibration":
+        plan["calibration"] = {"name": job["name"], "committed": job["committed"], "here": result}
+        if result is None or abs(result - job["committed"]) > CALIBRATED:
+            raise UserError(f"{job['name']} ends at {result} here and at {job['committed']} in "
+                            f"{command.options.beside}: records of the two do not compare")
     elif result is None:
         # A mean over the seeds that are left would flatter the arm, so the report names this one.
         say(f"{job['name']} diverged, and is left out")

@@ -14,15 +14,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Paired:
-    """Arm minus baseline, seed by seed. With one seed, interval and p are None."""
+    """Arm minus baseline, seed by seed."""
 
     n: int
     """Seeds that both have."""
     mean: float
     interval: tuple[float, float] | None
-    """Its ends: 95 %, Student's t."""
-    p: float | None
-    """Two-sided, of the same t; None without a spread."""
+    """Its ends: 95 %, Student's t; None with one seed."""
 
 
 def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired | None:
@@ -30,23 +28,12 @@ def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired | 
     differences = [arm[seed] - baseline[seed] for seed in arm.keys() & baseline]
     n = len(differences)
     if n < 2:
-        return Paired(n, differences[0], None, None) if differences else None
-    from scipy.special import stdtr, stdtrit  # slow to import, and only a finished study needs it
+        return Paired(n, differences[0], None) if differences else None
+    from scipy.special import stdtrit  # slow to import, and only a finished study needs it
 
-    mean, error = statistics.fmean(differences), statistics.stdev(differences) / n**0.5
-    half = float(stdtrit(n - 1, 0.975)) * error
-    p = 2 * float(stdtr(n - 1, -abs(mean) / error)) if error else None
-    return Paired(n, mean, (mean - half, mean + half), p)
-
-
-def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """Adjusted p values that keep the chance of any false alarm in the family at the level (Holm
-    1979): the smallest times m, the next times m - 1, ..., never decreasing and never above 1."""
-    adjusted, largest = {}, 0.0
-    for rank, name in enumerate(sorted(p, key=p.__getitem__)):
-        largest = max(largest, min(1.0, (len(p) - rank) * p[name]))
-        adjusted[name] = largest
-    return adjusted
+    mean = statistics.fmean(differences)
+    half = float(stdtrit(n - 1, 0.975)) * statistics.stdev(differences) / n**0.5
+    return Paired(n, mean, (mean - half, mean + half))
 
 
 def tokens_to_target(curve: Mapping[float, float], target: float) -> float:

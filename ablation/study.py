@@ -20,8 +20,6 @@ Record = dict[str, Any]
 
 USED = 0.3
 """An encoding counts as used once the loss is this many nats below the bigrams'."""
-# Losses by the length of the context: (label behind the arm, table of the record, which rows).
-BY_CONTEXT = (("", "context", {"mode": "sliding"}), (", YaRN", "rope_scaling", {"scaling": "yarn"}))
 ONE_CHANGE = "arms of one seed start from the same values and see the same batches"
 # (key, fields, why): records with the same values of these fields have to agree in the key. Initial
 # values are compared between arms of equal shapes, and embeddings between those of one scale.

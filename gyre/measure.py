@@ -25,7 +25,6 @@ from gyre.options import Config
 from gyre.rundir import RunDir
 from gyre.step import token_losses
 from model import kernels
-from model.config import RopeScaling
 from model.position import POSITIONS
 from model.transformer import Transformer
 
@@ -76,19 +75,15 @@ class Scorer:
         """The int64 ids of the split, in order, on the CPU."""
         return torch.from_numpy(self.split.read(slice(None)))
 
-    def model(self, positions: int, scaling: RopeScaling | None = None) -> Transformer | None:
+    def model(self, positions: int) -> Transformer | None:
         """Return the model for so many positions; None if its encoding ends before."""
         config = self.trained.config
         if positions > config.max_positions and not POSITIONS[config.position].extrapolates:
             return None
-        if positions <= config.max_positions and scaling is None:
+        if positions <= config.max_positions:
             return self.trained
-        longer = dataclasses.replace(
-            config, max_positions=max(positions, config.max_positions),
-            rope_scaling=scaling or config.rope_scaling,
-        )
         with torch.device("meta"):
-            model = Transformer(longer)
+            model = Transformer(dataclasses.replace(config, max_positions=positions))
         model.load_state_dict(self.trained.state_dict(), assign=True)  # without a copy
         return model.to(self.trained.tok_embeddings.weight.device).eval()
 

@@ -54,8 +54,6 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
         "trajectory": points,
         "context": [{"context": c, "mode": mode, "loss": loss, "se": None if loss is None else 0.02}
                     for mode in ("nonoverlapping", "sliding") for c, loss in contexts.items()],
-        "rope_scaling": [{"scaling": "yarn", "context": k * T, "loss": end + 0.01 * k, "se": 0.02}
-                         for k in (2, 4, 8)] if arm == "rope" else None,
     }
 
 

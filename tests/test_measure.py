@@ -20,7 +20,6 @@ from gyre.measure import Scorer, blocks, cut, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model import kernels
-from model.config import RopeScaling
 from model.position import POSITIONS
 from model.transformer import Transformer
 
@@ -204,19 +203,6 @@ def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
         origins.append(record.hash_origin(other))
     for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
         assert origins[0][key] == origins[1][key] != origins[2][key]
-
-
-def test_yarn_is_measured_on_windows_past_the_trained_length(world):
-    """At a base so low that YaRN's usual beta_fast would turn otherwise."""
-    path = trained(world, "rope", *STEPS, "--model.position", "rope", "--model.theta", "3")
-    _, _, s = measure.open_run(RunDir.open(path), "last", "cpu")
-    shared = blocks(s.spans(2), s.seq_len, all_blocks=True)
-    rows = record.loss_with_yarn(RunDir.open(path), 2, "cpu")
-    for context, row in zip((40, 80, 160), rows, strict=True):
-        yarn = RopeScaling("yarn", context / 20, 20, beta_fast=2.0)
-        raw, scaled = (s.loss(s.model(context, scaling), slide(shared, 20, context, 10))
-                       for scaling in (None, yarn))
-        assert row == {"scaling": "yarn", "context": context, **scaled} and scaled != raw
 
 
 def test_a_loss_that_is_not_finite_is_refused(run, monkeypatch):

@@ -28,9 +28,9 @@ def test_arms_differ_without_colour():
 
 
 def test_every_arm_is_drawn_once_and_in_the_legend(figures):
-    for name, panel, more in (("gap", 0, []), ("mechanism", 1, []), ("context", 0, ["rope, YaRN"])):
+    for name, panel in (("gap", 0), ("mechanism", 1), ("context", 0)):
         drawn = lines(figures[f"fig_{name}"].axes[panel])
-        assert drawn.keys() == {*EFFECT, *more}
+        assert drawn.keys() == {*EFFECT}
         assert len({line.get_marker() for line in drawn.values()}) == len(drawn)
         (legend,) = figures[f"fig_{name}"].legends
         assert {text.get_text() for text in legend.get_texts()} == drawn.keys()

@@ -43,7 +43,7 @@ def test_the_numbers_in_the_page_are_those_of_the_records(tmp_path):
         assert head[f"{arm} − sin"] == [first, last]
         assert rows[arm][:2] == ["0.002", "6"]
         assert rows[arm][-3] == f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
-        assert rows[arm][-2].startswith(f"{last}, p ")
+        assert rows[arm][-2] == last
         assert rows[arm][-1] == f"{USED[arm] / 1000:g} k"
     assert rows["sin"][-2] == "–"
 
@@ -51,24 +51,21 @@ def test_the_numbers_in_the_page_are_those_of_the_records(tmp_path):
 def test_one_seed_has_no_interval(tmp_path):
     page = compose(Study.load(make_pair(tmp_path / "one")))
     (row,) = table(page, "nats per token, 95 % interval over paired seeds").values()
-    assert not any("[" in cell for cell in row) and "Holm" not in page
+    assert not any("[" in cell for cell in row)
     assert report.with_sd([2.0, None], ".1f") == "2.0"
     assert report.with_sd([1.0, 2.0], ".1f") == "1.5 ± 0.7"
 
 
-def test_a_study_that_is_half_run_corrects_for_all_that_is_planned(tmp_path):
+def test_a_study_that_is_half_run_says_how_many_seeds_are_paired(tmp_path):
     path = make_study(tmp_path / "half")
     for file in (path / "results").iterdir():
         arm, seed = file.stem.split("-s")
         if arm in ("learned", "alibi") or int(seed) > (2 if arm == "rope" else 1):
             file.unlink()
-    study = Study.load(path)
-    page = compose(study)
+    page = compose(Study.load(path))
     rows = table(page, "arm", "learning rate")
     assert "(2 of them)" in rows["rope"][-2] and "of them" not in rows["nope"][-2]
     assert "nope − sin" in page and "alibi − sin" not in page
-    p = study.paired("nope", HORIZONS[-1]).p
-    assert float(rows["nope"][-2].split("p ")[1]) == pytest.approx(3 * p, rel=0.06)
 
 
 def test_a_rate_or_a_seed_that_diverged_is_not_one_that_is_missing(tmp_path):

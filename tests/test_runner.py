@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -19,6 +20,7 @@ from ablation import jobs, plan, report, runner
 from ablation.jobs import count_saved_steps, do_job, has_diverged, train_run
 from ablation.options import resolve
 from ablation.runner import keep_result, name_length, plan_training
+from ablation.study import Study
 from errors import UserError
 from files import locked, read_json, write_sealed
 from gyre.rundir import RunDir
@@ -50,12 +52,18 @@ def run_serially(command, plan, client, jobs) -> bool:
     return True
 
 
-def go_on(world: Path, *extra: str) -> int:
-    """The study in this process, without Dask."""
+@contextmanager
+def without_dask():
+    """Studies run in this process, and draw nothing: the report has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "open_client", lambda *options: None)
         patch.setattr(runner, "run_jobs", run_serially)
-        patch.setattr(report.plots, "draw", lambda study: {})  # the report has tests of its own
+        patch.setattr(report.plots, "draw", lambda study: {})
+        yield
+
+
+def go_on(world: Path, *extra: str) -> int:
+    with without_dask():
         return run(ablate.main, *arguments(world, *extra))
 
 
@@ -146,7 +154,7 @@ def test_records_are_of_every_length(finished):
     decided = read_json(finished / "plan.json")["onednn"]  # measured once
     for arm in ("rope", "sin"):
         record = read_json(finished / "results" / f"{arm}-s0.json")
-        assert (record["rope_scaling"] is None) == (arm == "sin") and record["lr"] == 2e-3
+        assert record["lr"] == 2e-3
         assert record["config"]["log"]["group"] == f"ablation-smoke/25k/{arm}"
         assert record["config"]["train"]["onednn"] == decided
         assert [end["tokens"] for end in record["horizons"]] == [2560, 25600]
@@ -160,6 +168,39 @@ def test_records_are_of_every_length(finished):
         assert record["trajectory"][0]["loss"] > record["trajectory"][-1]["loss"]
     short, long = (points(finished / f"rope-s0-{name}", "train/lr") for name in ("2.5k", "25k"))
     assert (short[8], short[10]) == (long[80], long[100]) == (2e-3, 0)  # the cooldown is between
+
+
+def test_a_new_arm_beside_the_records_of_a_study(world, finished, tmp_path, capsys):
+    """It alone is trained, where a committed run that is trained again ends as it did."""
+    arm = ("--beside", str(finished), "--arm", "b=model.theta=50,optim.lr=4e-3")
+    argv = arguments(world, *arm, "--log.runs", str(tmp_path))[2:]  # without the tier
+    with without_dask():
+        assert run(ablate.main, *argv) == 0
+    study = Study.load(tmp_path / f"beside-{finished.name}")
+    assert {name.name for name in study.path.iterdir() if name.is_dir()} == {
+        "logs", "results", "calibration-rope-s0", "b-s0-2.5k", "b-s0-25k"}
+    calibration = study.plan["calibration"]
+    assert calibration["here"] == pytest.approx(calibration["committed"], rel=1e-6)
+    for name in ("rope", "sin"):
+        assert study.runs(name) == Study.load(finished).runs(name)
+    assert study.runs("b")[0]["config"]["model"]["theta"] == 50 and study.baseline == "sin"
+    page = (study.path / "RESULTS.md").read_text(encoding="utf-8")
+    assert "| rope, committed | 0.002 |" in page and "| b, measured here | 0.004 |" in page
+    for extra, words in (
+        (["--train.batch_size", "9"], "--train.batch_size=9 has no place beside"),
+        (["--tokens", "4k"], "--tokens=4k has no place beside"),
+        (["--data.seq_len", "16"], "--data.seq_len=16 has no place beside"),
+        (["--data.val_fraction", "0.2"], "the text or its tokens differ from those of"),
+    ):
+        assert words in refusal(capsys, ablate.main, *argv, "--name", "other", *extra)[-1]
+    shutil.copytree(finished / "results", (far := tmp_path / "far") / "results")
+    shutil.copy(finished / "plan.json", far)
+    record = Study.load(far).runs("rope")[0]
+    record["horizons"][0]["loss"] += 0.011
+    write_sealed(far / "results" / "rope-s0.json", record)
+    argv = (*argv, "--beside", str(far))
+    with without_dask():
+        assert "records of the two do not compare" in refusal(capsys, ablate.main, *argv)[-1]
 
 
 def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
