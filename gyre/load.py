@@ -83,7 +83,7 @@ def load(
     """Load the run in a folder; unset, the newest one in runs/.
 
     dtype: that of the weights. auto measures which one multiplies so many `rows` faster
-    (`resolve_dtype`). With int8, products are in int8 and all else is in float32 (model/int8.py).
+    (`resolve_dtype`). With int8, matrices are in int8 and all else is in float32 (model/int8.py).
     rope_scaling: makes a RoPE model read further than its training rows, see `scale_rotations`.
     weights: to use instead of those of the checkpoint.
 

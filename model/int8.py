@@ -1,9 +1,10 @@
 """Matrix products with int8 weights, to decode faster on a CPU. For trained models only.
 
-Weights have a scale for each output channel: the largest magnitude over 127. Compiled decoding of
-up to 4 tokens multiplies them with inputs in float32, on a CPU with AVX-512. All other inputs are
-int8 too, with one scale for each token. Their sums are exact, in int32, so a token's output does
-not depend on the other tokens in the product. Embeddings, norms and attention stay in float32.
+Weights have a scale for each output channel, and embeddings for each token of the vocabulary: the
+largest magnitude over 127. Compiled decoding of up to 4 tokens multiplies them with inputs in
+float32, on a CPU with AVX-512. All other inputs are int8 too, with one scale for each token. Their
+sums are exact, in int32, so a token's output does not depend on the other tokens in the product.
+Norms and attention stay in float32.
 """
 
 import torch
@@ -44,14 +45,23 @@ class Int8Linear(nn.Module):
         return out.view(*input.shape[:-1], -1)
 
 
-def to_int8(model: Transformer) -> Transformer:
-    """Replace every `Linear` of `model` by an `Int8Linear`, and return the model.
+class Int8Embedding(Int8Linear):
+    """An `nn.Embedding` in int8, without values yet: ids (...) -> (..., I)."""
 
-    A tied model gets an int8 output matrix and keeps its embeddings. The new layers have no values
-    yet: `int8_tensors` makes them from the old weights.
+    def forward(self, input: Tensor) -> Tensor:
+        return self.weight[input] * self.scale[input, None]
+
+
+def to_int8(model: Transformer) -> Transformer:
+    """Replace every matrix of `model` by one in int8, and return the model.
+
+    A tied model gets an output matrix of its own, which has the memory of its embeddings. The new
+    layers have no values yet: `int8_tensors` makes them from the old weights.
     """
-    if model.config.tie_embeddings:
-        model.add_module("output", Int8Linear(model.config.dim, model.config.vocab_size))
+    config = model.config
+    model.add_module("tok_embeddings", Int8Embedding(config.dim, config.vocab_size))
+    if config.tie_embeddings:
+        model.add_module("output", Int8Linear(config.dim, config.vocab_size))
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Linear):
@@ -64,15 +74,17 @@ def to_int8(model: Transformer) -> Transformer:
 def int8_tensors(model: Transformer, name: str, weight: Tensor) -> dict[str, Tensor]:
     """Return the entries in the state dict of an int8 `model` that replace a float `weight`.
 
-    `name` is the name of the weight in the float model. Tied embeddings give three entries: the
-    embeddings themselves, and the values and scales of the output matrix.
+    `name` is the name of the weight in the float model.
     """
-    modules, path = dict(model.named_modules()), name.removesuffix(".weight")
-    tensors = {} if isinstance(modules.get(path), Int8Linear) else {name: weight}
-    if name == "tok_embeddings.weight" and model.config.tie_embeddings:
-        path = "output"
-    if isinstance(modules.get(path), Int8Linear):
-        parts = [quantize(rows.float()) for rows in weight.split(512)]  # copies of a part only
-        values, scale = map(torch.cat, zip(*parts, strict=True))
-        tensors |= {f"{path}.weight": values, f"{path}.scale": scale[:, 0]}
-    return tensors
+    modules, paths = dict(model.named_modules()), [name.removesuffix(".weight")]
+    if not isinstance(modules.get(paths[0]), Int8Linear):
+        return {name: weight}
+    if paths == ["tok_embeddings"] and model.config.tie_embeddings:
+        paths.append("output")
+    values, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight), 1)
+    # A part at a time into memory that is there: what a part leaves free serves the next one.
+    for start in range(0, len(weight), 512):
+        part = slice(start, start + 512)
+        values[part], scale[part] = quantize(weight[part].float())
+    return {f"{path}.{key}": value for path in paths
+            for key, value in (("weight", values), ("scale", scale[:, 0]))}

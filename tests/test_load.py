@@ -71,7 +71,7 @@ def test_auto_takes_the_dtype_that_multiplies_so_many_rows_faster(run, monkeypat
 def test_int8_is_quantised_when_loaded_and_only_on_a_cpu(run, monkeypatch):
     plain, narrow = (load(run, device="cpu", dtype=dtype).model for dtype in ("float32", "int8"))
     assert narrow.layers[0].attention.wq.weight.dtype == torch.int8 and not narrow.training
-    assert torch.equal(narrow.tok_embeddings.weight, plain.tok_embeddings.weight)
+    assert torch.equal(narrow.norm.weight, plain.norm.weight)
     monkeypatch.setattr("gyre.load.resolve_device", lambda _: torch.device("meta"))
     with pytest.raises(UserError, match="int8 is for a CPU, not for meta"):
         load(run, dtype="int8")
