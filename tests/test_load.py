@@ -131,7 +131,10 @@ def play(row, ids):
     return shown, row.stopped
 
 
-def test_of_stop_strings_that_end_together_the_longest_counts(tokenizer):
+def test_of_stop_strings_the_one_that_ends_first_counts_and_of_those_the_longest(tokenizer):
+    words = {text.decode(): i for i, text in tokenizer.bytes.items() if text.isalpha()}
+    word = max(words, key=len)
+    assert play(Row("", tokenizer, [word, word[1]]), [words[word]]) == (word[0], True)
     ids = [FIRST_BYTE + byte for byte in b"abcd"]
     for stops in (["c", "bc", "d"], ["bc", "c"]):
         assert play(Row("", tokenizer, stops), ids) == ("a", True)

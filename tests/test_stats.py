@@ -27,11 +27,6 @@ def test_one_common_seed_has_a_difference_and_no_more_and_none_has_nothing():
     assert paired({1: 1.5}, {7: 2.0}) is None
 
 
-def test_identical_arms_have_a_point_for_an_interval():
-    same = {1: 2.0, 2: 2.5}
-    assert paired(same, same) == Paired(2, 0.0, (0.0, 0.0))
-
-
 @pytest.mark.parametrize("target, tokens", [
     (3.5, 100 * 2**0.75), (3.0, 200), (2.6, 300 * (4 / 3) ** 0.5), (2.0, 400), (5.0, 100),
     (1.999, math.inf),

@@ -54,8 +54,9 @@ def test_steps_are_those_of_a_loop_written_by_hand(world):
         assert mine.grad is None
 
 
-def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
-    """27 rows as 27, as 10 + 10 + 7 and as 27 x 1. Each row has its own dropout at every step."""
+def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, monkeypatch):
+    """27 rows as 27, as 10 + 10 + 7 and as 27 x 1. Each row has its own dropout at every step.
+    Where its rows are on several ranks, its loss is summed over them."""
     results = []
     for rows in (27, 10, 1):
         setup = setup_of(world, *DRAWN, "--train.micro_batch_size", str(rows))
@@ -66,6 +67,8 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world):
         assert len(set(torch.cat(keys).tolist())) == 2 * 27
     assert results[8:] == pytest.approx(2 * results[:8], rel=1e-6)
     assert train_step(setup_of(world), 0).loss != pytest.approx(results[0], abs=1e-3)
+    monkeypatch.setattr(World, "sum", lambda self, *values: [3 * value for value in values])
+    assert train_step(setup_of(world, *DRAWN), 0).loss == pytest.approx(3 * results[0], rel=1e-6)
 
 
 @pytest.mark.parametrize("kind", [Replicated, Sharded])

@@ -33,6 +33,7 @@ def test_gaps_are_taken_at_equal_seeds_and_tokens(study):
     gaps, steepness = study.gaps("rope"), 1.2 / math.log(4)
     expected = [steepness * math.log(USED["rope"] / USED["sin"])] * 13
     assert len(gaps) == 6 and list(gaps[0].values()) == pytest.approx(expected)
+    assert {*study.curves("rope", "shift")[0].values()} == {0}  # which is a value
 
 
 def test_seeds_without_a_record_and_other_shapes_are_no_contradiction(tmp_path):

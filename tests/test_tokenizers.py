@@ -32,6 +32,7 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
     run, folder = imported(tmp_path, kind)
     ours, auto = open_tokenizer(run.path), AutoTokenizer.from_pretrained(folder)
     assert ours.prefix_ids == [auto.bos_token_id]
+    assert ours.encode_prompt("") == [ours.eos_id, auto.bos_token_id]
     assert ours.eos_id == ours.eos_ids[-1] == auto.eos_token_id
     special = [auto.bos_token + "a" + auto.eos_token, "<think> b"]
     reference = reference_ids(folder, ODD + special)

@@ -300,6 +300,8 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
     shutil.rmtree(prepared)
     text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
     assert "has changed since it was started" in not_resumed(capfd, path)
+    branch = refusal(capfd, train.main, "--branch-from", path, "--at", "3", "--train.steps", "9")
+    assert "has changed since it was started" in branch[-1]
 
 
 @pytest.mark.parametrize("choice", [True, False])
