@@ -18,7 +18,8 @@ from errors import UserError
 from files import read_json, write_sealed
 from gyre.wandb_log import LogConfig
 
-COMMITTED = ["results", "bases", "english", "wide", "qk", "causes"]
+COMMITTED = ["results", "bases", "english", "wide", "qk", "causes", "qk/long", "qk/english",
+             "qk/wide"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -144,7 +145,7 @@ def test_positions_md_says_what_the_records_hold(committed):
 
 
 def test_results_md_says_what_the_records_hold(committed):
-    full, bases, english, wide, qk, causes = (committed[name] for name in COMMITTED)
+    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED)
     page = words("docs/results.md")
     for number in (0, 2, 3):
         tokens = full.horizons[number]
@@ -170,6 +171,11 @@ def test_results_md_says_what_the_records_hold(committed):
     for study, arm in ((full, "sin"), (qk, "sin_qk_first"), (qk, "sin_qk")):
         short, long = (interval(study, arm, tokens, "rope", qk) for tokens in qk.horizons)
         assert f" | {short} | {long} |" in page
+    for study in beside:
+        for tokens in (tokens for tokens in study.horizons if tokens > qk.horizons[-1]):
+            (arm,) = (arm for arm in study.plan["arms"] if arm.startswith("sin_qk"))
+            rope, sin = (interval(study, arm, tokens, study.plan["committed"][k]) for k in (0, 1))
+            assert f" | {rope} | " in page and f" | {sin} |" in page
     for arm in causes.others:
         assert f" | {interval(causes, arm, qk.horizons[0])} | \u2013 |" in page
 
