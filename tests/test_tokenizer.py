@@ -1,6 +1,5 @@
 """Every string comes back, and the file is a plain sentencepiece one."""
 
-import base64
 
 import pytest
 from hypothesis import given, settings
@@ -90,14 +89,8 @@ def test_a_vocabulary_that_does_not_fit_the_text_is_refused(texts, vocab_size, w
 
 
 def test_foreign_files_are_refused(tmp_path):
-    path = tmp_path / "tokenizer.model"
-    ranks = b"".join(base64.b64encode(bytes([i])) + b" %d\n" % i for i in range(256))  # Llama 3's
-    for content in [b"", ranks]:
-        path.write_bytes(content)
-        with pytest.raises(UserError, match="tokenizer.model is no tokenizer for us"):
-            open_tokenizer(tmp_path)
-    path.unlink()
-    with pytest.raises(UserError, match="no tokenizer for us.*tokenizer.model"):
+    (tmp_path / "tokenizer.model").write_bytes(b"IQ== 0\nIg== 1\n")  # as Llama 3's begins
+    with pytest.raises(UserError, match="tokenizer.model is no tokenizer for us"):
         open_tokenizer(tmp_path)
 
 
