@@ -81,7 +81,7 @@ def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkey
     monkeypatch.chdir(runs.parent)
     named = [run.path.name for run in evaluate.open_runs(["learned", "rope"])]
     assert named == ["learned", "rope"]  # and not by age: the first is the one to compare with
-    options = "--lengths --device cpu --json all.json --plot loss.png"
+    options = "--lengths --device cpu --json all.json --plot loss.png --checkpoint last"
     lines, _ = evaluated(capsys, "rope", "runs/learned", "notes", *options.split())
     losses, lengths = lines[:3], lines[lines.index([]) + 1 :]
     assert ["each", "run", "reads", "windows"] in [line[:4] for line in lines]
@@ -97,7 +97,7 @@ def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkey
     stretches = [part.mean().item() for part in (nats[1] - nats[0]).tensor_split(20)]
     assert change == pytest.approx(means[1] - means[0], abs=1e-6)
     assert error == pytest.approx(statistics.stdev(stretches) / 20**0.5, rel=1e-4)
-    assert imread("loss.png").shape[1] > 500
+    assert imread("loss.png").shape[1] > 500 and first["checkpoint"] == "last"
 
     head, rope, learned = lengths[:3]
     assert " ".join(head).endswith(" slide 4T cut 8T slide 8T shift T")
