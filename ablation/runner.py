@@ -84,9 +84,9 @@ def make_plan(command: Command, data: Prepared) -> Plan:
                             f"{config.optim.warmup_steps} of warm-up: choose more --tokens, or "
                             "another optim.warmup_steps or optim.cooldown")
     wanted = json.loads(json.dumps({
-        "tier": command.options.tier, "arms": command.arms, "baseline": command.baseline,
+        "tier": command.beside.get("tier", command.options.tier), "arms": command.arms,
         "grid": tier.grid, "tuning_seeds": tier.tuning_seeds, "steps": steps,
-        "seeds": list(range(tier.seeds)),
+        "seeds": list(range(tier.seeds)), "baseline": command.baseline,
         "seq_len": config.data.seq_len, "step_tokens": step_tokens,
         "config": {arm: select_decisive(config) for arm, config in command.arm_configs.items()},
         "data_sha256": {name: file["sha256"] for name, file in data.manifest["files"].items()},

@@ -175,10 +175,10 @@ def test_a_new_arm_beside_the_records_of_a_study(world, finished, tmp_path, caps
     study = Study.load(tmp_path / f"beside-{finished.name}")
     assert {name.name for name in study.path.iterdir() if name.is_dir()} == {
         "logs", "results", "calibration-rope-s0", "b-s0-2.5k", "b-s0-25k"}
-    calibration = study.plan["calibration"]
-    assert calibration["here"] == pytest.approx(calibration["committed"], rel=1e-6)
+    assert study.plan["calibration"]["here"] == pytest.approx(
+        study.plan["calibration"]["committed"], rel=1e-6)
     assert Study.load(finished).records.items() <= study.records.items()
-    assert study.runs("b")[0]["config"]["model"]["theta"] == 50 and study.baseline == "sin"
+    assert (study.baseline, study.plan["tier"]) == ("sin", "smoke")
     page = (study.path / "RESULTS.md").read_text(encoding="utf-8")
     assert "| rope, committed | 0.002 |" in page and "| b, measured here | 0.004 |" in page
     for extra, words in (
