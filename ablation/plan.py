@@ -63,8 +63,9 @@ class Tier:
     """Learning rates to choose from for each arm, in ascending order, each about twice the one
     before; none: the config's optim.lr for all."""
     tuning_tokens: int = 0
+    """Of the runs that choose the rate; at most those of the longest run."""
     tuning_seeds: tuple[int, ...] = (1000,)
-    """Of the runs that choose the rate: none of those that are reported."""
+    """Of the runs that choose the rate, none of which is reported."""
     windows: int = sys.maxsize
     """Most windows of 8T tokens on which a run is measured; see gyre/measure.py."""
     followed: int = 4

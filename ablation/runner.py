@@ -76,7 +76,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     tier, config, path = command.tier, command.config, command.path
     step_tokens = config.train.batch_size * config.data.seq_len
     steps = {"horizons": [tokens // step_tokens for tokens in tier.horizons],
-             "tuning": tier.tuning_tokens // step_tokens}
+             "tuning": min(tier.tuning_tokens, tier.horizons[-1]) // step_tokens}
     for count in filter(None, (*steps["horizons"], steps["tuning"])):
         cooldown = planning.count_cooldown(config.optim, count)
         if not cooldown or config.optim.warmup_steps >= count - cooldown:
