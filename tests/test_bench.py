@@ -49,6 +49,14 @@ def test_figures_are_printed_and_written(tmp_path, capsys, monkeypatch, real):
         assert figures[f"decoding_{batch}"]["limit"] == pytest.approx(limit)
 
 
+def test_a_rate_leaves_the_first_round_out_and_a_copy_reads_and_writes(monkeypatch):
+    seconds = iter([9.0, 1.0, 3.0])
+    assert bench.alternate({"a": lambda: next(seconds)}, 2, "") == {"a": 2.0}
+    monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
+    copied, flops = bench.measure_machine(CPU, torch.float32)
+    assert copied == 2 * 2**27 / 0.5 and {*flops.values()} == {2 * 2048**3 / 0.5}
+
+
 def test_32_rows_read_the_weights_once_and_32_caches():
     """Of embeddings that are in no product, a row; tied, they are the output matrix."""
     weights = 97 * 48 + 7 * 48 + 3 * (2 * 48 * 48 + 2 * 48 * 16 + 3 * 48 * 80)

@@ -75,6 +75,7 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
         run.checkpoints.save(name, lambda folder: None, {"step": step})
         run.log({"step": step, "tokens": step, "val/loss": loss})
     assert " 2.0000 " in evaluate.list_runs([run])
+    assert evaluate.show(0.0) == "0.0000"
 
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):

@@ -30,7 +30,8 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     run, out = make_run(tmp_path, "alibi", position="alibi").path, tmp_path / "out.gguf"
     refused(capsys, "gguf", run, out, str(run), "model.position alibi")
     refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
-    refused(capsys, "hf", run, run, "is there already")
+    for there in (run, run / "run.json"):
+        refused(capsys, "gguf", run, there, "is there already")
     refused(capsys, "hf", tmp_path, out, "run.json is missing")
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
 

@@ -297,7 +297,7 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
     old = {k: v for k, v in BASE.items() if k not in absent}
     assert hf.from_config(old) == untied(n_kv_heads=6)
     more = {"use_cache": True, "pretraining_tp": 1, "attention_bias": False,
-            "sliding_window": None, "transformers.js_config": {}}
+            "mlp_bias": None, "sliding_window": None, "transformers.js_config": {}}
     mistral = {"model_type": "mistral", "sliding_window": None}
     assert hf.from_config(BASE | more) == hf.from_config(BASE | mistral) == untied()
 

@@ -77,6 +77,8 @@ def test_all_contexts_score_the_same_targets_once(context):
             for end in (starts + length).tolist():
                 targets += range(end - scored + 1, end + 1)
         assert sorted(targets) == expected
+    starts = {first for starts, *_ in cut(shared, T, context) for first in starts.tolist()}
+    assert starts <= {a + k for a in spans.tolist() for k in range(0, 8 * T, context)}
 
 
 @pytest.mark.parametrize("length", [2 * 8 * T + 1, 200, 300, 3000])
@@ -196,13 +198,15 @@ def test_a_study_records_what_a_run_ended_with(run, monkeypatch):
 
 def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
     origins = [record.hash_origin(run)]
-    for seed in ("1", "2"):  # they need no training
-        config = load(*arguments(world, *STEPS, "--name", f"rope-{seed}", "--seed", seed))
+    for words in ("--seed=1", "--seed=2", "--model.position=sinusoidal --model.sinusoid=vaswani"):
+        config = load(*arguments(world, *STEPS, f"--name={len(origins)}", *words.split()))  # they need no training
         other = RunDir.create(config, tokenizer=[run.path / "tokenizer.model"],
                               manifest=run.manifest)
         origins.append(record.hash_origin(other))
     for key in ("init_sha256", "embeddings_sha256", "batches_sha256"):
         assert origins[0][key] == origins[1][key] != origins[2][key]
+    kinds = [origin["embeddings_kind"] for origin in origins]
+    assert kinds[0] == kinds[1] == kinds[2] != kinds[3]  # at another scale by its encoding
 
 
 def test_a_loss_that_is_not_finite_is_refused(run, monkeypatch):

@@ -33,3 +33,6 @@ def test_losses_are_those_of_counting_by_hand():
     held_out[[20, 50]] = 7
     losses = by_hand(train.tolist(), held_out.tolist(), 9, 4)
     assert ngram_losses(train, held_out, 9, 4) == pytest.approx(losses) and losses[1] > 1
+    train, held_out = train * 9999, held_out * 9999  # a trigram of these has a code above 2**32
+    losses = by_hand(train.tolist(), held_out.tolist(), 69994, 3)
+    assert ngram_losses(train, held_out, 69994, 3) == pytest.approx(losses)

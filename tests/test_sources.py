@@ -184,7 +184,7 @@ class Server(BaseHTTPRequestHandler):
 
     answers = {  # path -> status, body, headers
         "/text.txt": (200, ODD.encode(), {}),
-        "/rows.jsonl": as_json({"text": ODD}),
+        "/rows.jsonl": as_json({"text": ODD}), "/b/rows.jsonl": as_json({"text": "b"}),
         "/api/datasets/some/stories": as_json(INFO),
         f"/api/datasets/some/stories/revision/{COMMIT}": as_json(INFO),
         f"/api/datasets/some/stories/tree/{COMMIT}": as_json(TREE),
@@ -234,6 +234,7 @@ def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, n
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         file.write_bytes(b"changed")
         assert texts(**options, sha256=digest) == [ODD]
+        assert texts(source="url", url=f"{server}/b/rows.jsonl") == ["b"]  # of the same name
     assert texts(**options) == texts(**options, sha256=digest) == [ODD]
     file.write_bytes(b"changed")
     with pytest.raises(UserError, match="cannot be read"):
