@@ -1,4 +1,4 @@
-"""The weights of attention: who looks at whom, which SDPA itself does not return."""
+"""What attention does, which SDPA itself does not return: the scores of keys and their weights."""
 
 from typing import Any
 
@@ -12,20 +12,36 @@ from model.transformer import Transformer
 
 
 @torch.inference_mode()
-def attention_to_previous(scorer: Scorer, spans: Tensor) -> list[list[float]]:
-    """Return the share of attention on the token before, for each head of each layer: the mean
-    over the queries of windows of T tokens."""
+def measure_attention(scorer: Scorer, spans: Tensor) -> dict[str, list[list[float]]]:
+    """Return two measures of each head of each layer, over the queries of windows of T tokens.
+
+    `previous` is the share of attention on the token before, and `by_distance` the share of the
+    scores' variance that their distance explains.
+    """
     config = scorer.trained.config
-    total = torch.zeros(config.n_layers, config.n_heads, dtype=torch.float64)
+    found = torch.zeros(2, config.n_layers, config.n_heads, dtype=torch.float64)
     for rows in scorer.rows(spans, scorer.seq_len):
-        for layer, weights in enumerate(attention_weights(scorer.trained, rows[:, :-1])):
-            previous = weights.diagonal(-1, dim1=-2, dim2=-1)  # (B, H, T - 1)
-            total[layer] += previous.cpu().double().mean(-1).sum(0)
-    return (total / len(spans)).tolist()
+        scores = torch.stack(attention_scores(scorer.trained, rows[:, :-1])).cpu().double()
+        previous = scores.softmax(-1).diagonal(-1, dim1=-2, dim2=-1)  # (L, B, H, T - 1)
+        measured = torch.stack((previous.mean((1, -1)), explained_by_distance(scores)))
+        found += len(rows) / len(spans) * measured
+    return dict(zip(("previous", "by_distance"), found.tolist(), strict=True))
 
 
-class AttentionWeights(TorchFunctionMode):
-    """Within `with`, record the weights of every attention, which SDPA itself does not return."""
+def explained_by_distance(scores: Tensor) -> Tensor:
+    """Scores (L, B, H, T, T) of queries at m and keys at n <= m -> (L, H), the share of their
+    variance that is a function of m - n."""
+    m, n = torch.tril_indices(*scores.shape[-2:])
+    pairs = scores[..., m, n]
+    pairs = pairs - pairs.mean((1, 3), keepdim=True)
+    sums = scores.new_zeros(scores.shape[::2]).index_add_(-1, m - n, pairs.sum(1))  # (L, H, T)
+    counts = (m - n).bincount() * len(scores[0])
+    return (sums.square() / counts).sum(-1) / pairs.square().sum((1, 3))
+
+
+class AttentionScores(TorchFunctionMode):
+    """Within `with`, record the scores of every attention: (B, H, T, T), -inf where a key is
+    hidden."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,12 +54,12 @@ class AttentionWeights(TorchFunctionMode):
             scores = torch.einsum("bhtd,bhsd->bhts", xq, xk) * xq.shape[-1] ** -0.5
             if mask is None:  # causal
                 mask = torch.full(scores.shape[-2:], -torch.inf, device=xq.device).triu(1)
-            self.layers.append((scores + mask).softmax(-1))
+            self.layers.append(scores + mask)
         return func(*args, **(kwargs or {}))
 
 
-def attention_weights(model: Transformer, tokens: Tensor) -> list[Tensor]:
-    """Tokens (B, T) -> the attention weights of each layer, (B, H, T, T)."""
-    with AttentionWeights() as weights:
+def attention_scores(model: Transformer, tokens: Tensor) -> list[Tensor]:
+    """Tokens (B, T) -> the scores of each layer, (B, H, T, T), whose softmax are the weights."""
+    with AttentionScores() as scores:
         model.hidden_states(tokens)
-    return weights.layers
+    return scores.layers

@@ -153,5 +153,4 @@ POSITIONS |= {
     "sin_qk": SinusoidalQK, "sin_qk_first": SinusoidalQKFirst, "sin_qkv": SinusoidalQKV,
     "sin_residual": SinusoidalResidual, "learned_qk": LearnedQK, "rope_first": RoPEFirst,
     "rope_sinscale": RoPEScaled, "sin_aligned": SinusoidalAligned,
-    "sin_qk_aligned": SinusoidalQKAligned,
-}
+    "sin_qk_aligned": SinusoidalQKAligned}

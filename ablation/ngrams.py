@@ -27,9 +27,8 @@ def ngram_losses(train: Ids, held_out: Ids, vocab_size: int, longest: int = 3) -
         total = np.add.reduceat(counts, first)
         asked = _codes(held_out, n, vocab_size)[longest - n :]
         count = _looked_up(seen, counts, asked)
-        n_total, n_followers = (
-            _looked_up(contexts, values, asked // vocab_size) for values in (total, followers)
-        )
+        n_total, n_followers = (_looked_up(contexts, values, asked // vocab_size)
+                                for values in (total, followers))
         # A context that was never seen leaves the shorter one's probability as it is.
         weight = np.where(n_total > 0, n_followers, 1)
         probability = (count + weight * probability) / (n_total + weight)

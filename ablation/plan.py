@@ -29,19 +29,17 @@ from gyre.options import make_config, nearest
 
 Overlay = dict[str, Any]
 ARMS: dict[str, Overlay] = {
-    "rope": {"model.position": "rope"},
+    **{name: {"model.position": name} for name in (
+       "rope", "learned", "alibi", "sin_qk", "sin_qk_first", "sin_qkv", "sin_qk_aligned",
+       "learned_qk", "rope_first", "rope_sinscale")},
     "sin": {"model.position": "sinusoidal"},
     "nope": {"model.position": "none"},
-    "learned": {"model.position": "learned"},
-    "alibi": {"model.position": "alibi"},
     "sin_vaswani": {"model.position": "sinusoidal", "model.sinusoid": "vaswani"},
     "p_rope_50": {"model.position": "rope", "model.partial": 0.5},
     "p_rope_75": {"model.position": "rope", "model.partial": 0.75},
     "rope_b100": {"model.position": "rope", "model.theta": 100.0},
     "rope_b1k": {"model.position": "rope", "model.theta": 1000.0},
     "rope_b500k": {"model.position": "rope", "model.theta": 500000.0},
-    **{name: {"model.position": name} for name in ("sin_qk", "sin_qk_first", "sin_qkv",
-       "sin_qk_aligned", "learned_qk", "rope_first", "rope_sinscale")},
     **{name: {"model.position": name, "model.sinusoid": "vaswani"}
        for name in ("sin_residual", "sin_aligned")},
 }

@@ -83,13 +83,11 @@ def mechanism(study: Study) -> Figure:
 
 def context(study: Study) -> Figure:
     """Loss of the same targets against the length of the window that slides over them."""
-    series = {
-        arm: [defined((row["context"], row["loss"])
-                      for row in rows(record, "context", mode="sliding"))
-              for record in study.runs(arm).values()] for arm in study.plan["arms"]
-    }
     fig, (ax,) = _panels(1)
-    _bands(ax, study, series)
+    _bands(ax, study, {arm: [defined((row["context"], row["loss"])
+                                     for row in rows(record, "context", mode="sliding"))
+                             for record in study.runs(arm).values()]
+                       for arm in study.plan["arms"]})
     seq_len = study.plan["seq_len"]
     ax.axvline(seq_len, color="0.3", linewidth=1)
     ax.set_xscale("log", base=2)

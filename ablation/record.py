@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ablation.attention import attention_to_previous
+from ablation.attention import measure_attention
 from ablation.plan import machine
 from errors import UserError
 from gyre import measure
@@ -45,7 +45,7 @@ def measure_end(run: RunDir, windows: int, device: str) -> dict[str, Any]:
 
 def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
     """Return what every kept checkpoint has: the loss over the whole split, and, on at most so many
-    windows, the cost of a shift by T and the attention to the previous token."""
+    windows, the cost of a shift by T and of permuted tokens, and what attention does."""
     config, _, scorer = measure.open_run(run, "last", device)
     spans, points = scorer.spans(windows), []
     for step in run.checkpoints.kept_steps():
@@ -53,7 +53,7 @@ def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
         points.append({
             "tokens": measure.trained_tokens(run, step, config),
             "loss": measure.whole_split(scorer)["loss"], "shift": measure.shift(scorer, spans),
-            "previous": attention_to_previous(scorer, spans),
+            "permuted": measure.permute(scorer, spans), **measure_attention(scorer, spans),
         })
     return points
 

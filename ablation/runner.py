@@ -229,10 +229,8 @@ def pair_jobs(command: Command, plan: Plan) -> list[Job]:
             trainings.append(plan_training(command, plan, f"{name}-{length}", count,
                                            values if trunk else values | longest, trunk))
             trunk = trainings[0]["run"]
-        jobs.append({
-            "kind": "results", "name": name, "arm": arm, "trainings": trainings,
-            "windows": command.tier.windows, "device": command.config.train.device,
-        })
+        jobs.append({"kind": "results", "name": name, "arm": arm, "trainings": trainings,
+                     "windows": command.tier.windows, "device": command.config.train.device})
     return jobs
 
 

@@ -1,7 +1,9 @@
 """Measurements against explicit loops, the same targets everywhere, and records of runs."""
 
+import itertools
 import json
 import math
+import statistics
 import tempfile
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,7 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from conftest import arguments, load, points, random_model, trained
+from conftest import arguments, draw, load, points, random_model, trained
 
 from ablation import attention, record
 from data.dataset import TokenDataset
@@ -123,6 +125,24 @@ def test_relative_encodings_do_not_notice_a_shift(position):
         assert change == pytest.approx((there - here) / len(ends), abs=1e-5)
 
 
+def test_a_permutation_costs_what_explicit_loops_say_and_nothing_without_order():
+    """The last token stays. One layer without positions sees its predecessors as a set."""
+    s, order = scorer(), torch.randperm(T - 1, generator=torch.Generator().manual_seed(0))
+    starts = [a + k * T for a in s.spans(2).tolist() for k in range(8)]
+    changes = []
+    for start in starts:
+        still, window = one_loss(s, s.trained, start, start + T), s.stream[start : start + T - 1]
+        before = window.clone()
+        window[:] = before[order]
+        changes.append(one_loss(s, s.trained, start, start + T) - still)
+        window[:] = before
+    assert measure.permute(s, s.spans(2)) == pytest.approx(statistics.fmean(changes), abs=1e-5)
+    assert max(changes) > 1e-3
+    s = scorer("none")
+    s.trained.layers = s.trained.layers[:1]
+    assert measure.permute(s, s.spans(2)) == pytest.approx(0, abs=1e-5)
+
+
 def test_all_blocks_are_every_target_of_the_spans_once():
     s = scorer()
     spans = s.spans(2)
@@ -144,8 +164,26 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns():
     for layer in s.trained.layers:
         torch.nn.init.zeros_(layer.attention.wq.weight)
     even = sum(1 / (m + 1) for m in range(1, T)) / (T - 1)
-    for layer in attention.attention_to_previous(s, s.spans(3)):
+    for layer in attention.measure_attention(s, s.spans(3))["previous"]:
         assert layer == pytest.approx([even] * 6, abs=1e-5)
+
+
+def test_the_variance_that_distance_explains_is_that_of_the_means_by_distance():
+    """All of it where scores are a bias by distance."""
+    scores, found = draw(2, 5, 3, T, T).double(), []
+    for layer, head in itertools.product(range(2), range(3)):
+        pairs = [(m - n, scores[layer, b, head, m, n].item())
+                 for b in range(5) for m in range(T) for n in range(m + 1)]
+        values = [[score for far, score in pairs if far == d] for d in range(T)]
+        found += [statistics.pvariance([statistics.fmean(group) for group in values for _ in group])
+                  / statistics.pvariance([score for _, score in pairs])]
+    shares = attention.explained_by_distance(scores).flatten().tolist()
+    assert shares == pytest.approx(found, rel=1e-9)
+    s = scorer("alibi")
+    for layer in s.trained.layers:
+        torch.nn.init.zeros_(layer.attention.wq.weight)
+    for layer in attention.measure_attention(s, s.spans(20))["by_distance"]:
+        assert layer == pytest.approx([1.0] * 6)
 
 
 def test_a_split_that_is_too_short_for_long_contexts_is_refused_in_words():

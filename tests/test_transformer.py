@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from conftest import CPU, draw, random_model
 
-from ablation.attention import attention_weights
+from ablation.attention import attention_scores
 from errors import UserError
 from model import kernels
 from model.config import INIT_STD, RopeScaling
@@ -92,8 +92,8 @@ def test_attention_weights_are_what_attention_weighs_values_by(position):
     for layer in model.layers:
         layer.attention.wo.register_forward_pre_hook(lambda _, x: attended.append(x[0]))
         layer.attention.wv.register_forward_hook(lambda _, x, y: values.append(y))
-    weights = attention_weights(model, tokens)
-    for w, x, v in zip(weights, attended, values, strict=True):
+    for scores, x, v in zip(attention_scores(model, tokens), attended, values, strict=True):
+        w = scores.softmax(-1)
         assert (w.triu(1) == 0).all()
         v = v.view(2, 7, 2, 8).repeat_interleave(3, dim=2)  # (B, T, H, D)
         expected = torch.einsum("bhts,bshd->bthd", w, v).flatten(-2)
