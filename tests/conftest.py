@@ -11,11 +11,11 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import outside  # noqa: F401  first: it sets the environment
@@ -103,8 +103,7 @@ def random_text(n_words: int = 1760, seed: int = 0) -> str:
     """Words of a vocabulary of 50, eight a line, with a letter that takes two bytes."""
     rng = random.Random(seed)
     words = ["".join(rng.choices("abcdeé", k=rng.randint(1, 4))) for _ in range(50)]
-    lines = (" ".join(rng.choices(words, k=8)) for _ in range(n_words // 8))
-    return "\n".join(lines) + "\n"
+    return "".join(" ".join(rng.choices(words, k=8)) + "\n" for _ in range(n_words // 8))
 
 
 @pytest.fixture(scope="module")
@@ -124,21 +123,17 @@ def training(world: Path, *extra: str) -> list[str]:
 
     What `extra` says comes later and so wins.
     """
-    return [
-        "--data.files", str(world / "text.txt"), "--data.prepared", str(world / "prepared"),
-        "--data.seq_len", "20", "--optim.warmup_steps", "3", "--train.steps", "12",
-        "--train.batch_size", "27", "--train.eval_interval", "5", "--train.sample_tokens", "4",
-        "--train.dtype", "float32", "--train.device", "cpu", "--log.runs", str(world / "runs"),
-        "--log.wandb", "disabled", *extra,
-    ]
+    options = ("--data.seq_len 20 --optim.warmup_steps 3 --train.steps 12 --train.batch_size 27 "
+               "--train.eval_interval 5 --train.sample_tokens 4 --train.dtype float32 "
+               "--train.device cpu --log.wandb disabled")
+    return [*options.split(), f"--data.files={world / 'text.txt'}", f"--log.runs={world / 'runs'}",
+            f"--data.prepared={world / 'prepared'}", *extra]
 
 
 def arguments(world: Path, *extra: str) -> list[str]:
     """The same of a tiny model with a tiny vocabulary: 2.6 epochs."""
-    return training(
-        world, "--data.vocab_size", "300", "--model.dim", "48", "--model.n_layers", "2",
-        "--model.n_heads", "6", "--model.n_kv_heads", "2", *extra,
-    )
+    sizes = "--data.vocab_size 300 --model.dim 48 --model.n_layers 2 --model.n_heads 6"
+    return training(world, *sizes.split(), "--model.n_kv_heads", "2", *extra)
 
 
 def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
@@ -163,17 +158,12 @@ def refusal(capture: Any, main: Callable[[list[str]], object], *argv: str | Path
     return lines
 
 
-def start(
-    program: str | Path, *argv: str | Path, cwd: Path = ROOT, new_session: bool = False,
-    **environment: str,
-) -> subprocess.Popen[str]:
+def start(program: str | Path, *argv: str | Path, cwd: Path = ROOT, new_session: bool = False,
+          **environment: str) -> Popen[str]:
     """A process of its own that runs a file, or this code, from the root of the checkout."""
     what = [str(program)] if isinstance(program, Path) else ["-c", program]
-    return subprocess.Popen(
-        [sys.executable, *what, *map(str, argv)], cwd=cwd, env={**os.environ, **environment},
-        text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=new_session,
-    )
+    return Popen([sys.executable, *what, *map(str, argv)], cwd=cwd, env=os.environ | environment,
+                 text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=new_session)
 
 
 def output(program: str | Path, *argv: str | Path, **options: Any) -> str:

@@ -26,8 +26,7 @@ POSITIONS = 64  # as in conftest's SIZES
 THEIR_SIZES: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
     "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
-    "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "initializer_range": 0.2,
-}
+    "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "initializer_range": 0.2}
 
 
 def export_to(to: str, source: Path, target: Path, *options: str) -> Path:
@@ -54,9 +53,8 @@ def untied(**changes: Any) -> ModelConfig:
     return model_config(**{"tie_embeddings": False, **changes})
 
 
-def make_run(
-    folder: Path, name: str = "ours", *, dtype=torch.float32, tokenizer: Path | None = None, **model
-) -> RunDir:
+def make_run(folder: Path, name: str = "ours", *, dtype=torch.float32,
+             tokenizer: Path | None = None, **model) -> RunDir:
     """A run with random weights: conftest's SIZES, untied, and what `model` changes."""
     tokenizer = tokenizer or train_tokenizer(folder)
     pieces = open_tokenizer(tokenizer.parent).vocab_size
@@ -64,10 +62,8 @@ def make_run(
     config.model = untied(**{"vocab_size": pieces, **model})
     run, made = untrained(folder, name, tokenizer, config), Transformer(config.model)
     made.init_weights(1)
-    weights = {
-        name: (8 * w if w.ndim > 1 else w + 0.3 * draw(*w.shape, seed=i)).to(dtype)
-        for i, (name, w) in enumerate(made.state_dict().items())
-    }
+    weights = {name: (8 * w if w.ndim > 1 else w + 0.3 * draw(*w.shape, seed=i)).to(dtype)
+               for i, (name, w) in enumerate(made.state_dict().items())}
     save_weights(run, "best", weights)
     return run
 
@@ -76,10 +72,8 @@ def load(run: RunDir) -> Transformer:
     return load_run(run, device="cpu").model
 
 
-def their_folder(
-    folder: Path, tokenizer: str = "ours", *, dtype=torch.float32, shards: str = "5GB",
-    kind=LlamaConfig, **changes: Any,
-) -> Path:
+def their_folder(folder: Path, tokenizer: str = "ours", *, dtype=torch.float32, shards="5GB",
+                 kind=LlamaConfig, **changes: Any) -> Path:
     """A random model of transformers' own making, saved by its own code, with this tokenizer: ours,
     or another that SAVE names, for which the model has 6 ids more."""
     torch.manual_seed(0)
@@ -89,6 +83,18 @@ def their_folder(
     model.save_pretrained(folder, max_shard_size=shards)
     SAVE[tokenizer](folder)
     return folder
+
+
+def exported(tmp_path: Path, *options: str, **model) -> tuple[RunDir, Path]:
+    """(a run as `make_run` makes it, a folder of theirs exported from it)."""
+    run = make_run(tmp_path, **model)
+    return run, export_to("hf", run.path, tmp_path / "hf", *options)
+
+
+def reexport(folder: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """(a run imported from their folder, a folder of theirs exported from that run)."""
+    run = export_to("run", folder, tmp_path / "ours")
+    return run, export_to("hf", run, tmp_path / "hf")
 
 
 def imported(tmp_path: Path, tokenizer: str) -> tuple[RunDir, Path]:

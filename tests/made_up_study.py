@@ -35,8 +35,7 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
          "loss": NGRAMS[1] - 0.3 - steepness * math.log(tokens / used_at),
          "shift": None if arm == "learned" else 0.0 if relative else 0.5 * used}
         for tokens in np.geomspace(20_000, HORIZONS[-1], 13)
-        for used in (tokens >= used_at,)
-    ]
+        for used in (tokens >= used_at,)]
     grows = {"rope": 0.1, "alibi": 0.0, "nope": 0.3, "sin": 0.6}.get(arm)
     scale = "large" if arm == "sin" else "small"
     contexts = {T // 2: end + 0.1, T: end}
@@ -53,8 +52,7 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
                      for k, tokens in zip((2, 1, 0), HORIZONS, strict=True)],
         "trajectory": points,
         "context": [{"context": c, "mode": mode, "loss": loss, "se": None if loss is None else 0.02}
-                    for mode in ("nonoverlapping", "sliding") for c, loss in contexts.items()],
-    }
+                    for mode in ("nonoverlapping", "sliding") for c, loss in contexts.items()]}
 
 
 def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
@@ -68,8 +66,7 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
         "dtype": "float32", "config": {baseline: {"optim": {"warmup_steps": 50}}},
         "versions": {"torch": "2.13.0"}, "git": {"revision": "0123abcd"},
         "tuned": {"arms": {"rope": {"0.001": {"1000": 2.2}, "0.002": {"1000": 2.1, "1001": 2.12},
-                                    "0.004": {"1000": 2.15, "1001": 2.16}}}},
-    })
+                                    "0.004": {"1000": 2.15, "1001": 2.16}}}}})
     for arm in effect:
         for seed in range(seeds):
             write_sealed(path / "results" / f"{arm}-s{seed}.json", record(arm, seed, effect[arm]))
@@ -85,8 +82,3 @@ def change(study: Path, run: str, **fields: Any) -> None:
 def make_pair(path: Path, seeds: int = 1) -> Path:
     """A study of that many seeds of rope and sin."""
     return make_study(path, seeds, {"rope": -0.06, "sin": 0.0})
-
-
-def losses(arm: str, seeds) -> np.ndarray:
-    """After the last length."""
-    return np.array([final(arm, seed, EFFECT[arm]) for seed in seeds])

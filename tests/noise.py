@@ -27,8 +27,7 @@ ODD = [
     "\n\n\n", "0123456789", "\u0301",  # a combining mark with nothing to combine with
     "e\u0301 \u00e9 \ufb01 \u2460 \uff21",  # what other normalisations would change
     "\u4e2d\u6587\u5b57", "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1eb\U0001f1f7",
-    "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\u3000h\u00a0i",
-]
+    "a\x0bb\x0cc\x1cd\x85e\u2028f\u2029g\u3000h\u00a0i"]
 
 
 def train_tokenizer(folder: Path) -> Path:
@@ -40,8 +39,7 @@ def train_sentencepiece(folder: Path, **options: Any) -> Path:
     words: dict[str, Any] = {
         "sentence_iterator": iter((TEXT * 5).splitlines()), "model_type": "bpe",
         "vocab_size": VOCAB, "byte_fallback": True, "normalization_rule_name": "identity",
-        "remove_extra_whitespaces": False, "model_prefix": str(folder / "tokenizer"),
-    }
+        "remove_extra_whitespaces": False, "model_prefix": str(folder / "tokenizer")}
     sentencepiece.SentencePieceTrainer.train(**(words | options), minloglevel=3)
     (folder / "tokenizer.vocab").unlink()
     return folder / "tokenizer.model"
@@ -63,7 +61,6 @@ def noise_run(runs: Path, name: str, **model) -> RunDir:
     return run
 
 
-def save_weights(run: RunDir, checkpoint: Any, weights: dict[str, Tensor]) -> None:
+def save_weights(run: RunDir, name: Any, weights: dict[str, Tensor]) -> None:
     """Write a checkpoint that has weights only."""
-    run.checkpoints.save(
-        checkpoint, partial(write_tensors, files={WEIGHTS: weights}, world=ALONE), {})
+    run.checkpoints.save(name, partial(write_tensors, files={WEIGHTS: weights}, world=ALONE), {})

@@ -5,9 +5,8 @@ import torch
 from conftest import random_tokens, sharpened
 
 from model.config import RopeScaling
-from model.generation import generate, next_logits
+from model.generation import next_logits
 from model.position import POSITIONS
-from model.sampling import Sampling
 from model.transformer import KVCache
 
 T = 9
@@ -32,8 +31,7 @@ def assert_cached_equals_uncached(model, ids):
 @pytest.mark.parametrize("position, scaling", [
     # An aligned model differs in how it starts only.
     *((position, None) for position in POSITIONS if "aligned" not in position),
-    *(("rope", RopeScaling(type, 4, 5)) for type in ("linear", "ntk", "yarn", "llama3")),
-])
+    *(("rope", RopeScaling(type, 4, 5)) for type in ("linear", "ntk", "yarn", "llama3"))])
 @torch.inference_mode()
 def test_cached_logits_equal_uncached_at_every_split(position, scaling):
     model = sharpened(position=position, rope_scaling=scaling)
@@ -42,16 +40,13 @@ def test_cached_logits_equal_uncached_at_every_split(position, scaling):
 
 @torch.inference_mode()
 def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
-    """Past the trained length, the frequencies that rotated the cached keys are wrong."""
+    """Past the trained length, the frequencies that rotated the cached keys are wrong. That
+    `generate` uses no cache then is seen in test_generation.py."""
     model, ids = sharpened(rope_scaling=RopeScaling("dynamic", 4, 6)), random_tokens(3, T)
     assert_cached_equals_uncached(model, ids[:, :6])
     cache = KVCache(model.config, 3, T)
     with pytest.raises(ValueError, match="past 6 tokens .* use no cache"):
         model(ids[:, :7], cache)
-    text = ids[0, :3].tolist()  # so `generate` uses none for a text that gets longer than that
-    for new in generate(model, [text], Sampling(temperature=0), max_new_tokens=6)[0]:
-        assert new == model(torch.tensor([text]))[0, -1].argmax()
-        text.append(new)
 
 
 @pytest.mark.parametrize("rows, tokens, dtype", [

@@ -148,16 +148,3 @@ def test_files_replace_any_source():
     config = DataConfig(source="hub", **hub, files=["a.txt"], column="story")
     config.check()
     assert config == DataConfig(source="files", files=["a.txt"], column="story")
-
-
-@pytest.mark.parametrize("options, words", [
-    ({"source": "url"}, "--data.url"),
-    ({"files": []}, "--data.files"),
-    ({"source": "mine"}, "must be one of stdlib, files, url, hub, not mine"),
-    ({"sha256": "0" * 64, "files": ["a"]}, "sha256 has no effect with data.source files"),
-    ({"vocab_size": 259}, "vocab_size must be in"),
-    ({"val_fraction": 1.0}, "val_fraction must be in"),
-])
-def test_settings_that_contradict_are_refused(options, words):
-    with pytest.raises(UserError, match=words):
-        DataConfig(**options).check()

@@ -13,6 +13,8 @@ from matplotlib.image import imread
 import evaluate
 from errors import UserError
 from files import write_json
+from gyre import measure
+from gyre.options import make_config
 from gyre.rundir import RunDir
 
 
@@ -75,6 +77,10 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
         run.checkpoints.save(name, lambda folder: None, {"step": step})
         run.log({"step": step, "tokens": step, "val/loss": loss})
     assert " 2.0000 " in evaluate.list_runs([run])
+    config = make_config()
+    tokens = config.train.batch_size * config.data.seq_len  # of a step
+    assert [measure.trained_tokens(run, name, config) for name in ("best", "last", 7)] == [
+        tokens, 2 * tokens, 7 * tokens]
     assert evaluate.show(0.0) == "0.0000"
 
 

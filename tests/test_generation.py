@@ -19,14 +19,13 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 
 @pytest.mark.parametrize("position, scaling, lengths", [
     *((position, None, (7, 2, 11)) for position in POSITIONS),
-    ("rope", RopeScaling("dynamic", 4, 9), (7, 2, 11)), ("rope", None, (7, 7, 7)),
-])
+    *(("rope", RopeScaling("dynamic", 4, 9), lengths) for lengths in ((7, 2, 11), (7, 2, 5))),
+    ("rope", None, (7, 7, 7))])
 @torch.inference_mode()
-def test_each_token_is_drawn_from_its_own_text_with_the_number_at_its_address(
-    position, scaling, lengths
-):
-    """The penalty counts each row's prompt and tokens. Dynamic scaling generates without a cache,
-    because frequencies change with the length."""
+def test_each_token_is_drawn_from_its_own_text_and_number(position, scaling, lengths):
+    """The number is that at its address. The penalty counts each row's prompt and tokens. Dynamic
+    scaling generates without a cache where a prompt or what follows it passes the trained length,
+    because frequencies change with the length then."""
     model = sharpened(position=position, rope_scaling=scaling)
     prompts = [prompt(n, seed=seed) for seed, n in enumerate(lengths)]
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=1.5)
@@ -60,8 +59,7 @@ def test_forwards_and_prefill_compute_no_more_than_the_prompts_need():
 
 
 def test_a_row_ends_at_eos_or_on_request_and_leaves_the_others_alone():
-    model = sharpened()
-    prompts = [prompt(7, seed=7), prompt(4, seed=4), prompt(9, seed=9)]
+    model, prompts = sharpened(), [prompt(7, seed=7), prompt(4, seed=4), prompt(9, seed=9)]
     free = generate(model, prompts, GREEDY, max_new_tokens=12)
     ends = free[0][3], free[2][7]
     assert not set(ends) & {*free[0][:3], *free[1][:5], *free[2][:7]}
@@ -94,8 +92,7 @@ def test_under_autocast_the_cache_has_its_dtype():
     ({"prompts": [[5], []]}, "prompt is empty"),
     ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
     ({"sampling": Sampling(top_p=0.0)}, r"top_p must be in \(0, 1\], not 0.0"),
-    ({"sampling": Sampling(temperature=0, top_k=3)}, "top_k has no effect at temperature 0"),
-])
+    ({"sampling": Sampling(temperature=0, top_k=3)}, "top_k has no effect at temperature 0")])
 def test_generate_refuses_what_it_cannot_do(changes, words):
     with pytest.raises(UserError, match=words):
         generate(sharpened(), **{"prompts": [[5]], "sampling": GREEDY, "max_new_tokens": 3,

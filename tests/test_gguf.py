@@ -18,18 +18,18 @@ from model.config import RopeScaling
 from model.rope import precompute_freqs_cis
 
 
-def read_gguf(file):
-    reader = gguf.GGUFReader(file)
+def read_gguf(run, out, *options):
+    """(fields, tensors) of the GGUF that a run is exported to."""
+    reader = gguf.GGUFReader(export_to("gguf", run, out, *options))
     fields = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
     return fields, {t.name: t for t in reader.tensors}
 
 
-@pytest.mark.parametrize(("dtype", "tied"), [
-    ("f32", False), ("f16", True), ("bf16", False), ("q8_0", False)])
-def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "q8_0"])
+def test_a_gguf_holds_every_tensor_and_field(dtype, tmp_path):
     shape = {"dim": 64, "head_dim": 16, "n_heads": 4, "hidden_dim": 96}
     own = torch.bfloat16 if dtype == "bf16" else torch.float32  # the default
-    run = make_run(tmp_path, tie_embeddings=tied, theta=5e3, dtype=own, **shape)
+    run = make_run(tmp_path, tie_embeddings=dtype == "f16", theta=5e3, dtype=own, **shape)
     weights = run.checkpoints.load_weights()
     if dtype == "f32":  # of weights of several types, the default is the one that holds all
         weights["tok_embeddings.weight"] = weights["tok_embeddings.weight"].bfloat16()
@@ -37,8 +37,7 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
         weights["output.weight"][0, 0] = 8e6
     save_weights(run, "best", weights)
     options = [] if dtype in ("f32", "bf16") else ["--dtype", dtype]
-    out = export_to("gguf", run.path, tmp_path / "out.gguf", *options)
-    fields, tensors = read_gguf(out)
+    fields, tensors = read_gguf(run.path, tmp_path / "out.gguf", *options)
     names = tensor_names(read_config(run.path / "config.yaml").model, "gguf")
     assert tensors.keys() == set(names.values())
     for name, w in weights.items():
@@ -73,13 +72,12 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tied, tmp_path):
         "tokenizer.ggml.bos_token_id": 2, "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.padding_token_id": 0,
         "tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.add_eos_token": False,
-        "tokenizer.ggml.add_space_prefix": False, "tokenizer.ggml.remove_extra_whitespaces": False,
-    }
+        "tokenizer.ggml.add_space_prefix": False, "tokenizer.ggml.remove_extra_whitespaces": False}
 
 
 def test_a_folder_whose_name_is_not_utf8_can_leave(tmp_path):
     run = make_run(tmp_path).path.rename(tmp_path / "ours\udcff")  # the byte FF
-    fields, _ = read_gguf(export_to("gguf", run, tmp_path / "out.gguf"))
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
     assert fields["general.name"] == "ours?"
 
 
@@ -92,7 +90,7 @@ def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
     edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
     for name in "ab":
         run = export_to("run", folder, tmp_path / name)
-        fields, _ = read_gguf(export_to("gguf", run, tmp_path / f"{name}.gguf"))
+        fields, _ = read_gguf(run, tmp_path / f"{name}.gguf")
         ends = [fields[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "eom")]
         assert ends == [2, 1, 301] and fields["tokenizer.chat_template"] == f"{{{{ {name} }}}}"
         (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
@@ -116,16 +114,14 @@ def llama_cpp_rotations(fields, tensors, head_dim):
 
 @pytest.mark.parametrize("kind, betas", [
     ("linear", {}), ("ntk", {}), ("llama3", {}), ("yarn", {}),
-    ("yarn", {"beta_fast": 80.0, "beta_slow": 3.0, "attention_factor": 1.3}),
-])
+    ("yarn", {"beta_fast": 80.0, "beta_slow": 3.0, "attention_factor": 1.3})])
 def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
     scaling = RopeScaling(kind, 4.0, 512, **betas)
-    shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048}
-    run = make_run(tmp_path, rope_scaling=scaling, **shape)
-    fields, tensors = read_gguf(export_to("gguf", run.path, tmp_path / "out.gguf"))
+    shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048, "rope_scaling": scaling}
+    run = make_run(tmp_path, **shape)
+    fields, tensors = read_gguf(run.path, tmp_path / "out.gguf")
     frequencies, magnitude = llama_cpp_rotations(fields, tensors, 64)
-    config = LlamaConfig(**hf.to_config(model_config(rope_scaling=scaling, **shape)))
-    rotary = LlamaRotaryEmbedding(config)
+    rotary = LlamaRotaryEmbedding(LlamaConfig(**hf.to_config(model_config(**shape))))
     torch.testing.assert_close(frequencies.float(), rotary.inv_freq, rtol=1e-5, atol=0)
     assert magnitude == pytest.approx(rotary.attention_scaling, rel=1e-6)
     own = precompute_freqs_cis(64, 2, 5e3, 1.0, scaling)[1].angle()
@@ -149,7 +145,7 @@ def test_byte_level_pairs_are_refused(tmp_path, capsys):
 def test_an_imported_tokenizer_goes_with_its_padding(tmp_path):
     """As a sentencepiece file; that of one is in test_tokenizers.py."""
     run = imported(tmp_path, "llama2-of-4")[0].path
-    fields, _ = read_gguf(export_to("gguf", run, tmp_path / "out.gguf"))
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
     assert fields["tokenizer.ggml.add_space_prefix"] and fields["tokenizer.ggml.add_bos_token"]
     assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{i}]" for i in range(VOCAB, VOCAB + 6)]
     assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5] * 6

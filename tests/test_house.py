@@ -77,8 +77,7 @@ def test_arrows_point_one_way():
 CEILINGS = {
     "train": 150, "generate": 139, "evaluate": 120, "export": 60, "ablate": 9, "bench": 217,
     "errors": 47, "files": 110, "model": 862, "data": 650, "gyre": 1744, "formats": 846,
-    "ablation": 1200, "docs": 278,
-}
+    "ablation": 1200, "docs": 278}
 
 
 def code_lines(source: str) -> int:
@@ -103,17 +102,14 @@ def test_no_folder_has_more_code_than_its_ceiling():
 
 
 def test_the_model_needs_nothing_but_torch_and_errors():
-    used = {room(target) for module in SOURCES if room(module) == "model"
-            for target in IMPORTS[module]}
+    used = {room(target) for name in SOURCES if room(name) == "model" for target in IMPORTS[name]}
     assert used - set(sys.stdlib_module_names) == {"torch", "model", "errors"}
 
 
 def test_one_module_reads_the_ranks_and_one_imports_wandb():
     ranks = re.compile(r"""["'](LOCAL_)?(RANK|WORLD_SIZE)["']""")
-    assert [module for module, source in SOURCES.items() if ranks.search(source)] == [
-        "gyre.parallel"]
-    assert [module for module in SOURCES if "wandb" in map(room, IMPORTS[module])] == [
-        "gyre.wandb_log"]
+    assert [name for name, source in SOURCES.items() if ranks.search(source)] == ["gyre.parallel"]
+    assert [name for name in SOURCES if "wandb" in map(room, IMPORTS[name])] == ["gyre.wandb_log"]
 
 
 def test_a_command_starts_without_the_packages_that_are_slow_to_import():
@@ -145,8 +141,7 @@ def test_every_option_is_read_by_something():
     for module, tree in TREES.items():
         if room(module) in ("ablation", "docs", "formats"):
             continue
-        checks = {id(node) for function in tree
-                  if isinstance(function, ast.FunctionDef)
+        checks = {id(node) for function in tree if isinstance(function, ast.FunctionDef)
                   and function.name in ("__post_init__", "check", "make_config")
                   for node in ast.walk(function)}
         for node in tree:

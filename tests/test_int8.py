@@ -53,14 +53,16 @@ def test_every_matrix_is_int8_and_norms_are_as_before(tied):
     assert (model.output.weight.data_ptr() == model.tok_embeddings.weight.data_ptr()) == tied
     assert {n for n in after if after[n].dtype == torch.int8} == matrices | {"output.weight"}
     assert all(torch.equal(after[name], before[name]) for name in set(before) - matrices)
-    with torch.no_grad():
-        got, expected = model(random_tokens(2, 7)), plain(random_tokens(2, 7))
+    got, expected = model(random_tokens(2, 7)), plain(random_tokens(2, 7))
     assert (got - expected).std() < 0.05 * expected.std()
+    narrow = before["layers.0.feed_forward.w1.weight"].bfloat16()  # as others store it
+    name, both = "layers.0.feed_forward.w1.weight", (narrow, narrow.float())
+    one, same = (int8_tensors(model, name, weight) for weight in both)
+    assert all(torch.equal(one[key], same[key]) for key in same)
 
 
 def test_what_an_encoding_adds_to_queries_and_keys_is_added_in_int8_too():
-    model = quantized(sharpened(position="sin_qk"))
-    read = []
+    model, read = quantized(sharpened(position="sin_qk")), []
     model.layers[0].attention.wq.register_forward_hook(lambda _, x, y: read.append(x[0]))
     model(torch.tensor([[5, 5, 5]]))
     assert not torch.equal(read[0][0, 0], read[0][0, 1])  # equal tokens at different positions

@@ -50,8 +50,7 @@ def rotate(form, view):
     # With fewer and more outputs than inputs, for the two ways to compute the weight's gradient.
     *((kernels.onednn_product, F.linear, ((3, 7, 48), (outputs, 48))) for outputs in (31, 97)),
     (rotate(kernels.rotate_in_reals, torch.view_as_real),
-     rotate(apply_rotary_emb, lambda table: table), ((2, 7, 6, 8), (2, 7, 2, 8))),
-])
+     rotate(apply_rotary_emb, lambda table: table), ((2, 7, 6, 8), (2, 7, 2, 8)))])
 def test_each_form_equals_the_plain_one_forwards_and_backwards(form, plain, shapes, monkeypatch):
     """Processors add in different orders: up to 1.7e-6 apart, of numbers around 1."""
     monkeypatch.setattr(kernels, "LONGEST_SUM", 31)

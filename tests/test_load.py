@@ -24,20 +24,18 @@ def run(tmp_path_factory):
 
 def test_three_lines_generate(run, monkeypatch):
     """The example at the top of gyre/load.py, against the loop called by hand."""
-    model = load(run.path)
-    text = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20)
+    model, options = load(run.path), {"max_new_tokens": 50, "seed": 3, "top_k": 20}
+    text = model.generate(PROMPT, **options)
     tokenizer, by_hand = open_tokenizer(run.path), Transformer(model.config.model)
     by_hand.load_state_dict(run.checkpoints.load_weights("best"))
     (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
                       eos_ids=tokenizer.eos_ids, seed=3)
     assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
     for stop in (text[5:9], [text[5:9], "not in there"]):
-        cut = model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20, stop=stop)
-        assert cut == text[:5]
+        assert model.generate(PROMPT, **options, stop=stop) == text[:5]
     assert model.tokenizer.encode_prompt("") == [tokenizer.eos_id]  # which begins a document
     monkeypatch.setattr(model.tokenizer, "eos_ids", [new[20]])
-    assert model.generate(PROMPT, max_new_tokens=50, seed=3, top_k=20) == tokenizer.decode(
-        new[: new.index(new[20])])
+    assert model.generate(PROMPT, **options) == tokenizer.decode(new[: new.index(new[20])])
     assert not model.model.training and model.run.path == run.path
     with pytest.raises(UserError, match="top_k must be at least 1"):
         model.generate(PROMPT, top_k=0)
@@ -149,10 +147,8 @@ def test_what_is_held_back_comes_with_the_end(tokenizer):
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(
-    text=st.text("ab中 \n", max_size=14),
-    stops=st.lists(st.text("ab中 \n", min_size=1, max_size=4), max_size=3),
-)
+@given(text=st.text("ab中 \n", max_size=14),
+       stops=st.lists(st.text("ab中 \n", min_size=1, max_size=4), max_size=3))
 def test_where_a_row_stops_does_not_depend_on_its_tokens(tokenizer, text, stops):
     expected, stopped = until_stop(text, stops)
     for ids in (tokenizer.encode(text), [FIRST_BYTE + byte for byte in text.encode()]):

@@ -25,8 +25,7 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
     for n in range(parts):
         cut = {"rope.freqs": rope_frequencies(8).float()}
         for name, w in run.checkpoints.load_weights().items():
-            across = name.endswith(("wo.weight", "w2.weight"))
-            across |= name == "tok_embeddings.weight" and columns
+            across = name.endswith(("wo.weight", "w2.weight")) or (columns and "tok_emb" in name)
             cut[name] = w if w.ndim == 1 else w.chunk(parts, dim=int(across))[n].clone()
         torch.save(cut, folder / f"consolidated.{n:02}.pth")
     edit(folder / "params.json", **PARAMS, vocab_size=-1, multiple_of=16)
@@ -54,8 +53,7 @@ def test_folders_are_read_however_they_were_cut(parts, columns, tied, tmp_path):
     ({"a": torch.ones(3)}, "is it a LLaMA?"),
     ({"a": torch.tensor(1.0)}, "is not a table of vectors and matrices"),
     ([torch.ones(3)], "is not a table of vectors and matrices"),
-    (Touch(Path("ran")), "could run code (UnpicklingError)"),
-])
+    (Touch(Path("ran")), "could run code (UnpicklingError)")])
 def test_other_pickles_are_refused_unexecuted(content, words, tmp_path, capsys, monkeypatch):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
     torch.save(content, folder / "consolidated.00.pth")
@@ -113,8 +111,7 @@ def test_parameters():
 @pytest.mark.parametrize("change, words", [
     ({"use_scaled_rope": True}, "without rope_scaling_factor"),
     ({"use_qk_norm": True}, "use_qk_norm .*: we have no counterpart"),
-    ({"n_heads": None}, "n_heads"),
-])
+    ({"n_heads": None}, "n_heads")])
 def test_parameters_that_are_not_ours(change, words):
     with pytest.raises(ValueError, match=words):
         read_model(**({"rope_theta": 5e5} | change))

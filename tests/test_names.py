@@ -38,8 +38,7 @@ def test_the_layouts_are_each_others_inverse():
     ({"partial": 0.5, "rope_scaling": RopeScaling("linear", 2, 16)}, {"hf", "gguf"}, "partial 0.5"),
     ({"partial": 0.5, "rope_scaling": RopeScaling("ntk", 2, 16)}, {"gguf"}, "model.partial 0.5"),
     ({"dim": 50, "head_dim": 8}, {"hf"}, "dim 50 is not divisible by model.n_heads 6"),
-    ({"rope_scaling": RopeScaling("dynamic", 2, 16)}, {"gguf"}, "type dynamic.*llama.cpp"),
-])
+    ({"rope_scaling": RopeScaling("dynamic", 2, 16)}, {"gguf"}, "type dynamic.*llama.cpp")])
 def test_what_a_target_cannot_express_is_refused_by_name(changes, targets, words):
     config = model_config(**changes)
     for to in ("hf", "gguf"):

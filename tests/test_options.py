@@ -39,8 +39,7 @@ def test_the_command_line_is_over_a_run_over_files_over_defaults(tmp_path):
     ("train.compile", "auto", "auto"), ("train.shard", "full", "full"), ("train.shard", "2", 2),
     ("train.sample_prompt", "a = b = c", "a = b = c"), ("name", "3", "3"), ("name", "null", None),
     ("train.keep", "[3, 5]", [3, 5]), ("train.keep", "7", [7]),
-    ("data.files", "[a/*.md, 'b c.txt', '*.md', 2024]", ["a/*.md", "b c.txt", "*.md", "2024"]),
-])
+    ("data.files", "[a/*.md, 'b c.txt', '*.md', 2024]", ["a/*.md", "b c.txt", "*.md", "2024"])])
 def test_a_value_has_its_type_in_a_file_and_as_an_argument(tmp_path, option, text, value):
     section, _, name = option.rpartition(".")
     file = write(tmp_path, f"{section}: {{{name}: {text}}}" if section else f"{name}: {text}")
@@ -111,8 +110,7 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
     ("a0: &a0 {}\n" + "\n".join(
         f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 100)), "no option a0"),
     ("train: &a {steps: *a}", "recursi"), ('name: "a\\0b"', "name must be text"),
-    ("data: 3", "there is no option data"), ("[seed, 3]", "it holds no table of options"),
-])
+    ("data: 3", "there is no option data"), ("[seed, 3]", "it holds no table of options")])
 def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     file = write(tmp_path, text)
     with pytest.raises(UserError, match=f"^{re.escape(file)}: .*{words}") as caught:
@@ -134,7 +132,14 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--train.sample_tokens", "1024"], r"sample_tokens must be in \[0, 1024\), not 1024"),
     (["--train.keep", "[0]"], "does not have"), (["--train.keep", "[5, 1001]"], "does not have"),
     (["--train.shard", "0"], "at least 1, not 0"), (["--seed", "-1"], r"\[0, 2\^63\), not -1"),
-])
+    (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
+    (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
+    (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),
+    (["--data.source", "url"], "--data.url"), (["--data.files", "[]"], "--data.files"),
+    (["--data.source", "mine"], "must be one of stdlib, files, url, hub, not mine"),
+    (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files"),
+    (["--data.vocab_size", "259"], "data.vocab_size must be in"),
+    (["--data.val_fraction", "1.0"], "val_fraction must be in")])
 def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:
         load(*argv)
@@ -149,10 +154,8 @@ def test_a_command_tells_its_own_options_from_those_of_the_configuration():
     assert (options.temperature, options.device) == (Sampling.temperature, "auto")
     assert options.given == {"seed": 1}  # also where it is the default
     for argv, words in (
-        (["a", "--topk", "3"], r"no option --topk \(did you mean --top-k\?"),
-        (["a", "--checkpoint", "first"], r"^checkpoint must be best\|last, not 'first'$"),
-        ([], "required: RUN$"),
-    ):
+        ([], "required: RUN$"), (["a", "--topk=3"], r"no option --topk \(did you mean --top-k\?"),
+        (["a", "--checkpoint", "first"], r"^checkpoint must be best\|last, not 'first'$")):
         with pytest.raises(UserError, match=words):
             parser.parse_args(argv)
 

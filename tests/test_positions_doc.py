@@ -43,9 +43,8 @@ def test_the_document_prints_a_pair_at_positions_0_1_and_2():
 
 
 def test_the_examples_of_article_c_print_what_sources_says():
-    file = ROOT / "docs" / "sources.md"
-    failed, tried = doctest.testfile(str(file), module_relative=False, globs={"torch": torch},
-                                     encoding="utf-8")
+    failed, tried = doctest.testfile(str(ROOT / "docs" / "sources.md"), module_relative=False,
+                                     globs={"torch": torch}, encoding="utf-8")
     assert tried == 10 and not failed
 
 
@@ -65,14 +64,10 @@ def test_the_misprinted_sinusoid_loses_positions_and_ours_none():
     assert distances.min().item() == pytest.approx(1.0147, abs=1e-4)
 
 
-def test_a_shift_turns_the_sinusoid():
+def test_a_shift_turns_the_sinusoid_and_products_are_relative_until_a_matrix_stands_between():
     """Row m+k is row m times a matrix of k alone. Sine first, so every pair turns by -k theta."""
     table = sinusoid(16, 64).double()
     torch.testing.assert_close(table[:-5] @ rotation(-5, 16).T, table[5:], rtol=0, atol=1e-6)
-
-
-def test_sinusoid_products_are_relative_until_a_matrix_stands_between():
-    table = sinusoid(16, 40).double()
     assert spread(table @ table.T) < 1e-5
     assert spread(table @ draw(16, 16).double() @ table.T) > 1
 

@@ -26,8 +26,7 @@ SETTINGS: list[dict[str, Any]] = [
     *({"scaling": type, "factor": 6, "trained": 6, "distance": 200}
       for type in get_args(ScalingType)),
     {"scaling": "llama3", "D": 128, "theta": math.log10(5e5), "trained": 13, "factor": 8,
-     "pair": 31, "distance": 20000},
-]
+     "pair": 31, "distance": 20000}]
 DRIVE = (ROOT / "tests" / "drive_positions.js").read_text(encoding="utf-8")
 
 
@@ -51,8 +50,7 @@ def test_its_numbers_are_those_of_the_functions_that_models_use(tmp_path):
          f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
         capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
     (text,) = re.findall(r'<pre id="answers">(.*)</pre>', dom)
-    answers = json.loads(text)
-    for changes, answer in zip(SETTINGS, answers, strict=True):
+    for changes, answer in zip(SETTINGS, json.loads(text), strict=True):
         check(changes, answer)
 
 
@@ -64,10 +62,7 @@ def check(changes: dict[str, Any], answer: dict[str, Any]) -> None:
     assert s == asked
     kind, width, trained, distance = s["scaling"], s["D"], s["trained"], s["distance"]
     scaling = None if kind == "none" else RopeScaling(kind, s["factor"], trained)
-
-    def row(head_dim: int) -> Tensor:
-        return rope.precompute_freqs_cis(head_dim, distance + 1, s["theta"], scaling=scaling)[-1:]
-
+    row = rope.precompute_freqs_cis(width, distance + 1, s["theta"], scaling=scaling)[-1:]
     plain = frequencies = rope.rope_frequencies(width, s["theta"])
     if scaling is not None:
         frequencies = rope.scaled_frequencies(scaling, distance + 1, width, s["theta"])
@@ -76,14 +71,13 @@ def check(changes: dict[str, Any], answer: dict[str, Any]) -> None:
     close(answer["angles"], angles, atol=0)
     assert answer["unseen"] == (angles.remainder(2 * math.pi) > seen).tolist()
     first = torch.eye(width)[2 * s["pair"]].view(1, 1, 1, width)
-    turned, _ = rope.apply_rotary_emb(first, first, row(width))
-    turned = turned.view(-1, 2)[s["pair"]]
+    turned = rope.apply_rotary_emb(first, first, row)[0].view(-1, 2)[s["pair"]]
     close(answer["turned"], turned)
     close(answer["tip"], turned * torch.tensor([1, -1]))  # a screen's y points down
 
     far = torch.tensor([distance, *answer["distances"]])
     assert far[-1] == 4 * trained
-    magnitude = row(width)[0, 0].abs().item()
+    magnitude = row[0, 0].abs().item()
     rows = torch.polar(torch.tensor(magnitude).double(), torch.outer(far, frequencies))
     ones = torch.ones(1, len(far), 1, width)
     scores = rope.apply_rotary_emb(ones, ones, rows.to(torch.complex64))[0].mean(dim=-1)

@@ -144,11 +144,9 @@ def test_a_single_text_gives_its_last_part_by_characters(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("n, val_fraction, least, most", [
-    (1000, 0.1, 71, 129), (1000, 0.5, 441, 559), (60, 0.001, 1, 1), (60, 0.999, 59, 59),
-])
-def test_the_share_held_out_follows_val_fraction_and_no_split_is_empty(
-    tmp_path, n, val_fraction, least, most
-):
+    (1000, 0.1, 71, 129), (1000, 0.5, 441, 559), (60, 0.001, 1, 1), (60, 0.999, 59, 59)])
+def test_the_share_held_out_follows_val_fraction(tmp_path, n, val_fraction, least, most):
+    """And no split is empty."""
     documents = [words(seed, 5) for seed in range(n)]
     prepared = prepare_documents(tmp_path, documents, val_fraction=val_fraction)
     assert least <= prepared.manifest["val"]["documents"] <= most
@@ -172,8 +170,7 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
 
 
 @pytest.mark.parametrize("documents, message", [
-    (["same"] * 30, "the val split has 0 tokens"), (["x"], "sentences_.empty"), ([""], "no text"),
-])
+    (["same"] * 30, "the val split has 0 tokens"), (["x"], "sentences_.empty"), ([""], "no text")])
 def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
     with pytest.raises(UserError, match=message):
         prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=4)
@@ -213,9 +210,8 @@ def edit(path):
     path.write_text(json.dumps(manifest), encoding="utf-8")
 
 
-@pytest.mark.parametrize("name, damage", [
-    ("train.bin", flip_a_bit), ("val.bin", os.unlink), ("manifest.json", cut),
-    ("manifest.json", edit)])
+@pytest.mark.parametrize("name, damage", [("train.bin", flip_a_bit), ("val.bin", os.unlink),
+                                          ("manifest.json", cut), ("manifest.json", edit)])
 def test_damage_is_found_and_repaired(corpus, capsys, name, damage):
     first = prepare(config(corpus))
     assert capsys.readouterr().err.endswith("once\n")

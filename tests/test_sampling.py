@@ -42,8 +42,7 @@ def drawn_mass(logits, sampling, seen, draws=4000):
     Sampling(7.0), Sampling(1.0, top_k=1), Sampling(1.0, top_k=1000), Sampling(2.0, top_p=0.93),
     Sampling(1.0, top_p=1.0), Sampling(1.0, min_p=0.0), Sampling(1.0, repetition_penalty=1.7),
     Sampling(2.0, top_k=9, top_p=0.8), Sampling(2.0, top_p=0.8, min_p=0.3),
-    Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2),
-], ids=str)
+    Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2)], ids=str)
 def test_sample_draws_from_the_brute_force_distribution(sampling):
     for seed in range(3):
         logits, seen = 2 * draw(23, seed=seed), draw(23, seed=9) > 1
@@ -77,16 +76,14 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
 @pytest.mark.parametrize("sampling", [
     Sampling(temperature=5e-324), Sampling(temperature=1e300, top_p=1e-300, min_p=1.0),
     Sampling(temperature=1e-9, top_p=1e-300), Sampling(temperature=1.0, repetition_penalty=100),
-    Sampling(temperature=0, repetition_penalty=0.01),
-], ids=str)
+    Sampling(temperature=0, repetition_penalty=0.01)], ids=str)
 @pytest.mark.parametrize("u", [0.0, 0.5, 1 - 2**-53])
 def test_extreme_values_draw_a_token(sampling, u):
     rows = torch.tensor([
         [3e38, -3e38, 0.0, 1e-45], [-3e38] * 4, [0.0] + [-math.inf] * 3, [0.0] * 4])
     seen = torch.tensor([True, False, True, True]).expand(4, -1)
     ids = sample(rows, sampling, [u] * 4, seen)
-    assert ((ids >= 0) & (ids < 4)).all()
-    assert ids[2] == 0  # never a token without mass
+    assert ((ids >= 0) & (ids < 4)).all() and ids[2] == 0  # never a token without mass
 
 
 def test_a_token_without_mass_is_not_drawn_at_the_borders():
@@ -107,8 +104,7 @@ def test_temperature_0_is_the_limit_of_small_ones_with_the_penalty():
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 def test_broken_logits_are_an_error_and_not_a_token(broken):
-    logits = torch.zeros(2, 5)
-    logits[1] = broken
+    logits = torch.tensor([[0.0] * 5, [broken] * 5])
     with pytest.raises(UserError, match="not finite"):
         sample(logits, Sampling(temperature=0), [0.0, 0.0], torch.zeros(2, 5, dtype=torch.bool))
 

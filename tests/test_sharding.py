@@ -28,7 +28,6 @@ from gyre.signals import StopSignal
 from gyre.step import token_losses, train_step
 from model.transformer import Transformer
 
-slow = pytest.mark.slow
 # 27 rows in micro-batches of 5 are more of them in some processes than in others.
 RAGGED = ["--model.dropout", "0.25", "--train.micro_batch_size", "5"]
 
@@ -87,10 +86,9 @@ MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false",
 ALIBI = ["--model.position", "alibi", "--train.micro_batch_size", "6"]
 
 
-@slow
-@pytest.mark.parametrize(("processes", "shard", "extra"), [
-    (2, "none", UNEVEN), (2, "full", MUON), (4, "2", ALIBI),
-])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes, shard, extra", [
+    (2, "none", UNEVEN), (2, "full", MUON), (4, "2", ALIBI)])
 def test_several_processes_train_as_one_does(world, launch, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
     name = f"{shard}-{processes}"
@@ -105,7 +103,7 @@ def test_several_processes_train_as_one_does(world, launch, processes, shard, ex
         torch.testing.assert_close(weights, expected, rtol=0, atol=2e-4 if extra == MUON else 2e-5)
 
 
-@slow
+@pytest.mark.slow
 def test_a_run_goes_on_with_any_number_of_processes(world, launch):
     """4, 1 and 3 processes in turn. One rank that is told to stop stops all. The three find `last`
     damaged, each a part of it."""
@@ -120,7 +118,7 @@ def test_a_run_goes_on_with_any_number_of_processes(world, launch):
     assert_same_losses(path, one)
 
 
-@slow
+@pytest.mark.slow
 def test_processes_meet_again_in_a_store_that_was_used_before(launch):
     """torchrun keeps its store, and counts no restart, when a machine comes or goes."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
@@ -128,25 +126,23 @@ def test_processes_meet_again_in_a_store_that_was_used_before(launch):
         launch(2, meet, store.port).join()
 
 
-@slow
+@pytest.mark.slow
 def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launch):
     """kill -9; torchrun starts all again, and --resume auto goes on."""
     one, path = trained(world, "longer", *RAGGED, "--train.steps", "30"), world / "runs" / "shot"
-    argv = arguments(world, *RAGGED, "--train.steps", "30", "--train.shard", "full",
-                     "--resume", "auto", "--name", "shot")
-    agent = launch(1, restarting, *argv)
+    options = [*RAGGED, "--train.steps=30", "--train.shard=full", "--resume=auto", "--name=shot"]
+    agent = launch(1, restarting, *arguments(world, *options))
     wait_for(lambda: (path / "last").exists())
     psutil.Process(agent.processes[0].pid).children()[1].kill()
     agent.join()
     assert_same_losses(path, one)
 
 
-@slow
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch, number):
-    argv = arguments(world, "--train.shard", "full", "--train.timeout", "3", "--train.steps",
-                     "100000", "--name", number.name)
-    ranks = launch(2, train_rank, 0, *argv)
+    options = ["--train.shard=full", "--train.timeout=3", "--train.steps=100000"]
+    ranks = launch(2, train_rank, 0, *arguments(world, *options, f"--name={number.name}"))
     wait_for((world / "runs" / number.name / "last").exists)
     os.kill(ranks.processes[1].pid, number)
     ranks.processes[0].join(30)
@@ -156,16 +152,15 @@ def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch
     assert "error: process 0 of 2 has lost the others" in errors and "Traceback" not in errors
 
 
-@pytest.mark.parametrize("argv, environment, words", [
-    ([], {"WORLD_SIZE": "6"}, "environment variable RANK expected, but not set"),
-    (["--train.shard", "4"], {"WORLD_SIZE": "6", "RANK": "0"}, "4 does not divide the 6 processes"),
-    (["--train.batch_size", "5"], {"WORLD_SIZE": "6", "RANK": "5"}, "cannot be shared by 6"),
-    (["--train.device", "cuda:1"], {"WORLD_SIZE": "6", "RANK": "0"}, "one card for 6 processes"),
-])
-def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch, argv, environment, words):
-    for name, value in environment.items():
+@pytest.mark.parametrize("option, environment, words", [
+    ("--seed=1", {}, "environment variable RANK expected, but not set"),
+    ("--train.shard=4", {"RANK": "0"}, "4 does not divide the 6 processes"),
+    ("--train.batch_size=5", {"RANK": "5"}, "cannot be shared by 6"),
+    ("--train.device=cuda:1", {"RANK": "0"}, "one card for 6 processes")])
+def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch, option, environment, words):
+    for name, value in {"WORLD_SIZE": "6", **environment}.items():
         monkeypatch.setenv(name, value)
-    assert words in refusal(capfd, train.main, *arguments(world, *argv))[-1]
+    assert words in refusal(capfd, train.main, *arguments(world, option))[-1]
 
 
 def test_one_shard_is_trained_as_the_whole_model_is(world):
@@ -176,17 +171,15 @@ def test_one_shard_is_trained_as_the_whole_model_is(world):
         sharding = Sharded(whole.world, 1)
         model, module = sharding.wrap(
             whole.config.model, partial(Transformer.draw_matrices, seed=1), compiled=False)
-        optimizers = Optimizers(model, whole.config.optim, torch.float32)
         sharded = replace(whole, parallelism=sharding, model=model, module=module,
-                          optimizers=optimizers)
+                          optimizers=Optimizers(model, whole.config.optim, torch.float32))
         for step in range(3):
             expected = pytest.approx(train_step(whole, step), rel=1e-6)
             assert train_step(sharded, step) == expected and sharding.is_finite(model)
         with sharding.gather(model):
-            (first, *_), (second, *_) = (
-                token_losses(setup.model, setup.val_data, 5, CPU, torch.float32)
-                for setup in (sharded, whole))
-        torch.testing.assert_close(first, second)
+            losses = [[*token_losses(setup.model, setup.val_data, 5, CPU, torch.float32)]
+                      for setup in (sharded, whole)]
+        torch.testing.assert_close(*losses)
     finally:
         dist.destroy_process_group()
 
@@ -199,13 +192,11 @@ def test_sums_over_processes_are_exact(monkeypatch):
 
 
 def test_an_error_of_the_network_says_that_the_others_are_lost_and_no_other_does():
-    lost = "process 1 of 2 has lost the others"
-    for size, error, kind, words in (
-        (2, "[1] gloo: Connection closed by peer", UserError, lost),
-        (2, "Timed out waiting", UserError, lost), (2, "Broken pipe", UserError, lost),
-        (2, "shapes cannot be multiplied", RuntimeError, "shapes"),
-        (1, "Broken pipe", RuntimeError, "pipe"),
-    ):
+    for size, error, kind in (
+        (2, "[1] gloo: Connection closed by peer", UserError), (2, "Timed out waiting", UserError),
+        (2, "Broken pipe", UserError), (2, "shapes cannot be multiplied", RuntimeError),
+        (1, "Broken pipe", RuntimeError)):
+        words = "process 1 of 2 has lost the others" if kind is UserError else error
         with pytest.raises(kind, match=words), World(1, size, CPU).explain_lost_ranks():
             raise RuntimeError(error)
 

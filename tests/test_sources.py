@@ -93,8 +93,7 @@ def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name, kind", [
     ("o [d] d*.jsonl", None), ("o [d] d*.PARQUET", pyarrow.string()),
     ("a.parquet", pyarrow.large_string()),
-    ("a.parquet", pyarrow.dictionary(pyarrow.int32(), pyarrow.string())),
-], ids=str)
+    ("a.parquet", pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))], ids=str)
 def test_rows_arrive_byte_for_byte(tmp_path, name, kind):
     path = tmp_path / name
     rows = [ODD, None, "second", "", "2020-01-01"]  # null and "" are no documents
@@ -122,7 +121,7 @@ def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
 def test_rows_may_lack_the_text_or_differ_and_files_may_begin_with_a_mark(tmp_path):
     """Types are not inferred: `datasets` takes those of the first rows for all."""
     content = '\ufeff{"version": 1}\r\n\r\n{"text": "a"}\r\n{}\n{"text": null, "version": "x"}\n'
-    content += '{"text": "b", "version": [{"of": "2020-01-01"}]}'
+    content += '{"text": "b", "version": [{"of": "2020-01-01"}]}\n{"version": 2}'
     path = write(tmp_path / "a.jsonl", content)
     assert texts(files=[path, write_jsonl(tmp_path / "b.jsonl", ["", None])]) == ["a", "b"]
 
@@ -133,8 +132,7 @@ def test_rows_may_lack_the_text_or_differ_and_files_may_begin_with_a_mark(tmp_pa
     ("a.jsonl", b'\n{"text": "\\ud800"}\n', "a.jsonl cannot .*surrogate"),
     ("a.jsonl", b'{"story": "x", "n": 1}\n', "'text', only ..n', 'story'.: .*--"),
     ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only {'text': 'bool'}"),
-    ("no.txt", None, "no.txt matches no file"),
-])
+    ("no.txt", None, "no.txt matches no file")])
 def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
     if content is not None:
         write(tmp_path / name, content)

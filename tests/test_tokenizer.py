@@ -59,9 +59,8 @@ def test_training_sees_all_of_a_long_text_but_not_more_than_its_sample(monkeypat
     monkeypatch.setattr(tokenizer_module, "SAMPLE", 1_000)
     texts = (f"{i:010d}{i + 1:010d}" for i in range(0, 5_000, 2))  # of two sentences each
     sample = tokenizer_module.sample_sentences(texts)
-    numbers = [int(text) for text in sample]
     assert 500 <= sum(map(len, sample)) <= 1_000
-    assert numbers == list(range(0, 5_000, 64))
+    assert [int(text) for text in sample] == list(range(0, 5_000, 64))
 
 
 @pytest.mark.parametrize("text, vocab_size", [
@@ -81,8 +80,7 @@ def test_half_a_surrogate_pair_is_refused(tokenizer):
 
 @pytest.mark.parametrize("texts, vocab_size, words", [
     (["hello world"], 5000, "5000 pieces .* <= 285.*--data.vocab_size"),
-    (["hello world"], 261, "261 pieces .* 261 vs"), ([], 300, "empty"),
-])
+    (["hello world"], 261, "261 pieces .* 261 vs"), ([], 300, "empty")])
 def test_a_vocabulary_that_does_not_fit_the_text_is_refused(texts, vocab_size, words, tmp_path):
     with pytest.raises(UserError, match=words):
         Tokenizer.train(texts, vocab_size, tmp_path / "tokenizer.model")
@@ -110,8 +108,7 @@ CHANGES = "does not give text back unchanged"
 
 @pytest.mark.parametrize("options, words", [
     ({"normalization_rule_name": "nmt_nfkc"}, CHANGES), ({"eos_id": -1}, "what ends a text"),
-    ({"eos_id": -1, "user_defined_symbols": ["<end>"]}, "no eos_token that is a special token"),
-])
+    ({"eos_id": -1, "user_defined_symbols": ["<end>"]}, "no eos_token that is a special token")])
 def test_a_sentencepiece_file_of_no_use_is_refused(tmp_path, options, words):
     train_sentencepiece(tmp_path, **options)
     if "special" in words:

@@ -3,13 +3,13 @@
 import math
 import random
 
-import gguf
 import pytest
 import sentencepiece
 import tokenizers
-from foreign import VOCAB, edit, export_to, imported, make_run, read, refused, their_folder
-from noise import ODD, train_sentencepiece
+from foreign import edit, export_to, imported, make_run, read, reexport, refused, their_folder
+from noise import ODD, VOCAB, train_sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+from test_gguf import read_gguf
 from transformers import AutoTokenizer
 
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
@@ -47,8 +47,7 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
             assert "</s>" in text or ours.decode(ids) == text
     # And once more around.
     again = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "again"))
-    for text, ids in reference.items():
-        assert again(text)["input_ids"] == ids, text
+    assert {text: again(text)["input_ids"] for text in reference} == reference
 
 
 def converters_ids(folder, text):
@@ -69,8 +68,7 @@ def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
     (out / "tokenizer.model").unlink()
     AutoTokenizer.from_pretrained(out).save_pretrained(out)
     edit(out / "tokenizer_config.json", add_prefix_space=None)  # other versions have none
-    run = export_to("run", out, tmp_path / "saved")
-    out = export_to("hf", run, tmp_path / "again")
+    run, out = reexport(out, tmp_path / "again")
     theirs, again = AutoTokenizer.from_pretrained(out), open_tokenizer(out)
     rng = random.Random(4)
     drawn = ["".join(rng.choices([*" \n=ad(f\u2581", "中", "    "], k=30)) for _ in range(100)]
@@ -81,10 +79,10 @@ def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
         if SPACE not in text:
             assert converters_ids(out, text) == ids
     assert theirs.eos_token_id == ours.eos_id == 2
-    fields = gguf_fields(run, tmp_path / "out.gguf")
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
     pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
-    assert fields["scores"] == [pieces.get_score(i) for i in range(VOCAB)]
-    assert not fields["add_space_prefix"]
+    assert fields["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(VOCAB)]
+    assert not fields["tokenizer.ggml.add_space_prefix"]
 
 
 @pytest.mark.parametrize("change", [
@@ -103,21 +101,14 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
         assert not "".join(merges[-120:]).strip(SPACE + " ")
         merges[-120:] = sorted(merges[-120:], key=lambda pair: [len(run) for run in pair.split()])
     edit(folder / "tokenizer.json", **described)
-    run = export_to("run", folder, tmp_path / "run")
-    assert not (export_to("hf", run, tmp_path / "again") / "tokenizer.model").exists()
+    run, out = reexport(folder, tmp_path)
+    assert not (out / "tokenizer.model").exists()
     refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "no sentencepiece file")
-
-
-def gguf_fields(run, out):
-    """The fields about the tokenizer in the GGUF of a run."""
-    fields = gguf.GGUFReader(export_to("gguf", run, out)).fields
-    return {name.removeprefix("tokenizer.ggml."): f.contents() for name, f in fields.items()}
 
 
 @pytest.mark.parametrize("options, words", [
     ({}, ["do not number", "other ids"]),
-    ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"]),
-])
+    ({"user_defined_symbols": ["<sep>"]}, ["(0 of ", "'<sep>'", "other ids"])])
 def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words, tmp_path, capsys):
     """Merges alone would give other ids in silence."""
     tokenizer = train_sentencepiece(tmp_path, add_dummy_prefix=False, **options)
@@ -149,8 +140,8 @@ def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     auto = AutoTokenizer.from_pretrained(out)
     for text, ids in reference_ids(folder, spaced).items():
         assert auto(text)["input_ids"] == [1, *converters_ids(out, text)] == ids, text
-    scores = gguf_fields(run.path, tmp_path / "out.gguf")["scores"]
-    assert scores[VOCAB - 15 : VOCAB] == [-1e9] * 15
+    fields, _ = read_gguf(run.path, tmp_path / "out.gguf")
+    assert fields["tokenizer.ggml.scores"][VOCAB - 15 : VOCAB] == [-1e9] * 15
 
 
 @pytest.mark.parametrize("begins, kind", [
@@ -165,10 +156,9 @@ def test_texts_begin_as_add_bos_token_says_in_every_version(begins, kind, tmp_pa
     if kind != "LlamaTokenizer":
         begins = not begins
         assert (AutoTokenizer.from_pretrained(folder)("a")["input_ids"][0] == 1) == begins
-    run = export_to("run", folder, tmp_path / "again")
-    auto = AutoTokenizer.from_pretrained(export_to("hf", run, tmp_path / "hf"))
-    theirs, ids = reference_ids(tmp_path / "hf", "a")["a"], open_tokenizer(run).encode("a")
-    assert auto("a")["input_ids"] == theirs == begins * [1] + ids
+    run, out = reexport(folder, tmp_path)
+    theirs, ids = reference_ids(out, "a")["a"], open_tokenizer(run).encode("a")
+    assert AutoTokenizer.from_pretrained(out)("a")["input_ids"] == theirs == begins * [1] + ids
 
 
 def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(tmp_path):
@@ -177,13 +167,12 @@ def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(
     folder = their_folder(tmp_path, "llama2-json")
     edit(folder / "tokenizer.json", post_processor=None)
     edit(folder / "tokenizer_config.json", model_max_length=math.inf, add_bos_token=None)
-    run = export_to("run", folder, tmp_path / "ours")
-    out = export_to("hf", run, tmp_path / "hf")
+    run, out = reexport(folder, tmp_path)
     settings = read(out / "tokenizer_config.json")
     assert settings["add_bos_token"] is False and settings["model_max_length"] is None
     theirs = AutoTokenizer.from_pretrained(out)
     assert theirs("a")["input_ids"] == open_tokenizer(folder).encode("a")
-    assert not gguf_fields(run, tmp_path / "out.gguf")["add_bos_token"]
+    assert not read_gguf(run, tmp_path / "out.gguf")[0]["tokenizer.ggml.add_bos_token"]
 
 
 def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
@@ -211,11 +200,10 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     train_sentencepiece(folder, control_symbols=["<end>"])
     edit(folder / "tokenizer_config.json", eos_token="<end>")
     edit(folder / "added_tokens.json", **{"</s>": 2, "<end>": 3})
-    run = export_to("run", folder, tmp_path / "ours")
-    out = export_to("hf", run, tmp_path / "hf")
+    run, out = reexport(folder, tmp_path)
     theirs, again = (AutoTokenizer.from_pretrained(path) for path in (folder, out))
     assert open_tokenizer(run).eos_id == theirs.eos_token_id == again.eos_token_id == 3
-    assert gguf_fields(run, tmp_path / "out.gguf")["eos_token_id"] == 3
+    assert read_gguf(run, tmp_path / "out.gguf")[0]["tokenizer.ggml.eos_token_id"] == 3
 
 
 @pytest.mark.parametrize("file, content, words", [
@@ -223,8 +211,7 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     ("tokenizer_config", {"added_tokens_decoder": {"7": {"content": "<s>"}}}, "'<s>'"),
     ("tokenizer_config", {"eos_token": "<end>"}, "eos_token '<end>' of"),
     ("tokenizer_config", {"add_prefix_space": True}, "add_prefix_space"),
-    ("tokenizer_config", {"add_eos_token": True}, "has add_eos_token"),
-])
+    ("tokenizer_config", {"add_eos_token": True}, "has add_eos_token")])
 def test_sentencepiece_files_that_others_read_otherwise(file, content, words, tmp_path, capsys):
     folder = their_folder(tmp_path)
     edit(folder / f"{file}.json", **content)

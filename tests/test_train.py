@@ -27,8 +27,8 @@ from gyre.rundir import RunDir
 from gyre.start import resolve
 from model import kernels
 
-EXACT = ["--model.dropout", "0.2", "--train.micro_batch_size", "14", "--optim.optimizer", "muon",
-         "--train.sample_prompt", "ab"]
+EXACT = ["--model.dropout=0.2", "--train.micro_batch_size=14", "--optim.optimizer=muon",
+         "--train.sample_prompt=ab"]
 
 
 def checkpoint(path):
@@ -67,10 +67,9 @@ def kill(name, when, *argv):
             raise Killed
         return function(*args)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         patch.setattr(train, name, deadly)
-        with pytest.raises(Killed):
-            train.main([*map(str, argv)])
+        train.main([*map(str, argv)])
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +88,14 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
     assert list(validated) == list(points(straight, "sample")) == [5, 10, 12]
     assert all(p["tokens"] == p["step"] * 27 * 20 for p in RunDir.open(straight).metrics())
     seconds = sum(27 * 20 / rate for rate in points(straight, "train/tokens_per_second").values())
-    assert checkpoint(straight)[1]["progress"] == {
-        "step": 12, "tokens": 12 * 27 * 20, "seconds": pytest.approx(seconds), "skipped": 0,
-        "skipped_in_a_row": 0, "best": min(validated.values()),
-    }
+    progress = {"step": 12, "tokens": 12 * 27 * 20, "seconds": pytest.approx(seconds),
+                "skipped": 0, "skipped_in_a_row": 0, "best": min(validated.values())}
+    assert checkpoint(straight)[1]["progress"] == progress
     assert points(straight, "train/lr")[3] == pytest.approx(1e-3)
     count = RunDir.open(straight).manifest["val"]
     bits = (count["tokens"] - 1) / math.log(2) / count["bytes"]
     assert points(straight, "val/bpb")[12] == pytest.approx(validated[12] * bits, rel=1e-9)
-    best = RunDir.open(straight).checkpoints.saved_step("best")
-    assert validated[best] == min(validated.values())
+    assert validated[RunDir.open(straight).checkpoints.saved_step("best")] == progress["best"]
 
 
 def test_killed_anywhere_and_resumed_equals_never_stopped(world, straight):
@@ -131,8 +128,8 @@ def test_a_training_that_cannot_take_its_first_step_leaves_no_run(world, monkeyp
 
 def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd):
     """With wsd, runs of all lengths are one run up to the cooldown of the shortest: step 5."""
-    wsd = ["--optim.schedule", "wsd", "--optim.cooldown", "0.4", "--optim.warmup_steps", "2",
-           "--train.eval_interval", "4"]
+    wsd = ["--optim.schedule=wsd", "--optim.cooldown=0.4", "--optim.warmup_steps=2",
+           "--train.eval_interval=4"]
     short = trained(world, "short", *wsd, "--train.steps", "8")
     long = trained(world, "long", *wsd, "--train.steps", "12", "--train.keep", "[3, 5]")
     assert RunDir.open(long).checkpoints.kept_steps() == [3, 5]
@@ -153,8 +150,7 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
 def test_a_branch_has_a_best_of_its_own_even_if_it_gets_worse(world):
     """That is what the list of runs shows, too."""
     trunk, worse = trained(world, "trunk", "--train.keep", "[10]"), world / "runs" / "worse"
-    argv = ["--branch-from", trunk, "--at", "10", "--name", worse.name, "--optim.lr", "30"]
-    assert run(train.main, *argv) == 0
+    assert run(train.main, "--branch-from", trunk, "--at=10", "--name=worse", "--optim.lr=30") == 0
     loss = points(worse, "val/loss")[12]
     assert loss > min(points(trunk, "val/loss").values())
     assert f" {loss:.4f} " in list_runs([RunDir.open(worse)])
@@ -174,11 +170,9 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, 
 
 def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
     """And wandb, which can continue the run of this id, hears of no error."""
-    wandb = MagicMock()
-    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "wandb", wandb := MagicMock())
     monkeypatch.setattr(signals.StopSignal, "number", signal.SIGTERM)
-    one = ["--train.steps", "1", "--optim.warmup_steps", "0", "--log.wandb", "offline"]
-    path = trained(world, "one", *one)
+    path = trained(world, "one", "--train.steps=1", "--optim.warmup_steps=0", "--log.wandb=offline")
     options = wandb.init.call_args.kwargs
     assert (options["id"], options["resume"]) == (RunDir.open(path).record["wandb_id"], "allow")
     mirror = wandb.init.return_value
@@ -215,8 +209,7 @@ def test_a_sample_is_the_same_every_time_and_ends_where_the_text_does(world, mon
     that is too long loses its start."""
     setup = setup_of(world, "--train.sample_prompt", "c " * 99 + "ab")
     eos, ids = setup.data.tokenizer.eos_id, setup.data.tokenizer.encode("abc")
-    generate = Mock(return_value=[[*ids, eos, *ids]])
-    monkeypatch.setattr(train, "generate", generate)
+    monkeypatch.setattr(train, "generate", generate := Mock(return_value=[[*ids, eos, *ids]]))
     setup.progress.step = 7
     train.sample(setup, RunDir(world, {}, is_main=False))
     (_, (prompt,), _), options = generate.call_args
@@ -250,9 +243,8 @@ def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, go
 
 def test_losses_that_are_not_numbers_are_skipped_and_finally_stop(world, capfd, monkeypatch):
     def poisoned_step(setup, step, train_step=train.train_step):
-        if step not in (1, 2, 5, 8, 9, 10):
-            return train_step(setup, step)
-        with setup.model.norm.register_forward_hook(lambda m, i, out: out * math.nan):
+        factor = math.nan if step in (1, 2, 5, 8, 9, 10) else 1.0
+        with setup.model.norm.register_forward_hook(lambda m, i, out: out * factor):
             return train_step(setup, step)
 
     monkeypatch.setattr(train, "train_step", poisoned_step)
@@ -260,13 +252,15 @@ def test_losses_that_are_not_numbers_are_skipped_and_finally_stop(world, capfd, 
     assert "up to step 11" in refusal(capfd, train.main, *arguments(world, "--name", path.name))[-1]
     assert [step for step, loss in points(path).items() if loss is None] == [2, 3, 6, 9, 10, 11]
     assert points(path, "train/skipped")[11] == 6 and points(path, "diverged") == {11: 1}
+    seconds = sum(27 * 20 / rate for rate in points(path, "train/tokens_per_second").values())
+    *_, last = RunDir.open(path).metrics()  # skipped steps count too
+    assert (last["tokens"], last["seconds"]) == (11 * 27 * 20, pytest.approx(seconds))
     assert RunDir.open(path).checkpoints.saved_step("last") == 10
 
 
 @pytest.mark.parametrize(("last", "words"), [
     (6, "a weight is not finite after step 7, in float32"),  # of --train.keep
-    (9, "the validation loss is not finite after step 10, in float32"),
-])
+    (9, "the validation loss is not finite after step 10, in float32")])
 def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
     """Those of a step from which on they are not are in no checkpoint."""
     def breaking_step(setup, step, train_step=train.train_step):
@@ -276,8 +270,7 @@ def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
         return result
 
     monkeypatch.setattr(train, "train_step", breaking_step)
-    finish = Mock(return_value=None)
-    monkeypatch.setattr(RunDir, "finish", finish)
+    monkeypatch.setattr(RunDir, "finish", finish := Mock(return_value=None))
     path = world / "runs" / f"broken-{last}"
     argv = arguments(world, "--name", path.name, "--train.keep", "[7]")
     assert f"{words}: try" in refusal(capfd, train.main, *argv)[-1]
@@ -384,10 +377,9 @@ def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
 
 
 @pytest.mark.parametrize("extra, words", [
-    (["--data.seq_len", "5000"], "seq_len"),
-    (["--model.n_layers", str(10**9)], "this model with 27 rows of 20 tokens takes"),
-])
+    ("--data.seq_len=5000", "seq_len"),
+    (f"--model.n_layers={10**9}", "this model with 27 rows of 20 tokens takes")])
 def test_bad_input_is_one_line_and_leaves_no_run(world, straight, capfd, extra, words):
     before = sorted(straight.parent.rglob("*"))
-    assert words in refusal(capfd, train.main, *arguments(world, "--name", "bad", *extra))[-1]
+    assert words in refusal(capfd, train.main, *arguments(world, "--name", "bad", extra))[-1]
     assert sorted(straight.parent.rglob("*")) == before

@@ -29,14 +29,12 @@ def test_state_dict_keys_are_metas(tie):
 def test_causality_by_gradient():
     """Exactly nothing flows back from a logit to later tokens, and something does to all
     earlier. Of every encoding, test_cache.py compares logits with and without later tokens."""
-    model = random_model()
-    tokens = torch.arange(7)[None]
+    model, tokens = random_model(), torch.arange(7)[None]
     h = model.tok_embeddings(tokens).detach().requires_grad_()
     model.tok_embeddings.forward = lambda _: h
     model(tokens)[0, 3].square().sum().backward()
     reached = h.grad[0].abs().sum(-1)
-    assert (reached[:4] > 0).all()
-    assert (reached[4:] == 0).all()
+    assert (reached[:4] > 0).all() and (reached[4:] == 0).all()
 
 
 @pytest.mark.parametrize("position", ["rope", "alibi"])
@@ -86,8 +84,7 @@ def test_flops_follow_from_the_configuration():
 @pytest.mark.parametrize("position", POSITIONS)
 def test_attention_weights_are_what_attention_weighs_values_by(position):
     """Nothing is seen ahead, and weighted values are the output of `attend`."""
-    model = random_model(position=position)
-    tokens = torch.arange(14).view(2, 7)
+    model, tokens = random_model(position=position), torch.arange(14).view(2, 7)
     attended, values = [], []
     for layer in model.layers:
         layer.attention.wo.register_forward_pre_hook(lambda _, x: attended.append(x[0]))
@@ -104,9 +101,8 @@ def test_matrices_of_every_encoding_start_from_the_same_numbers_and_draw_nothing
     """Their std is 0.02, divided by sqrt(2 n_layers) where they write into the residual stream."""
     reference = dict(random_model(position="none", dim=192).named_parameters())
     for name, parameter in reference.items():
-        scaled = name.endswith(("wo.weight", "w2.weight"))
         if parameter.ndim == 2:
-            std = INIT_STD / math.sqrt(2 * 3) if scaled else INIT_STD
+            std = INIT_STD / math.sqrt(2 * 3 if name.endswith(("wo.weight", "w2.weight")) else 1)
             assert parameter.std().item() == pytest.approx(std, rel=0.05), name
     for position in POSITIONS:
         if "aligned" in position:
@@ -134,8 +130,7 @@ def test_matrices_of_every_encoding_start_from_the_same_numbers_and_draw_nothing
     ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
     ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi: .* rope"),
     ({"head_dim": 7}, "head_dim must be even, not 7"),
-    ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair"),
-])
+    ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair")])
 def test_what_cannot_be_built_is_refused_in_words(changes, words):
     with pytest.raises(UserError, match=words):
         random_model(**changes)

@@ -83,11 +83,9 @@ def imports(world: Any) -> Iterator[tuple[str, str | None]]:
         run, problem = spare / "run", None
         for main, *argv in (
             (export.main, broken, run, "--to", "run"),
-            (generate.main, "--run", run, "--prompt", "def f", "--max-new-tokens", "3",
-             "--device", "cpu"),
+            (generate.main, "--run", run, "--prompt=def f", "--max-new-tokens=3", "--device=cpu"),
             (export.main, run, spare / "hf", "--to", "hf"),
-            (export.main, run, spare / "a.gguf", "--to", "gguf"),
-        ):
+            (export.main, run, spare / "a.gguf", "--to", "gguf")):
             ended = world.call(main, *argv, seconds=SECONDS)
             if ended.code not in (0, 2) or "Traceback" in ended.said:
                 problem = f"exit {ended.code}"

@@ -35,9 +35,7 @@ if __name__ == "__main__":
         library = f"{folder}/faults.so"
         compiling = ["gcc", "-shared", "-fPIC", "-o", library, HERE / "preload.c", "-ldl"]
         subprocess.run(compiling, check=True)
-        environment = {
-            **os.environ, "LD_PRELOAD": library, "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE.parents[1])]),
-        }
+        environment = os.environ | {"LD_PRELOAD": library, "OMP_NUM_THREADS": "1",
+                                    "PYTHONPATH": os.pathsep.join(map(str, HERE.parents[:2]))}
         command = [sys.executable, HERE / "trials.py", str(options.minutes), *options.trials]
         sys.exit(subprocess.run(command, env=environment).returncode)

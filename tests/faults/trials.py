@@ -62,10 +62,8 @@ class World:
         self.calls = ended.calls
         self.expected = self.content("straight")
 
-    def call(
-        self, main: Callable[[list[str]], None], *argv: str | Path, at: int = -1, error: int = 0,
-        once: bool = False, seconds: int = 0,
-    ) -> "Ended":
+    def call(self, main: Callable[[list[str]], None], *argv: str | Path, at: int = -1,
+             error: int = 0, once: bool = False, seconds: int = 0) -> Ended:
         """A command in a process of its own, ended by SIGALRM after so many seconds."""
         report = self.folder / "report"
         process = os.fork()
@@ -95,8 +93,7 @@ class World:
     def content(self, name: str) -> list[Any]:
         """All numbers of a run but the times."""
         run = RunDir.open(self.folder / "runs" / name)
-        points = [{k: v for k, v in point.items() if "seconds" not in k and "per_second" not in k}
-                  for point in run.metrics()]
+        points = [{k: v for k, v in point.items() if "second" not in k} for point in run.metrics()]
         tensors, training = checkpoint(run.path)
         training["progress"]["seconds"] = 0
         numbers = [{name: tensor.tolist() for name, tensor in of_file.items()}
@@ -110,8 +107,7 @@ class World:
             values, run = self.content(name), RunDir.open(path)
             config = read_config(path / "config.yaml").data
             data = find_prepared(config, run.manifest["settings"]) or prepare(config)
-        files = [path / "config.yaml", path / "tokenizer.model",
-                 *(data.folder / f"{split}.bin" for split in ("train", "val"))]
+        files = [path / "config.yaml", path / "tokenizer.model", *sorted(data.folder.glob("*.bin"))]
         if "warning" in said.getvalue():
             return None
         # wandb's id, the date and the like in run.json have no hash, and no effect on a run.
