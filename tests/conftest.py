@@ -273,11 +273,12 @@ def new_run(tmp_path) -> Callable[..., RunDir]:
 
     `log` are options of LogConfig (without any, wandb is disabled), `changes` of RunDir.create.
     """
-    def new_run(name: str = "a", log: dict[str, Any] | None = None, **changes: Any) -> RunDir:
+    def new_run(name: str = "a", log: dict[str, Any] | None = None, runs: str = "runs",
+                **changes: Any) -> RunDir:
         tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(bytes(range(256)) * 9)
         config = load("--name", name, "--data.tokenizer", "elsewhere")
-        config.log = LogConfig(runs=str(tmp_path / "runs"), **(log or {"wandb": "disabled"}))
+        config.log = LogConfig(runs=str(tmp_path / runs), **(log or {"wandb": "disabled"}))
         options: dict[str, Any] = {"manifest": {"n": 7}, **changes}
         return RunDir.create(config, tokenizer=[tokenizer], **options)
 

@@ -41,6 +41,9 @@ def test_lines_are_means_over_seeds_of_the_strongest_head(study, figures):
     for context, loss in zip(*drawn.get_data(), strict=True):
         losses = study.values("rope", "context", "loss", mode="sliding", context=context)
         assert loss == pytest.approx(np.mean([*losses.values()]))
+    band = figures["fig_context"].axes[0].collections[0].get_paths()[0].vertices  # of the first arm
+    at = band[band[:, 0] == context, 1]
+    assert (at.min(), at.max()) == (min(losses.values()), max(losses.values()))
     right = figures["fig_mechanism"].axes[1]
     assert max(lines(right)["rope"].get_ydata()) == 0.9  # the made-up heads: up to 0.2, up to 0.9
 
@@ -68,6 +71,10 @@ def test_the_gap_has_the_floors_and_the_cooled_ends(study, figures):
     for (marker, x), y in ends.items():
         tokens = min(HORIZONS, key=lambda tokens: abs(tokens - x))
         assert y == study.paired(markers[marker], tokens).mean
+    bars = [bar for container in right.containers for bar in container.lines[2][0].get_segments()]
+    drawn = [(low, high) for (_, low), (_, high) in bars]
+    paired = [study.paired(arm, tokens) for arm in study.others for tokens in HORIZONS]
+    assert np.allclose(drawn, [result.interval for result in paired])
 
 
 def test_losses_of_runs_are_drawn_against_tokens(new_run, monkeypatch):

@@ -100,6 +100,10 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
     assert [path.name for path in runs.iterdir()] == ["a"]
 
 
+def test_a_folder_of_runs_may_be_deep_and_new(new_run, tmp_path):
+    assert new_run(runs="new/deep/runs").path == tmp_path / "new" / "deep" / "runs" / "a"
+
+
 def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, capsys):
     runs = tmp_path / "runs"
     with pytest.raises(UserError, match="python train.py"):

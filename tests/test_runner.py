@@ -302,6 +302,22 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
     assert do_job(str(tmp_path), job) == 2.0
 
 
+def test_a_training_begins_goes_on_or_is_left_as_it_is(new_run, monkeypatch):
+    """It goes on from its last checkpoint, and begins anew without one."""
+    run, called = new_run("live"), []
+    monkeypatch.setattr(jobs.runpy, "run_path", lambda file: {"main": called.append})
+    training = {"run": str(run.path), "steps": 3, "argv": ["--name", "live"]}
+    assert train_run(training) and not run.path.exists()
+    for step, diverged in ((2, False), (3, False), (2, True)):
+        run = new_run("live")
+        run.checkpoints.save("last", lambda folder: None, {"progress": {"step": step}})
+        if diverged:
+            run.log({"step": step, "diverged": 1})
+        assert train_run(training) is not diverged
+        shutil.rmtree(run.path)
+    assert called == [training["argv"], ["--resume", str(run.path)]]
+
+
 @pytest.mark.slow
 def test_a_run_that_another_process_trains_is_not_removed(new_run, monkeypatch):
     """It has no checkpoint yet, and the scheduler has lost its worker."""
