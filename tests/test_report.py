@@ -11,7 +11,7 @@ from conftest import ROOT
 from made_up_study import EFFECT, HORIZONS, USED, make_pair, make_study
 
 from ablation import plots, report, stats
-from ablation.plan import read_plan
+from ablation.plan import read_plan, tuning_losses
 from ablation.report import compose, mirror_in_wandb, write_report
 from ablation.study import Study
 from errors import UserError
@@ -188,6 +188,27 @@ def test_the_notes_on_causes_say_what_the_records_hold(committed):
         assert interval(study, arm, tokens, other, base).partition(",")[0] in notes
     for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
         assert {record["lr"] for record in study.runs(arm).values()} == {rate}
+
+
+def test_the_page_of_rates_says_what_tuning_found():
+    path, page = ROOT / "docs" / "qk" / "rates", words("docs/results.md")
+    study, text = Study.load(path), (path / "RATES.md").read_text(encoding="utf-8")
+    for part in (f"\n{report.tuning_table(study)}\n", study.plan["command"]):
+        assert f"\n{part}\n" in text
+    means = {arm: {lr: np.mean([*losses.values()]) for lr, losses in rates.items()}
+             for arm, rates in tuning_losses(study.plan).items()}
+    best = {arm: min(rates.values()) for arm, rates in means.items()}
+    gain = {arm: rates[2e-3] - best[arm] for arm, rates in means.items()}
+    assert f"{gain['rope_sinscale']:.3f}, `sin_qk_first` {gain['sin_qk_first']:.3f}, " in text
+    assert f"at most {gain['sin_qk']:.3f} " in text
+    first, second, third = (best[arm] - best["rope"]
+                            for arm in ("sin_qk", "sin_vaswani", "sin_qk_first"))
+    assert f"| +{first:.3f}, +{second:.3f} |" in text
+    order = ", ".join(f"{best[arm]:.3f}"
+                      for arm in ("learned_qk", "sin_qk", "sin_qkv", "sin_residual"))
+    assert f"| {order} |" in text
+    assert f"`sin_qk` - RoPE is +{first:.3f} and `sin_qk_first` - RoPE +{third:.3f}" in page
+    assert f"and {best['rope_sinscale'] - best['rope']:.2f} at its" in page
 
 
 def test_a_study_without_runs_has_no_report(tmp_path):

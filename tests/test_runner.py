@@ -251,6 +251,16 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     assert {config.optim.lr for config in command.arm_configs.values()} == {3e-3}
 
 
+def test_a_plan_is_the_same_wherever_its_files_are_and_whatever_does_the_work(world):
+    def decisive(*extra: str) -> dict:
+        return runner.select_decisive(resolve(arguments(world, *extra)).config)
+
+    for extra in ("data.prepared=x", "train.device=auto", "name=x", "log.runs=x", "log.wandb=auto"):
+        assert decisive(f"--{extra}") == decisive(), extra
+    for extra in ("data.vocab_size=301", "train.compile=true", "optim.beta2=0.9", "model.dim=24"):
+        assert decisive(f"--{extra}") != decisive(), extra
+
+
 def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
     command = resolve(arguments(world, "--arms", "nope,sin", "--log.runs", str(tmp_path)))
     lengths = {"horizons": [10, 50, 100], "tuning": 9}
