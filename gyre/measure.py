@@ -230,12 +230,13 @@ def shift(scorer: Scorer, spans: Tensor) -> float | None:
 @torch.inference_mode()
 def permute(scorer: Scorer, spans: Tensor) -> float:
     """Return by how much the loss of the token after each window of T tokens rises when all tokens
-    of the window but its last are permuted: not at all without a sense of order."""
+    of the window but its last are permuted, in all windows alike: not at all without a sense of
+    order."""
     seq_len, model, change = scorer.seq_len, scorer.trained, 0.0
     starts = (spans[:, None] + torch.arange(SPAN) * seq_len).flatten()
-    order = torch.randperm(seq_len - 1, generator=torch.Generator().manual_seed(0))  # of all
+    order = torch.randperm(seq_len - 1, generator=torch.Generator().manual_seed(0))
     for rows in scorer.rows(starts, seq_len):
-        for sign, kept in ((1, order), (-1, order.sort().values)):
+        for sign, kept in ((1, order), (-1, torch.arange(seq_len - 1))):
             hidden_states = model.hidden_states(rows[:, [*kept.tolist(), seq_len - 1]])
             logits = model.logits(hidden_states[:, -1])
             change += sign * F.cross_entropy(logits, rows[:, -1], reduction="sum").item()

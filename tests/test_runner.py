@@ -251,6 +251,13 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     assert {config.optim.lr for config in command.arm_configs.values()} == {3e-3}
 
 
+def test_rates_are_tuned_no_longer_than_the_longest_run(world, capsys):
+    for tokens, length in (("2k", "2k"), ("2k,4k", "2.25k")):
+        argv = arguments(world, "--tokens", tokens, "--name", "new", "--dry-run")
+        assert run(ablate.main, *argv) == 0
+        assert f"optim.lr [0.002], {length} tokens" in capsys.readouterr().err
+
+
 def test_a_plan_is_the_same_wherever_its_files_are_and_whatever_does_the_work(world):
     def decisive(*extra: str) -> dict:
         return runner.select_decisive(resolve(arguments(world, *extra)).config)
