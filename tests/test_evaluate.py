@@ -111,6 +111,9 @@ def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkey
     assert rope[:2] == ["rope", "rope"]
     assert rope[5:15] == [f"{row['loss']:.4f}" for row in first["context"]]
     assert [cell == "-" for cell in learned[5:]] == [False] * 4 + [True] * 7  # past its table
+    (_, rope), _ = evaluated(capsys, "rope", "--device", "cpu", "--json", "one.json")
+    (one,) = json.loads(Path("one.json").read_text(encoding="utf-8"))["runs"]
+    assert rope == ["rope", f"{one['loss']:.4f}", f"{one['bpb']:.4f}"]
 
 
 def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):

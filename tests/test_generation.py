@@ -83,7 +83,8 @@ def test_the_context_ends_where_it_says(monkeypatch):
         generate(model, prompts, GREEDY, max_new_tokens=80 - 6)
 
 
-def test_under_autocast_the_cache_has_its_dtype():
+def test_the_cache_has_the_dtype_of_autocast_or_else_of_the_weights():
+    generate(sharpened().bfloat16(), [prompt(7)], GREEDY, max_new_tokens=3)
     with torch.autocast("cpu", torch.bfloat16):
         generate(sharpened(), [prompt(7)], GREEDY, max_new_tokens=3)
 

@@ -44,7 +44,7 @@ def rotate(form, view):
     # Sums that are cut into parts and sums that are not, with most keys left over and with few.
     *((form, plain_attend, attention(1, length, n_kv_heads))
       for form in (kernels.attend_by_sums, kernels.attend_one_query)
-      for length, n_kv_heads in ((9, 1), (31, 2), (32, 2), (47, 6))),
+      for length, n_kv_heads in ((9, 1), (31, 2), (32, 2), (55, 6))),
     *((kernels.linear_by_sums, F.linear, ((*shape, 48), (31, 48)))
       for shape in ((MOST_SUMMED, 1), (2, 3), (4,), ())),
     # With fewer and more outputs than inputs, for the two ways to compute the weight's gradient.

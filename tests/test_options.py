@@ -79,6 +79,8 @@ def test_rope_scaling_is_a_table_whose_fields_are_options(tmp_path):
     assert scaling.original_positions == 50 and config.model.max_positions == 326
     assert load(*argv, "--model.rope_scaling.factor", "2").model.max_positions == 4 * 50
     assert load(*argv, "--model.rope_scaling", "null").model.rope_scaling is None
+    write(tmp_path, "model: {rope_scaling: null}")
+    assert load(*argv, "--model.rope_scaling.type", "ntk").model.rope_scaling.factor == 6.51
 
 
 @pytest.mark.slow
@@ -120,6 +122,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
 
 @pytest.mark.parametrize("argv, words", [
     # No abbreviations.
+    (["tiny.yaml"], "^there is no option tiny.yaml"),
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
     (["--data.files", "[*.md, a]"], "quote its globs"), (["--data.files", 400 * "["], "must be"),
     (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8

@@ -117,11 +117,14 @@ def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
     assert not torch.equal(other.train_data.batch(0)[0], first.train_data.batch(0)[0])
 
 
-def test_muon_computes_in_the_dtype_of_the_rest(world, monkeypatch):
+def test_muon_computes_in_the_dtype_of_the_rest_at_a_rate_of_its_own(world, monkeypatch):
     for dtype in (torch.float32, torch.bfloat16):
         monkeypatch.setattr(build, "resolve_dtype", lambda *_, dtype=dtype: (dtype, ""))
-        setup = setup_of(world, "--optim.optimizer", "muon")
-        assert setup.optimizers.optimizers[0].dtype == dtype
+        setup = setup_of(world, "--optim.optimizer", "muon", "--optim.muon_lr", "0.3")
+        train_step(setup, 4)
+        muon, adamw = setup.optimizers.optimizers
+        assert muon.dtype == dtype
+        assert muon.param_groups[0]["lr"] > 50 * adamw.param_groups[0]["lr"] > 0
 
 
 @pytest.mark.slow

@@ -189,7 +189,7 @@ def test_a_signal_that_is_ignored_stays_ignored_and_a_second_ctrl_c_acts_at_once
         assert stop.number == 0
     assert [signal.getsignal(number) for number in signals.SIGNALS] == handlers
     signal.signal(signal.SIGHUP, before)
-    for first in (signal.SIGTERM, signal.SIGINT):
+    for first in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         with signals.StopSignal() as stop:
             signal.raise_signal(first)
             signal.raise_signal(signal.SIGTERM)  # a scheduler sends it, and torchrun once more
