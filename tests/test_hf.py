@@ -118,8 +118,10 @@ BEFORE = {"factor": 4.0, "original_max_position_embeddings": 16}
         {"dtype": torch.float16, "vocab_size": foreign.VOCAB + 6}))], ids=str)
 def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
     """The table of rotations that old folders hold is not a weight, nor is the second copy of a
-    tied matrix. Rows of training are as long as the model's were, before any scaling."""
+    tied matrix. Rows of training are as long as the model's were, before any scaling. Mistral's
+    folders hold a params.json too."""
     folder = foreign.their_folder(tmp_path, **changes)
+    (folder / "params.json").write_text("{}", encoding="utf-8")
     theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     files = sorted(folder.glob("*.safetensors"))
     assert len(files) == 1 or "shards" in changes

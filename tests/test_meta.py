@@ -80,6 +80,8 @@ def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     says(str(second), str(first), "norm.weight")
     torch.save({k: v for k, v in weights.items() if k != "layers.1.ffn_norm.weight"}, second)
     says(str(second), "layers.1.ffn_norm.weight")
+    torch.save(weights | {"more": torch.ones(3)}, second)
+    says(f"{second} and {first} do not both hold more")
     torch.save(weights, second)
     says(str(second), str(first), "hold the same part")
     shutil.copy(first, second)
