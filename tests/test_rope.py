@@ -90,8 +90,8 @@ def test_yarns_ramp_starts_and_ends_at_whole_pairs():
 def test_a_scaling_of_factor_1_does_nothing_and_keeps_what_stands_still(type):
     frequencies = scaled_frequencies(RopeScaling(type, 4, 16), 64, head_dim=16, partial=0.75)
     assert (frequencies[:6] > 0).all() and (frequencies[6:] == 0).all()
-    unscaled = precompute_freqs_cis(16, 16, 500.0, 0.75, RopeScaling(type, 1, 16))
-    assert torch.equal(unscaled, precompute_freqs_cis(16, 16, 500.0, 0.75))
+    unscaled = precompute_freqs_cis(16, 5, 500.0, 0.75, RopeScaling(type, 1, 5))
+    assert torch.equal(unscaled, precompute_freqs_cis(16, 5, 500.0, 0.75))
 
 
 @pytest.mark.parametrize("type, factor", [
