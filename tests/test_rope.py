@@ -54,8 +54,8 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
     (RopeScaling("dynamic", 1, 128), "dyn_ntk_l=512(paper s=4)"),
     (RopeScaling("dynamic", 4, 128), "dyn_ntk_hf factor=4 l=512"),
     (RopeScaling("dynamic", 4, 1024), "default"),
-    (RopeScaling("yarn", 4, 128), "yarn_code"),
-    (RopeScaling("llama3", 4, 128), "llama3 f4")])
+    (RopeScaling("yarn", 4, 128), "yarn_code"), (RopeScaling("llama3", 4, 128), "llama3 f4"),
+    (RopeScaling("llama3", 4, 256, low_freq_factor=2.0, high_freq_factor=8.0), "llama3 f4")])
 def test_scaled_frequencies_are_the_published_ones(scaling, key):
     """In a text of 512 tokens."""
     expected = torch.tensor(VECTORS[key], dtype=torch.float64)
