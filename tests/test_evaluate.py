@@ -1,6 +1,7 @@
 """The command: which runs it lists, which share a table, and what it prints."""
 
 import json
+import re
 import shutil
 import statistics
 from datetime import datetime
@@ -11,7 +12,6 @@ from conftest import points, random_text, refusal, run, target_losses, trained
 from matplotlib.image import imread
 
 import evaluate
-from errors import UserError
 from files import write_json
 from gyre import measure
 from gyre.options import make_config
@@ -22,9 +22,8 @@ from gyre.rundir import RunDir
     ({"text": {"sha256": "b"}}, "one and .*three were trained on different texts"),
     ({"files": {"tokenizer.model": {"sha256": "b"}}}, "one and .*three have different tokenizers"),
     ({"settings": {"val_fraction": 0.2}}, "one and .*three hold out different parts of the text"),
-    ({"imported": {}}, "three was imported and has no validation text of its own"),
-])
-def test_runs_that_do_not_compare_are_refused(tmp_path, changes, words):
+    ({"imported": {}}, "three was imported and has no validation text of its own")])
+def test_runs_that_do_not_compare_are_refused(tmp_path, monkeypatch, capsys, changes, words):
     runs = []
     for name, other in (("one", {}), ("two", {}), ("three", changes)):
         files = {"train.bin": {"sha256": name}, "tokenizer.model": {"sha256": "a"}}
@@ -32,21 +31,22 @@ def test_runs_that_do_not_compare_are_refused(tmp_path, changes, words):
         write_json(tmp_path / name / "manifest.json", manifest | other)
         runs.append(RunDir(tmp_path / name, {}))
     evaluate.check_comparable(runs[:2])
-    with pytest.raises(UserError, match=words):
-        evaluate.check_comparable(runs)
+    monkeypatch.setattr(evaluate, "open_runs", lambda _: runs)
+    assert re.search(words, refusal(capsys, evaluate.main, "one")[-1])
 
 
 @pytest.fixture(scope="module")
 def runs(world):
-    """Two encodings of one text, the second with rows of another length, a damaged copy, and a
-    folder that is no run."""
+    """Two encodings of one text, the second with rows of another length, a damaged copy, and
+    folders that are no runs."""
     trained(world, "rope", "--data.val_fraction", "0.3", "--optim.lr", "2e-3")
     trained(world, "learned", "--data.val_fraction", "0.3", "--model.position", "learned",
             "--data.seq_len", "40")
     runs = world / "runs"
     shutil.copytree(runs / "learned", runs / "damaged")
     (runs / "damaged" / "metrics.jsonl").write_text("[1]\n", encoding="utf-8")
-    (runs / "notes").mkdir()
+    for name in ("notes", "wandb", ".hidden"):
+        (runs / name).mkdir()
     return runs
 
 
@@ -61,12 +61,10 @@ def evaluated(capsys, *argv):
 def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     (_, rope, damaged, learned), (skipped, *warnings) = evaluated(capsys)
-    assert rope[:6] == ["rope", "rope", "0.002", "12", "of", "12"]
-    assert learned[:2] == ["learned", "learned"]
-    assert rope[6] == f"{min(points(runs / 'rope', 'val/loss').values()):.4f}"
-    created = datetime.fromisoformat(RunDir.open(runs / "rope").record["created"])
-    assert rope[7:] == f"{created.astimezone():%Y-%m-%d %H:%M}".split()
-    assert damaged[:4] == ["damaged", "learned", "0.001", "-"]
+    created = datetime.fromisoformat(RunDir.open(runs / "rope").record["created"]).astimezone()
+    best = min(points(runs / "rope", "val/loss").values())
+    assert rope == f"rope rope 0.002 12 of 12 {best:.4f} {created:%Y-%m-%d %H:%M}".split()
+    assert [learned[:2], damaged[:4]] == [["learned"] * 2, ["damaged", "learned", "0.001", "-"]]
     assert skipped.startswith("skipped: runs/notes/run.json is missing")
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
 
@@ -104,12 +102,14 @@ def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkey
     stretches = [part.mean().item() for part in (nats[1] - nats[0]).tensor_split(20)]
     assert change == pytest.approx(means[1] - means[0], abs=1e-6)
     assert error == pytest.approx(statistics.stdev(stretches) / 20**0.5, rel=1e-4)
+    alone, alike = (evaluate.tabulate_losses([first] * number) for number in (1, 2))
+    assert len(alone.splitlines()) == 2 and "each run reads" not in alike
     assert imread("loss.png").shape[1] > 500 and first["checkpoint"] == "last"
 
     head, rope, learned = lengths[:3]
     assert " ".join(head).endswith(" slide 4T cut 8T slide 8T shift T")
-    assert rope[:2] == ["rope", "rope"]
-    assert rope[5:15] == [f"{row['loss']:.4f}" for row in first["context"]]
+    assert rope == ["rope", "rope", f"{first['parameters']:,}", f"{first['tokens']:,}", "20",
+                    *(f"{row['loss']:.4f}" for row in first["context"]), f"{first['shift']:+.4f}"]
     assert [cell == "-" for cell in learned[5:]] == [False] * 4 + [True] * 7  # past its table
     (_, rope), _ = evaluated(capsys, "rope", "--device", "cpu", "--json", "one.json")
     (one,) = json.loads(Path("one.json").read_text(encoding="utf-8"))["runs"]
@@ -119,16 +119,18 @@ def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkey
 def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
     """The test changes the text that the runs were trained on."""
     monkeypatch.chdir(runs.parent)
+    assert "device meta was" in refusal(capsys, evaluate.main, "rope", "--device", "meta")[-1]
     shutil.rmtree("prepared")
     Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
     assert "not what runs/rope was trained on" in refusal(capsys, evaluate.main, "rope")[-1]
+    monkeypatch.setattr(measure, "SPAN", 99)  # what is too short is found before that
+    assert "raise --data.val_fraction" in refusal(capsys, evaluate.main, "rope", "--lengths")[-1]
 
 
 @pytest.mark.parametrize("words, message", [
     ("", "no run in runs/ yet: make one with `python train.py"),
     ("nothing runs/x", "none of these is a run"),
-    ("--lengths", "name the runs to measure"),
-])
+    ("--lengths", "name the runs to measure")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, evaluate.main, *words.split())[-1]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import itertools
 import re
 import sys
 from unittest import mock
@@ -38,7 +39,7 @@ def call(runs, monkeypatch, capsys):
     monkeypatch.chdir(runs.parent)
 
     def call(*argv, stdin=b""):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="latin-1"))
         assert run(script.main, *argv) == 0
         return capsys.readouterr()
 
@@ -49,56 +50,62 @@ def call(runs, monkeypatch, capsys):
 def expected(runs, tokenizer):
     """The continuation of a prompt, with nothing of the script's but its defaults."""
     def expected(prompt=PROMPT, sampling=None, sample=0, checkpoint="best", scaling=None,
-                 **options):
+                 dtype="float32", **options):
         options = {"max_new_tokens": 40, "eos_ids": tokenizer.eos_ids} | options
-        model = load(runs / "rope", checkpoint, rope_scaling=scaling).model
+        model = load(runs / "rope", checkpoint, dtype=dtype, rope_scaling=scaling).model
         return generate(model, [tokenizer.encode_prompt(prompt)], sampling or Sampling(),
                         num_samples=sample + 1, **options)[sample]
 
     return expected
 
 
-def test_stdout_is_the_prompt_and_the_one_shot_decode(call, expected, tokenizer):
+def test_stdout_is_the_prompt_and_the_one_shot_decode_as_it_comes(
+        call, expected, tokenizer, monkeypatch):
+    """The prompt with the first token, and every text flushed before the next. The clock ticks
+    every half a second, when it is read."""
+    printed, length = [], len(tokenizer.encode(PROMPT))
+    monkeypatch.setattr(script, "print", lambda *texts, **how:
+                        printed.append((*texts, how)) or print(*texts, **how), raising=False)
+    monkeypatch.setattr(script, "time", mock.Mock(perf_counter=itertools.count(7, 0.5).__next__))
     out, err = call("--prompt", PROMPT, "--max-new-tokens", "40")
     text = tokenizer.decode(expected())
     assert out == PROMPT + text + "\n"
     assert "\ufffd" in text  # a model of noise: bytes that are no characters were among them
     assert "runs/rope: best weights, rope positions, cpu, float32" in err
-    assert re.search(r"prefill: \d+ tokens .* tokens/s\)\ndecode: 39 tokens .* tokens/s\)\n$", err)
-
-
-def test_one_row_is_streamed(call, monkeypatch):
-    """The prompt with the first token, and every text flushed before the next."""
-    printed = []
-    monkeypatch.setattr(script, "print", lambda *texts, **how: printed.append((*texts, how)),
-                        raising=False)
-    call("--prompt", PROMPT, "--max-new-tokens", "40")
+    assert err.endswith(f"prefill: {length} tokens in 0.500 s ({2 * length} tokens/s)\n"
+                        "decode: 39 tokens in 20.000 s (2 tokens/s)\n")
     assert printed[0][0].startswith(PROMPT) and sum(bool(text) for text, _ in printed) > 20
     assert [how for _, how in printed] == [{"end": "", "flush": True}] * 40 + [{"flush": True}]
 
 
-def test_every_option_arrives(call, expected, tokenizer):
+def test_every_option_arrives(call, expected, tokenizer, monkeypatch):
     sampling = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
-    words = ("--checkpoint last --rope-scaling yarn --rope-factor 3 --prompt x --max-new-tokens 20 "
-             "--seed 7 --temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 "
-             "--repetition-penalty 1.3")
-    options = {"checkpoint": "last", "scaling": RopeScaling("yarn", 3.0), "max_new_tokens": 20,
-               "seed": 7}
+    words = ("--checkpoint last --rope-scaling yarn --rope-factor 3 --prompt x --max-new-tokens 12 "
+             "--seed 3 --temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 "
+             "--repetition-penalty 1.3 --dtype int8 --compile")
+    monkeypatch.setattr(script, "resolve_compile", lambda *_: (True, "compiled"))
+    compiled = mock.Mock(side_effect=lambda function, device: function)
+    monkeypatch.setattr("model.generation.compile_for_decoding", compiled)
+    options = dict(checkpoint="last", scaling=RopeScaling("yarn", 3.0), seed=3, dtype="int8",
+                   max_new_tokens=12)
     new = expected("x", sampling, **options)
-    assert call(*words.split()).out == "x" + tokenizer.decode(new) + "\n"
+    out, err = call(*words.split())
+    assert out == "x" + tokenizer.decode(new) + "\n"
+    assert "runs/rope: last weights, rope positions, cpu, int8, compiled" in err and compiled.called
     for part in dataclasses.fields(Sampling):  # none of them is without effect here
         changed = dataclasses.replace(sampling, **{part.name: part.default})
         assert expected("x", changed, **options) != new, part.name
-    for option, other in (("checkpoint", "best"), ("scaling", None), ("seed", 8)):
+    for option, other in dict(checkpoint="best", scaling=None, seed=8, dtype="float32").items():
         assert expected("x", sampling, **options | {option: other}) != new, option
 
 
 def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, tokenizer):
     prompts = [PROMPT, "class A:\n\tpass", "🙂"]
-    words = [word for prompt in prompts for word in ("--prompt", prompt)]
-    out, err = call(*words, "--num-samples", "2", "--max-new-tokens", "15")
+    words = (*map("--prompt={}".format, prompts[:2]), "--prompt-file", "-", "--num-samples", "2")
+    out, err = call(*words, "--max-new-tokens", "15", stdin=prompts[2].encode())
     shortest = min(len(tokenizer.encode(prompt)) for prompt in prompts)
-    assert f"prefill: {3 * shortest} tokens" in err  # for both samples at once
+    # For both samples at once, which draws their first tokens.
+    assert f"prefill: {3 * shortest} tokens" in err and f"decode: {6 * 15 - 2} tokens" in err
     assert out == "".join(
         f"=== prompt {p}, sample {s} ===\n{prompt}"
         f"{tokenizer.decode(expected(prompt, max_new_tokens=15, sample=s - 1))}\n"
@@ -106,24 +113,23 @@ def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, to
 
 
 def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
-    text, file = "a\r\n\tb 中\n\n", tmp_path / "prompt.txt"
+    """And an empty prompt begins a document."""
+    text, file = "\ufeffa\r\n\tb 中\n\n", tmp_path / "prompt.txt"
     file.write_bytes(text.encode())
     for path in (file, "-"):
         out, _ = call("--prompt-file", path, "--max-new-tokens", "5", stdin=text.encode())
         assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
-
-
-def test_an_empty_prompt_begins_a_document(call, expected, tokenizer):
-    out, _ = call("--prompt", "", "--max-new-tokens", "5")
-    assert out == tokenizer.decode(expected("", max_new_tokens=5)) + "\n"
+    begun = tokenizer.decode(expected("", max_new_tokens=5))
+    assert call("--prompt", "", "--max-new-tokens", "5").out == begun + "\n"
 
 
 def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, tokenizer, monkeypatch):
-    lines = f"x\n\n{6000 * chr(1)}\n🙂 y".encode()
+    lines = f"x\n\n{6000 * chr(1)}\n🙂 y\n".encode() + b"\xff"
     out, err = call("--interactive", "--max-new-tokens", "5", stdin=lines)
     texts = [t + tokenizer.decode(expected(t, max_new_tokens=5)) + "\n" for t in ("x", "🙂 y")]
     assert out == "".join(texts)
-    assert "past the context of 6000" in err  # the long line's error, and the next line was read
+    # The long line and what is not UTF-8 are errors, and the next line was read.
+    assert "past the context of 6000" in err and err.count("error: ") == 2
     assert err.count("tokens/s)") == 2 and "decode: 8 tokens" in err.splitlines()[-1]  # at the end
     ctrl_c = {"readline": mock.Mock(side_effect=KeyboardInterrupt)}
     monkeypatch.setattr(io, "TextIOWrapper", type("Terminal", (io.TextIOWrapper,), ctrl_c))
@@ -140,7 +146,7 @@ def test_past_the_training_rows_there_is_a_note_and_past_a_table_nothing(call, t
     assert "this text has 33 tokens; the model was trained on rows of 32" in err
 
 
-def test_the_text_ends_with_the_document(call, expected, tokenizer):
+def test_the_text_ends_with_the_document(call, expected, tokenizer, monkeypatch):
     hot = Sampling(temperature=50)  # one token of noise in 330 is the end
     drawn = ((seed, expected(sampling=hot, seed=seed)) for seed in range(1000))
     seed, new = next((seed, new) for seed, new in drawn if 1 < len(new) < 39)
@@ -149,6 +155,9 @@ def test_the_text_ends_with_the_document(call, expected, tokenizer):
     assert out == PROMPT + tokenizer.decode(new) + "\n"
     assert f"the model ended 1 of 1 texts by itself: --seed {seed + 1} draws another\n" in err
     assert "ended" not in call(*words, str(len(new))).err
+    monkeypatch.setattr(script, "generate", lambda *_, **options: [[]])  # at once, and greedily
+    err = call("--prompt", "x", "--temperature", "0").err
+    assert "itself: --temperature 0.8 draws another" in err and "decode" not in err
 
 
 def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenizer):
@@ -161,21 +170,27 @@ def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenize
     assert "ended" not in err  # not by itself
 
 
+def test_auto_measures_for_all_rows(call, monkeypatch):
+    """Only of 6 rows and of a line of stdin, products are 1.2 times as fast in bfloat16 here."""
+    monkeypatch.setattr("gyre.load.matmul_rates", lambda *to, training: [5, 6 * (to[2] in (6, 1))])
+    for words in ("--prompt x --prompt y --num-samples 3", "--interactive"):
+        assert "bfloat16, eager" in call(*words.split(), "--max-new-tokens=3", "--dtype=auto").err
+
+
 @pytest.mark.parametrize("words, message", [
-    ("", "give --prompt TEXT or --prompt-file FILE, or else --interactive"),
-    ("--prompt x --rope-scaling yarn", "--rope-scaling TYPE and --rope-factor F belong"),
+    ("", "give --prompt TEXT or --pr"), ("--interactive --prompt x", "give --prompt TEXT or --pr"),
+    ("--prompt x --rope-scaling yarn", "give both"), ("--prompt x --rope-factor 2", "give both"),
+    ("--prompt x --device meta", "device meta was asked"), ("--prompt x --run .", "params.json"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
-    ("--prompt-file bad.txt", "bad.txt is not UTF-8: .* byte 0xff in position 3"),
-])
+    ("--prompt-file params.json", "params.json is not UTF-8: .* byte 0xff in position 3")])
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
     monkeypatch.chdir(runs.parent)
-    (runs.parent / "bad.txt").write_bytes(b"abc\xff")
+    (runs.parent / "params.json").write_bytes(b"abc\xff")
     assert re.search(message, refusal(capsys, script.main, *words.split())[-1])
 
 
 def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeypatch):
-    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "stdout", shown := io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     call("--prompt", "naïve 🙂", "--max-new-tokens", "1")
-    assert terminal.buffer.getvalue().startswith(b"na?ve ?")
+    assert shown.buffer.getvalue().startswith(b"na?ve ?")

@@ -28,7 +28,7 @@ def test_each_token_is_drawn_from_its_own_text_and_number(position, scaling, len
     because frequencies change with the length then."""
     model = sharpened(position=position, rope_scaling=scaling)
     prompts = [prompt(n, seed=seed) for seed, n in enumerate(lengths)]
-    sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=1.5)
+    sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=0.7)
     rows = generate(model, prompts, sampling, max_new_tokens=6, num_samples=2, seed=9)
     assert len(set(map(tuple, rows))) == 6
     for row, new in enumerate(rows):
@@ -51,11 +51,9 @@ def test_forwards_and_prefill_compute_no_more_than_the_prompts_need():
         return fed[::2], fed[1::2]  # of the first block and of the last
 
     assert shapes([7], max_new_tokens=3) == ([(1, 7), (1, 1), (1, 1)], [(1, 1)] * 3)
-    first, last = shapes([7, 9], max_new_tokens=1, num_samples=3)
-    assert first == [(2, 7), (6, 2)] and last == [(2, 1), (6, 1)]
+    assert shapes([7, 9], max_new_tokens=1, num_samples=3) == ([(2, 7), (6, 2)], [(2, 1), (6, 1)])
     # Two tokens of the short row, the rest of the long prompt at once, one more token.
-    first, last = shapes([5, 40], max_new_tokens=2)
-    assert first == [(2, 5), (2, 1), (2, 34), (2, 1)] and last == [(2, 1)] * 4
+    assert shapes([5, 40], max_new_tokens=2) == ([(2, 5), (2, 1), (2, 34), (2, 1)], [(2, 1)] * 4)
 
 
 def test_a_row_ends_at_eos_or_on_request_and_leaves_the_others_alone():
@@ -90,18 +88,18 @@ def test_the_cache_has_the_dtype_of_autocast_or_else_of_the_weights():
 
 
 @pytest.mark.parametrize("changes, words", [
-    ({"prompts": [[5], []]}, "prompt is empty"),
-    ({"max_new_tokens": 0}, "max_new_tokens must be at least 1, not 0"),
-    ({"sampling": Sampling(top_p=0.0)}, r"top_p must be in \(0, 1\], not 0.0"),
-    ({"sampling": Sampling(top_k=0)}, "top_k must be at least 1, not 0"),
-    ({"sampling": Sampling(min_p=1.5)}, r"min_p must be in \[0, 1\], not 1.5"),
-    ({"sampling": Sampling(temperature=-1.0)}, "temperature must be at least 0, not -1.0"),
-    ({"sampling": Sampling(repetition_penalty=0.0)}, "repetition_penalty must be in .*, not 0.0"),
-    ({"sampling": Sampling(temperature=0, top_k=3)}, "top_k has no effect at temperature 0")])
+    *(({"prompts": prompts}, "prompt is empty") for prompts in ([], [[5], []])),
+    *(({name: value}, f"{name} must be {words}, not {value}") for name, value, words in (
+        ("max_new_tokens", 0, "at least 1"), ("num_samples", 0, "at least 1"),
+        ("top_k", 0, "at least 1"), ("top_p", 0.0, r"in \(0, 1\]"), ("min_p", 1.5, r"in \[0, 1\]"),
+        ("temperature", -1.0, "at least 0"), ("repetition_penalty", 0.0, "in .*"))),
+    *(({"temperature": 0, name: 1}, f"{name} has no effect at temperature 0")
+      for name in ("top_k", "top_p", "min_p"))])
 def test_generate_refuses_what_it_cannot_do(changes, words):
+    options = {"prompts": [[5]], "max_new_tokens": 3} | changes
+    sampling = Sampling(**{name: options.pop(name) for name in vars(GREEDY) if name in options})
     with pytest.raises(UserError, match=words):
-        generate(sharpened(), **{"prompts": [[5]], "sampling": GREEDY, "max_new_tokens": 3,
-                                 **changes})
+        generate(sharpened(), sampling=sampling, **options)
 
 
 def test_a_training_model_is_left_as_it_was():

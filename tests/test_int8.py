@@ -55,9 +55,8 @@ def test_every_matrix_is_int8_and_norms_are_as_before(tied):
     assert all(torch.equal(after[name], before[name]) for name in set(before) - matrices)
     got, expected = model(random_tokens(2, 7)), plain(random_tokens(2, 7))
     assert (got - expected).std() < 0.05 * expected.std()
-    narrow = before["layers.0.feed_forward.w1.weight"].bfloat16()  # as others store it
-    name, both = "layers.0.feed_forward.w1.weight", (narrow, narrow.float())
-    one, same = (int8_tensors(model, name, weight) for weight in both)
+    narrow = before[name := "layers.0.feed_forward.w1.weight"].bfloat16()  # as others store it
+    one, same = (int8_tensors(model, name, weight) for weight in (narrow, narrow.float()))
     assert all(torch.equal(one[key], same[key]) for key in same)
 
 

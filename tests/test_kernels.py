@@ -159,9 +159,8 @@ def test_decoding_compiles_twice_and_equals_eager(rows, narrow, first, steps, co
 @pytest.mark.slow
 def test_generation_compiles_once_for_each_number_of_rows():
     """Other lengths of prompts are no new case, nor are more rows than sums are made for."""
-    model, counts = sharpened(n_layers=1), []
+    model, counts, many = sharpened(n_layers=1), [], [5] * (MOST_SUMMED + 1)
     torch._dynamo.reset(), graphs()
-    many = [5] * (MOST_SUMMED + 1)
     for lengths in ([5], [2], [3, 9, 6], [5, 5, 5], many, [*many, 6]):
         prompts = [random_tokens(length, seed=seed).tolist() for seed, length in enumerate(lengths)]
         eager, compiled = (generate(model, prompts, Sampling(temperature=0), max_new_tokens=12,

@@ -75,8 +75,7 @@ def test_a_start_reaches_to_the_end_of_the_context_and_no_further():
     for start, cache, words in (
         (58, None, "a text of 65 tokens is longer than the context of 64"),
         (-1, None, "start is -1: use 0 or"),
-        (3, KVCache(model.config, len(TOKENS), 64), "start is 3: .* 0 with a cache"),
-    ):
+        (3, KVCache(model.config, len(TOKENS), 64), "start is 3: .* 0 with a cache")):
         with pytest.raises(ValueError, match=words):
             model(TOKENS, cache, start)
 
@@ -104,26 +103,27 @@ def test_dynamic_scaling_follows_the_length_of_the_text():
 
 def test_sinusoid_follows_the_paper_and_not_the_misprint():
     """One article prints the position in the exponent; then every even column is the same."""
-    for d, m in ((15, 17), (64, 8191)):
-        row, angles = sinusoid(d, m + 1)[m], [m * 10000 ** (-2 * t / d) for t in range(d)]
+    for d, m, theta in ((15, 17, 500), (64, 8191, 10000)):
+        row, angles = sinusoid(d, m + 1, theta)[m], [m * theta ** (-2 * t / d) for t in range(d)]
         assert row.shape == (d,)
         for column, f in enumerate((math.sin, math.cos)):  # rounded once, from float64
             expected = [f(a) for a in angles][: len(row[column::2])]
             assert row[column::2].tolist() == pytest.approx(expected, rel=2e-7, abs=1e-12)
 
 
-@pytest.mark.parametrize("sinusoid, std, expected", [
+@pytest.mark.parametrize("option, std, expected", [
     ("matched", INIT_STD, 1), ("naive", INIT_STD, math.sqrt(0.5) / INIT_STD),
     ("vaswani", 1 / math.sqrt(128), math.sqrt(0.5))])
-def test_sinusoids_and_embeddings_start_with_the_sizes_of_the_option(sinusoid, std, expected):
+def test_sinusoids_and_embeddings_start_with_the_sizes_of_the_option(option, std, expected):
     """Their rms in the ratio that the paper, or none, has: with naive sinusoids it is 35."""
-    model = random_model(position="sinusoidal", sinusoid=sinusoid, dim=128, head_dim=8)
+    model = random_model(position="sinusoidal", sinusoid=option, dim=128, head_dim=8, theta=500)
+    assert torch.equal(model.position.table, sinusoid(128, 64, 500))
     tokens, embed = model.tok_embeddings.weight.detach()[None, :64], model.position.embed
     assert tokens.std().item() == pytest.approx(std, rel=0.05)
     rows = embed(torch.zeros_like(tokens), 0)
     scaled = embed(tokens, 0) - rows
     assert (rows.norm() / scaled.norm()).item() == pytest.approx(expected, rel=0.05)
-    assert rows.requires_grad == (sinusoid == "matched")  # alpha is trained
+    assert rows.requires_grad == (option == "matched")  # alpha is trained
     narrow = tokens.bfloat16()  # the sum is rounded once
     assert torch.equal(embed(narrow, 0), embed(narrow.float(), 0).bfloat16())
 

@@ -28,17 +28,13 @@ def test_worked_example_to_the_last_of_its_240_numbers():
         torch.testing.assert_close(rotated, expected, rtol=0, atol=6e-5)
 
 
-def test_rotation_runs_in_float32_and_returns_the_callers_dtype():
+def test_rotation_runs_in_float32_returns_the_callers_dtype_and_broadcasts_no_table():
     x, table = draw(1, 7, 6, 8).bfloat16(), precompute_freqs_cis(8, 7)
     for form, rows in ((apply_rotary_emb, table), (rotate_in_reals, torch.view_as_real(table))):
         turned, wide = (form(y, y, rows)[0] for y in (x, x.float()))
         assert turned.dtype == torch.bfloat16 and torch.equal(turned, wide.bfloat16())
-
-
-def test_a_table_of_the_wrong_length_does_not_broadcast():
-    x = draw(2, 7, 6, 8)
     with pytest.raises(ValueError, match=r"\(1, 4\).*\(7, 4\)"):
-        apply_rotary_emb(x, x, precompute_freqs_cis(8, 1))
+        apply_rotary_emb(x, x, table[:1])
 
 
 def test_position_8191_is_exact_to_float32():
@@ -58,8 +54,8 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
     (RopeScaling("dynamic", 1, 128), "dyn_ntk_l=512(paper s=4)"),
     (RopeScaling("dynamic", 4, 128), "dyn_ntk_hf factor=4 l=512"),
     (RopeScaling("dynamic", 4, 1024), "default"),
-    (RopeScaling("yarn", 4, 128), "yarn_code"),
-    (RopeScaling("llama3", 4, 128), "llama3 f4")])
+    (RopeScaling("yarn", 4, 128), "yarn_code"), (RopeScaling("llama3", 4, 128), "llama3 f4"),
+    (RopeScaling("llama3", 4, 256, low_freq_factor=2.0, high_freq_factor=8.0), "llama3 f4")])
 def test_scaled_frequencies_are_the_published_ones(scaling, key):
     """In a text of 512 tokens."""
     expected = torch.tensor(VECTORS[key], dtype=torch.float64)
@@ -94,8 +90,8 @@ def test_yarns_ramp_starts_and_ends_at_whole_pairs():
 def test_a_scaling_of_factor_1_does_nothing_and_keeps_what_stands_still(type):
     frequencies = scaled_frequencies(RopeScaling(type, 4, 16), 64, head_dim=16, partial=0.75)
     assert (frequencies[:6] > 0).all() and (frequencies[6:] == 0).all()
-    unscaled = precompute_freqs_cis(16, 16, scaling=RopeScaling(type, 1, 16))
-    assert torch.equal(unscaled, precompute_freqs_cis(16, 16))
+    unscaled = precompute_freqs_cis(16, 5, 500.0, 0.75, RopeScaling(type, 1, 5))
+    assert torch.equal(unscaled, precompute_freqs_cis(16, 5, 500.0, 0.75))
 
 
 @pytest.mark.parametrize("type, factor", [
@@ -117,8 +113,11 @@ def test_rotation_keeps_norms_but_for_yarns_factor_and_sees_only_distance(type, 
 
 @pytest.mark.parametrize("options, words", [
     ({"type": "yam"}, "model.rope_scaling.type must be one of linear, ntk, dynamic, yarn, ll"),
+    ({"factor": 0.5}, r"factor must be in \[1, "), ({"original_positions": 0}, "positions must be"),
     ({"beta_slow": 32.0}, "model.rope_scaling.beta_slow must be in .0, 32.0., not 32.0"),
-    ({"type": "linear", "beta_fast": 8.0}, "beta_fast has no effect with type linear: .* yarn")])
+    ({"type": "llama3", "low_freq_factor": 4.0}, "low_freq_factor must be in .0, 4.0., not 4.0"),
+    *(({"type": "ntk", option: 2.0}, f"{option} has no effect with type ntk: .* (yarn|ll)")
+      for option in [*vars(RopeScaling("yarn", 4))][3:])])
 def test_a_scaling_without_a_meaning_is_refused_in_words(options, words):
     with pytest.raises(UserError, match=words):
         RopeScaling(**{"type": "yarn", "factor": 4.0, **options})

@@ -124,7 +124,8 @@ def test_matrices_of_every_encoding_start_from_the_same_numbers_and_draw_nothing
 @pytest.mark.parametrize("changes, words", [
     ({"dim": 50}, "model.dim 50 is not divisible by model.n_heads 6"),
     ({"n_kv_heads": 4}, "model.n_heads 6 is not divisible by model.n_kv_heads 4"),
-    ({"theta": 1.0}, "model.theta must be in .1, inf., not 1.0"),
+    *(({name: value}, f"model.{name} must be in .*, not {value}") for name, value in (
+        ("theta", 1.0), ("n_heads", 0), ("dropout", 1.0), ("partial", 1.5), ("norm_eps", 0.0))),
     ({"vocab_size": None}, "model.vocab_size must be set"),
     ({"rope_scaling": RopeScaling("linear", 4)}, "original_positions must be set"),
     ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
