@@ -27,7 +27,7 @@ def read_gguf(run, out, *options):
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "q8_0"])
 def test_a_gguf_holds_every_tensor_and_field(dtype, tmp_path):
-    shape = {"dim": 64, "head_dim": 16, "n_heads": 4, "hidden_dim": 96}
+    shape = {"dim": 64, "head_dim": 32, "n_heads": 4, "hidden_dim": 96, "norm_eps": 3e-6}
     own = torch.bfloat16 if dtype == "bf16" else torch.float32  # the default
     run = make_run(tmp_path, tie_embeddings=dtype == "f16", theta=5e3, dtype=own, **shape)
     weights = run.checkpoints.load_weights()
@@ -56,15 +56,14 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tmp_path):
 
     reference = sentencepiece.SentencePieceProcessor(str(run.path / "tokenizer.model"))
     assert fields == {
-        "general.architecture": "llama", "general.name": "ours",
+        "general.architecture": "llama", "general.name": "ours", "general.quantization_version": 2,
         "general.file_type": {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7}[dtype],
-        "general.quantization_version": 2,
         "llama.vocab_size": VOCAB, "llama.context_length": POSITIONS,
         "llama.embedding_length": 64, "llama.feed_forward_length": 96, "llama.block_count": 3,
         "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2,
-        "llama.attention.key_length": 16, "llama.attention.value_length": 16,
-        "llama.attention.layer_norm_rms_epsilon": pytest.approx(1e-5),
-        "llama.rope.dimension_count": 16, "llama.rope.freq_base": pytest.approx(5e3),
+        "llama.attention.key_length": 32, "llama.attention.value_length": 32,
+        "llama.attention.layer_norm_rms_epsilon": pytest.approx(3e-6),
+        "llama.rope.dimension_count": 32, "llama.rope.freq_base": pytest.approx(5e3),
         "tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.tokens": [reference.id_to_piece(i) for i in range(VOCAB)],
         "tokenizer.ggml.scores": [reference.get_score(i) for i in range(VOCAB)],
@@ -73,12 +72,6 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tmp_path):
         "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.padding_token_id": 0,
         "tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.add_eos_token": False,
         "tokenizer.ggml.add_space_prefix": False, "tokenizer.ggml.remove_extra_whitespaces": False}
-
-
-def test_a_folder_whose_name_is_not_utf8_can_leave(tmp_path):
-    run = make_run(tmp_path).path.rename(tmp_path / "ours\udcff")  # the byte FF
-    fields, _ = read_gguf(run, tmp_path / "out.gguf")
-    assert fields["general.name"] == "ours?"
 
 
 def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
@@ -120,6 +113,8 @@ def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
     shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048, "rope_scaling": scaling}
     run = make_run(tmp_path, **shape)
     fields, tensors = read_gguf(run.path, tmp_path / "out.gguf")
+    assert fields["llama.context_length"] == 2048
+    assert fields.get("llama.rope.scaling.original_context_length") == {"linear": 512}.get(kind)
     frequencies, magnitude = llama_cpp_rotations(fields, tensors, 64)
     rotary = LlamaRotaryEmbedding(LlamaConfig(**hf.to_config(model_config(**shape))))
     torch.testing.assert_close(frequencies.float(), rotary.inv_freq, rtol=1e-5, atol=0)
@@ -137,15 +132,13 @@ def test_a_disk_that_fills_up_on_the_last_page_is_noticed(tmp_path, capsys):
         assert export_to("gguf", run, tmp_path / "out").stat().st_size == size
 
 
-def test_byte_level_pairs_are_refused(tmp_path, capsys):
-    run = imported(tmp_path, "llama3")[0].path
-    refused(capsys, "gguf", run, tmp_path / "out", "tokenizer.json", "convert_hf_to_gguf")
-
-
 def test_an_imported_tokenizer_goes_with_its_padding(tmp_path):
-    """As a sentencepiece file; that of one is in test_tokenizers.py."""
-    run = imported(tmp_path, "llama2-of-4")[0].path
+    """As a sentencepiece file; that of one is in test_tokenizers.py. Also out of a folder whose
+    name is not UTF-8."""
+    run = imported(tmp_path, "llama2-of-4")[0].path.rename(tmp_path / "ours\udcff")  # the byte FF
     fields, _ = read_gguf(run, tmp_path / "out.gguf")
-    assert fields["tokenizer.ggml.add_space_prefix"] and fields["tokenizer.ggml.add_bos_token"]
+    assert fields["general.name"] == "ours?"
+    keys = ("add_space_prefix", "add_bos_token", "bos_token_id", "eos_token_id", "padding_token_id")
+    assert [fields.get(f"tokenizer.ggml.{name}") for name in keys] == [True, True, 1, 2, None]
     assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{i}]" for i in range(VOCAB, VOCAB + 6)]
     assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5] * 6

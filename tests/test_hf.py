@@ -64,8 +64,9 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
     torch.testing.assert_close(foreign.logits(load(back)), foreign.logits(ours), rtol=0, atol=1e-6)
 
 
-def test_the_folder_says_what_it_is(tmp_path):
-    """Texts begin with EOS, as documents did in training, without a prompt too."""
+def test_the_folder_says_what_it_is(tmp_path, capsys):
+    """Texts begin with EOS, as documents did in training, without a prompt too. What is printed
+    counts the parameters."""
     run, out = foreign.exported(tmp_path)
     config = foreign.read(out / "config.json")
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
@@ -74,6 +75,7 @@ def test_the_folder_says_what_it_is(tmp_path):
     assert foreign.read(out / "generation_config.json") == ids == {k: config[k] for k in ids}
     theirs, auto = (kind.from_pretrained(out) for kind in (AutoModelForCausalLM, AutoTokenizer))
     assert auto.bos_token_id == auto.eos_token_id == 2 and auto.pad_token_id == 0
+    assert auto.model_max_length == config["max_position_embeddings"] == 64
     text = theirs.generate(max_new_tokens=20, do_sample=False)
     assert text[0].tolist() == [2, *greedy_ids(load(run), [2])]
     # Without it, a tokenizer of transformers 4 gives token_type_ids, which its model refuses.
@@ -84,6 +86,8 @@ def test_the_folder_says_what_it_is(tmp_path):
     again = export_to("hf", export_to("run", out, tmp_path / "imported"), tmp_path / "again")
     assert foreign.read(again / "tokenizer_config.json")["model_input_names"] == names
     assert foreign.read(again / "generation_config.json") == ids | {"temperature": 0.5}
+    assert foreign.read(again / "config.json") == config
+    assert capsys.readouterr().err.count(f" {theirs.num_parameters():,} parameters from") == 3
 
 
 def test_shards_of_the_type_that_was_asked_for(tmp_path, monkeypatch):
@@ -138,6 +142,8 @@ def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
     assert run.manifest == {"imported": {"from": str(folder)}}
     again = export_to("hf", run.path, tmp_path / "again")
     assert_equal(before, load_file(again / "model.safetensors"))
+    dtype = foreign.read(again / "config.json")["dtype"]
+    assert getattr(torch, dtype) == before["model.norm.weight"].dtype
 
 
 def test_what_asks_for_texts_and_ends_them_goes_through_a_run(tmp_path):
@@ -185,6 +191,7 @@ def field(file="config", **fields):
     (field(rope_scaling=3), ["config.json: 'int' object"]),
     (field("generation_config", eos_token_id=[2, None]), ["generation_config.json: eos_token_id"]),
     (field("generation_config", eos_token_id=[2, 330]), ["eos_token_id 330"]),
+    (field(eos_token_id=330), ["eos_token_id 330"]),
 ], ids=lambda x: x[-1] if isinstance(x, list) else "")
 def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):
     folder = foreign.their_folder(tmp_path)
@@ -289,10 +296,12 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
 
 
 @pytest.mark.parametrize("change, words", [
-    ({"attention_bias": True}, "attention_bias True: we have no"),
+    *(({name: 2}, f"{name} 2: we have no counterpart") for name in (
+        "attention_bias", "mlp_bias", "hidden_act", "sliding_window", "quantization_config",
+        "partial_rotary_factor", "embedding_multiplier", "attn_logit_softcapping", "auto_map")),
+    *(({name: None}, f"what {name} is") for name in ("rms_norm_eps", "max_position_embeddings")),
     ({"model_type": "qwen3"}, "model_type 'qwen3'"),
     ({"model_type": "mistral"}, "mistral without sliding_window"),
-    ({"model_type": "mistral", "sliding_window": 32}, "sliding_window 32: we have no"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types .'sliding_attention'"),
     ({"num_key_value_heads": 4}, "num_attention_heads 6 .* num_key_value_heads 4"),
     ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),

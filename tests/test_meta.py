@@ -23,7 +23,7 @@ def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
     """As model parallelism over `parts` processes leaves it behind."""
     folder.mkdir()
     for n in range(parts):
-        cut = {"rope.freqs": rope_frequencies(8).float()}
+        cut = {"rope.freqs": rope_frequencies(8).bfloat16()}  # as Llama 2's are
         for name, w in run.checkpoints.load_weights().items():
             across = name.endswith(("wo.weight", "w2.weight")) or (columns and "tok_emb" in name)
             cut[name] = w if w.ndim == 1 else w.chunk(parts, dim=int(across))[n].clone()
@@ -101,13 +101,14 @@ def read_model(**changes):
 
 
 def test_parameters():
-    unread = {"vocab_size": -1, "multiple_of": 256, "max_seq_len": 2048, "use_biases": False}
-    assert read_model(**unread, sliding_window=None) == untied(max_positions=4096)
-    assert read_model(rope_theta=None) == read_model()
+    unread = {"vocab_size": -1, "multiple_of": 256, "max_seq_len": 2048, "use_biases": False,
+              "ffn_dim_multiplier": 1.3, "max_batch_size": 32, "hidden_dim": 80, "head_dim": 8}
+    assert read_model(**unread, sliding_window=None, rope_theta=None) == untied(max_positions=4096)
     assert read_model(rope_theta=5e5) == untied(max_positions=8192, theta=5e5)
     scaling = RopeScaling("llama3", 8, 8192)
-    llama31 = read_model(**unread, rope_theta=5e5, use_scaled_rope=True, rope_scaling_factor=8)
-    assert llama31 == untied(max_positions=131072, theta=5e5, rope_scaling=scaling)
+    scaled = unread | {"rope_theta": 5e5, "use_scaled_rope": True, "rope_scaling_factor": 8}
+    assert read_model(**scaled) == untied(max_positions=131072, theta=5e5, rope_scaling=scaling)
+    assert read_model(**scaled, rope_high_freq_factor=3.0).rope_scaling.high_freq_factor == 3.0
 
 
 @pytest.mark.parametrize("change, words", [

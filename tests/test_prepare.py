@@ -17,7 +17,7 @@ from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data.dataset import find_prepared, locate
 from data.prepare import copy_text, prepare, read_blocks
-from data.sources import DataConfig
+from data.sources import SOURCES, DataConfig
 from errors import UserError
 
 VOCAB, BOS, EOS = 300, 1, 2
@@ -50,18 +50,12 @@ def config(path, **options):
     return DataConfig(source="files", files=[str(path)], **options)
 
 
-def prepare_text(folder, text, **options):
-    path = folder / "a.txt"
-    path.write_bytes(text.encode())
-    return prepare(config(path, **options))
-
-
 def prepare_documents(folder, documents, **options):
     return prepare(config(jsonl(folder / "a.jsonl", documents), **options))
 
 
 def read_ids(prepared, split):
-    return np.fromfile(prepared.folder / f"{split}.bin", dtype=prepared.manifest["dtype"])
+    return prepared.dataset(split, seq_len=1).read(slice(None))
 
 
 def texts(prepared, split):
@@ -105,7 +99,7 @@ def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_s
         written += found
     assert sorted(written) == sorted(DOCUMENTS)
     assert manifest["text"] == count_text(DOCUMENTS)
-    assert (manifest["vocab_size"], manifest["dtype"]) == (vocab_size, dtype)
+    assert (prepared.dataset("val", seq_len=1).vocab_size, manifest["dtype"]) == (vocab_size, dtype)
     names = ["tokenizer.model", "train.bin", "val.bin"]
     assert list(manifest["files"]) == names
     assert {path.name for path in prepared.folder.iterdir()} == {*names, "manifest.json"}
@@ -138,7 +132,7 @@ def test_blocks_give_back_the_text_and_end_after_lines(monkeypatch):
 def test_a_single_text_gives_its_last_part_by_characters(tmp_path, monkeypatch):
     monkeypatch.setattr(prepare_module, "BLOCK", 97)  # cuts characters in two, and lines
     text = words(1, 3000)
-    prepared = prepare_text(tmp_path, text, val_fraction=0.25)
+    prepared = prepare_documents(tmp_path, [text], val_fraction=0.25)
     end = int(len(text) * 0.75)
     assert texts(prepared, "train") + texts(prepared, "val") == [text[:end], text[end:]]
 
@@ -163,10 +157,8 @@ def test_a_document_stays_in_its_split_whatever_is_added(corpus, tmp_path):
 def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
     """A character that only validation has gets no piece; one of the training text does."""
     text = words(1, 900) + "\u0416" * 500 + words(2, 900) + "\u0429" * 150
-    tokenizer = prepare_text(tmp_path, text).tokenizer
-    seen, unseen = "\u0416".encode(), "\u0429".encode()
-    assert any(seen in piece for piece in tokenizer.bytes.values())
-    assert not any(unseen in piece for piece in tokenizer.bytes.values())
+    pieces = b"\n".join(prepare_documents(tmp_path, [text]).tokenizer.bytes.values())
+    assert "\u0416".encode() in pieces and "\u0429".encode() not in pieces
 
 
 @pytest.mark.parametrize("documents, message", [
@@ -177,6 +169,13 @@ def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
 
 
 # Made once
+
+
+def test_every_option_of_a_text_that_has_to_be_fetched_decides_its_folder():
+    """Else text of another revision, say, would be taken for it. (One of them changes nothing.)"""
+    options = {"source", *SOURCES["hub"].options, *SOURCES["url"].options}
+    configs = [DataConfig(**{"source": "hub", "hub": "a/b", option: "hub"}) for option in options]
+    assert len({locate(each)[0].name[-12:] for each in configs}) == len(options)
 
 
 def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path, monkeypatch):
@@ -190,10 +189,11 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     shutil.copytree(first.folder, locate(config(corpus, **larger))[0])  # it is of other settings
     made = [first, *(prepare(config(corpus, **options))
                      for options in (larger, {"val_fraction": 0.2}, tokenizer))]
-    assert locate(config(corpus, column="words"))[0] != first.folder
-    (other := tmp_path / "longer").mkdir()
-    (other / "tokenizer.model").write_bytes(first.tokenizer.path.read_bytes() + b"a")
-    assert locate(config(corpus, tokenizer=str(other)))[0] not in [each.folder for each in made]
+    shutil.copytree(first.folder, changed := tmp_path / "changed")
+    changed.joinpath("tokenizer_config.json").write_text("{}", encoding="utf-8")
+    settings = locate(config(corpus, tokenizer=str(changed)))[0]
+    flip_a_bit(changed / "tokenizer.model")
+    assert len({settings, locate(config(corpus, tokenizer=str(changed)))[0], made[-1].folder}) == 3
     assert made[1].tokenizer.vocab_size == VOCAB + 1
     jsonl(corpus, DOCUMENTS[1:])
     assert find_prepared(config(corpus), first.manifest["settings"]) == first  # what a run knows
@@ -250,14 +250,8 @@ def test_a_second_process_waits_and_takes_what_the_first_has_made(corpus, tmp_pa
 
 def test_a_disk_that_is_full_by_less_than_a_page_is_noticed(corpus, monkeypatch):
     """What is still in a buffer when its file is closed is refused then, and not before."""
-    write = prepare_module.write_ids
-
-    def write_on_a_full_disk(*arguments):
-        with file_size_limit(40):
-            return write(*arguments)
-
     jsonl(corpus, DOCUMENTS[:4])
-    monkeypatch.setattr(prepare_module, "write_ids", write_on_a_full_disk)
+    monkeypatch.setattr(prepare_module, "write_ids", file_size_limit(40)(prepare_module.write_ids))
     with pytest.raises(UserError, match="cannot write .*make room"):
         prepare(config(corpus))
     assert not [*(corpus.parent / "prepared").iterdir()]

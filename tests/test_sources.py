@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from pydoc_data import topics
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pyarrow
 import pyarrow.parquet
@@ -73,7 +73,8 @@ def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
     with pytest.raises(UserError, match="--data.files"):
         texts()
     for name in ["b.py", "a/c.py", "z/y.py", "test/d.py", "a/tests/e.py", "site-packages/f.py",
-                 "g.txt", "config-3/h.py", "_sysconfigdata_i.py", "testing.py", "a.py"]:
+                 "g.txt", "config-3/h.py", "_sysconfigdata_i.py", "testing.py", "a.py",
+                 "dist-packages/j.py", "b/idle_test/k.py", "encodings/l.py"]:
         write(tmp_path / name, f"# {name}\r\n")
     write(tmp_path / "latin.py", b"# -*- coding: latin-1 -*-\n# \xe9")
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)  # some distributions have none
@@ -114,7 +115,8 @@ def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
     assert texts(files=["d.jsonl", "[x].md", "*.md", "**/*.py", "a.md"]) == expected
     assert texts(files="deep*/**") == ["deep/er/c.py"]
     (tmp_path / "deep/again").symlink_to("er")  # a file is read once, whatever leads to it
-    files = ["./a.md", str(tmp_path / "a.md"), "deep/**/*.py"]
+    monkeypatch.setenv("HOME", str(tmp_path))  # no shell has seen what stands in brackets
+    files = ["./a.md", str(tmp_path / "a.md"), "~/deep/**/*.py"]
     assert texts(files=files) == ["a.md", "deep/er/c.py"]
 
 
@@ -152,14 +154,16 @@ def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
     a, b = write(tmp_path / "a.txt", "abc"), write(tmp_path / "b.txt", "abc")
     first = source(a).fingerprint()
     assert first == source([a]).fingerprint() != source([a, b]).fingerprint()
-    os.utime(a, ns=(0, 1))
-    namesake = write(tmp_path / "deep" / "a.txt", "abc")
-    os.utime(namesake, ns=(0, 1))
-    assert first != source(a).fingerprint() != source(namesake).fingerprint()
-    library = source().fingerprint()
-    assert library == source().fingerprint()
-    monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
-    assert library != source().fingerprint()
+    namesake, seen = tmp_path / "deep" / "a.txt", []
+    for path, text, time in ((a, "abc", 1), (a, "abc", 2), (a, "abcd", 2), (namesake, "abcd", 2)):
+        os.utime(write(Path(path), text), ns=(0, time))
+        seen.append(source(str(path)).fingerprint())
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    for version, text in (("3.98.0", "a"), ("3.98.0", "ab"), ("3.99.0", "ab")):
+        write(tmp_path / "a.py", text)
+        monkeypatch.setattr("platform.python_version", lambda version=version: version)
+        seen.append(source().fingerprint())
+    assert all(seen.count(each) == 1 for each in seen) and source().fingerprint() == seen[-1]
 
 
 # Text that has to be fetched, from servers on this machine
@@ -237,6 +241,13 @@ def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, n
     file.write_bytes(b"changed")
     with pytest.raises(UserError, match="cannot be read"):
         texts(**options, sha256=digest)
+
+
+def test_the_options_of_a_data_set_reach_its_reader(monkeypatch):
+    """Also its configuration, which the data set below has not."""
+    monkeypatch.setattr("datasets.load_dataset", load := MagicMock())
+    texts(source="hub", hub="a", hub_config="b", hub_split="c", hub_revision="d")
+    load.assert_called_once_with("a", "b", split="c", revision="d")
 
 
 def answer(file, environment, questions):

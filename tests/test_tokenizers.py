@@ -34,7 +34,7 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
     assert ours.prefix_ids == [auto.bos_token_id]
     assert ours.encode_prompt("") == [ours.eos_id, auto.bos_token_id]
     assert ours.eos_id == ours.eos_ids[-1] == auto.eos_token_id
-    special = [auto.bos_token + "a" + auto.eos_token, "<think> b"]
+    special = [auto.bos_token + "a" + auto.eos_token, "<thïnk > b"]
     reference = reference_ids(folder, ODD + special)
     by_transformers = {text: auto(text)["input_ids"] for text in reference}
     # Its version 5 does not do what the file of version 4 says.
@@ -185,11 +185,13 @@ def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_p
     refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
 
 
-def test_a_tokenizer_json_that_truncates_encodes_whole_texts(tmp_path):
+def test_a_tokenizer_json_that_truncates_and_pads_encodes_whole_texts(tmp_path):
     folder, text = their_folder(tmp_path, "llama2-of-4"), "def f(x): " * 9
     whole = open_tokenizer(folder).encode(text)
     cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
-    edit(folder / "tokenizer.json", truncation=cut)
+    pad = {"strategy": {"Fixed": 999}, "direction": "Right", "pad_to_multiple_of": None,
+           "pad_id": 0, "pad_type_id": 0, "pad_token": "a"}
+    edit(folder / "tokenizer.json", truncation=cut, padding=pad)
     assert open_tokenizer(folder).encode(text) == whole
 
 
@@ -198,8 +200,9 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     transformers wrote beside it does not matter as long as it is the same."""
     folder = their_folder(tmp_path)
     train_sentencepiece(folder, control_symbols=["<end>"])
-    edit(folder / "tokenizer_config.json", eos_token="<end>")
+    edit(folder / "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<end>"})
     edit(folder / "added_tokens.json", **{"</s>": 2, "<end>": 3})
+    assert open_tokenizer(folder).prefix_ids == [1]  # unless add_bos_token says otherwise
     run, out = reexport(folder, tmp_path)
     theirs, again = (AutoTokenizer.from_pretrained(path) for path in (folder, out))
     assert open_tokenizer(run).eos_id == theirs.eos_token_id == again.eos_token_id == 3
