@@ -22,8 +22,7 @@ from gyre.rundir import RunDir
     ({"text": {"sha256": "b"}}, "one and .*three were trained on different texts"),
     ({"files": {"tokenizer.model": {"sha256": "b"}}}, "one and .*three have different tokenizers"),
     ({"settings": {"val_fraction": 0.2}}, "one and .*three hold out different parts of the text"),
-    ({"imported": {}}, "three was imported and has no validation text of its own"),
-])
+    ({"imported": {}}, "three was imported and has no validation text of its own")])
 def test_runs_that_do_not_compare_are_refused(tmp_path, changes, words):
     runs = []
     for name, other in (("one", {}), ("two", {}), ("three", changes)):
@@ -86,8 +85,8 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    named = [run.path.name for run in evaluate.open_runs(["learned", "rope"])]
-    assert named == ["learned", "rope"]  # and not by age: the first is the one to compare with
+    # In this order and not by age: the first is the one to compare with.
+    assert [run.path.name for run in evaluate.open_runs(["learned", "rope"])] == ["learned", "rope"]
     options = "--lengths --device cpu --json all.json --plot loss.png --checkpoint last"
     lines, _ = evaluated(capsys, "rope", "runs/learned", "notes", *options.split())
     losses, lengths = lines[:3], lines[lines.index([]) + 1 :]
@@ -124,8 +123,7 @@ def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
 @pytest.mark.parametrize("words, message", [
     ("", "no run in runs/ yet: make one with `python train.py"),
     ("nothing runs/x", "none of these is a run"),
-    ("--lengths", "name the runs to measure"),
-])
+    ("--lengths", "name the runs to measure")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, evaluate.main, *words.split())[-1]
