@@ -66,6 +66,9 @@ def test_weights_are_the_best_ones_or_else_the_last(tmp_path):
     flip_a_bit(checkpoints.path / "best" / WEIGHTS)
     with pytest.raises(UserError, match="model.safetensors is missing or not what"):
         checkpoints.load_weights()  # not quietly the last
+    shutil.copytree(checkpoints.path / "best", checkpoints.path / ".best")  # a save was killed
+    checkpoints.forget_after(10)
+    assert checkpoints.load_weights()["a"][0, 0] == 12
     with pytest.raises(UserError, match="kept no checkpoint of step 1; it has: 2, 10"):
         checkpoints.load_weights(1)
 
@@ -231,3 +234,5 @@ def test_tensors_pass_through_memory_one_by_one(tmp_path):
 
     checkpoint.write_safetensors(tmp_path / "a", like, tensors())
     torch.testing.assert_close(load_file(tmp_path / "a"), like, rtol=0, atol=0)
+    # The data starts at a multiple of 8 bytes, and transformers asks for the format.
+    assert (content := (tmp_path / "a").read_bytes())[0] % 8 == 0 and b'{"format": "pt"}' in content

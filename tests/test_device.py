@@ -9,7 +9,7 @@ import torch
 from conftest import CPU, model_config, output
 
 from errors import UserError
-from gyre import device
+from gyre import device, parallel
 from model import kernels
 
 
@@ -28,6 +28,9 @@ def test_a_device_is_one_that_this_machine_has(monkeypatch):
     assert resolve("cuda:0", 1) == torch.device("cuda", 0)
     with pytest.raises(UserError, match="cuda:2 was asked for.* has cuda:0, cuda:1, mps, cpu"):
         resolve("cuda", 2)
+    monkeypatch.setattr(parallel.os, "environ", {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"})
+    assert parallel.World.from_env().device == torch.device("cuda", 1)
+    assert parallel.World.from_env("mps").device == CPU  # which processes cannot share
 
 
 def test_a_model_that_no_memory_holds_is_refused():

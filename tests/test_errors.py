@@ -19,8 +19,7 @@ from errors import UserError, check_ranges, report_errors, say
     ("[1, inf)", [1, 10**30, None], [0, -math.inf, math.inf, math.nan]),
     ("[0, 1)", [0, 0.0, math.nextafter(1, 0)], [1, 1.0, -5e-324, math.nan]),
     ("[0, 1]", [0, 1], [math.nextafter(1, 2), -1]),
-    ("(0, inf)", [5e-324], [0, -1]),
-])
+    ("(0, inf)", [5e-324], [0, -1])])
 def test_a_range_ends_where_it_says(interval, inside, outside):
     for value in inside:
         check_ranges("part", SimpleNamespace(knob=value), knob=interval)
@@ -38,8 +37,7 @@ def test_bad_input_is_one_line_and_exit_2(capsys):
 
 @pytest.mark.parametrize("end, output, code, words", [
     ("raise KeyboardInterrupt", "/dev/null", 130, "\n"), ("print('x')", "a pipe", 141, ""),
-    ("print('x')", "/dev/full", 2, "error: [Errno 28] No space left on device\n"),
-])
+    ("print('x')", "/dev/full", 2, "error: [Errno 28] No space left on device\n")])
 def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code, words):
     """Also where stdout takes nothing: its reader has ended, or the disk is full."""
     program = f"import errors\nwith errors.report_errors(): {end}"

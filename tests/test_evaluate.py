@@ -84,8 +84,8 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    named = [run.path.name for run in evaluate.open_runs(["learned", "rope"])]
-    assert named == ["learned", "rope"]  # and not by age: the first is the one to compare with
+    # In this order and not by age: the first is the one to compare with.
+    assert [run.path.name for run in evaluate.open_runs(["learned", "rope"])] == ["learned", "rope"]
     options = "--lengths --device cpu --json all.json --plot loss.png --checkpoint last"
     lines, _ = evaluated(capsys, "rope", "runs/learned", "notes", *options.split())
     losses, lengths = lines[:3], lines[lines.index([]) + 1 :]

@@ -6,7 +6,7 @@ import sentencepiece
 import torch
 from conftest import model_config
 from failing import file_size_limit
-from foreign import POSITIONS, VOCAB, edit, export_to, imported, make_run, refused, their_folder
+from foreign import POSITIONS, VOCAB, edit, export_to, make_run, read, refused, their_folder
 from noise import save_weights
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
@@ -133,12 +133,17 @@ def test_a_disk_that_fills_up_on_the_last_page_is_noticed(tmp_path, capsys):
 
 
 def test_an_imported_tokenizer_goes_with_its_padding(tmp_path):
-    """As a sentencepiece file; that of one is in test_tokenizers.py. Also out of a folder whose
-    name is not UTF-8."""
-    run = imported(tmp_path, "llama2-of-4")[0].path.rename(tmp_path / "ours\udcff")  # the byte FF
+    """As a sentencepiece file; that of one is in test_tokenizers.py. Its ids may have a hole. Also
+    out of a folder whose name is not UTF-8."""
+    folder = their_folder(tmp_path, "llama2-of-4")
+    model = read(folder / "tokenizer.json")["model"]
+    model["vocab"]["ż"] = VOCAB + 1
+    edit(folder / "tokenizer.json", model=model)
+    run = export_to("run", folder, tmp_path / "ours").rename(tmp_path / "ours\udcff")  # the byte FF
     fields, _ = read_gguf(run, tmp_path / "out.gguf")
     assert fields["general.name"] == "ours?"
     keys = ("add_space_prefix", "add_bos_token", "bos_token_id", "eos_token_id", "padding_token_id")
     assert [fields.get(f"tokenizer.ggml.{name}") for name in keys] == [True, True, 1, 2, None]
-    assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{i}]" for i in range(VOCAB, VOCAB + 6)]
-    assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5] * 6
+    padding = [f"[PAD{i}]" for i in range(VOCAB + 2, VOCAB + 6)]
+    assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{VOCAB}]", "ż", *padding]
+    assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5, 1, 5, 5, 5, 5]

@@ -30,9 +30,8 @@ T, V = 8, 23
 
 def scorer(position: str = "rope", length: int = 300) -> Scorer:
     """A random model whose weights are large enough for attention to have its preferences."""
-    longest = 2 * T if POSITIONS[position].extrapolates else T
-    model = random_model(3, dim=24, n_layers=2, hidden_dim=64, vocab_size=V, max_positions=longest,
-                         position=position)
+    model = random_model(3, dim=24, n_layers=2, hidden_dim=64, vocab_size=V, max_positions=T,
+                         position=position, dropout=0.5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.ndim == 2 or name == "position.alpha":
@@ -211,10 +210,10 @@ def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
     first, again = (measure.measure(run, "last", 4, "cpu") for _ in range(2))
     assert kernels.uses_onednn is onednn
     assert again == first and torch.equal(state, torch.get_rng_state())
-    last = run.metrics()[-1]
-    assert first["loss"] == pytest.approx(last["val/loss"], abs=1e-6)
-    assert first["bpb"] == pytest.approx(last["val/bpb"], abs=1e-6)
-    assert first["tokens"] == 4 * TOKENS
+    expected = [run.metrics()[-1][f"val/{name}"] for name in ("loss", "bpb")]
+    assert [first["loss"], first["bpb"]] == pytest.approx(expected, abs=1e-6)
+    assert [first[key] for key in ("tokens", "lr", "targets")] == [4 * TOKENS, 1e-2, 2 * 20]
+    assert measure.measure(run, "last", 3, "cpu", all_blocks=True)["targets"] == 3 * 8 * 20
     weights = run.checkpoints.load_weights().values()
     assert first["parameters"] == sum(value.numel() for value in weights)
     assert first["tokenizer_sha256"] == run.record["sha256"]["tokenizer.model"]

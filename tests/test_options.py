@@ -62,6 +62,12 @@ def test_a_configuration_that_is_written_is_read_back_equal(world, text, lr, see
     assert read_config(world / "my.yaml") == make_config(dataclasses.asdict(config)) == config
 
 
+def test_a_saved_option_that_is_not_known_is_not_dropped(tmp_path):
+    write(tmp_path, load().to_yaml().replace("  seq_len:", "  row_len:"))
+    with pytest.raises(UserError, match="this version of gyre has no option data.row_len"):
+        read_config(tmp_path / "my.yaml")
+
+
 def test_what_is_unset_follows_from_what_was_given():
     config = load("--model.dim", "256", "--model.n_heads", "4", "--data.seq_len", "50")
     assert config.model.head_dim == 64 and config.model.n_kv_heads == 4
@@ -134,14 +140,14 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--optim.warmup_steps", "2000"], r"warmup_steps must be in \[0, 1000\], not 2000"),
     (["--train.sample_tokens", "1024"], r"sample_tokens must be in \[0, 1024\), not 1024"),
     (["--train.keep", "[0]"], "does not have"), (["--train.keep", "[5, 1001]"], "does not have"),
-    (["--train.shard", "0"], "at least 1, not 0"), (["--seed", "-1"], r"\[0, 2\^63\), not -1"),
+    (["--train.shard", "0"], "at least 1, not 0"), (["--train.eval_interval", "0"], "at least 1"),
+    (["--seed=-1"], r"\[0, 2\^63\), not -1"), (["--data.vocab_size=259"], "data.vocab_size must"),
     (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),
     (["--data.source", "url"], "--data.url"), (["--data.files", "[]"], "--data.files"),
     (["--data.source", "mine"], "must be one of stdlib, files, url, hub, not mine"),
     (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files"),
-    (["--data.vocab_size", "259"], "data.vocab_size must be in"),
     (["--data.val_fraction", "1.0"], "val_fraction must be in")])
 def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:

@@ -30,18 +30,18 @@ NO_WANDB = load("--log.wandb", "disabled")
 
 def test_a_run_describes_itself(new_run, tmp_path):
     words = os.fsdecode(b"caf\xe9.txt")  # not UTF-8
-    run = new_run(manifest={"text": words, "x": "é"}, command=["train.py", words])
+    run = new_run(manifest={"text": words, "x": "é"}, command=["train.py", words], runs="new/deep")
     contents = {path.name: path.read_bytes() for path in run.path.iterdir()}
     assert contents.keys() == {"config.yaml", "manifest.json", "run.json", "tokenizer.model"}
     config = read_config(run.path / "config.yaml")
     assert config.name == "a" and config.data.tokenizer == str(run.path)  # its own copy
     assert contents["tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
-    again = RunDir.open(run.path)
+    again = RunDir.open(tmp_path / "new" / "deep" / "a")
     assert again.record == run.record and again.manifest == {"text": words, "x": "é"}
     assert run.record["torch"] == torch.__version__ and words in run.record["command"]
     assert run.record["git"] == rundir.git_revision() and "+00:00" in run.record["created"]
     with pytest.raises(UserError, match=f"--resume {re.escape(str(run.path))}.*--name"):
-        new_run()  # would overwrite it
+        new_run(runs="new/deep")  # would overwrite it
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
@@ -98,10 +98,6 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
         second.close()
         assert claim_name(runs, None, "a", held) == "a-2"  # nothing became of the second
     assert [path.name for path in runs.iterdir()] == ["a"]
-
-
-def test_a_folder_of_runs_may_be_deep_and_new(new_run, tmp_path):
-    assert new_run(runs="new/deep/runs").path == tmp_path / "new" / "deep" / "runs" / "a"
 
 
 def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, capsys):

@@ -154,13 +154,14 @@ def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch
 
 @pytest.mark.parametrize("option, environment, words", [
     ("--seed=1", {}, "environment variable RANK expected, but not set"),
-    ("--train.shard=4", {"RANK": "0"}, "4 does not divide the 6 processes"),
+    ("--train.batch_size=6 --train.shard=4", {"RANK": "0"}, "4 does not divide the 6 processes"),
+    ("--train.shard=2 --model.n_layers=1000000000", {"RANK": "1"}, "takes 1.47e+14 bytes"),
     ("--train.batch_size=5", {"RANK": "5"}, "cannot be shared by 6"),
     ("--train.device=cuda:1", {"RANK": "0"}, "one card for 6 processes")])
 def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch, option, environment, words):
     for name, value in {"WORLD_SIZE": "6", **environment}.items():
         monkeypatch.setenv(name, value)
-    assert words in refusal(capfd, train.main, *arguments(world, option))[-1]
+    assert words in refusal(capfd, train.main, *arguments(world, *option.split()))[-1]
 
 
 def test_one_shard_is_trained_as_the_whole_model_is(world):

@@ -31,7 +31,7 @@ FIXED = " of .* cannot change on --resume"
     ("--seed=2", "seed" + FIXED), ("--model.dim=96", "model" + FIXED),
     ("--optim.lr=1", "optim" + FIXED), ("--data.seq_len=21", "data" + FIXED),
     ("--train.batch_size=3", "train.batch_size" + FIXED),
-    ("--branch-from=x", "leave one of them out"),
+    ("--branch-from=x", "leave one of them out"), ("--name=x", "name" + FIXED),
     ("--config=small", "leave out --init-from and --config"),
     ("--at=3", "--at 3 has no effect without --branch-from")])
 def test_resuming_keeps_what_decides_the_numbers(finished, change, words):
@@ -54,7 +54,8 @@ def test_a_resumed_run_has_the_configuration_it_was_started_with(finished, monke
 
 
 def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, finished):
-    """Over those of the file, and under the command line."""
+    """Over those of the file, and under the command line, which cannot change what the weights pin
+    down."""
     argv = ["--config", "small.yaml", *training(world)]
     config = start(*argv, "--init-from", finished, "--model.dropout", "0.25").config
     saved = read_config(finished / "config.yaml").model
@@ -65,6 +66,9 @@ def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, fini
     assert other.model.rope_scaling == replace(saved.rope_scaling, type="linear")
     assert config.init_from == config.data.tokenizer == str(finished)
     assert config.data.vocab_size == open_tokenizer(finished).vocab_size == 300
+    for option in ("--model.dim", "--data.vocab_size", "--data.tokenizer"):
+        with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
+            start("--init-from", finished, option, "24")
 
 
 def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
@@ -76,12 +80,6 @@ def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
     own = ["--model.rope_scaling.original_positions", "7"]
     assert start(*argv, *SCALING, *own).config.model.rope_scaling.original_positions == 7
     assert start(*argv).config.model.rope_scaling is None
-
-
-def test_what_the_weights_pin_down_cannot_change(finished):
-    for option in ("--model.dim", "--data.vocab_size", "--data.tokenizer"):
-        with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
-            start("--init-from", finished, option, "24")
 
 
 def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):

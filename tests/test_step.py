@@ -53,7 +53,8 @@ def test_steps_are_those_of_a_loop_written_by_hand(world):
 
 
 def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, monkeypatch):
-    """27 rows as 27, as 10 + 10 + 7 and as 27 x 1. Each row has its own dropout at every step.
+    """27 rows as 27, as 10 + 10 + 7 and as 27 x 1. Each row has its own dropout at every step of a
+    seed.
     Where its rows are on several ranks, its loss is summed over them."""
     results = []
     for rows in (27, 10, 1):
@@ -61,8 +62,9 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, monkeypatch):
         assert setup.module is setup.model  # in one process
         assert len(micro_batches(setup, 0)[0][0]) == rows
         results += [result for step in range(2) for result in train_step(setup, step)]
-        keys = [keys for step in range(2) for *_, keys in micro_batches(setup, step)]
-        assert len(set(torch.cat(keys).tolist())) == 2 * 27
+        seeds = [replace(setup, config=replace(setup.config, seed=seed)) for seed in (1, 2)]
+        keys = [keys for each in seeds for n in range(2) for *_, keys in micro_batches(each, n)]
+        assert len(set(torch.cat(keys).tolist())) == 2 * 2 * 27
     assert results[8:] == pytest.approx(2 * results[:8], rel=1e-6)
     assert train_step(setup_of(world), 0).loss != pytest.approx(results[0], abs=1e-3)
     monkeypatch.setattr(World, "sum", lambda self, *values: [3 * value for value in values])

@@ -91,7 +91,9 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
     progress = {"step": 12, "tokens": 12 * 27 * 20, "seconds": pytest.approx(seconds),
                 "skipped": 0, "skipped_in_a_row": 0, "best": min(validated.values())}
     assert checkpoint(straight)[1]["progress"] == progress
-    assert points(straight, "train/lr")[3] == pytest.approx(1e-3)
+    first = train.train_step(setup_of(world, *EXACT), 0)
+    assert first[:3] == tuple(points(straight, f"train/{name}")[1] for name in first._fields[:3])
+    assert RunDir.open(straight).record["command"].endswith(f"straight {shlex.join(EXACT)}")
     count = RunDir.open(straight).manifest["val"]
     bits = (count["tokens"] - 1) / math.log(2) / count["bytes"]
     assert points(straight, "val/bpb")[12] == pytest.approx(validated[12] * bits, rel=1e-9)
@@ -147,10 +149,13 @@ def test_a_branch_equals_the_run_that_had_its_steps_from_the_start(world, capfd)
     assert "branch again" in not_resumed(capfd, world / "runs" / "twig")
 
 
-def test_a_branch_has_a_best_of_its_own_even_if_it_gets_worse(world):
-    """That is what the list of runs shows, too."""
+def test_a_branch_has_a_best_of_its_own_even_if_it_gets_worse(world, monkeypatch):
+    """That is what the list of runs shows, too. wandb gets the points that it inherits."""
     trunk, worse = trained(world, "trunk", "--train.keep", "[10]"), world / "runs" / "worse"
-    assert run(train.main, "--branch-from", trunk, "--at=10", "--name=worse", "--optim.lr=30") == 0
+    monkeypatch.setitem(sys.modules, "wandb", wandb := MagicMock())
+    assert run(train.main, "--branch-from", trunk, "--at=10", "--name=worse", "--optim.lr=30",
+               "--log.wandb=offline") == 0
+    assert min(call.kwargs["step"] for call in wandb.init.return_value.log.call_args_list) == 540
     loss = points(worse, "val/loss")[12]
     assert loss > min(points(trunk, "val/loss").values())
     assert f" {loss:.4f} " in list_runs([RunDir.open(worse)])
@@ -215,7 +220,7 @@ def test_a_sample_is_the_same_every_time_and_ends_where_the_text_does(world, mon
     (_, (prompt,), _), options = generate.call_args
     assert options == {"max_new_tokens": 4, "seed": 1}
     assert len(prompt) == 80 - 4 and setup.data.tokenizer.decode(prompt).endswith("ab")
-    assert capfd.readouterr().err.count("abc") == 1
+    assert capfd.readouterr().err.count("ababc") == 1
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -272,8 +277,8 @@ def test_only_finite_weights_are_saved(last, words, world, capfd, monkeypatch):
     monkeypatch.setattr(train, "train_step", breaking_step)
     monkeypatch.setattr(RunDir, "finish", finish := Mock(return_value=None))
     path = world / "runs" / f"broken-{last}"
-    argv = arguments(world, "--name", path.name, "--train.keep", "[7]")
-    assert f"{words}: try" in refusal(capfd, train.main, *argv)[-1]
+    *_, said = refusal(capfd, train.main, *arguments(world, "--train.keep=7", "--name", path.name))
+    assert f"{words}: try" in said and said.endswith(f"{path} has a checkpoint of step 5")
     checkpoints = RunDir.open(path).checkpoints
     assert [checkpoints.saved_step(name) for name in ("last", "best")] == [5, 5]
     assert checkpoints.kept_steps() == ([7] if last == 9 else [])
@@ -292,9 +297,8 @@ def test_a_text_that_changed_is_not_resumed_on(world, tmp_path, capfd):
     assert len([*prepared.iterdir()]) == len([*prepared.glob("text-*")]) == 1
     shutil.rmtree(prepared)
     text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
-    assert "has changed since it was started" in not_resumed(capfd, path)
-    branch = refusal(capfd, train.main, "--branch-from", path, "--at", "3", "--train.steps", "9")
-    assert "has changed since it was started" in branch[-1]
+    for argv in (["--resume", path], ["--branch-from", path, "--at=3", "--train.steps=9"]):
+        assert "has changed since it was started" in refusal(capfd, train.main, *argv)[-1]
 
 
 @pytest.mark.parametrize("choice", [True, False])
@@ -306,9 +310,10 @@ def test_all_processes_decide_alike(world, monkeypatch, choice):
 
     monkeypatch.setattr(kernels, "uses_onednn", not choice)
     monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
-    monkeypatch.setattr(gyre.build, "resolve_compile", lambda *_: (choice, ""))
+    monkeypatch.setattr(gyre.build, "resolve_compile", compiling := Mock(return_value=(choice, "")))
     config = resolve(arguments(world, "--train.dtype", "auto"), "").config
-    decided = gyre.build.decide_arithmetic(config, Second(1, 2, ALONE.device, is_main=False), 27)
+    decided = gyre.build.decide_arithmetic(config, Second(1, 2, ALONE.device, is_main=False), 14)
+    assert compiling.call_args.args[3] == 6 * config.model.matrix_parameters * 12 * 27 * 20
     assert kernels.uses_onednn == decided[0].train.compile == decided[2] == choice
     assert (decided[0].train.dtype, decided[1]) == ("bfloat16", torch.bfloat16)
 
@@ -320,8 +325,10 @@ def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
     again = ["--resume", str(path), "--train.steps", "6", "--train.sample_prompt", 'é "b']
     capfd.readouterr()
     stop_at(5, *again)  # past the 4 steps of its configuration
-    command = capfd.readouterr().err.partition("To go on:\n")[2].splitlines()[0]
-    assert shlex.split(command) == ["python", "train.py", *again]
+    said, tokens = capfd.readouterr().err, RunDir.open(path).manifest["train"]["tokens"]
+    assert f"{tokens:,} training tokens and" in said and " 5/6 " in said  # of the bar
+    assert f"6 steps of 27x20 tokens ({6 * 27 * 20 / tokens:.1f} epochs)" in said
+    assert f"To go on:\n    python train.py {shlex.join(again)}\n" in said
     assert "last resumed with --train.steps 6" in not_resumed(capfd, path, "--log.wandb=disabled")
     assert run(train.main, *again) == 0
     assert list(points(path)) == list(range(1, 7))
@@ -378,8 +385,9 @@ def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
 
 @pytest.mark.parametrize("extra, words", [
     ("--data.seq_len=5000", "seq_len"),
-    (f"--model.n_layers={10**9}", "this model with 27 rows of 20 tokens takes")])
+    (f"--train.batch_size={10**12} --train.micro_batch_size={10**11}",
+     "this model with 100000000000 rows of 20 tokens takes 2.4e+15 bytes")])
 def test_bad_input_is_one_line_and_leaves_no_run(world, straight, capfd, extra, words):
     before = sorted(straight.parent.rglob("*"))
-    assert words in refusal(capfd, train.main, *arguments(world, "--name", "bad", extra))[-1]
+    assert words in refusal(capfd, train.main, *arguments(world, "--name=bad", *extra.split()))[-1]
     assert sorted(straight.parent.rglob("*")) == before
