@@ -83,12 +83,11 @@ class Tokenizer:
 
     def __init__(self, path: Path) -> None:
         self.path, self.settings = path, read_optional(path.with_name(SETTINGS))
-        self.processor = sentencepiece.SentencePieceProcessor()
+        self.processor = sp = sentencepiece.SentencePieceProcessor()
         self.processor.LoadFromSerializedProto(path.read_bytes())
         self.vocab_size: int = self.processor.vocab_size()
-        self.bytes = {i: fallback_bytes(self.processor.id_to_piece(i))
-                      for i in range(self.vocab_size)
-                      if not (self.processor.is_control(i) or self.processor.is_unknown(i))}
+        self.bytes = {i: fallback_bytes(sp.id_to_piece(i)) for i in range(self.vocab_size)
+                      if not (sp.is_control(i) or sp.is_unknown(i) or sp.is_unused(i))}
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
         self.unk_id: int = self.processor.unk_id()
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
