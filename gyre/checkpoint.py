@@ -115,7 +115,7 @@ class Checkpoints:
             remove(self.path / ".removing")  # of a process that was killed
             remove(folder.rename(self.path / ".removing"))
 
-    def saved_step(self, name: Literal["last", "best"]) -> int:
+    def saved_step(self, name: Literal["last", "best", ".best"]) -> int:
         """Return the step of `last` or `best`; 0 if there is none, or if it was imported."""
         with suppress(UserError):
             training = self.load_training(self.path / name)
@@ -125,9 +125,9 @@ class Checkpoints:
     def forget_after(self, step: int) -> None:
         """Remove `best` and what was kept of later steps: a run that resumes at `step` takes those
         steps again, perhaps with other options."""
-        if self.saved_step("best") > step:
-            self._remove(self.path / "best")
-            self._remove(self.path / ".best")
+        for place in ("best", ".best"):  # that of a save that was killed
+            if self.saved_step(place) > step:
+                self._remove(self.path / place)
         for later in self.kept_steps():
             if later > step:
                 self._remove(self.path / "kept" / str(later))

@@ -66,9 +66,11 @@ def test_weights_are_the_best_ones_or_else_the_last(tmp_path):
     flip_a_bit(checkpoints.path / "best" / WEIGHTS)
     with pytest.raises(UserError, match="model.safetensors is missing or not what"):
         checkpoints.load_weights()  # not quietly the last
-    shutil.copytree(checkpoints.path / "best", checkpoints.path / ".best")  # a save was killed
-    checkpoints.forget_after(10)
-    assert checkpoints.load_weights()["a"][0, 0] == 12
+    for leave in (shutil.copytree, shutil.move):  # a save was killed
+        save(checkpoints, "best", 11)
+        leave(checkpoints.path / "best", checkpoints.path / ".best")
+        checkpoints.forget_after(10)
+        assert checkpoints.load_weights()["a"][0, 0] == 12
     with pytest.raises(UserError, match="kept no checkpoint of step 1; it has: 2, 10"):
         checkpoints.load_weights(1)
 
