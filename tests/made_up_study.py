@@ -51,8 +51,10 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
                       "shift": 0.0 if relative else 0.5 / 2**k}
                      for k, tokens in zip((2, 1, 0), HORIZONS, strict=True)],
         "trajectory": points,
-        "context": [{"context": c, "mode": mode, "loss": loss, "se": None if loss is None else 0.02}
-                    for mode in ("nonoverlapping", "sliding") for c, loss in contexts.items()]}
+        "context": [{"context": c, "mode": mode, "loss": loss and loss - lower,
+                     "se": None if loss is None else 0.02}
+                    for mode, lower in (("nonoverlapping", 0.0), ("sliding", 0.05))
+                    for c, loss in contexts.items()]}
 
 
 def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
