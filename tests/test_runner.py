@@ -285,7 +285,6 @@ def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
     assert [name_length(stored, steps) for steps in (1, 10, 4096)] == ["256", "2.5k", "1M"]
 
 
-@pytest.mark.slow
 def test_a_job_that_fails_is_an_error_and_no_interruption(monkeypatch):
     monkeypatch.setattr("distributed.wait", lambda pending, *_: (pending, set()))
     client = Mock(**{"submit.return_value.exception.return_value": OSError("disk\nfull")})
@@ -293,6 +292,7 @@ def test_a_job_that_fails_is_an_error_and_no_interruption(monkeypatch):
         runner.run_jobs(Mock(), {}, client, [{"name": "a"}])
 
 
+@pytest.mark.slow
 def test_a_run_that_diverged_is_told_from_one_that_failed_or_was_stopped(world, tmp_path):
     def training(name: str, *extra: str) -> dict:
         argv = [*arguments(world)[2:], "--train.sample_tokens", "0", "--optim.warmup_steps", "1",
