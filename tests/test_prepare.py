@@ -190,10 +190,13 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     made = [first, *(prepare(config(corpus, **options))
                      for options in (larger, {"val_fraction": 0.2}, tokenizer))]
     shutil.copytree(first.folder, changed := tmp_path / "changed")
-    changed.joinpath("tokenizer_config.json").write_text("{}", encoding="utf-8")
-    settings = locate(config(corpus, tokenizer=str(changed)))[0]
+    changed.joinpath("generation_config.json").write_text("{}", encoding="utf-8")
+    copied = prepare(config(corpus, tokenizer=str(changed)))
+    names = {file.name for file in copied.tokenizer_files}
+    assert names == {"tokenizer.model", "generation_config.json"}
     flip_a_bit(changed / "tokenizer.model")
-    assert len({settings, locate(config(corpus, tokenizer=str(changed)))[0], made[-1].folder}) == 3
+    other = locate(config(corpus, tokenizer=str(changed)))[0]
+    assert len({copied.folder, other, made[-1].folder}) == 3
     assert made[1].tokenizer.vocab_size == VOCAB + 1
     jsonl(corpus, DOCUMENTS[1:])
     assert find_prepared(config(corpus), first.manifest["settings"]) == first  # what a run knows
