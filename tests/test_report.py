@@ -19,7 +19,7 @@ from files import read_json, write_sealed
 from gyre.wandb_log import LogConfig
 
 COMMITTED = ["results", "bases", "english", "wide", "qk", "causes", "qk/long", "qk/english",
-             "qk/wide"]
+             "qk/wide", "qk/mechanism"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -143,7 +143,8 @@ def test_positions_md_says_what_the_records_hold(committed):
 
 
 def test_results_md_says_what_the_records_hold(committed):
-    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED)
+    full, bases, english, wide, qk, causes, *beside = (
+        committed[name] for name in COMMITTED[:-1])
     page = words("docs/results.md")
     for number in (0, 2, 3):
         tokens = full.horizons[number]
@@ -188,6 +189,16 @@ def test_the_notes_on_causes_say_what_the_records_hold(committed):
         assert interval(study, arm, tokens, other, base).partition(",")[0] in notes
     for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
         assert {record["lr"] for record in study.runs(arm).values()} == {rate}
+
+
+def test_the_notes_on_the_mechanism_say_what_the_records_hold(committed):
+    study, notes = committed["qk/mechanism"], words("docs/qk/mechanism/notes.md")
+    for arm in study.plan["arms"]:
+        ends = [record["trajectory"][-1] for record in study.runs(arm).values()]
+        costs = [f"{np.mean([end[name] for end in ends]):.2f}" for name in ("permuted", "shift")]
+        heads = [" ".join(f"{mean:.2f}" for mean in np.max([end[name] for end in ends], 2).mean(0))
+                 for name in ("by_distance", "previous")]
+        assert f" | `{arm}` | {' | '.join(costs + heads)} | " in notes
 
 
 def test_the_page_of_rates_says_what_tuning_found():
