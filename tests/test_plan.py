@@ -18,14 +18,14 @@ def test_arms_of_the_users_own_and_names_that_are_wrong():
     arms = plan.choose_arms(QUICK, "rope,sin", ["b500=model.theta=500,optim.lr=2e-3"], {})
     assert list(arms) == ["rope", "sin", "b500"]
     assert arms["b500"] == {"model.theta": "500", "optim.lr": "2e-3"}
-    assert plan.choose_baseline(None, arms) == "sin"
-    assert plan.choose_baseline(None, {"a": {}, "b": {}}) == "b"
+    for names, baseline in ((arms, "sin"), ("ab", "b"), (["sin_vaswani", "b"], "sin_vaswani")):
+        assert plan.choose_baseline(None, dict.fromkeys(names, {})) == baseline
     assert plan.choose_baseline("rope", arms) == "rope"
     for names, added, words in (
         ("sin,alibbi", [], r"unknown arm 'alibbi' \(did you mean alibi\?\)"),
         ("sin", [], "at least two arms"),
         (None, ["rope=model.theta=2"], "there is an arm of this name already"),
-        (None, ["b500=model.theta=500,lr"], "must be NAME=OPTION=VALUE"),
+        *((None, [arm], "must be NAME=OPTION=VALUE") for arm in ("b=model.theta=2,lr", "a/b=x=1")),
     ):
         with pytest.raises(UserError, match=words):
             plan.choose_arms(QUICK, names, added, {})
@@ -69,8 +69,8 @@ def test_the_mean_over_the_seeds_decides_and_an_edge_is_crossed():
 def test_few_seeds_rates_that_all_diverge_and_a_grid_of_one():
     """The first does not win, the second call for a smaller rate, the third is not extended."""
     assert plan.best_rate({1e-3: {0: 1.0}, 2e-3: {0: 1.4, 1: 1.6}, 4e-3: {0: 1.5, 1: 1.7}}) == 2e-3
-    losses = {4e-3: {0: math.inf}, 2e-3: {0: math.inf}}
-    assert plan.next_rates((2e-3, 4e-3), [0], losses) == [(1e-3, 0)]
+    lost = {0: math.inf}
+    assert plan.next_rates((2e-3, 4e-3), [0], {4e-3: lost, 2e-3: lost}) == [(1e-3, 0)]
     assert tuned(lambda lr, seed: 1.0, (1e-3,), [0, 1]) == {1e-3: {0: 1.0, 1: 1.0}}
 
 
