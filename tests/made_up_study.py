@@ -41,7 +41,7 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
     contexts = {T // 2: end + 0.1, T: end}
     contexts |= {k * T: None if grows is None else end + grows * k / 2 for k in (2, 4, 8)}
     return {
-        "arm": arm, "seed": seed, "lr": 2e-3, "targets": 50_176,
+        "arm": arm, "seed": seed, "lr": 2e-3, "targets": 50_176 + seed,
         "data_sha256": "text", "tokenizer_sha256": "pieces", "batches_sha256": f"batch{seed}",
         "init_sha256": f"init{seed}", "init_kind": "k",
         "embeddings_sha256": f"{scale}{seed}", "embeddings_kind": scale,

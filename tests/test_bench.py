@@ -13,45 +13,51 @@ import bench
 from files import read_json
 from model.config import ModelConfig
 
-TINY = ["--model.dim", "32", "--model.n_layers", "1", "--model.n_heads", "2",
-        "--model.n_kv_heads", "1", "--model.hidden_dim", "48", "--data.vocab_size", "300",
-        "--data.seq_len", "24", "--train.batch_size", "3", "--train.device", "cpu",
-        "--train.compile", "false", "--train.dtype", "float32", "--repeats", "1",
-        "--new-tokens", "5"]
+TINY = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_heads: 1, hidden_dim: 48, max_positions: 8}
+data: {vocab_size: 300, seq_len: 8}
+train: {batch_size: 3, device: cpu, compile: false, dtype: float32, sample_tokens: 0}"""
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_figures_are_printed_and_written(tmp_path, capsys, monkeypatch, real):
     """Of processes that measure; or of this one, for a model without a peer, at once."""
-    subjects, argv = {"gyre, eager, float32", "transformers, eager, float32"}, TINY
+    (tmp_path / "tiny.yaml").write_text(TINY, encoding="utf-8")
+    argv = ["--config", str(tmp_path / "tiny.yaml"), "--repeats=1", "--new-tokens=9"]
+    subjects, made = {"gyre, eager, float32", "transformers, eager, float32"}, []
     if not real:
-        machine = (3e9, {"torch.float32": 5e9})
-        monkeypatch.setattr(bench, "measure_machine", lambda *_: machine)
+        monkeypatch.setattr(bench, "measure_machine", lambda *_: (3e9, {"torch.float32": 5e9}))
         monkeypatch.setattr(bench, "start_subject", lambda _: lambda call, *words: call(*words))
-        monkeypatch.setattr(bench, "measure_seconds", lambda _, call: (call(), 0.5)[1])
+        monkeypatch.setattr(bench, "measure_seconds", lambda _, call: (made.append(call()), 0.5)[1])
         monkeypatch.setattr(bench, "gc", Mock())
         monkeypatch.setattr(bench.time, "sleep", Mock())
-        subjects, argv = {"gyre, eager, float32"}, [*TINY, "--model.position", "alibi"]
+        subjects, argv = {"gyre, eager, float32"}, [*argv, "--model.position", "alibi"]
     bench.main([*argv, "--json", str(tmp_path / "bench.json")])
     figures, out = read_json(tmp_path / "bench.json"), capsys.readouterr().out
     model = ModelConfig(**figures["model"])
-    for part, tokens in (("training", 3 * 24), ("prefill", bench.PREFILLS * 24),
-                         ("decoding_1", 5), ("decoding_8", 8 * 5), ("decoding_32", 32 * 5)):
-        rates = figures[part]["tokens_per_second"]
-        assert set(rates) == subjects
-        assert real or {*rates.values()} == {tokens / 0.5}
-        assert all(rate > 0 and f"{rate:,.0f}" in out for rate in rates.values())
-    limit = figures["matmul_flops_per_second"]["torch.float32"] / model.flops_per_token(24)
-    assert figures["training"]["limit"] == pytest.approx(limit)
-    for batch in (1, 32):
-        read = bench.count_bytes(model, batch, 5 / 2, torch.float32)
-        limit = batch * figures["copy_bytes_per_second"] / read
-        assert figures[f"decoding_{batch}"]["limit"] == pytest.approx(limit)
+    assert real or "GFLOP/s: 5 in torch.float32; copies: 3.0 GB/s" in out
+    decoded = [list(map(len, rows)) for rows in made if isinstance(rows, list)]
+    assert real or decoded == [[9] * rows for rows in (1, 8, 32) for _ in range(3)]
+    for part, tokens in (("training", 3 * 8), ("prefill", bench.PREFILLS * 8),
+                         ("decoding_1", 9), ("decoding_8", 8 * 9), ("decoding_32", 32 * 9)):
+        rates, limit = figures[part]["tokens_per_second"], figures[part]["limit"]
+        assert set(rates) == subjects and (real or {*rates.values()} == {tokens / 0.5})
+        assert all(rate > 0 and f" {rate:,.0f} {100 * rate / limit:>12.0f} %" in out
+                   for rate in rates.values())
+    flops = figures["matmul_flops_per_second"]["torch.float32"]
+    # Queries, keys and values of every token, and all that follows of the last.
+    work = 2 * (8 * 2 * 32 * 32 + 2 * 8 * 32 + 32 * 32 + 3 * 32 * 48 + 32 * 300)
+    limits = {"training": flops / model.flops_per_token(8), "prefill": 8 * flops / work}
+    for rows in (1, 32):
+        read = bench.count_bytes(model, rows, 9 / 2, torch.float32)
+        limits[f"decoding_{rows}"] = rows * figures["copy_bytes_per_second"] / read
+    assert {part: figures[part]["limit"] for part in limits} == pytest.approx(limits)
 
 
-def test_a_rate_leaves_the_first_round_out_and_a_copy_reads_and_writes(monkeypatch):
-    seconds = iter([9.0, 1.0, 3.0])
-    assert bench.alternate({"a": lambda: next(seconds)}, 2, "") == {"a": 2.0}
+def test_a_rate_leaves_the_first_round_out_and_a_copy_reads_and_writes(monkeypatch, capsys):
+    """A rate is that of the median, and compiling is what the first call takes longer."""
+    kind, times = bench.Setting(False, True, torch.float32), iter([9.0, 8.0, 1.0, 3.0, 40.0])
+    bench.measure_part({kind: lambda *_: next(times)}, None, CPU, "", [kind], 12, 8.0, 3, None)
+    assert {"4", "50", "6.0"} <= {*capsys.readouterr().out.split()}  # rate, share, seconds
     monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
     copied, flops = bench.measure_machine(CPU, torch.float32)
     assert copied == 2 * 2**27 / 0.5 and {*flops.values()} == {2 * 2048**3 / 0.5}
@@ -65,16 +71,12 @@ def test_32_rows_read_the_weights_once_and_32_caches():
         assert read == 2 * (weights + rows * 2.5 * 2 * 3 * 16)
 
 
-def compile_cache() -> str:
-    from torch._inductor.runtime.cache_dir_utils import cache_dir  # slow to import
-
-    return cache_dir()
-
-
 @pytest.mark.slow
 def test_each_subject_has_an_empty_compile_cache_of_its_own():
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # slow to import
+
     with ExitStack() as held:
-        caches = [Path(bench.start_subject(held)(compile_cache)) for _ in range(2)]
+        caches = [Path(bench.start_subject(held)(cache_dir)) for _ in range(2)]
         assert caches[0] != caches[1] and not any(any(cache.iterdir()) for cache in caches)
     assert not any(cache.exists() for cache in caches)
 
@@ -84,12 +86,10 @@ def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(mo
         monkeypatch.setattr(bench.devices, "matmul_rates", lambda *_, **__: rates)
         return list(map(str, bench.choose_settings(load("--train.compile=false", *words), CPU)))
 
-    peer = "transformers, eager, "
-    both = [peer + "float32", peer + "bfloat16"]
+    both = ["transformers, eager, float32", "transformers, eager, bfloat16"]
     assert settings([1e9, 2e9]) == ["gyre, eager, bfloat16", *both]
     assert settings([1e9, 2e8]) == ["gyre, eager, float32", *both]
-    assert settings([1e9, 9e7]) == ["gyre, eager, float32", peer + "float32"]
-    assert settings([1e9, 2e9], "--train.dtype=float32") == [
-        "gyre, eager, float32", peer + "float32"]
+    assert settings([1e9, 9e7]) == ["gyre, eager, float32", both[0]]
+    assert settings([1e9, 2e9], "--train.dtype=float32") == ["gyre, eager, float32", both[0]]
     assert settings([1e9, 2e9], "--model.position=alibi") == ["gyre, eager, bfloat16"]
     assert "without transformers" in capsys.readouterr().err

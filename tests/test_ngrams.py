@@ -31,8 +31,7 @@ def test_losses_are_those_of_counting_by_hand():
     rng = np.random.default_rng(0)
     train, held_out = (rng.geometric(0.3, n) % 7 for n in (400, 90))
     held_out[[20, 50]] = 7
-    losses = by_hand(train.tolist(), held_out.tolist(), 9, 4)
-    assert ngram_losses(train, held_out, 9, 4) == pytest.approx(losses) and losses[1] > 1
-    train, held_out = train * 9999, held_out * 9999  # a trigram of these has a code above 2**32
-    losses = by_hand(train.tolist(), held_out.tolist(), 69994, 3)
-    assert ngram_losses(train, held_out, 69994, 3) == pytest.approx(losses)
+    for times, size, longest in ((1, 9, 4), (9999, 69994, 3)):  # of these, codes above 2**32
+        ids = train * times, held_out * times
+        losses = by_hand(*(part.tolist() for part in ids), size, longest)
+        assert ngram_losses(*ids, size, longest) == pytest.approx(losses) and losses[1] > 1

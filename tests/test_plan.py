@@ -18,14 +18,14 @@ def test_arms_of_the_users_own_and_names_that_are_wrong():
     arms = plan.choose_arms(QUICK, "rope,sin", ["b500=model.theta=500,optim.lr=2e-3"], {})
     assert list(arms) == ["rope", "sin", "b500"]
     assert arms["b500"] == {"model.theta": "500", "optim.lr": "2e-3"}
-    assert plan.choose_baseline(None, arms) == "sin"
-    assert plan.choose_baseline(None, {"a": {}, "b": {}}) == "b"
+    for names, baseline in ((arms, "sin"), ("ab", "b"), (["sin_vaswani", "b"], "sin_vaswani")):
+        assert plan.choose_baseline(None, dict.fromkeys(names, {})) == baseline
     assert plan.choose_baseline("rope", arms) == "rope"
     for names, added, words in (
         ("sin,alibbi", [], r"unknown arm 'alibbi' \(did you mean alibi\?\)"),
         ("sin", [], "at least two arms"),
         (None, ["rope=model.theta=2"], "there is an arm of this name already"),
-        (None, ["b500=model.theta=500,lr"], "must be NAME=OPTION=VALUE"),
+        *((None, [arm], "must be NAME=OPTION=VALUE") for arm in ("b=model.theta=2,lr", "a/b=x=1")),
     ):
         with pytest.raises(UserError, match=words):
             plan.choose_arms(QUICK, names, added, {})
@@ -69,8 +69,8 @@ def test_the_mean_over_the_seeds_decides_and_an_edge_is_crossed():
 def test_few_seeds_rates_that_all_diverge_and_a_grid_of_one():
     """The first does not win, the second call for a smaller rate, the third is not extended."""
     assert plan.best_rate({1e-3: {0: 1.0}, 2e-3: {0: 1.4, 1: 1.6}, 4e-3: {0: 1.5, 1: 1.7}}) == 2e-3
-    losses = {4e-3: {0: math.inf}, 2e-3: {0: math.inf}}
-    assert plan.next_rates((2e-3, 4e-3), [0], losses) == [(1e-3, 0)]
+    lost = {0: math.inf}
+    assert plan.next_rates((2e-3, 4e-3), [0], {4e-3: lost, 2e-3: lost}) == [(1e-3, 0)]
     assert tuned(lambda lr, seed: 1.0, (1e-3,), [0, 1]) == {1e-3: {0: 1.0, 1: 1.0}}
 
 
@@ -80,8 +80,7 @@ def test_few_seeds_rates_that_all_diverge_and_a_grid_of_one():
 def test_checkpoints_are_kept_where_shorter_runs_branch_off_and_on_the_way():
     kept = plan.kept_steps([400, 819, 1638, 3277], 4)
     assert {400, 819, 1638, 3277} <= set(kept) and max(kept) == 3277 and min(kept) >= 16
-    apart = [b / a for a, b in itertools.pairwise(kept) if a > 30]
-    assert all(1.0 < ratio < 1.25 for ratio in apart)
+    assert all(1.0 < b / a < 1.25 for a, b in itertools.pairwise(kept) if a > 30)
     assert plan.kept_steps([8, 16], 4)[-1] == 16 and 8 in plan.kept_steps([8, 16], 4)
 
 

@@ -44,8 +44,10 @@ def test_lines_are_means_over_seeds_of_the_strongest_head(study, figures):
     band = figures["fig_context"].axes[0].collections[0].get_paths()[0].vertices  # of the first arm
     at = band[band[:, 0] == context, 1]
     assert (at.min(), at.max()) == (min(losses.values()), max(losses.values()))
-    right = figures["fig_mechanism"].axes[1]
+    left, right = figures["fig_mechanism"].axes
+    assert max(lines(left)["sin"].get_ydata()) == 0.5  # the made-up cost of a shift
     assert max(lines(right)["rope"].get_ydata()) == 0.9  # the made-up heads: up to 0.2, up to 0.9
+    assert right.lines[-1].get_ydata()[0] == pytest.approx(sum(1 / n for n in range(2, 33)) / 31)
 
 
 def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
@@ -60,14 +62,15 @@ def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
 def test_the_gap_has_the_floors_and_the_cooled_ends(study, figures):
     left, right = figures["fig_gap"].axes
     floors = [line.get_ydata()[0] for line in left.lines if len(set(line.get_ydata())) == 1]
-    assert floors == NGRAMS
+    assert floors == [text.xy[1] for text in left.texts] == NGRAMS
+    assert [text.get_text() for text in left.texts] == ["unigrams", "bigrams", "trigrams"]
     gaps = [list(gap.values()) for gap in study.gaps("rope")]
     assert lines(right)["rope"].get_ydata() == pytest.approx(np.mean(gaps, axis=0))
+    assert right.get_title() == "Each arm − sin, same seed"
     ends = {(line.get_marker(), line.get_xdata()[0]): line.get_ydata()[0] for line in right.lines
             if len(line.get_xdata()) == 1}
     markers = {plots.style(study, arm)["marker"]: arm for arm in study.others}
-    assert len(ends) == len(markers) * len(HORIZONS)
-    assert len({x for _, x in ends}) == len(ends)  # beside each other
+    assert len({x for _, x in ends}) == len(ends) == len(markers) * len(HORIZONS)  # none hides one
     for (marker, x), y in ends.items():
         tokens = min(HORIZONS, key=lambda tokens: abs(tokens - x))
         assert y == study.paired(markers[marker], tokens).mean

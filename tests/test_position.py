@@ -131,13 +131,13 @@ def test_sinusoids_and_embeddings_start_with_the_sizes_of_the_option(option, std
 @pytest.mark.parametrize("position, qk_layers, v_layers", [
     ("sin_qk", 3, 0), ("sin_qk_first", 1, 0), ("sin_qkv", 3, 3), ("learned_qk", 3, 0)])
 def test_what_an_encoding_adds_goes_where_it_says_with_rms_1(position, qk_layers, v_layers):
-    model, read = random_model(position=position), []
+    model, read = random_model(position=position, theta=1e2 if "sin" in position else 1e4), []
     for layer in model.layers:
         layer.attention_norm.register_forward_hook(lambda *call: read.append(call[2]))
         for projection in (layer.attention.wq, layer.attention.wk, layer.attention.wv):
             projection.register_forward_pre_hook(lambda _, x: read.append(x[0]))
     model(TOKENS, start=5)
-    table = (math.sqrt(2) * sinusoid(48, 64)).expand(3, 64, 48)
+    table = (math.sqrt(2) * sinusoid(48, 64, 1e2)).expand(3, 64, 48)
     if position == "learned_qk":
         table = model.position.weight.detach() / INIT_STD
         assert (table[0] - table[1]).abs().max() > 0.1  # each layer has its own
@@ -150,14 +150,14 @@ def test_what_an_encoding_adds_goes_where_it_says_with_rms_1(position, qk_layers
 
 
 def test_sinusoids_enter_the_residual_stream_once_before_every_block():
-    model, entered, left = random_model(position="sin_residual", sinusoid="vaswani"), [], []
+    model, entered, left = random_model(position="sin_residual"), [], []
     for layer in model.layers:
         layer.attention_norm.register_forward_pre_hook(lambda _, x: entered.append(x[0]))
         layer.register_forward_hook(lambda *call: left.append(call[2]))
     model(TOKENS, start=5)
-    before = [math.sqrt(48) * model.tok_embeddings(TOKENS), *left[:-1]]
-    for x, stream in zip(entered, before, strict=True):
-        torch.testing.assert_close(x - stream, sinusoid(48, 12)[5:].expand_as(x), rtol=0, atol=1e-5)
+    rows = model.position.alpha * sinusoid(48, 12)[5:]
+    for x, stream in zip(entered, [model.tok_embeddings(TOKENS), *left[:-1]], strict=True):
+        torch.testing.assert_close(x - stream, rows.expand_as(x), rtol=0, atol=1e-5)
 
 
 def test_rope_first_turns_the_first_layer_as_rope_does_and_no_other():

@@ -11,7 +11,7 @@ from conftest import ROOT
 from made_up_study import EFFECT, HORIZONS, USED, make_pair, make_study
 
 from ablation import plots, report, stats
-from ablation.plan import read_plan, tuning_losses
+from ablation.plan import ARMS, read_plan, tier_beside, tuning_losses
 from ablation.report import compose, mirror_in_wandb, write_report
 from ablation.study import Study
 from errors import UserError
@@ -45,15 +45,19 @@ def test_the_numbers_in_the_page_are_those_of_the_records(tmp_path):
         assert rows[arm][-3] == f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
         assert rows[arm][-2] == last
         assert rows[arm][-1] == f"{USED[arm] / 1000:g} k"
-    assert rows["sin"][-2] == "–"
+    assert rows["sin"][-2] == "–" and "(50,176 or more)" in page  # the least of all seeds
 
 
-def test_one_seed_has_no_interval(tmp_path):
+def test_one_seed_has_no_interval_and_none_no_report(tmp_path):
     page = compose(Study.load(make_pair(tmp_path / "one")))
     (row,) = table(page, "nats per token, 95 % interval over paired seeds").values()
     assert not any("[" in cell for cell in row)
     assert report.with_sd([2.0, None], ".1f") == "2.0"
     assert report.with_sd([1.0, 2.0], ".1f") == "1.5 ± 0.7"
+    path = make_pair(tmp_path / "none", 0)
+    with pytest.raises(UserError, match="has no record of a run yet"):
+        write_report(path)
+    assert not (path / "RESULTS.md").exists()
 
 
 def test_a_study_that_is_half_run_says_how_many_seeds_are_paired(tmp_path):
@@ -71,12 +75,13 @@ def test_a_study_that_is_half_run_says_how_many_seeds_are_paired(tmp_path):
 def test_a_rate_or_a_seed_that_diverged_is_not_one_that_is_missing(tmp_path):
     path = make_study(tmp_path / "diverged")
     (path / "results" / "nope-s3.json").unlink()
-    plan = read_plan(path) | {"diverged": ["nope-s3"]}
+    plan = read_plan(path) | {"diverged": ["nope-s3"], "seeds": [0, 1, 2, 3]}
     plan["tuned"]["arms"]["rope"] = {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": None}}
     write_sealed(path / "plan.json", plan)
     page = compose(Study.load(path))
     assert "Diverged, and left out: nope-s3." in page
     assert "| rope | 2.500, diverged \\* | diverged |" in page
+    assert table(page, "arm", "learning rate")["rope"][1] == "4"  # records of the planned seeds
 
 
 @pytest.mark.parametrize("times, words", [
@@ -222,18 +227,14 @@ def test_the_page_of_rates_says_what_tuning_found():
     assert f"and {best['rope_sinscale'] - best['rope']:.2f} at its" in page
 
 
-def test_a_study_without_runs_has_no_report(tmp_path):
-    path = make_pair(tmp_path / "s", 0)
-    with pytest.raises(UserError, match="has no record of a run yet"):
-        write_report(path)
-    assert not (path / "RESULTS.md").exists()
-
-
 @pytest.mark.parametrize("name", COMMITTED)
 def test_the_committed_report_is_what_the_records_give(committed, name):
     folder = ROOT / "docs" / name
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
     assert compose(committed[name]) == page
+    plan, tier = committed[name].plan, tier_beside(committed[name].plan, seeds=99)
+    assert (len(plan["seeds"]), plan["grid"]) == (tier.seeds, [*tier.grid])
+    assert ARMS | plan["arms"] == plan["arms"] | ARMS  # an arm is the one of its name
     shown = {file for _, file in re.findall(r"!\[(.*?)\]\((.*?)\)", page)}
     assert shown == {file.name for file in folder.glob("fig_*.png")}
 

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import threading
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -27,7 +26,8 @@ from gyre.rundir import RunDir
 
 N_WORDS = 9000  # of `world`: enough for rows of eight times the training length
 # So short that tests are short, and tuned all the same.
-TINY = replace(plan.TIERS["smoke"], grid=(2e-3,), tuning_tokens=9 * 256, horizons=(2560, 25600))
+TINY = replace(plan.TIERS["smoke"], arms=("sin", "rope"), grid=(2e-3,), tuning_tokens=9 * 256,
+               horizons=(2560, 25600))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,11 +38,9 @@ def tiny_tier():
 
 
 def arguments(world: Path, *extra: str) -> list[str]:
-    return [
-        "--tier", "smoke", "--data.files", str(world / "text.txt"), "--data.vocab_size", "300",
-        "--data.prepared", str(world / "prepared"), "--data.val_fraction", "0.1",
-        "--train.device", "cpu", "--log.runs", str(world / "runs"), "--log.wandb=disabled", *extra,
-    ]
+    return ["--tier", "smoke", f"--data.files={world / 'text.txt'}", f"--log.runs={world / 'runs'}",
+            f"--data.prepared={world / 'prepared'}", "--data.vocab_size=300", "--train.device=cpu",
+            "--data.val_fraction=0.1", "--log.wandb=disabled", *extra]
 
 
 def run_serially(command, plan, client, jobs) -> bool:
@@ -52,24 +50,18 @@ def run_serially(command, plan, client, jobs) -> bool:
     return True
 
 
-@contextmanager
-def without_dask():
-    """Studies run in this process, and draw nothing: the report has tests of its own."""
+def in_process(argv: list[str]) -> None:
+    """A study without Dask that draws nothing: the report has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "open_client", lambda *options: None)
         patch.setattr(runner, "run_jobs", run_serially)
         patch.setattr(report.plots, "draw", lambda study: {})
-        yield
-
-
-def go_on(world: Path, *extra: str) -> int:
-    with without_dask():
-        return run(ablate.main, *arguments(world, *extra))
+        ablate.main(argv)
 
 
 @pytest.fixture(scope="module")
 def finished(world) -> Path:
-    assert go_on(world) == 0
+    assert run(in_process, *arguments(world)) == 0
     return world / "runs" / "ablation-smoke"
 
 
@@ -91,7 +83,7 @@ def test_a_killed_worker_and_ctrl_c_cost_nothing(world, finished, tmp_path):
     out, err = process.communicate(timeout=200)
     again = subprocess.list2cmdline(["python", "ablate.py", *argv])
     assert process.returncode == 130 and not out and f"To go on: {again}" in err, err
-    assert go_on(world, *extra) == 0
+    assert run(in_process, *argv) == 0
     for name in ("results/rope-s0.json", "results/sin-s0.json"):
         resumed, straight = read_json(study / name), read_json(finished / name)
         for key in straight.keys() - {"sha256", "config", "machine", "trained_by", "run"}:
@@ -109,15 +101,15 @@ def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(worl
         argv = arguments(world, "--scheduler", scheduler, "--log.runs", str(tmp_path))
 
         def interrupt() -> None:
-            wait_for((study / "rope-s0-25k" / "last").exists)
+            wait_for((study / "sin-s0-25k" / "last").exists)
             os.kill(os.getpid(), signal.SIGINT)
 
         thread = threading.Thread(target=interrupt)
         thread.start()
         assert run(ablate.main, *argv) == 130
         thread.join()
-        assert 0 < count_saved_steps(study / "rope-s0-25k") < 100
-        assert not (study / "sin-s0-25k").exists()  # its job waited, and was cancelled
+        assert 0 < count_saved_steps(study / "sin-s0-25k") < 100
+        assert not (study / "rope-s0-25k").exists()  # its job waited, and was cancelled
         assert run(ablate.main, *argv) == 0
 
 
@@ -170,31 +162,32 @@ def test_a_new_arm_beside_the_records_of_a_study(world, finished, tmp_path, caps
     """It alone is trained, where a committed run that is trained again ends as it did."""
     arm = ("--beside", str(finished), "--arm", "b=model.theta=50,optim.lr=4e-3")
     argv = arguments(world, *arm, "--log.runs", str(tmp_path))[2:]  # without the tier
-    with without_dask():
-        assert run(ablate.main, *argv) == 0
+    assert run(in_process, *argv) == 0
     study = Study.load(tmp_path / f"beside-{finished.name}")
     assert {name.name for name in study.path.iterdir() if name.is_dir()} == {
-        "logs", "results", "calibration-rope-s0", "b-s0-2.5k", "b-s0-25k"}
+        "logs", "results", "calibration-sin-s0", "b-s0-2.5k", "b-s0-25k"}
     assert study.plan["calibration"]["here"] == pytest.approx(
         study.plan["calibration"]["committed"], rel=1e-6)
     assert Study.load(finished).records.items() <= study.records.items()
+    assert Study.load(finished).plan["tuned"] == study.plan["tuned"]
     assert (study.baseline, study.plan["tier"]) == ("sin", "smoke")
     page = (study.path / "RESULTS.md").read_text(encoding="utf-8")
     assert "| rope, committed | 0.002 |" in page and "| b, measured here | 0.004 |" in page
     for extra, words in (
         (["--train.batch_size", "9"], "--train.batch_size=9 has no place beside"),
         (["--tokens", "4k"], "--tokens=4k has no"), (["--data.seq_len", "8"], "seq_len=8 has no"),
+        (["--no-tuning"], "--no_tuning=true has no"), (["--tier", "full"], "--tier=full has no"),
         (["--data.val_fraction", "0.2"], "the text or its tokens differ from those of"),
     ):
         assert words in refusal(capsys, ablate.main, *argv, "--name", "other", *extra)[-1]
     shutil.copytree(finished / "results", (far := tmp_path / "far") / "results")
     shutil.copy(finished / "plan.json", far)
-    record = Study.load(far).runs("rope")[0]
+    record = Study.load(far).runs("sin")[0]
     record["horizons"][0]["loss"] += 0.011
-    write_sealed(far / "results" / "rope-s0.json", record)
+    write_sealed(far / "results" / "sin-s0.json", record)
     argv = (*argv, "--beside", str(far))
-    with without_dask():
-        assert "records of the two do not compare" in refusal(capsys, ablate.main, *argv)[-1]
+    assert resolve([*argv, "--baseline=rope"]).baseline == "rope"
+    assert "records of the two do not compare" in refusal(capsys, in_process, *argv)[-1]
 
 
 def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
@@ -211,16 +204,17 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
 
 
 @pytest.mark.parametrize("extra, words", [
-    (["--train.steps", "300"], "--train.steps has no effect"),
+    *((["--" + word], f"--{word.split('=')[0]} has no effect") for word in (
+        "train.steps=300", "seed=3", "train.keep=[4]", "train.onednn=true", "optim.lr=5e-3")),
     (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "there is no option --modle.theta"),
-    (["--arm", "b=data.vocab_size=301"], "--arm b: data.vocab_size must be the same in all arms"),
-    (["--arm", "b=optim.cooldown=0.5"], "--arm b: optim.cooldown must be the same in all arms"),
+    *((["--arm", "b=" + word], f"--arm b: {word.split('=')[0]} must be the same") for word in (
+        "data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "train.dtype=bfloat16")),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
-    (["--jobs", "0"], "study.jobs must be at least 1"),
+    (["--jobs", "0"], "study.jobs must be at least 1"), (["--seeds", "0"], "study.seeds must"),
     (["--tokens", "1k,8k"], "choose more --tokens"),
-    (["--tokens", "8k,4k"], "lengths in ascending order"),
+    *((["--tokens", text], "lengths in ascending") for text in ("8k,4k", "8k,8k", "0,8k", "8k,1m")),
     (["--name", "a/b"], "run name 'a/b' must be"),
     (["--data.seq_len", "31"], "data.seq_len 31 is odd"),
 ])
@@ -251,11 +245,14 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
     assert {config.optim.lr for config in command.arm_configs.values()} == {3e-3}
 
 
-def test_rates_are_tuned_no_longer_than_the_longest_run(world, capsys):
+def test_rates_are_tuned_no_longer_than_the_longest_run(world, capsys, monkeypatch):
+    monkeypatch.setattr(runner, "ngram_losses", counted := Mock())
     for tokens, length in (("2k", "2k"), ("2k,4k", "2.25k")):
         argv = arguments(world, "--tokens", tokens, "--name", "new", "--dry-run")
         assert run(ablate.main, *argv) == 0
-        assert f"optim.lr [0.002], {length} tokens" in capsys.readouterr().err
+        err, (train, held_out, size) = capsys.readouterr().err, counted.call_args.args
+        assert f"optim.lr [0.002], {length} tokens" in err and len(train) > 8 * len(held_out)
+        assert f"for {tokens.replace(',', ', ')} tokens" in err and size == 300
 
 
 def test_a_plan_is_the_same_wherever_its_files_are_and_whatever_does_the_work(world):
@@ -280,8 +277,15 @@ def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
         assert branch["argv"][:4] == ["--branch-from", trunk["run"], "--at", at]
     config = load(*trunk["argv"])
     assert (config.seed, config.train.steps, config.train.keep[-1]) == (1, 100, 80)
-    stored = planned(grid=[2e-3], tuning_seeds=[1000])
-    assert {job["kind"] for job in runner.next_jobs(command, stored)} == {"tuning"}
+    stored = planned(grid=[2e-3, 4e-3], tuning_seeds=[1000, 1001])
+    best = {"none": 4e-3, "sinusoidal": 1e-3}
+    while (jobs := runner.next_jobs(command, stored))[0]["kind"] == "tuning":
+        for job in jobs:
+            config = load(*job["trainings"][0]["argv"])
+            assert (config.seed, config.train.steps) == (job["seed"], 9)
+            keep_result(command, stored, job, abs(config.optim.lr - best[config.model.position]))
+    configs = [load(*job["trainings"][0]["argv"]) for job in jobs]  # at the rates that were best
+    assert {config.model.position: config.optim.lr for config in configs} == best
     assert [name_length(stored, steps) for steps in (1, 10, 4096)] == ["256", "2.5k", "1M"]
 
 

@@ -17,12 +17,9 @@ def test_an_interval_is_that_of_students_t(n, t):
     assert (result.mean, *result.interval) == pytest.approx((t, 0, 2 * t), rel=1e-5, abs=1e-5)
 
 
-def test_only_common_seeds_are_paired_and_seeds_decide_what_belongs_together():
+def test_only_common_seeds_are_paired_and_one_has_no_interval():
     result = paired({3: 1.0, 1: 5.0, 9: 100.0}, {1: 4.0, 2: -50.0, 3: 3.0})
     assert (result.n, result.mean) == (2, -0.5)
-
-
-def test_one_common_seed_has_a_difference_and_no_more_and_none_has_nothing():
     assert paired({1: 1.5, 2: 1.6}, {1: 2.0, 5: 2.0, 6: 2.1}) == Paired(1, -0.5, None)
     assert paired({1: 1.5}, {7: 2.0}) is None
 

@@ -25,8 +25,7 @@ def test_differences_are_those_of_each_length(study):
 
 def test_an_encoding_is_used_where_the_curve_passes_below_the_bigrams(study):
     for arm in EFFECT:
-        used = list(study.tokens_until_used(arm).values())
-        assert used == pytest.approx([USED[arm]] * 6, rel=1e-4)
+        assert [*study.tokens_until_used(arm).values()] == pytest.approx([USED[arm]] * 6, rel=1e-4)
 
 
 def test_gaps_are_taken_at_equal_seeds_and_tokens(study):
