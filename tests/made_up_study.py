@@ -46,15 +46,14 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
         "init_sha256": f"init{seed}", "init_kind": "k",
         "embeddings_sha256": f"{scale}{seed}", "embeddings_kind": scale,
         "machine": {"processor": "Example CPU"}, "trained_by": {"torch": "2.13.0"},
-        "horizons": [{"tokens": tokens, "loss": base + effect * 2**k + 0.4 * k, "se": 0.01,
-                      "stretches": [base + effect * 2**k * f for f in 10 * (0.8, 1.2)],
-                      "shift": 0.0 if relative else 0.5 / 2**k}
-                     for k, tokens in zip((2, 1, 0), HORIZONS, strict=True)],
-        "trajectory": points,
+        "trajectory": points, "horizons": [
+            {"tokens": tokens, "loss": base + effect * 2**k + 0.4 * k, "se": 0.01,
+             "stretches": [base + effect * 2**k * f for f in 10 * (0.8, 1.2)],
+             "shift": 0.0 if relative else 0.5 / 2**k}
+            for k, tokens in zip((2, 1, 0), HORIZONS, strict=True)],
         "context": [{"context": c, "mode": mode, "loss": loss and loss - lower,
-                     "se": None if loss is None else 0.02}
-                    for mode, lower in (("nonoverlapping", 0.0), ("sliding", 0.05))
-                    for c, loss in contexts.items()]}
+                     "se": loss and 0.02} for c, loss in contexts.items()
+                    for mode, lower in (("nonoverlapping", 0.0), ("sliding", 0.05))]}
 
 
 def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
@@ -64,9 +63,9 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
         "name": path.name, "command": "python ablate.py --tier full", "tier": "full",
         "arms": {arm: {} for arm in effect}, "seeds": list(range(seeds)), "baseline": baseline,
         "steps": {"horizons": list(STEPS), "tuning": 800}, "step_tokens": STEP_TOKENS, "seq_len": T,
-        "ngrams": NGRAMS, "tuning_seeds": [1000, 1001], "grid": [2e-3],
-        "dtype": "float32", "config": {baseline: {"optim": {"warmup_steps": 50}}},
-        "versions": {"torch": "2.13.0"}, "git": {"revision": "0123abcd"},
+        "ngrams": NGRAMS, "tuning_seeds": [1000, 1001], "grid": [2e-3], "dtype": "float32",
+        "config": {baseline: {"optim": {"warmup_steps": 50}}}, "git": {"revision": "0123abcd"},
+        "versions": {"torch": "2.13.0"},
         "tuned": {"arms": {"rope": {"0.001": {"1000": 2.2}, "0.002": {"1000": 2.1, "1001": 2.12},
                                     "0.004": {"1000": 2.15, "1001": 2.16}}}}})
     for arm in effect:

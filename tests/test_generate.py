@@ -136,14 +136,18 @@ def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, toke
     assert call("--interactive").out == ""
 
 
-def test_past_the_training_rows_there_is_a_note_and_past_a_table_nothing(call, tokenizer):
-    """The default length is what the context has room for behind the longest prompt."""
+def test_past_the_training_rows_there_is_a_note_and_past_a_table_nothing(
+        call, tokenizer, monkeypatch):
+    """The default length is what the context has room for behind the longest prompt. The longest
+    row need not be that of the longest prompt."""
     words, room = ("--prompt", PROMPT, "--prompt", "x"), 32 - len(tokenizer.encode(PROMPT))
     out, err = call("--run", "runs/learned", *words)
     assert "this text has" not in err
     assert out == call("--run", "runs/learned", *words, "--max-new-tokens", str(room)).out
     err = call(*words, "--max-new-tokens", str(room + 1)).err
     assert "this text has 33 tokens; the model was trained on rows of 32" in err
+    monkeypatch.setattr(script, "generate", lambda *_, **options: [[], [5] * 28])
+    assert "this text has" not in call(*words).err
 
 
 def test_the_text_ends_with_the_document(call, expected, tokenizer, monkeypatch):

@@ -60,18 +60,18 @@ def test_a_gguf_holds_every_tensor_and_field(dtype, tmp_path):
         "general.file_type": {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7}[dtype],
         "llama.vocab_size": VOCAB, "llama.context_length": POSITIONS,
         "llama.embedding_length": 64, "llama.feed_forward_length": 96, "llama.block_count": 3,
-        "llama.attention.head_count": 4, "llama.attention.head_count_kv": 2,
-        "llama.attention.key_length": 32, "llama.attention.value_length": 32,
-        "llama.attention.layer_norm_rms_epsilon": pytest.approx(3e-6),
+        **{f"llama.attention.{name}": value for name, value in (
+            ("head_count", 4), ("head_count_kv", 2), ("key_length", 32), ("value_length", 32),
+            ("layer_norm_rms_epsilon", pytest.approx(3e-6)))},
         "llama.rope.dimension_count": 32, "llama.rope.freq_base": pytest.approx(5e3),
         "tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default",
         "tokenizer.ggml.tokens": [reference.id_to_piece(i) for i in range(VOCAB)],
         "tokenizer.ggml.scores": [reference.get_score(i) for i in range(VOCAB)],
         "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (VOCAB - 259),
-        "tokenizer.ggml.bos_token_id": 2, "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.unknown_token_id": 0, "tokenizer.ggml.padding_token_id": 0,
-        "tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.add_eos_token": False,
-        "tokenizer.ggml.add_space_prefix": False, "tokenizer.ggml.remove_extra_whitespaces": False}
+        **{f"tokenizer.ggml.{name}_token_id": value for name, value in (
+            ("bos", 2), ("eos", 2), ("unknown", 0), ("padding", 0))},
+        **{f"tokenizer.ggml.{name}": False for name in (
+            "add_bos_token", "add_eos_token", "add_space_prefix", "remove_extra_whitespaces")}}
 
 
 def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):

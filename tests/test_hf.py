@@ -34,8 +34,7 @@ SHAPES = [
     {"rope_scaling": RopeScaling("yarn", 4.0, 16, beta_fast=4.0), "tie_embeddings": True},
     *(pytest.param(shape, marks=pytest.mark.slow) for shape in (
         {"rope_scaling": RopeScaling("llama3", 4.0, 16), "head_dim": 16, "n_kv_heads": 1},
-        {"rope_scaling": RopeScaling("dynamic", 4.0, 16)},
-        {"partial": 0.75, "head_dim": 16},
+        {"rope_scaling": RopeScaling("dynamic", 4.0, 16)}, {"partial": 0.75, "head_dim": 16},
         {"partial": 0.0, "rope_scaling": RopeScaling("ntk", 4.0, 16)}))]
 
 

@@ -33,6 +33,7 @@ def test_three_lines_generate(run, monkeypatch):
     assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
     for stop in (text[5:9], [text[5:9], "not in there"]):
         assert model.generate(PROMPT, **options, stop=stop) == text[:5]
+    assert model.generate(PROMPT, **options, stop=f"{text[-1]}, never") == text
     assert model.tokenizer.encode_prompt("") == [tokenizer.eos_id]  # which begins a document
     monkeypatch.setattr(model.tokenizer, "eos_ids", [new[20]])
     assert model.generate(PROMPT, **options) == tokenizer.decode(new[: new.index(new[20])])

@@ -56,8 +56,7 @@ def test_a_configuration_that_is_written_is_read_back_equal(world, text, lr, see
     config = make_config({
         "model": {"rope_scaling": {"type": "yarn", "factor": 2.5}}, "optim": {"lr": lr},
         "data": {"files": texts}, "log": {"tags": texts}, "seed": seed, "name": text,
-        "train": {"shard": shard, "keep": keep, "sample_prompt": text, "compile": False},
-    })
+        "train": {"shard": shard, "keep": keep, "sample_prompt": text, "compile": False}})
     write(world, config.to_yaml())
     assert read_config(world / "my.yaml") == make_config(dataclasses.asdict(config)) == config
 

@@ -22,9 +22,8 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser")))
 # What is set, in this order; theta and the training length are exponents, of 10 and 2.
 SETTINGS: list[dict[str, Any]] = [
     {"D": 4}, {"D": 64, "theta": 2.5, "pair": 9, "head": 3, "distance": 77},
-    {"trained": 6, "distance": 200},
-    *({"scaling": type, "factor": 6, "trained": 6, "distance": 200}
-      for type in get_args(ScalingType)),
+    *({"trained": 6, "distance": 200} | scaling for scaling in (
+        {}, *({"scaling": type, "factor": 6} for type in get_args(ScalingType)))),
     {"scaling": "llama3", "D": 128, "theta": math.log10(5e5), "trained": 13, "factor": 8,
      "pair": 31, "distance": 20000}]
 DRIVE = (ROOT / "tests" / "drive_positions.js").read_text(encoding="utf-8")
@@ -45,9 +44,9 @@ def test_its_numbers_are_those_of_the_functions_that_models_use(tmp_path):
     page = tmp_path / "page.html"
     drive = DRIVE.replace("SETTINGS", json.dumps(SETTINGS), 1)
     page.write_text(PAGE.replace("</body>", f"<script>{drive}</script></body>"), encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     dom = subprocess.run(
-        [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-         f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
+        [str(BROWSER), *options, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
         capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
     (text,) = re.findall(r'<pre id="answers">(.*)</pre>', dom)
     for changes, answer in zip(SETTINGS, json.loads(text), strict=True):

@@ -53,6 +53,8 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
     (RopeScaling("ntk", 4, 128), "ntk4"),
     (RopeScaling("dynamic", 1, 128), "dyn_ntk_l=512(paper s=4)"),
     (RopeScaling("dynamic", 4, 128), "dyn_ntk_hf factor=4 l=512"),
+    # The same base: 7.2 * 512 / 192 - 6.2 = 4 * 512 / 128 - 3.
+    (RopeScaling("dynamic", 7.2, 192), "dyn_ntk_hf factor=4 l=512"),
     (RopeScaling("dynamic", 4, 1024), "default"),
     (RopeScaling("yarn", 4, 128), "yarn_code"), (RopeScaling("llama3", 4, 128), "llama3 f4"),
     (RopeScaling("llama3", 4, 256, low_freq_factor=2.0, high_freq_factor=8.0), "llama3 f4")])

@@ -92,7 +92,8 @@ def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
     assert asked.config.optim.cooldown is None and not asked.repeatable
     with pytest.raises(UserError, match="optim.optimizer of .* cannot change on --branch-from"):
         start(*argv, "--optim.optimizer", "muon")
-    assert start(*argv).config.optim.cooldown == 0.5
+    for same in ((), ("--optim.schedule", "wsd")):
+        assert start(*argv, *same).config.optim.cooldown == 0.5
 
 
 def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world, finished):

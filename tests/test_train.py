@@ -183,6 +183,14 @@ def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
     mirror = wandb.init.return_value
     assert {call.kwargs["step"] for call in mirror.log.call_args_list} == {27 * 20}  # its tokens
     mirror.finish.assert_called_once_with(exit_code=0)
+    mirror.log.reset_mock()  # a resumed run shows wandb all points again
+    assert run(train.main, "--resume", path, "--train.steps=2") == 0
+    assert {call.kwargs["step"] for call in mirror.log.call_args_list} == {27 * 20, 54 * 20}
+
+
+def test_a_signal_to_another_process_ends_this_one_as_a_signal(world, monkeypatch):
+    monkeypatch.setattr(World, "sum", lambda self, *values: [value or 1.0 for value in values])
+    assert run(train.main, *arguments(world, "--name", "other")) == 128 + signal.SIGTERM
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs SIGHUP")
