@@ -218,7 +218,7 @@ def span(times: Collection[float], end: float) -> str:
 
 def amount(tokens: float) -> str:
     for size, unit in ((1e6, "M"), (1e3, "k")):
-        if tokens >= size:
+        if tokens >= 0.9995 * size:
             return f"{tokens / size:.3g} {unit}"
     return f"{tokens:.0f}"
 

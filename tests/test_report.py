@@ -91,6 +91,7 @@ def test_a_rate_or_a_seed_that_diverged_is_not_one_that_is_missing(tmp_path):
     ([150, math.inf, math.inf], "more than 500 (150 – more than 500)")])
 def test_what_never_happened_is_longer_than_was_looked(times, words):
     assert report.span(times, 500) == words
+    assert (report.amount(999_499), report.amount(999_500)) == ("999 k", "1 M")
 
 
 # --- what the documents say of the committed studies ----------------------------------------------

@@ -213,7 +213,7 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
         "data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "train.dtype=bfloat16")),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"), (["--seeds", "0"], "study.seeds must"),
-    (["--tokens", "1k,8k"], "choose more --tokens"),
+    *((["--tokens", text], "choose more --tokens") for text in ("1k,8k", "1")),
     *((["--tokens", text], "lengths in ascending") for text in ("8k,4k", "8k,8k", "0,8k", "8k,1m")),
     (["--name", "a/b"], "run name 'a/b' must be"),
     (["--data.seq_len", "31"], "data.seq_len 31 is odd"),
