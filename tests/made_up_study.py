@@ -34,8 +34,7 @@ def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
         {"tokens": int(tokens), "previous": [[0.1, 0.2], [0.05, 0.9 if used else 0.1]],
          "loss": NGRAMS[1] - 0.3 - steepness * math.log(tokens / used_at),
          "shift": None if arm == "learned" else 0.0 if relative else 0.5 * used}
-        for tokens in np.geomspace(20_000, HORIZONS[-1], 13)
-        for used in (tokens >= used_at,)]
+        for tokens in np.geomspace(20_000, HORIZONS[-1], 13) for used in (tokens >= used_at,)]
     grows = {"rope": 0.1, "alibi": 0.0, "nope": 0.3, "sin": 0.6}.get(arm)
     scale = "large" if arm == "sin" else "small"
     contexts = {T // 2: end + 0.1, T: end}

@@ -88,8 +88,7 @@ def test_a_damaged_checkpoint_falls_back_on_the_one_before(tmp_path, name, damag
     before = saved(tmp_path, 1, 2)
     damage(before.path / "last" / name)
     checkpoints = Checkpoints(before.path)
-    assert loaded(checkpoints) == 1
-    assert f"last/{name}" in capsys.readouterr().err
+    assert loaded(checkpoints) == 1 and f"last/{name}" in capsys.readouterr().err
 
     save(checkpoints, "last", 3)
     save(checkpoints, "last", 4)  # from now on the one before is kept again
@@ -223,8 +222,7 @@ def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world):
 
 
 def test_tensors_pass_through_memory_one_by_one(tmp_path):
-    like = {f"t{n}": torch.full((3, 5), n, dtype=torch.bfloat16) for n in range(4)}
-    alive = []
+    like, alive = {f"t{n}": torch.full((3, 5), n, dtype=torch.bfloat16) for n in range(4)}, []
 
     def tensors():
         for value in like.values():

@@ -18,8 +18,7 @@ from errors import UserError, check_ranges, report_errors, say
 @pytest.mark.parametrize("interval, inside, outside", [
     ("[1, inf)", [1, 10**30, None], [0, -math.inf, math.inf, math.nan]),
     ("[0, 1)", [0, 0.0, math.nextafter(1, 0)], [1, 1.0, -5e-324, math.nan]),
-    ("[0, 1]", [0, 1], [math.nextafter(1, 2), -1]),
-    ("(0, inf)", [5e-324], [0, -1])])
+    ("[0, 1]", [0, 1], [math.nextafter(1, 2), -1]), ("(0, inf)", [5e-324], [0, -1])])
 def test_a_range_ends_where_it_says(interval, inside, outside):
     for value in inside:
         check_ranges("part", SimpleNamespace(knob=value), knob=interval)

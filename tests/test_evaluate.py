@@ -129,8 +129,7 @@ def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
 
 @pytest.mark.parametrize("words, message", [
     ("", "no run in runs/ yet: make one with `python train.py"),
-    ("nothing runs/x", "none of these is a run"),
-    ("--lengths", "name the runs to measure")])
+    ("nothing runs/x", "none of these is a run"), ("--lengths", "name the runs to measure")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, evaluate.main, *words.split())[-1]

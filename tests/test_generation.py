@@ -18,9 +18,8 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize("position, scaling, lengths", [
-    *((position, None, (7, 2, 11)) for position in POSITIONS),
-    *(("rope", RopeScaling("dynamic", 4, 9), lengths) for lengths in ((7, 2, 11), (7, 2, 5))),
-    ("rope", None, (7, 7, 7))])
+    *((position, None, (7, 2, 11)) for position in POSITIONS), ("rope", None, (7, 7, 7)),
+    *(("rope", RopeScaling("dynamic", 4, 9), lengths) for lengths in ((7, 2, 11), (7, 2, 5)))])
 @torch.inference_mode()
 def test_each_token_is_drawn_from_its_own_text_and_number(position, scaling, lengths):
     """The number is that at its address. The penalty counts each row's prompt and tokens. Dynamic

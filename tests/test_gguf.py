@@ -111,8 +111,7 @@ def llama_cpp_rotations(fields, tensors, head_dim):
 def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
     scaling = RopeScaling(kind, 4.0, 512, **betas)
     shape = {"head_dim": 64, "theta": 5e3, "max_positions": 2048, "rope_scaling": scaling}
-    run = make_run(tmp_path, **shape)
-    fields, tensors = read_gguf(run.path, tmp_path / "out.gguf")
+    fields, tensors = read_gguf(make_run(tmp_path, **shape).path, tmp_path / "out.gguf")
     assert fields["llama.context_length"] == 2048
     assert fields.get("llama.rope.scaling.original_context_length") == {"linear": 512}.get(kind)
     frequencies, magnitude = llama_cpp_rotations(fields, tensors, 64)

@@ -52,8 +52,7 @@ def test_transformers_computes_what_we_do_and_gives_it_back(shape, tmp_path):
     if "dynamic" not in str(shape):
         # With its cache, dynamic scaling leaves keys as they were turned when they came; ours not.
         prompts = {text: open_tokenizer(run.path).encode(text) for text in ("def f(x):", "a")}
-        tokenizer = AutoTokenizer.from_pretrained(out)
-        batch = tokenizer([*prompts], padding=True, return_tensors="pt")
+        batch = AutoTokenizer.from_pretrained(out)([*prompts], padding=True, return_tensors="pt")
         rows = theirs.generate(**batch, max_new_tokens=20, do_sample=False)
         for ids, row in zip(prompts.values(), rows.tolist(), strict=True):
             again = [i for i in row if i not in (0, 2)]  # padding, EOS
@@ -148,8 +147,7 @@ def test_a_model_of_theirs_is_ours_and_theirs_again(changes, tmp_path):
 def test_what_asks_for_texts_and_ends_them_goes_through_a_run(tmp_path):
     """A template, and several ids, of which each ends a text; here config.json says so. That a
     generation_config.json goes with a run is seen in test_gguf.py."""
-    folder = foreign.their_folder(tmp_path, "llama3")
-    template = "{{ messages }}"
+    folder, template = foreign.their_folder(tmp_path, "llama3"), "{{ messages }}"
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     free = foreign.greedy(folder)
     n = next(n for n in range(3, 20) if free[n] not in free[:n])
@@ -236,15 +234,13 @@ LLAMA3 = RAMP | L
 
 
 @pytest.mark.parametrize("rope", [
-    {"rope_scaling": {}, "rope_parameters": LINEAR | THETA},
-    {"rope_parameters": LINEAR, **THETA, **L},
-    {"rope_scaling": LLAMA3, **L, **THETA},
+    {"rope_parameters": LINEAR, **THETA, **L}, {"rope_scaling": LLAMA3, **L, **THETA},
     {"rope_scaling": YARN, "original_max_position_embeddings": 4096, **THETA},
     {"rope_scaling": YARN | {"original_max_position_embeddings": 131072, "beta_slow": 1e-4},
      "rope_theta": 1e4},
     {"rope_scaling": YARN | {"original_max_position_embeddings": 4}, **THETA},
     {"rope_parameters": {"rope_type": "proportional", "partial_rotary_factor": 0.3}, **THETA},
-], ids=str)
+    {"rope_scaling": {}, "rope_parameters": LINEAR | THETA}], ids=str)
 def test_rotations_are_read_where_transformers_reads_them(rope):
     """At a length and a width where each of the other readings turns otherwise. YaRN's ramp
     with the small beta_slow would end beyond pair head_dim - 1, where it is cut, and
@@ -261,8 +257,7 @@ def test_rotations_are_read_where_transformers_reads_them(rope):
 
 @pytest.mark.parametrize("scaling, changes", [
     (None, {"partial": 0.25}),
-    (RopeScaling("linear", 4.0, 16), {}),
-    (RopeScaling("dynamic", 4.0, 16), {}),
+    (RopeScaling("linear", 4.0, 16), {}), (RopeScaling("dynamic", 4.0, 16), {}),
     (RopeScaling("yarn", 4.0, 16, beta_fast=6.0, beta_slow=2.0, attention_factor=1.3), {}),
     (RopeScaling("llama3", 4.0, 16, low_freq_factor=1.5, high_freq_factor=3.0),
      {"max_positions": 50})], ids=str)

@@ -39,8 +39,7 @@ def scorer(position: str = "rope", length: int = 300) -> Scorer:
     stream = torch.randint(V, (length,), generator=torch.Generator().manual_seed(0))
     with tempfile.NamedTemporaryFile() as file:  # a dataset holds its file open
         stream.numpy().tofile(file.name)
-        split = TokenDataset(Path(file.name), dtype="int64", vocab_size=V, seq_len=T)
-    return Scorer(model, split)
+        return Scorer(model, TokenDataset(Path(file.name), dtype="int64", vocab_size=V, seq_len=T))
 
 
 def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int = 0) -> float:
@@ -86,8 +85,7 @@ def test_all_contexts_score_the_same_targets_once(context):
 def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
     spans = scorer(length=length).spans(9)
     assert spans[0] >= 8 * T and spans[-1] + 8 * T <= length - 1
-    assert (spans.diff() >= 8 * T).all()
-    assert len(spans) == min(9, (length - 1 - 8 * T) // (8 * T))
+    assert (spans.diff() >= 8 * T).all() and len(spans) == min(9, (length - 1 - 8 * T) // (8 * T))
 
 
 @pytest.mark.slow
@@ -127,9 +125,8 @@ def test_relative_encodings_do_not_notice_a_shift(position):
 def test_a_permutation_costs_what_explicit_loops_say_and_nothing_without_order():
     """The last token stays. One layer without positions sees its predecessors as a set."""
     s, order = scorer(), torch.randperm(T - 1, generator=torch.Generator().manual_seed(0))
-    starts = [a + k * T for a in s.spans(2).tolist() for k in range(8)]
     changes = []
-    for start in starts:
+    for start in [a + k * T for a in s.spans(2).tolist() for k in range(8)]:
         still, window = one_loss(s, s.trained, start, start + T), s.stream[start : start + T - 1]
         before = window.clone()
         window[:] = before[order]

@@ -112,9 +112,8 @@ def test_parameters():
 
 
 @pytest.mark.parametrize("change, words", [
-    ({"use_scaled_rope": True}, "without rope_scaling_factor"),
-    ({"use_qk_norm": True}, "use_qk_norm .*: we have no counterpart"),
-    ({"n_heads": None}, "n_heads")])
+    ({"use_scaled_rope": True}, "without rope_scaling_factor"), ({"n_heads": None}, "n_heads"),
+    ({"use_qk_norm": True}, "use_qk_norm .*: we have no counterpart")])
 def test_parameters_that_are_not_ours(change, words):
     with pytest.raises(ValueError, match=words):
         read_model(**({"rope_theta": 5e5} | change))

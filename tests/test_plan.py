@@ -25,8 +25,7 @@ def test_arms_of_the_users_own_and_names_that_are_wrong():
         ("sin,alibbi", [], r"unknown arm 'alibbi' \(did you mean alibi\?\)"),
         ("sin", [], "at least two arms"),
         (None, ["rope=model.theta=2"], "there is an arm of this name already"),
-        *((None, [arm], "must be NAME=OPTION=VALUE") for arm in ("b=model.theta=2,lr", "a/b=x=1")),
-    ):
+        *((None, [arm], "must be NAME=OPTION=VALUE") for arm in ("b=model.theta=2,lr", "a/b=x=1"))):
         with pytest.raises(UserError, match=words):
             plan.choose_arms(QUICK, names, added, {})
     with pytest.raises(UserError, match="unknown arm 'ropee'"):
@@ -54,8 +53,7 @@ def test_the_best_rate_has_a_worse_neighbour_on_either_side(optimum, seeds):
     assert abs(math.log2(best) - optimum) <= 0.5 + 1e-9 or best in (rates[0], rates[-1])
     if min(rates) > 2e-3 / plan.WIDEST and max(rates) < 4e-3 * plan.WIDEST:
         assert rates[0] < best < rates[-1]
-    assert all(len(by_seed) == seeds for by_seed in losses.values())
-    assert len(rates) <= 9
+    assert all(len(by_seed) == seeds for by_seed in losses.values()) and len(rates) <= 9
 
 
 def test_the_mean_over_the_seeds_decides_and_an_edge_is_crossed():

@@ -97,8 +97,7 @@ def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_s
         counts = count_text(found) | {"tokens": len(ids)}
         assert manifest[split] == {name: counts[name] for name in ("documents", "bytes", "tokens")}
         written += found
-    assert sorted(written) == sorted(DOCUMENTS)
-    assert manifest["text"] == count_text(DOCUMENTS)
+    assert sorted(written) == sorted(DOCUMENTS) and manifest["text"] == count_text(DOCUMENTS)
     assert (prepared.dataset("val", seq_len=1).vocab_size, manifest["dtype"]) == (vocab_size, dtype)
     names = ["tokenizer.model", "train.bin", "val.bin"]
     assert list(manifest["files"]) == names
@@ -109,8 +108,7 @@ def test_blocks_give_back_the_text_and_end_after_lines(monkeypatch):
     """Every block ends after a line if it can, and none ends inside a character."""
     monkeypatch.setattr(prepare_module, "BLOCK", 97)
     parts = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" * 100, "x\ny"]
-    file = io.BytesIO()
-    pieces = [[part[:50], "", part[50:]] for part in parts]
+    file, pieces = io.BytesIO(), [[part[:50], "", part[50:]] for part in parts]
     counts, spans, _ = copy_text([[], *pieces, ["", ""]], file)  # empty documents are none
     assert counts == count_text(parts) and file.getvalue().decode() == "".join(parts)
     for kept in ([0, 1, 2, 3], [2, 3], [0], []):

@@ -41,8 +41,7 @@ def test_its_commands_are_understood(monkeypatch):
     for program, at_least, parse in (
         ("train.py", 4, lambda argv: resolve(argv, "")), ("ablate.py", 2, ablation.options.resolve),
         ("bench.py", 1, bench.main), ("generate.py", 4, generate.parse),
-        ("evaluate.py", 6, evaluate.parse), ("export.py", 3, export.parse),
-    ):
+        ("evaluate.py", 6, evaluate.parse), ("export.py", 3, export.parse)):
         written = [argv for argv in commands(program) if not OWN & set(argv)]
         assert len(written) >= at_least
         for argv in written:

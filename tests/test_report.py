@@ -40,11 +40,9 @@ def test_the_numbers_in_the_page_are_those_of_the_records(tmp_path):
     for arm in ("rope", "alibi"):
         values = list(loaded.losses(arm, HORIZONS[-1]).values())
         first, last = (interval(loaded, arm, tokens).replace("-", "−") for tokens in HORIZONS[::2])
-        assert head[f"{arm} − sin"] == [first, last]
-        assert rows[arm][:2] == ["0.002", "6"]
-        assert rows[arm][-3] == f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
-        assert rows[arm][-2] == last
-        assert rows[arm][-1] == f"{USED[arm] / 1000:g} k"
+        mean = f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
+        assert head[f"{arm} − sin"] == [first, last] and rows[arm][:2] == ["0.002", "6"]
+        assert rows[arm][-3:] == [mean, last, f"{USED[arm] / 1000:g} k"]
     assert rows["sin"][-2] == "–" and "(50,176 or more)" in page  # the least of all seeds
 
 
@@ -103,8 +101,7 @@ def committed():
 
 
 def words(name: str) -> str:
-    text = (ROOT / name).read_text(encoding="utf-8")
-    return " ".join(text.split()).replace("\u2212", "-")
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split()).replace("\u2212", "-")
 
 
 def interval(study, arm, tokens, baseline=None, base=None, sign="+"):
@@ -148,13 +145,11 @@ def test_positions_md_says_what_the_records_hold(committed):
 
 
 def test_results_md_says_what_the_records_hold(committed):
-    full, bases, english, wide, qk, causes, *beside = (
-        committed[name] for name in COMMITTED[:-1])
+    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED[:-1])
     page = words("docs/results.md")
     for number in (0, 2, 3):
         tokens = full.horizons[number]
-        lead = interval(full, "rope", tokens, sign="")
-        assert f"| {tokens / 1e6:.2f} M | {lead} |" in page
+        assert f"| {tokens / 1e6:.2f} M | {interval(full, 'rope', tokens, sign='')} |" in page
         if number:  # RoPE's curve between its horizons, which double, in the logarithm of tokens
             before, after = (full.losses("rope", full.horizons[k]) for k in (number - 1, number))
             share = (stats.paired(before, full.losses("sin", tokens)).mean
@@ -189,8 +184,7 @@ def test_the_notes_on_causes_say_what_the_records_hold(committed):
     notes, tokens = words("docs/causes/notes.md"), qk.horizons[0]
     for study, arm, other, base in (
         (causes, "sin_qkv", "sin_qk", qk), (causes, "learned_qk", "sin_qk", qk),
-        (causes, "rope_sinscale", "rope", causes), (causes, "sin_aligned_4e3", "sin", full),
-    ):
+        (causes, "rope_sinscale", "rope", causes), (causes, "sin_aligned_4e3", "sin", full)):
         assert interval(study, arm, tokens, other, base).partition(",")[0] in notes
     for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
         assert {record["lr"] for record in study.runs(arm).values()} == {rate}

@@ -49,8 +49,7 @@ VECTORS = read_json(ROOT / "tests" / "rope_scaling.json")
 
 
 @pytest.mark.parametrize("scaling, key", [
-    (RopeScaling("linear", 4, 128), "linear4"),
-    (RopeScaling("ntk", 4, 128), "ntk4"),
+    (RopeScaling("linear", 4, 128), "linear4"), (RopeScaling("ntk", 4, 128), "ntk4"),
     (RopeScaling("dynamic", 1, 128), "dyn_ntk_l=512(paper s=4)"),
     (RopeScaling("dynamic", 4, 128), "dyn_ntk_hf factor=4 l=512"),
     # The same base: 7.2 * 512 / 192 - 6.2 = 4 * 512 / 128 - 3.

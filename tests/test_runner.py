@@ -142,9 +142,8 @@ def test_records_are_of_every_length(finished):
     decided = read_json(finished / "plan.json")["onednn"]  # measured once
     for arm in ("rope", "sin"):
         record = read_json(finished / "results" / f"{arm}-s0.json")
-        assert record["lr"] == 2e-3
-        assert record["config"]["log"]["group"] == f"ablation-smoke/25k/{arm}"
-        assert record["config"]["train"]["onednn"] == decided
+        group, onednn = record["config"]["log"]["group"], record["config"]["train"]["onednn"]
+        assert (group, onednn, record["lr"]) == (f"ablation-smoke/25k/{arm}", decided, 2e-3)
         assert [end["tokens"] for end in record["horizons"]] == [2560, 25600]
         for end, name in zip(record["horizons"], ("2.5k", "25k"), strict=True):
             validated = points(finished / f"{arm}-s0-{name}", "val/loss")
@@ -177,8 +176,7 @@ def test_a_new_arm_beside_the_records_of_a_study(world, finished, tmp_path, caps
         (["--train.batch_size", "9"], "--train.batch_size=9 has no place beside"),
         (["--tokens", "4k"], "--tokens=4k has no"), (["--data.seq_len", "8"], "seq_len=8 has no"),
         (["--no-tuning"], "--no_tuning=true has no"), (["--tier", "full"], "--tier=full has no"),
-        (["--data.val_fraction", "0.2"], "the text or its tokens differ from those of"),
-    ):
+        (["--data.val_fraction", "0.2"], "the text or its tokens differ from those of")):
         assert words in refusal(capsys, ablate.main, *argv, "--name", "other", *extra)[-1]
     shutil.copytree(finished / "results", (far := tmp_path / "far") / "results")
     shutil.copy(finished / "plan.json", far)
@@ -214,10 +212,8 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"), (["--seeds", "0"], "study.seeds must"),
     *((["--tokens", text], "choose more --tokens") for text in ("1k,8k", "1")),
-    *((["--tokens", text], "lengths in ascending") for text in ("8k,4k", "8k,8k", "0,8k", "8k,1m")),
-    (["--name", "a/b"], "run name 'a/b' must be"),
-    (["--data.seq_len", "31"], "data.seq_len 31 is odd"),
-])
+    (["--name", "a/b"], "run name 'a/b' must be"), (["--data.seq_len", "31"], "seq_len 31 is odd"),
+    *((["--tokens", text], "lengths in ascending") for text in ("8k,4k", "8k,8k", "0,8k", "8k,1m"))])
 def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra, words):
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
     *_, error = refusal(capsys, ablate.main, *arguments(world, "--name", "bad", *extra))

@@ -73,9 +73,8 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
 
 
 @pytest.mark.parametrize("sampling", [
-    Sampling(temperature=5e-324), Sampling(temperature=1e300, top_p=1e-300, min_p=1.0),
-    Sampling(temperature=1e-9, top_p=1e-300), Sampling(temperature=1.0, repetition_penalty=100),
-    Sampling(temperature=0, repetition_penalty=0.01)], ids=str)
+    Sampling(5e-324), Sampling(1e300, top_p=1e-300, min_p=1.0), Sampling(1e-9, top_p=1e-300),
+    Sampling(1.0, repetition_penalty=100), Sampling(0, repetition_penalty=0.01)], ids=str)
 @pytest.mark.parametrize("u", [0.0, 0.5, 1 - 2**-53])
 def test_extreme_values_draw_a_token(sampling, u):
     rows = torch.tensor([

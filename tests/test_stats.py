@@ -26,8 +26,7 @@ def test_only_common_seeds_are_paired_and_one_has_no_interval():
 
 @pytest.mark.parametrize("target, tokens", [
     (3.5, 100 * 2**0.75), (3.0, 200), (2.6, 300 * (4 / 3) ** 0.5), (2.0, 400), (5.0, 100),
-    (1.999, math.inf),
-])
+    (1.999, math.inf)])
 def test_tokens_to_target_are_read_off_in_the_logarithm_of_the_tokens(target, tokens):
     curve = {100: 5.0, 200: 3.0, 300: 3.2, 400: 2.0}
     assert tokens_to_target(curve, target) == pytest.approx(tokens)

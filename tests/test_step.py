@@ -75,8 +75,7 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, monkeypatch):
 def test_ranks_share_the_rows_and_keys_of_one_process(world, kind):
     """27 rows on four ranks, in micro-batches of 6: one rank needs a pass less than the others.
     Sharded, it takes one more, of which no target counts, or the others would wait for it."""
-    one = setup_of(world, *DRAWN, "--train.micro_batch_size", "6")
-    ranks = []
+    one, ranks = setup_of(world, *DRAWN, "--train.micro_batch_size", "6"), []
     for rank in range(4):
         data = one.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=rank, world_size=4)
         part = replace(one, world=World(rank, 4, CPU), train_data=data, parallelism=kind)
@@ -141,8 +140,7 @@ def test_validation_is_over_every_byte_and_leaves_no_trace(world):
     setup = setup_of(world, *DRAWN, "--data.seq_len", "19")
     data, model = setup.data, setup.model
     torch.manual_seed(5)
-    before = torch.get_rng_state()
-    evaluations = []
+    before, evaluations = torch.get_rng_state(), []
     for rows, training in ((27, True), (27, False), (4, True)):
         model.train(training)
         losses = token_losses(model, setup.val_data, rows, CPU, torch.float32)

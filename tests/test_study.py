@@ -62,8 +62,7 @@ def test_files_that_are_damaged_are_refused(tmp_path):
     path = make_pair(tmp_path / "bad", 2)
     for name, text, words in (
         ("results/rope-s0.json", '{"loss": 1}', "hash differs.* remove it"),
-        ("plan.json", '{"arms": 1}', "its hash differs.* start another study"),
-    ):
+        ("plan.json", '{"arms": 1}', "its hash differs.* start another study")):
         (path / name).write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=words):
             Study.load(path)

@@ -74,8 +74,7 @@ def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
     drawn = ["".join(rng.choices([*" \n=ad(f\u2581", "中", "    "], k=30)) for _ in range(100)]
     for text in [*ODD, *drawn]:
         ids = ours.encode(text)
-        assert theirs(text)["input_ids"] == again.encode(text) == ids
-        assert theirs.decode(ids) == text
+        assert theirs(text)["input_ids"] == again.encode(text) == ids and theirs.decode(ids) == text
         if SPACE not in text:
             assert converters_ids(out, text) == ids
     assert theirs.eos_token_id == ours.eos_id == 2
