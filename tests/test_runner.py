@@ -213,7 +213,8 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--jobs", "0"], "study.jobs must be at least 1"), (["--seeds", "0"], "study.seeds must"),
     *((["--tokens", text], "choose more --tokens") for text in ("1k,8k", "1")),
     (["--name", "a/b"], "run name 'a/b' must be"), (["--data.seq_len", "31"], "seq_len 31 is odd"),
-    *((["--tokens", text], "lengths in ascending") for text in ("8k,4k", "8k,8k", "0,8k", "8k,1m"))])
+    *((["--tokens", text], "lengths in ascending") for text in ("8k,4k", "8k,8k", "0,8k", "8k,1m")),
+])
 def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra, words):
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
     *_, error = refusal(capsys, ablate.main, *arguments(world, "--name", "bad", *extra))
