@@ -19,7 +19,7 @@ from files import read_json, write_sealed
 from gyre.wandb_log import LogConfig
 
 COMMITTED = ["results", "bases", "english", "wide", "qk", "causes", "qk/long", "qk/english",
-             "qk/wide", "qk/mechanism"]
+             "qk/wide", "qk/mechanism", "qk/tuned"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -145,7 +145,7 @@ def test_positions_md_says_what_the_records_hold(committed):
 
 
 def test_results_md_says_what_the_records_hold(committed):
-    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED[:-1])
+    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED[:-2])
     page = words("docs/results.md")
     for number in (0, 2, 3):
         tokens = full.horizons[number]
@@ -200,7 +200,7 @@ def test_the_notes_on_the_mechanism_say_what_the_records_hold(committed):
         assert f" | `{arm}` | {' | '.join(costs + heads)} | " in notes
 
 
-def test_the_page_of_rates_says_what_tuning_found():
+def test_the_page_of_rates_says_what_tuning_found(committed):
     path, page = ROOT / "docs" / "qk" / "rates", words("docs/results.md")
     study, text = Study.load(path), (path / "RATES.md").read_text(encoding="utf-8")
     for part in (f"\n{report.tuning_table(study)}\n", study.plan["command"]):
@@ -211,14 +211,16 @@ def test_the_page_of_rates_says_what_tuning_found():
     gain = {arm: rates[2e-3] - best[arm] for arm, rates in means.items()}
     assert f"{gain['rope_sinscale']:.3f}, `sin_qk_first` {gain['sin_qk_first']:.3f}, " in text
     assert f"at most {gain['sin_qk']:.3f} " in text
-    first, second, third = (best[arm] - best["rope"]
-                            for arm in ("sin_qk", "sin_vaswani", "sin_qk_first"))
+    first, second = (best[arm] - best["rope"] for arm in ("sin_qk", "sin_vaswani"))
     assert f"| +{first:.3f}, +{second:.3f} |" in text
     order = ", ".join(f"{best[arm]:.3f}"
                       for arm in ("learned_qk", "sin_qk", "sin_qkv", "sin_residual"))
     assert f"| {order} |" in text
-    assert f"`sin_qk` - RoPE is +{first:.3f} and `sin_qk_first` - RoPE +{third:.3f}" in page
-    assert f"and {best['rope_sinscale'] - best['rope']:.2f} at its" in page
+    at_best = committed["qk/tuned"]
+    near, later, scaled = (interval(at_best, arm, at_best.horizons[0]) for arm in (
+        "sin_qk_4e3", "sin_qk_first_4e3", "rope_sinscale_8e3"))
+    assert f"`sin_qk` - RoPE is {near} and `sin_qk_first` - RoPE {later}." in page
+    assert f"and {float(scaled.split()[0]):.2f} at its" in page
 
 
 @pytest.mark.parametrize("name", COMMITTED)
