@@ -77,7 +77,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     step_tokens = config.train.batch_size * config.data.seq_len
     steps = {"horizons": [tokens // step_tokens for tokens in tier.horizons],
              "tuning": min(tier.tuning_tokens, tier.horizons[-1]) // step_tokens}
-    for count in (*steps["horizons"], *filter(None, [steps["tuning"]])):
+    for count in (*steps["horizons"], *filter(None, [steps["tuning"]])):  # 0: not tuned
         cooldown = planning.count_cooldown(config.optim, count)
         if not cooldown or config.optim.warmup_steps >= count - cooldown:
             raise UserError(f"a run of {count} steps has {cooldown} of cooldown after "

@@ -170,7 +170,8 @@ def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
 
 
 def test_every_option_of_a_text_that_has_to_be_fetched_decides_its_folder():
-    """Else text of another revision, say, would be taken for it. (One of them changes nothing.)"""
+    """Else the text of another revision would be taken for it. The option `source` already has
+    the value "hub", so the folders are as many as the options."""
     options = {"source", *SOURCES["hub"].options, *SOURCES["url"].options}
     configs = [DataConfig(**{"source": "hub", "hub": "a/b", option: "hub"}) for option in options]
     assert len({locate(each)[0].name[-12:] for each in configs}) == len(options)
