@@ -118,7 +118,7 @@ def start_subject(held: ExitStack) -> Callable[..., Any]:
 def begin(cache: str) -> None:
     """Prepare the process of a subject."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of each process
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["XDG_CACHE_HOME"] = cache
 
 
 _calls: list[Call] = []  # what the process of a subject measures

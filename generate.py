@@ -19,7 +19,7 @@ from operator import add
 from pathlib import Path
 
 from errors import UserError, report_errors, say
-from gyre.device import DTYPE_NAMES, InferenceDtype, resolve_compile
+from gyre.device import DTYPE_NAMES, InferenceDtype
 from gyre.load import Row, Trained, load
 from gyre.options import Parser, RunOptions
 from model.config import RopeScaling, ScalingType
@@ -31,11 +31,11 @@ def main(argv: list[str] | None = None) -> None:
     """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 if the output is closed."""
     with report_errors():
         options = parse(argv)
-        trained, compiled = open_run(options)
+        trained = open_run(options)
         if options.interactive:
-            speed = converse(trained, compiled, options)
+            speed = converse(trained, options)
         else:
-            speed = write(trained, compiled, options.prompt, options)
+            speed = write(trained, options.prompt, options)
         for part in ("prefill", "decode"):
             if tokens := speed[f"{part} tokens"]:
                 say(f"{part}: {tokens} tokens in {speed[part]:.3f} s "
@@ -59,9 +59,9 @@ class ModelOptions:
     but for compiled decoding of up to 4 samples, their inputs. It pays for larger models, with
     --compile and a processor with AVX-512, and is much slower otherwise."""
     compile: bool = False
-    """Compile decoding, which takes up to a minute. On a CPU one sample is then several times as
-    fast; with more samples the gain is smaller. It pays from some ten thousand tokens on for one
-    sample, from some hundred thousand for eight and more."""
+    """Compile decoding, which takes a minute or more the first time. On a CPU it is kept for later
+    starts (in ~/.cache/gyre), and one sample is several times as fast; with more samples the gain
+    is smaller."""
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""
@@ -105,9 +105,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
-    """Return the run, and whether its decoding is compiled. Prints on stderr what it is."""
-    scaling, compiled, how = None, False, "eager"
+def open_run(options: argparse.Namespace) -> Trained:
+    """Return the run, and print on stderr what it is."""
+    scaling = None
     if options.rope_scaling:
         scaling = RopeScaling(options.rope_scaling, options.rope_factor)
     rows = max(1, len(options.prompt)) * options.num_samples
@@ -121,12 +121,11 @@ def open_run(options: argparse.Namespace) -> tuple[Trained, bool]:
     with source as (run, weights):
         trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
                        weights)
-    if options.compile:
-        compiled, how = resolve_compile(True, trained.device, trained.dtype, 0)
     dtype = DTYPE_NAMES[trained.dtype] if options.dtype == "auto" else options.dtype
     say(f"{trained.run.path}: {options.checkpoint} weights, "
-        f"{trained.config.model.position} positions, {trained.device}, {dtype}, {how}")
-    return trained, compiled
+        f"{trained.config.model.position} positions, {trained.device}, {dtype}, "
+        f"{'compiled' if options.compile else 'eager'}")
+    return trained
 
 
 # --- prompts --------------------------------------------------------------------------------------
@@ -141,7 +140,7 @@ def read_prompt(path: str) -> str:
         raise UserError(f"--prompt-file {path} is not UTF-8: {error}") from None
 
 
-def converse(trained: Trained, compiled: bool, options: argparse.Namespace) -> Counter[str]:
+def converse(trained: Trained, options: argparse.Namespace) -> Counter[str]:
     """Continue the lines of stdin, each on its own, until Ctrl-D or Ctrl-C.
 
     On a terminal they can be edited, and the arrow keys bring earlier ones back.
@@ -160,7 +159,7 @@ def converse(trained: Trained, compiled: bool, options: argparse.Namespace) -> C
             return total
         try:
             if line:
-                total.update(write(trained, compiled, [line], options))
+                total.update(write(trained, [line], options))
         except UserError as error:  # about this line; the next one may be better
             say(f"error: {error}")
 
@@ -168,9 +167,7 @@ def converse(trained: Trained, compiled: bool, options: argparse.Namespace) -> C
 # --- text -----------------------------------------------------------------------------------------
 
 
-def write(
-    trained: Trained, compiled: bool, prompts: list[str], options: argparse.Namespace
-) -> Counter[str]:
+def write(trained: Trained, prompts: list[str], options: argparse.Namespace) -> Counter[str]:
     """Print every prompt with its continuations: a single one as it comes, several at the end.
 
     Notes on stderr a text that ends early or is longer than the training rows. Returns the tokens
@@ -193,7 +190,8 @@ def write(
 
     new = generate(
         trained.model, ids, options.sampling, max_new_tokens=new_tokens, num_samples=samples,
-        eos_ids=trained.tokenizer.eos_ids, seed=options.seed, compile=compiled, on_token=on_token,
+        eos_ids=trained.tokenizer.eos_ids, seed=options.seed, compile=options.compile,
+        on_token=on_token,
     )
     times.append(time.perf_counter())
     for i, row in enumerate(rows):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from errors import UserError, check_ranges
-from model.kernels import compile_for_decoding
+from model.compiled import compile_for_decoding
 from model.sampling import Sampling, sample, uniform
 from model.transformer import KVCache, Transformer
 
@@ -85,6 +85,9 @@ def generate(
         autocast = torch.is_autocast_enabled(device.type)
         dtype = torch.get_autocast_dtype(device.type) if autocast else model.norm.weight.dtype
         cache = KVCache(model.config, len(starts), total, device, dtype)
+    decode = next_logits
+    if compile and cache is not None:
+        decode = compile_for_decoding(next_logits, model, cache)
 
     was_training = model.training
     model.eval()
@@ -98,10 +101,7 @@ def generate(
             if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
                 logits = prefill_samples(model, fed, cache, num_samples)
             else:
-                forward = next_logits
-                if compile and cache is not None and fed.shape[1] == 1:
-                    forward = compile_for_decoding(next_logits, device.type)
-                logits = forward(model, fed, cache)
+                logits = (decode if fed.shape[1] == 1 else next_logits)(model, fed, cache)
             logits = logits.float().cpu()  # drawing there gives every device the same tokens
             rows = slice(None) if len(due) == len(starts) else due  # a slice copies nothing
             numbers = (uniform(seed, row % num_samples, known - starts[row]) for row in due)

@@ -12,7 +12,6 @@ attend                  attend_by_sums           one query, no mask, compiled de
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
 apply_rotary_emb        rotate_in_reals          compiled
-next_logits             compile_for_decoding     `generate(compile=True)`
 
 The plain forms are in model/transformer.py and model/rope.py, marked `@or_faster`. CHOICES picks
 the form for each call. tests/test_kernels.py compares values and gradients of each form with the
@@ -268,31 +267,3 @@ def rotate_in_reals(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, 
         return turned.flatten(-2).type_as(x)
 
     return rotate(xq), rotate(xk)
-
-
-# --- compilation ---
-
-MAX_GRAPHS = 32  # PyTorch's limit, 8, is too low for a graph per number of rows
-
-
-@functools.cache
-def compile_for_decoding(function: Callable[P, R], device_type: str) -> Callable[P, R]:
-    """Return `function` compiled for all lengths of the cache, on a device such as "cpu".
-
-    One graph serves an empty cache and one all other lengths. Each number of rows up to
-    MAX_SUMMED_TOKENS has graphs of its own, and so has each shape and dtype of a model; all larger
-    numbers of rows share theirs. Beyond LONGEST_SUM keys there is one more graph, which is good for
-    16 times as many, and one for a cache that gets full, which `generate` never makes. After
-    MAX_GRAPHS in a process, PyTorch warns and runs eagerly.
-    """
-    # Without this, every step wraps every norm's eps in a tensor. That and the size checks, which
-    # are turned off below, would take a good part of one row's step.
-    torch._dynamo.config.specialize_float = True
-    torch._dynamo.config.recompile_limit = MAX_GRAPHS
-    options: dict[str, Any] = {"size_asserts": False}
-    if device_type == "cpu":
-        # Every row of a matrix reads the normalised input again. The threshold, 1 instead of 4,
-        # makes the compiler store it instead of computing it for every row. torch 2.13 counts these
-        # reads in its deterministic mode only, which changes nothing else on a CPU.
-        options |= {"realize_reads_threshold": 1, "deterministic": True}
-    return torch.compile(function, dynamic=True, options=options)

@@ -68,7 +68,8 @@ def test_what_an_encoding_adds_to_queries_and_keys_is_added_in_int8_too():
 
 
 @pytest.mark.slow
-def test_compiled_decoding_in_int8_rounds_the_weights_and_of_more_rows_the_inputs(monkeypatch):
+def test_compiled_decoding_in_int8_rounds_the_weights_and_of_more_rows_the_inputs(
+        monkeypatch, tmp_path):
     """3 rows equal a model of the rounded weights in float32, and 5 rows eager decoding in int8."""
     monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor
     model, rounded = quantized(sharpened(n_layers=1)), sharpened(n_layers=1)
@@ -76,7 +77,7 @@ def test_compiled_decoding_in_int8_rounds_the_weights_and_of_more_rows_the_input
     for name, weight in rounded.state_dict().items():
         scale = state.get(name.replace("weight", "scale"))
         weight.copy_(state[name] if scale is None else state[name] * scale[:, None])
-    torch._dynamo.reset()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for rows, reference in ((3, rounded), (5, model)):
         expected, got = (generate(each, random_tokens(rows, 1).tolist(), Sampling(temperature=0),
                                   max_new_tokens=12, compile=compile)

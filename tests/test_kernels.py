@@ -3,13 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import draw, random_tokens, sharpened
+from conftest import draw
 
 from model import kernels
-from model.generation import generate, next_logits
 from model.rope import apply_rotary_emb, precompute_freqs_cis
-from model.sampling import Sampling
-from model.transformer import KVCache, attend, linear
+from model.transformer import attend, linear
 
 MOST_SUMMED = kernels.MAX_SUMMED_TOKENS
 
@@ -118,52 +116,3 @@ def test_onednn_leaves_other_derivatives_and_empty_products_to_pytorch(monkeypat
         assert kernels.choose_linear(x, weight) is None
     monkeypatch.setattr(kernels, "onednn_product", lambda *_: "oneDNN")
     assert linear(x, weight) == "oneDNN"  # what is chosen is used
-
-
-# --- compiled decoding ---
-
-
-def graphs():
-    """The number of graphs compiled since the last call."""
-    count = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    torch._dynamo.utils.counters.clear()
-    return count
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows, narrow, first, steps, compiled_at", [
-    (1, False, 0, 9, [0, 1]), (MOST_SUMMED + 1, True, 0, 9, [0, 1]),
-    (1, False, kernels.LONGEST_SUM - 3, 5, [0, 3])])
-def test_decoding_compiles_twice_and_equals_eager(rows, narrow, first, steps, compiled_at):
-    """For an empty cache and for all other lengths; and once more beyond LONGEST_SUM keys."""
-    model = sharpened(n_layers=1, max_positions=first + 80)
-    compiled, counts = kernels.compile_for_decoding(next_logits, "cpu"), []
-    dtype = torch.bfloat16 if narrow else torch.float32
-    torch._dynamo.reset(), graphs()
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=narrow):
-        caches = [KVCache(model.config, rows, first + 64, dtype=dtype) for _ in "ab"]
-        for cache in caches if first else ():
-            next_logits(model, random_tokens(rows, first), cache)
-        for seed in range(steps):
-            fed = random_tokens(rows, 1, seed=seed)
-            expected = next_logits(model, fed, caches[0])
-            got = compiled(model, fed, caches[1])
-            # Logits reach 3, which bfloat16 rounds to 0.02.
-            torch.testing.assert_close(got, expected, rtol=0, atol=0.1 if narrow else 1e-4)
-            counts.append(graphs())
-    assert caches[1].length == first + steps
-    assert [i for i, n in enumerate(counts) if n] == compiled_at
-
-
-@pytest.mark.slow
-def test_generation_compiles_once_for_each_number_of_rows():
-    """Other lengths of prompts are no new case, nor are more rows than sums are made for."""
-    model, counts, many = sharpened(n_layers=1), [], [5] * (MOST_SUMMED + 1)
-    torch._dynamo.reset(), graphs()
-    for lengths in ([5], [2], [3, 9, 6], [5, 5, 5], many, [*many, 6]):
-        prompts = [random_tokens(length, seed=seed).tolist() for seed, length in enumerate(lengths)]
-        eager, compiled = (generate(model, prompts, Sampling(temperature=0), max_new_tokens=12,
-                                    compile=compile) for compile in (False, True))
-        assert eager == compiled
-        counts.append(graphs())
-    assert counts == [1, 0, 1, 0, 1, 0]

@@ -1,0 +1,144 @@
+"""Compiled decoding. On a CPU, what is compiled is kept, and later processes need no compiler.
+
+It is kept in $XDG_CACHE_HOME/gyre, or ~/.cache/gyre, and not beside the run: it is a program, and a
+run that somebody else has made should be data only. The name of a package is a hash of all that it
+depends on: shapes and dtypes, the code of the model, torch, and the processor.
+"""
+
+import copy
+import hashlib
+import inspect
+import os
+import platform
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+import torch
+from torch import Tensor, nn
+
+from errors import say
+from model import kernels
+from model.transformer import KVCache, Transformer
+
+Step = Callable[..., Tensor]
+
+MAX_GRAPHS = 32  # PyTorch's limit, 8, is too low for a graph per number of rows
+OPTIONS = {
+    "size_asserts": False,
+    # Every row of a matrix reads the normalised input again. The threshold, 1 instead of 4, makes
+    # the compiler store it instead of computing it for every row. torch 2.13 counts these reads in
+    # its deterministic mode only, which changes nothing else on a CPU.
+    "realize_reads_threshold": 1, "deterministic": True,
+}
+
+
+def compile_for_decoding(step: Step, model: Transformer, cache: KVCache) -> Step:
+    """Return `step`, tokens (B, 1) -> logits (B, V), compiled for this model and cache.
+
+    On a CPU there is a package for each number of rows up to MAX_SUMMED_TOKENS, one for all larger
+    numbers, and another one of each for more than LONGEST_SUM keys. An empty cache is read eagerly,
+    and so is any cache if compiling fails. Elsewhere PyTorch compiles in the process.
+    """
+    device = cache.keys[0].device.type
+    if device != "cpu" or torch.is_autocast_enabled(device):
+        torch._dynamo.config.recompile_limit = MAX_GRAPHS
+        # Without this, every step wraps every norm's eps in a tensor. That and the size checks,
+        # which are turned off, would take a good part of one row's step.
+        torch._dynamo.config.specialize_float = True
+        return torch.compile(step, dynamic=True, options={"size_asserts": False})
+    weights = list(read_tensors(model).values())
+    packages: dict[bool, Any] = {}
+
+    def decode(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+        long = cache.length >= kernels.LONGEST_SUM
+        # A package takes tensors only. The size of this one is the number of keys.
+        seen = tokens.new_empty(1).expand(cache.length + 1)
+        if cache.length and long not in packages:
+            packages[long] = open_package(model, cache, (weights, tokens, seen))
+        if packages.get(long) is None:
+            return step(model, tokens, cache)
+        (logits,) = packages[long].run([*weights, tokens, seen, *cache.keys, *cache.values])
+        cache.length += 1
+        return logits
+
+    return decode
+
+
+def read_tensors(model: Transformer) -> dict[str, Tensor]:
+    """Return what a step reads besides tokens and cache, by name."""
+    table = {} if model.position.table is None else {"table": model.position.table}
+    return {**dict(model.named_parameters()), **dict(model.named_buffers()), **table}
+
+
+def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) -> Any:
+    """Return the loaded package for inputs like these, compiled if there is none yet; None if that
+    fails."""
+    _, tokens, seen = inputs
+    tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
+    try:
+        name = hashlib.sha256(repr((
+            model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
+            min(len(tokens), kernels.MAX_SUMMED_TOKENS + 1), kernels.uses_onednn,
+            torch.__version__, torch.get_num_threads(), torch.backends.cpu.get_cpu_capability(),
+            getattr(torch.cpu, "get_capabilities", platform.uname)(),
+        )).encode())
+        encoding = map(inspect.getfile, type(model.position).__mro__[:-1])
+        for source in sorted({*Path(__file__).parent.glob("*.py"), *map(Path, encoding)}):
+            name.update(source.read_bytes())
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        path = Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
+        with suppress(FileNotFoundError, BadZipFile):
+            return load_package(path)
+        say(f"compiling decoding, which takes a minute or more, once: it is kept as {path}")
+        make_package(model, cache, inputs, path)
+        return load_package(path)
+    except Exception as error:  # whatever the compiler raises
+        reason = str(error).partition("\n")[0]
+        say(f"note: decoding is eager, because compiling it failed: {reason}")
+        return None
+
+
+def load_package(path: Path) -> Any:
+    """Return a package, loaded. Raises FileNotFoundError or, for a damaged one, BadZipFile."""
+    with ZipFile(path) as archive:
+        if archive.testzip():  # torch does not compare the checksums
+            raise BadZipFile(path)
+    # As torch._inductor.aoti_load_package does it, whose import takes two seconds.
+    return torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)
+
+
+def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], path: Path) -> None:
+    """Compile a step for all inputs like these into a file."""
+    names, position = list(read_tensors(model)), dict(vars(model.position))
+
+    class Step(nn.Module):
+        def forward(self, weights: list[Tensor], tokens: Tensor, seen: Tensor,
+                    keys: list[Tensor], values: list[Tensor]) -> Tensor:
+            given = dict(zip(names, weights, strict=True))
+            model.position.table = given.pop("table", None)
+            traced = copy.copy(cache)
+            traced.keys, traced.values, traced.length = keys, values, seen.shape[0] - 1
+            return torch.func.functional_call(model, given, (tokens, traced))[:, -1]
+
+    any_size = torch.export.Dim.DYNAMIC
+    rows = {0: any_size} if len(inputs[1]) > kernels.MAX_SUMMED_TOKENS else {}
+    caches = [{**rows, 2: any_size} for _ in cache.keys]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(f".{os.getpid()}.pt2")
+    try:
+        with warnings.catch_warnings(action="ignore"), torch.no_grad():
+            program = torch.export.export(
+                Step(), (*inputs, cache.keys, cache.values), strict=False,
+                dynamic_shapes=([{} for _ in names], rows, {0: any_size}, caches, caches),
+                # Where the trace holds for some sizes only, the package raises for all others.
+                prefer_deferred_runtime_asserts_over_guards=True)
+            torch._inductor.aoti_compile_and_package(
+                program, package_path=str(unfinished), inductor_configs=OPTIONS)
+        unfinished.replace(path)
+    finally:
+        vars(model.position).update(position)  # without what tracing has left there
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,114 @@
+"""Compiled decoding equals eager decoding, and what is compiled is kept, checked and used again."""
+
+import functools
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from conftest import ROOT, random_tokens, sharpened
+
+from model import compiled, kernels
+from model.compiled import compile_for_decoding
+from model.generation import generate, next_logits
+from model.sampling import Sampling
+from model.transformer import KVCache
+
+MANY = kernels.MAX_SUMMED_TOKENS + 1
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """The packages that there are."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return lambda: list((tmp_path / "gyre").glob("*"))
+
+
+def texts(model, lengths, compile):
+    """Prompts of these lengths, continued."""
+    prompts = [random_tokens(length, seed=seed).tolist() for seed, length in enumerate(lengths)]
+    return generate(model, prompts, Sampling(temperature=0), max_new_tokens=12, compile=compile)
+
+
+@pytest.mark.slow
+def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeypatch):
+    monkeypatch.setattr(kernels, "LONGEST_SUM", 40)
+    model, counts, many = sharpened(n_layers=1), [], [5] * MANY
+    for lengths in ([5], [1], [3, 9, 6], [5, 5, 5], many, [*many, 6], [37]):
+        assert texts(model, lengths, True) == texts(model, lengths, False)
+        counts.append(len(kept()))
+    assert counts == [1, 1, 2, 2, 3, 3, 4]  # the last one for more than 40 keys
+
+
+def logits(model, rows, compile):
+    """Those of five tokens, in bfloat16."""
+    with torch.inference_mode():
+        cache = KVCache(model.config, rows, 9, dtype=torch.bfloat16)
+        step = compile_for_decoding(next_logits, model, cache) if compile else next_logits
+        return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
+
+
+# Logits reach 3, which bfloat16 rounds to 0.02.
+close = functools.partial(torch.testing.assert_close, rtol=0, atol=0.1)
+CHILD = """import sys
+from conftest import sharpened
+from test_compiled import texts
+print(texts(sharpened(n_layers=1, position="sin_qk").bfloat16(), [4], True))
+assert not {"torch._inductor", "torch._dynamo"} & {*sys.modules}"""
+
+
+@pytest.mark.slow
+def test_a_package_serves_other_processes_and_weights_and_is_made_again_if_damaged(kept):
+    model = sharpened(n_layers=1, position="sin_qk").bfloat16()
+    expected = texts(model, [4], True)
+    (package,) = kept()
+    whole = package.read_bytes()
+    child = subprocess.run(
+        [sys.executable, "-c", CHILD], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))})
+    assert child.stdout == f"{expected}\n" and "compiling" not in child.stderr
+    package.write_bytes(whole[:9999] + bytes([whole[9999] ^ 1]) + whole[10000:])
+    assert texts(model, [4], True) == expected
+    compiled.load_package(package)
+    model.position.table.neg_()  # a table is an input too, as weights are
+    close(logits(model, 1, True), logits(model, 1, False))
+
+
+def test_a_package_has_the_name_of_all_it_depends_on_and_without_one_decoding_is_eager(
+        kept, monkeypatch, capsys):
+    def fail(*_):
+        raise RuntimeError("no compiler\nand no more")
+
+    def name(model, rows=1, length=5):
+        expected = texts(model, [length] * rows, False)
+        assert texts(model, [length] * rows, True) == expected
+        said, note = capsys.readouterr().err.splitlines()
+        assert note == "note: decoding is eager, because compiling it failed: no compiler"
+        return said.rpartition("/")[2]
+
+    monkeypatch.setattr(compiled, "make_package", fail)
+    model = sharpened(n_layers=1)
+    names = [name(model), name(model, MANY), name(model, 2), name(sharpened(n_layers=1).bfloat16()),
+             name(sharpened(n_layers=1, theta=500.0)), name(sharpened(n_layers=2))]
+    model = sharpened(n_layers=1)
+    assert [name(model, length=9), name(model, MANY + 3)] == names[:2]
+    for owner, key, value in ((kernels, "LONGEST_SUM", 4), (kernels, "uses_onednn", True),
+                              (torch, "__version__", "2"), (torch, "get_num_threads", lambda: 99),
+                              (torch.cpu, "get_capabilities", dict)):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, key, value)
+            names.append(name(model))
+    monkeypatch.setattr(compiled.Path, "read_bytes", lambda path: path.name.encode())
+    names.append(name(model))  # another code
+    assert len({*names}) == len(names) == 12 and kept() == []
+
+
+@pytest.mark.slow
+def test_elsewhere_one_graph_serves_an_empty_cache_and_one_all_other_lengths():
+    """As on a GPU, under autocast."""
+    model = sharpened(n_layers=1)
+    torch._dynamo.reset(), torch._dynamo.utils.counters.clear()
+    with torch.autocast("cpu", torch.bfloat16):
+        close(logits(model, MANY, True), logits(model, MANY, False))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
