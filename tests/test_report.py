@@ -19,7 +19,7 @@ from files import read_json, write_sealed
 from gyre.wandb_log import LogConfig
 
 COMMITTED = ["results", "bases", "english", "wide", "qk", "causes", "qk/long", "qk/english",
-             "qk/wide", "qk/mechanism", "qk/tuned"]
+             "qk/wide", "qk/mechanism", "qk/tuned", "qk/tuned2"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -145,7 +145,7 @@ def test_positions_md_says_what_the_records_hold(committed):
 
 
 def test_results_md_says_what_the_records_hold(committed):
-    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED[:-2])
+    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED[:-3])
     page = words("docs/results.md")
     for number in (0, 2, 3):
         tokens = full.horizons[number]
@@ -175,8 +175,11 @@ def test_results_md_says_what_the_records_hold(committed):
             (arm,) = (arm for arm in study.plan["arms"] if arm.startswith("sin_qk"))
             rope, sin = (interval(study, arm, tokens, study.plan["committed"][k]) for k in (0, 1))
             assert f" | {rope} | " in page and f" | {sin} |" in page
+    twice = committed["qk/tuned2"]
+    later = {"learned_qk": interval(twice, "learned_qk_2e3", twice.horizons[1])}
     for arm in causes.others:
-        assert f" | {interval(causes, arm, qk.horizons[0])} | \u2013 |" in page
+        first, second = interval(causes, arm, qk.horizons[0]), later.get(arm, "\u2013")
+        assert f" | {first} | {second} |" in page
 
 
 def test_the_notes_on_causes_say_what_the_records_hold(committed):
@@ -216,10 +219,11 @@ def test_the_page_of_rates_says_what_tuning_found(committed):
     order = ", ".join(f"{best[arm]:.3f}"
                       for arm in ("learned_qk", "sin_qk", "sin_qkv", "sin_residual"))
     assert f"| {order} |" in text
-    at_best = committed["qk/tuned"]
-    near, later, scaled = (interval(at_best, arm, at_best.horizons[0]) for arm in (
-        "sin_qk_4e3", "sin_qk_first_4e3", "rope_sinscale_8e3"))
-    assert f"`sin_qk` - RoPE is {near} and `sin_qk_first` - RoPE {later}." in page
+    at_best, twice = committed["qk/tuned"], committed["qk/tuned2"]
+    near, later = (" and ".join(interval(twice, arm, tokens) for tokens in twice.horizons)
+                   for arm in ("sin_qk_4e3", "sin_qk_first_4e3"))
+    assert f"`sin_qk` - RoPE is {near}, `sin_qk_first` - RoPE {later}." in page
+    scaled = interval(at_best, "rope_sinscale_8e3", at_best.horizons[0])
     assert f"and {float(scaled.split()[0]):.2f} at its" in page
 
 
