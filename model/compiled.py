@@ -41,11 +41,12 @@ def compile_for_decoding(step: Step, model: Transformer, cache: KVCache) -> Step
 
     On a CPU there is a package for each number of rows up to MAX_SUMMED_TOKENS, one for all larger
     numbers, and another one of each for more than LONGEST_SUM keys. An empty cache is read eagerly,
-    and so is any cache if compiling fails. Elsewhere PyTorch compiles in the process.
+    and so is any cache if compiling fails. Elsewhere PyTorch compiles anew in every process.
     """
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
         torch._dynamo.config.recompile_limit = MAX_GRAPHS
+        torch._dynamo.config.suppress_errors = True  # what does not compile runs eagerly
         # Without this, every step wraps every norm's eps in a tensor. That and the size checks,
         # which are turned off, would take a good part of one row's step.
         torch._dynamo.config.specialize_float = True

@@ -56,10 +56,10 @@ def generate(
 
     Row `p * num_samples + s` is sample s of prompt p. It does not depend on the other rows. It ends
     after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
-    True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding,
-    which takes up to a minute and makes a single row about five times as fast on a CPU. Keys are
-    cached, unless dynamic RoPE scaling would change their rotations at this length; without a
-    cache nothing is compiled.
+    True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding
+    (model/compiled.py), which makes a single row several times as fast on a CPU. Keys are cached,
+    unless dynamic RoPE scaling would change their rotations at this length; without a cache nothing
+    is compiled.
 
     Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
     tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then

@@ -8,8 +8,9 @@ import sys
 import pytest
 import torch
 from conftest import ROOT, random_tokens, sharpened
+from test_int8 import quantized
 
-from model import compiled, kernels
+from model import compiled, int8, kernels
 from model.compiled import compile_for_decoding
 from model.generation import generate, next_logits
 from model.sampling import Sampling
@@ -39,6 +40,18 @@ def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeyp
         assert texts(model, lengths, True) == texts(model, lengths, False)
         counts.append(len(kept()))
     assert counts == [1, 1, 2, 2, 3, 3, 4]  # the last one for more than 40 keys
+
+
+@pytest.mark.slow
+def test_in_int8_few_rows_round_the_weights_only_and_more_rows_the_inputs_too(kept, monkeypatch):
+    monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor
+    model, rounded = quantized(sharpened(n_layers=1)), sharpened(n_layers=1)
+    state = model.state_dict()
+    for name, weight in rounded.state_dict().items():
+        scale = state.get(name.replace("weight", "scale"))
+        weight.copy_(state[name] if scale is None else state[name] * scale[:, None])
+    for lengths, reference in (([1] * 3, rounded), ([1] * 5, model)):
+        assert texts(model, lengths, True) == texts(reference, lengths, False)
 
 
 def logits(model, rows, compile):

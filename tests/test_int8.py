@@ -5,10 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import draw, random_model, random_tokens, sharpened
 
-from model import int8
-from model.generation import generate
 from model.int8 import Int8Linear, int8_tensors, quantize, to_int8
-from model.sampling import Sampling
 
 
 def quantized(model):
@@ -65,21 +62,3 @@ def test_what_an_encoding_adds_to_queries_and_keys_is_added_in_int8_too():
     model.layers[0].attention.wq.register_forward_hook(lambda _, x, y: read.append(x[0]))
     model(torch.tensor([[5, 5, 5]]))
     assert not torch.equal(read[0][0, 0], read[0][0, 1])  # equal tokens at different positions
-
-
-@pytest.mark.slow
-def test_compiled_decoding_in_int8_rounds_the_weights_and_of_more_rows_the_inputs(
-        monkeypatch, tmp_path):
-    """3 rows equal a model of the rounded weights in float32, and 5 rows eager decoding in int8."""
-    monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor
-    model, rounded = quantized(sharpened(n_layers=1)), sharpened(n_layers=1)
-    state = model.state_dict()
-    for name, weight in rounded.state_dict().items():
-        scale = state.get(name.replace("weight", "scale"))
-        weight.copy_(state[name] if scale is None else state[name] * scale[:, None])
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for rows, reference in ((3, rounded), (5, model)):
-        expected, got = (generate(each, random_tokens(rows, 1).tolist(), Sampling(temperature=0),
-                                  max_new_tokens=12, compile=compile)
-                         for each, compile in ((reference, False), (model, True)))
-        assert got == expected
