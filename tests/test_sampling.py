@@ -41,7 +41,7 @@ def drawn_mass(logits, sampling, seen, draws=4000):
 @pytest.mark.parametrize("sampling", [
     Sampling(7.0), Sampling(1.0, top_k=1), Sampling(1.0, top_k=1000), Sampling(2.0, top_p=0.93),
     Sampling(1.0, top_p=1.0), Sampling(1.0, min_p=0.0), Sampling(1.0, repetition_penalty=0.6),
-    Sampling(2.0, top_k=9, top_p=0.8), Sampling(2.0, top_p=0.8, min_p=0.3, repetition_penalty=3.0),
+    Sampling(2.0, top_k=9, top_p=0.8), Sampling(2.0, top_p=0.8, min_p=0.3, repetition_penalty=0.3),
     Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2)], ids=str)
 def test_sample_draws_from_the_brute_force_distribution(sampling):
     for seed in range(3):
