@@ -281,6 +281,7 @@ def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
             config = load(*job["trainings"][0]["argv"])
             assert (config.seed, config.train.steps) == (job["seed"], 9)
             keep_result(command, stored, job, abs(config.optim.lr - best[config.model.position]))
+    assert read_json(command.path / "plan.json")["tuned"] == stored["tuned"]  # on the disk at once
     configs = [load(*job["trainings"][0]["argv"]) for job in jobs]  # at the rates that were best
     assert {config.model.position: config.optim.lr for config in configs} == best
     assert [name_length(stored, steps) for steps in (1, 10, 4096)] == ["256", "2.5k", "1M"]
