@@ -15,7 +15,8 @@ from model.position import POSITIONS
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_hidden_matrices_decay_and_may_have_muon_and_nothing_else_does(position, optimizer):
     model = random_model(position=position, tie_embeddings=False)
-    config = OptimConfig(optimizer=optimizer, lr=2.0, muon_lr=4.0 if optimizer == "muon" else None)
+    muon_lr = (4.0 if position == "rope" else 0.0) if optimizer == "muon" else None  # 0 is a rate
+    config = OptimConfig(optimizer=optimizer, lr=2.0, muon_lr=muon_lr)
     optimizers = Optimizers(model, config)
     for factor in (0.5, 0.25):
         for group, peak in optimizers.peaks:
@@ -24,7 +25,7 @@ def test_hidden_matrices_decay_and_may_have_muon_and_nothing_else_does(position,
              for o in optimizers.optimizers for group in o.param_groups
              for parameter in group["params"]]
     assert len(roles) == len(dict(roles)) == len(list(model.parameters()))
-    hidden = (Muon, 0.1, 1.0) if optimizer == "muon" else (torch.optim.AdamW, 0.1, 0.5)
+    hidden = (Muon, 0.1, muon_lr / 4) if muon_lr is not None else (torch.optim.AdamW, 0.1, 0.5)
     for name, parameter in model.named_parameters():
         is_hidden = name.startswith("layers.") and "norm" not in name
         assert dict(roles)[id(parameter)] == (hidden if is_hidden else (torch.optim.AdamW, 0, 0.5))
