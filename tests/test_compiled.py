@@ -35,10 +35,10 @@ def texts(model, lengths, compile):
 def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeypatch):
     monkeypatch.setattr(kernels, "LONGEST_SUM", 40)
     model, counts, many = sharpened(n_layers=1), [], [5] * MANY
-    for lengths in ([5], [1], [3, 9, 6], [5, 5, 5], many, [*many, 6], [37]):
+    for lengths in ([5], [1], many, [*many, 6], [37]):
         assert texts(model, lengths, True) == texts(model, lengths, False)
         counts.append(len(kept()))
-    assert counts == [1, 1, 2, 2, 3, 3, 4]  # the last one for more than 40 keys
+    assert counts == [1, 1, 2, 2, 3]  # the last one for more than 40 keys
 
 
 @pytest.mark.slow
