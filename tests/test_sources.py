@@ -115,7 +115,7 @@ def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
     assert texts(files=["d.jsonl", "[x].md", "*.md", "**/*.py", "a.md"]) == expected
     assert texts(files="deep*/**") == ["deep/er/c.py"]
     (tmp_path / "deep/again").symlink_to("er")  # a file is read once, whatever leads to it
-    monkeypatch.setenv("HOME", str(tmp_path))  # no shell has seen what stands in brackets
+    monkeypatch.setenv("HOME", ".")  # no shell has seen what stands in brackets
     files = ["./a.md", str(tmp_path / "a.md"), "~/deep/**/*.py"]
     assert texts(files=files) == ["a.md", "deep/er/c.py"]
 

@@ -121,7 +121,7 @@ def test_an_unset_name_says_what_the_run_is(world, finished, tmp_path):
     (file := tmp_path / "-my config.yaml").write_text("{seed: 3, name: null}", encoding="utf-8")
     assert start("--config", file, *argv).stem == "my-config-alibi-s3"
     second, runs = tmp_path / "second.yaml", finished.parent
-    second.write_text(f"{{seed: 4, name: finished, log: {{runs: {runs}}}}}", encoding="utf-8")
+    second.write_text(f"{{seed: 4, name: finished, log: {{runs: '{runs}'}}}}", encoding="utf-8")
     both = ["--config", file, "--config", second]
     assert (start(*both).config.seed, start(*both).config.name) == (4, "finished")
     assert start(*both[2:], "--resume", "auto").resumed.path == finished  # by the file's name
