@@ -94,7 +94,7 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
         path = Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
         with suppress(FileNotFoundError, BadZipFile):
             return load_package(path)
-        say(f"compiling decoding, which takes a minute or more, once: it is kept as {path}")
+        say(f"compiling decoding, once, which takes up to some minutes; kept as {path}")
         make_package(model, cache, inputs, path)
         return load_package(path)
     except Exception as error:  # whatever the compiler raises
