@@ -44,16 +44,18 @@ def measure_end(run: RunDir, windows: int, device: str) -> dict[str, Any]:
 
 
 def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
-    """Return what every kept checkpoint has: the loss over the whole split, and, on at most so many
-    windows, the cost of a shift by T and of permuted tokens, and what attention does."""
+    """Return what every kept checkpoint has: the loss over the whole split and in windows of 32
+    tokens, and, on at most so many windows, the cost of a shift by T and of permuted tokens, and
+    what attention does."""
     config, _, scorer = measure.open_run(run, "last", device)
     spans, points = scorer.spans(windows), []
     for step in run.checkpoints.kept_steps():
         scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
         points.append({
             "tokens": measure.trained_tokens(run, step, config),
-            "loss": measure.whole_split(scorer)["loss"], "shift": measure.shift(scorer, spans),
-            "permuted": measure.permute(scorer, spans), **measure_attention(scorer, spans),
+            "loss": measure.whole_split(scorer)["loss"], "loss_of_32": measure.loss_of_32(scorer),
+            "shift": measure.shift(scorer, spans), "permuted": measure.permute(scorer, spans),
+            **measure_attention(scorer, spans),
         })
     return points
 
@@ -79,8 +81,7 @@ def hash_origin(run: RunDir) -> dict[str, str]:
     for name, value in sorted(weights.items()):
         if not name.startswith(("position.", "tok_embeddings.")):
             init.update(name.encode() + value.numpy().tobytes())
-            shapes[name] = list(value.shape)
-            shapes[name] += model.drawn_as.get(name, ())
+            shapes[name] = [*value.shape, *model.drawn_as.get(name, ())]
     scale = [*embeddings.shape, model.position.embedding_std]
     dataset = measure.open_data(run, config).dataset(
         "train", seq_len=config.data.seq_len, batch_size=config.train.batch_size, seed=config.seed)

@@ -243,6 +243,14 @@ def permute(scorer: Scorer, spans: Tensor) -> float:
     return change / len(starts)
 
 
+def loss_of_32(scorer: Scorer) -> float:
+    """Return the loss of targets 17 to 32 in windows of 32 tokens, every fourth one of the stream:
+    one that does not depend on T. Where T is below 32, it is the second half of windows of T."""
+    context = min(32, scorer.seq_len)
+    starts = torch.arange(0, len(scorer.stream) - context, 4 * context)
+    return scorer.nats(scorer.trained, starts, context, context // 2).mean().item()
+
+
 # --- what a run is --------------------------------------------------------------------------------
 
 

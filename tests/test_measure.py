@@ -154,6 +154,17 @@ def test_the_whole_split_has_every_token_once_and_the_error_of_a_mean_over_stret
     assert_mean_and_error(measure.whole_split(s), nats)
 
 
+def test_the_loss_of_32_is_of_the_same_targets_whatever_rows_a_run_has(monkeypatch):
+    """Of every fourth window of 32 tokens its second half; rows that are shorter are windows."""
+    for seq_len, window in ((T, T), (5 * T, 32)):
+        s = scorer()
+        monkeypatch.setattr(s.split, "seq_len", seq_len)
+        s.trained = s.model(seq_len)
+        nats = [one_loss(s, s.trained, first, first + seen) for first in range(0, 300, 4 * window)
+                for seen in range(window // 2 + 1, window + 1) if first + window < 300]
+        assert measure.loss_of_32(s) == pytest.approx(statistics.fmean(nats), abs=1e-5)
+
+
 def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
     """With wq = 0 a query at m spreads its attention over m + 1 tokens."""
     s = scorer("none")
