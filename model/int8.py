@@ -78,7 +78,7 @@ def int8_tensors(model: Transformer, name: str, weight: Tensor) -> dict[str, Ten
     """
     modules, paths = dict(model.named_modules()), [name.removesuffix(".weight")]
     if not isinstance(modules.get(paths[0]), Int8Linear):
-        return {name: weight}
+        return {name: weight.float()}
     if paths == ["tok_embeddings"] and model.config.tie_embeddings:
         paths.append("output")
     values, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight), 1)

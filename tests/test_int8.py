@@ -52,9 +52,11 @@ def test_every_matrix_is_int8_and_norms_are_as_before(tied):
     assert all(torch.equal(after[name], before[name]) for name in set(before) - matrices)
     got, expected = model(random_tokens(2, 7)), plain(random_tokens(2, 7))
     assert (got - expected).std() < 0.05 * expected.std()
-    narrow = before[name := "layers.0.feed_forward.w1.weight"].bfloat16()  # as others store it
-    one, same = (int8_tensors(model, name, weight) for weight in (narrow, narrow.float()))
-    assert all(torch.equal(one[key], same[key]) for key in same)
+    for name in ("layers.0.feed_forward.w1.weight", "norm.weight"):
+        narrow = before[name].bfloat16()  # as others store it
+        one, same = (int8_tensors(model, name, weight) for weight in (narrow, narrow.float()))
+        assert all(one[key].dtype == same[key].dtype for key in same)
+        assert all(torch.equal(one[key], same[key]) for key in same)
 
 
 def test_what_an_encoding_adds_to_queries_and_keys_is_added_in_int8_too():
