@@ -118,8 +118,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     if model.max_positions is None:
         reach = scaling.reach if scaling is not None else 0
         model.max_positions = max(data.seq_len * (4 if extrapolates else 1), reach)
-    check_ranges("model", model, vocab_size=f"[{data.vocab_size}, inf)",
-                 max_positions=f"[{data.seq_len}, inf)")
+    check_ranges("model", model, vocab_size=f"[{data.vocab_size}, inf)")
     check_ranges("train", train, steps="[1, 1e12]", batch_size="[1, inf)", timeout="(0, 1e6]",
                  micro_batch_size="[1, inf)", eval_interval="[1, inf)",
                  sample_tokens=f"[0, {model.max_positions})")
@@ -131,6 +130,9 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     for wrong, message in (
         (any(not 1 <= step <= train.steps for step in train.keep),
          f"train.keep {train.keep} names steps that train.steps {train.steps} does not have"),
+        (model.max_positions < data.seq_len,
+         f"model.max_positions {model.max_positions} is shorter than data.seq_len {data.seq_len}: "
+         "lower data.seq_len"),
         (model.max_positions > data.seq_len and not extrapolates,
          f"model.max_positions {model.max_positions} is longer than data.seq_len {data.seq_len}: "
          f"with model.position {model.position} positions past that would never be trained"),

@@ -114,8 +114,6 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
     # Aliases of aliases, which make two to the 99th values of a hundred lines.
     ("data: {files: [&a0 [x], " + ", ".join(
         f"&a{n} [*a{n - 1}, *a{n - 1}]" for n in range(1, 100)) + "]}", "data.files must be"),
-    ("a0: &a0 {}\n" + "\n".join(
-        f"a{n}: &a{n} {{x: *a{n - 1}, y: *a{n - 1}}}" for n in range(1, 100)), "no option a0"),
     ("train: &a {steps: *a}", "recursi"), ('name: "a\\0b"', "name must be text"),
     ("data: 3", "there is no option data"), ("[seed, 3]", "it holds no table of options")])
 def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
@@ -134,7 +132,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--model.max_positions", "9" * 18], r"max_positions must be in \[1, 2147483648\), not 999"),
     (["--model.rope_scaling.factor", "2"], "missing required field `type` .*rope_scaling"),
     (["--model.vocab_size", "99"], "model.vocab_size must be at least 4096, not 99"),
-    (["--data.seq_len", "99", "--model.max_positions", "98"], "positions must be at least 99"),
+    (["--data.seq_len", "99", "--model.max_positions", "98"], "98 is shorter than data.seq_len 99"),
     (["--model.position", "learned", "--model.max_positions", "999"], "would never be trained"),
     (["--optim.warmup_steps", "2000"], r"warmup_steps must be in \[0, 1000\], not 2000"),
     (["--train.sample_tokens", "1024"], r"sample_tokens must be in \[0, 1024\), not 1024"),
