@@ -2,14 +2,16 @@
 
     python bench.py
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
+    python bench.py --peer llama.cpp
 
 The model has random weights, which take as long as trained ones. If transformers is installed
 (requirements-dev.txt), its LlamaForCausalLM of the same sizes runs too: in the dtype of
 --train.dtype, or, for auto, in float32 and in bfloat16 unless one of them multiplies at less than a
 tenth of the other's rate. Both train with AdamW, without dropout, micro-batches and a scaled loss,
-whatever the configuration says. Every subject has a process of its own, and they take turns, so
-that all share the machine's slower minutes. Figures are medians. Compilation starts with an empty
-cache on the disk.
+whatever the configuration says. With --peer llama.cpp, prefill and decoding of one row are measured
+of both programs in these dtypes and in int8 (its q8_0). Every subject has a process of its own, and
+they take turns, so that all share the machine's slower minutes. Figures are medians. Compilation
+starts with an empty cache on the disk.
 """
 
 import gc
@@ -24,27 +26,30 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from tqdm import tqdm
 
 from ablation.plan import processor
-from errors import check_ranges, report_errors, say
+from errors import UserError, check_ranges, report_errors, say
 from files import write_json
-from formats import hf, names
+from formats import gguf, hf, names
 from gyre import device as devices
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.step import summed_loss
 from model.config import ModelConfig
 from model.generation import generate, next_logits
+from model.int8 import int8_tensors, to_int8
 from model.sampling import Sampling
 from model.transformer import KVCache, Transformer, linear
 
 Call = Callable[[], Any]
+GGUF_DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int8: "q8_0"}
 
 
 @dataclass
@@ -57,6 +62,8 @@ class Options:
     """Measurements of every subject in training and prefill."""
     new_tokens: int = 500
     """Tokens to decode after a prompt of one."""
+    peer: Literal["transformers", "llama.cpp"] = "transformers"
+    """Which other program is measured too. llama.cpp does not train."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -64,7 +71,7 @@ def main(argv: list[str] | None = None) -> None:
         options = Parser(__doc__, Options, config=True).parse_args(argv)
         check_ranges("bench", options, repeats="[1, inf)", new_tokens="[1, inf)")
         config = make_config(*map(read_yaml, options.config or ["bench.yaml"]), options.given)
-        figures = measure_all(config, options.repeats, options.new_tokens)
+        figures = measure_all(config, options.peer, options.repeats, options.new_tokens)
         if options.json:
             write_json(Path(options.json), figures)
 
@@ -141,38 +148,54 @@ def measure_call(device: torch.device, make: Any = None, *arguments: object) -> 
 class Setting:
     """Which program runs, and how."""
 
-    peer: bool
-    """transformers, and not gyre."""
+    program: str
     compiled: bool
     dtype: torch.dtype
 
     def __str__(self) -> str:
-        program = "transformers" if self.peer else "gyre"
         kind = "compiled" if self.compiled else "eager"
-        return f"{program}, {kind}, {str(self.dtype).removeprefix('torch.')}"
+        return f"{self.program}, {kind}, {str(self.dtype).removeprefix('torch.')}"
 
 
-def build_model(peer: bool, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Any:
-    """Return our model, or transformers' LlamaForCausalLM of the same sizes, with random weights.
-    """
-    if peer:
+def build_model(
+    program: str, config: ModelConfig, device: torch.device, dtype: torch.dtype
+) -> Any:
+    """Return the model of a program, of the same sizes and with random weights."""
+    if program == "transformers":
         from transformers import LlamaConfig, LlamaForCausalLM
 
         # Without an id that ends texts, it decodes as many tokens as it is asked for.
-        model: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), eos_token_id=None))
-    else:
-        devices.resolve_device(str(device))  # for what it sets in this process
-        model = Transformer(config)
-        model.init_weights(0)
-    return model.to(device, dtype)
+        theirs: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), eos_token_id=None))
+        return theirs.to(device, dtype).eval()
+    devices.resolve_device(str(device))  # for what it sets in this process
+    model = Transformer(config)
+    model.init_weights(0)
+    weights = model.state_dict()
+    if program == "llama.cpp":
+        from llama_cpp import Llama  # pyrefly: ignore[missing-import]
+
+        with TemporaryDirectory() as folder:
+            file, kind = Path(folder, "model.gguf"), GGUF_DTYPES[dtype]
+            given = {key: weights[name] for name, key in names.tensor_names(config, "gguf").items()}
+            gguf.write_weights(file, "random", given, kind, {
+                **gguf.model_fields(config), "tokenizer.ggml.model": "no_vocab"})
+            return Llama(str(file), n_ctx=config.max_positions, n_batch=config.max_positions,
+                         n_threads=torch.get_num_threads(), verbose=False, use_mmap=False)
+    if dtype == torch.int8:
+        to_int8(model).load_state_dict({
+            key: value for name, weight in weights.items()
+            for key, value in int8_tensors(model, name, weight).items()}, assign=True)
+        return model.eval()
+    return model.to(device, dtype).eval()
 
 
 def training_step(setting: Setting, config: ModelConfig, device: torch.device, rows: int,
                   length: int) -> Call:
     """Return a step of training. transformers computes its own loss."""
     x, y = torch.randint(config.vocab_size, (2, rows, length), device=device)
-    peer, model = setting.peer, build_model(setting.peer, config, device, torch.float32)
-    optimizers = ([torch.optim.AdamW(model.train().parameters(), fused=True)] if peer
+    peer = setting.program != "gyre"
+    model = build_model(setting.program, config, device, torch.float32).train()
+    optimizers = ([torch.optim.AdamW(model.parameters(), fused=True)] if peer
                   else Optimizers(model, OptimConfig()).optimizers)
     sum_loss = torch.compile(summed_loss) if setting.compiled else summed_loss
     if setting.compiled:
@@ -197,14 +220,18 @@ PREFILLS = 8  # in a row, each of some milliseconds
 
 def prefill(setting: Setting, config: ModelConfig, device: torch.device, length: int) -> Call:
     """Return what computes the logits of the last position of a prompt, PREFILLS times."""
-    prompt, dtype = torch.zeros(1, length, dtype=torch.long, device=device), setting.dtype
-    model = build_model(setting.peer, config, device, dtype).eval()
+    prompt = torch.zeros(1, length, dtype=torch.long, device=device)
+    dtype = torch.float32 if setting.dtype == torch.int8 else setting.dtype  # of the cache
+    model = build_model(setting.program, config, device, setting.dtype)
 
     @torch.inference_mode()
     def call() -> None:
         for _ in range(PREFILLS):
-            if setting.peer:
+            if setting.program == "transformers":
                 model(prompt, logits_to_keep=1)
+            elif setting.program == "llama.cpp":
+                model.reset()
+                model.eval([0] * length)
             else:
                 next_logits(model, prompt, KVCache(config, 1, config.max_positions, device, dtype))
 
@@ -214,8 +241,10 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
 def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: int,
              new: int) -> Call:
     """Return what decodes `new` tokens after a prompt of one, for every row."""
-    model = build_model(setting.peer, config, device, setting.dtype).eval()
-    if setting.peer:
+    model = build_model(setting.program, config, device, setting.dtype)
+    if setting.program == "llama.cpp":
+        return lambda: [*islice(model.generate([1], temp=0.0), new)]
+    if setting.program == "transformers":
         prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
         return torch.inference_mode()(lambda: model.generate(
             prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=new))
@@ -226,38 +255,48 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
 # --- the tables -----------------------------------------------------------------------------------
 
 
-def choose_settings(config: Config, device: torch.device) -> list[Setting]:
-    """Return ours, in the dtype that training would choose, and those of transformers."""
+def choose_settings(
+    config: Config, device: torch.device, peer: str
+) -> tuple[torch.dtype, list[Setting]]:
+    """Return the dtype that training would choose, and our settings, in it, and those of the peer.
+    """
     tokens = config.train.batch_size * config.data.seq_len
     rates = devices.matmul_rates(device, config.model, tokens, training=True)
     dtype, reason = devices.resolve_dtype(config.train.dtype, device, lambda: rates)
     say(f"{device}; {reason}; {torch.get_num_threads()} threads")
     wanted = config.train.compile is not False
     kinds = [True, False] if devices.resolve_compile(wanted, device, dtype, 0)[0] else [False]
-    settings = [Setting(False, compiled, dtype) for compiled in kinds]
-    if find_spec("transformers"):
-        # Some processors emulate bfloat16 at a hundredth of float32's rate, and one step would take
-        # minutes.
-        dtypes = [dtype] if config.train.dtype != "auto" else [
-            kind for kind, rate in zip((torch.float32, torch.bfloat16), rates, strict=True)
-            if rate >= max(rates) / 10]
-        try:
-            names.refuse_without_counterpart(config.model, "hf")
-            settings += [Setting(True, compiled, dtype) for compiled in kinds for dtype in dtypes]
-        except ValueError as error:
-            say(f"note: without transformers: {error}")
-    return settings
+    # Some processors emulate bfloat16 at a hundredth of float32's rate, and one step would take
+    # minutes.
+    dtypes = [dtype] if config.train.dtype != "auto" else [
+        kind for kind, rate in zip((torch.float32, torch.bfloat16), rates, strict=True)
+        if rate >= max(rates) / 10]
+    llama = peer == "llama.cpp"
+    if llama and (not find_spec("llama_cpp") or device.type != "cpu"):
+        raise UserError("--peer llama.cpp needs `pip install llama-cpp-python` and "
+                        "--train.device cpu")
+    dtypes += [torch.int8] if llama else []
+    settings = [Setting("gyre", compiled, kind) for compiled in kinds
+                for kind in (dtypes if llama else [dtype])]
+    try:
+        names.refuse_without_counterpart(config.model, "gguf" if llama else "hf")
+        if llama or find_spec(peer):
+            settings += [Setting(peer, compiled, kind) for compiled in (kinds, [False])[llama]
+                         for kind in dtypes]
+    except ValueError as error:
+        say(f"note: without {peer}: {error}")
+    return dtype, settings
 
 
-def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]:
+def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dict[str, Any]:
     """Print a table of training, of prefill and of decoding; return the figures in them."""
     device = devices.resolve_device(config.train.device)
     rows, length = config.train.batch_size, config.data.seq_len
     # Decoding may be longer than the rows are.
     reach = max(config.model.max_positions, new_tokens + 1)
     config.model = model = replace(config.model, max_positions=reach, dropout=0.0)
-    settings = choose_settings(config, device)
-    dtype, eager = settings[0].dtype, [setting for setting in settings if not setting.compiled]
+    dtype, settings = choose_settings(config, device, peer)
+    eager = [setting for setting in settings if not setting.compiled]
     copy, flops = measure_machine(device, dtype)
     rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in flops.items())
     print(f"machine: {processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
@@ -269,9 +308,10 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
     with ExitStack() as stack:
         calls = {setting: start_subject(stack) for setting in settings}
         measure = partial(measure_part, calls, model, device)
-        figures["training"] = measure(
-            f"training, {rows} x {length}", settings, rows * length,
-            flops[str(dtype)] / model.flops_per_token(length), repeats, training_step, rows, length)
+        if peer != "llama.cpp":
+            figures["training"] = measure(
+                f"training, {rows} x {length}", settings, rows * length, flops[str(dtype)]
+                / model.flops_per_token(length), repeats, training_step, rows, length)
         # A forward pass is a third of a training step. Only the last token needs logits, and wo,
         # the feed-forward and the scores of the last block.
         heads = model.n_heads * model.head_dim
@@ -280,8 +320,8 @@ def measure_all(config: Config, repeats: int, new_tokens: int) -> dict[str, Any]
         figures["prefill"] = measure(
             f"prefill, one prompt of {length}", eager, PREFILLS * length,
             length * flops[str(dtype)] / work, repeats, prefill, length)
-        ours = [setting for setting in settings if setting in eager or not setting.peer]
-        for rows in (1, 8, 32):
+        ours = [setting for setting in settings if setting in eager or setting.program == "gyre"]
+        for rows in (1,) if peer == "llama.cpp" else (1, 8, 32):
             limit = rows * copy / count_bytes(model, rows, new_tokens / 2, dtype)
             figures[f"decoding_{rows}"] = measure(
                 f"decoding, batch {rows}, {new_tokens} new", ours, rows * new_tokens, limit,

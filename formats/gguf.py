@@ -25,22 +25,28 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
 
     Raises UserError where rows cannot be packed in that type, or the tokenizer cannot be expressed.
     """
-    import gguf  # only this target needs it
-
-    weights = {theirs: exported.weights[name] for name, theirs in exported.names.items()}
     factors = rope_factors(exported.model)
-    if factors is not None:
-        weights = {"rope_freqs.weight": factors} | weights
-    types = {name: gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
-             for name, weight in weights.items()}
-    file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
-    fields = {
-        "general.name": exported.run.path.name.encode(errors="replace").decode(),
-        "general.file_type": gguf.LlamaFileType[file_type].value,
-        "general.quantization_version": gguf.GGML_QUANT_VERSION,
+    weights = {} if factors is None else {"rope_freqs.weight": factors}
+    weights |= {theirs: exported.weights[name] for name, theirs in exported.names.items()}
+    name = exported.run.path.name.encode(errors="replace").decode()
+    write_weights(file, name, weights, dtype, {
         **model_fields(exported.model),
         **to_gguf_fields(exported.run.path, exported.tokenizer, exported.model.vocab_size),
-    }
+    })
+
+
+def write_weights(
+    file: Path, name: str, weights: dict[str, Tensor], dtype: str, fields: dict[str, Any]
+) -> None:
+    """Write a GGUF of weights, by llama.cpp's names, and of the fields of a model and a
+    tokenizer."""
+    import gguf  # only this target needs it
+
+    types = {key: gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
+             for key, weight in weights.items()}
+    file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
+    fields = {"general.name": name, "general.file_type": gguf.LlamaFileType[file_type].value,
+              "general.quantization_version": gguf.GGML_QUANT_VERSION, **fields}
     with closing(gguf.GGUFWriter(file, "llama")) as writer:
         add: dict[type, Any] = {
             bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,

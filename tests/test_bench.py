@@ -2,13 +2,15 @@
 
 import itertools
 import os
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from unittest.mock import Mock
 
+import gguf
 import pytest
 import torch
-from conftest import CPU, load, model_config
+from conftest import CPU, load, model_config, refusal
 
 import bench
 from files import read_json
@@ -19,18 +21,26 @@ data: {vocab_size: 300, seq_len: 8}
 train: {batch_size: 3, device: cpu, compile: false, dtype: float32, sample_tokens: 0}"""
 
 
+@pytest.fixture
+def at_once(monkeypatch):
+    """What was made, in this process and in no measured time."""
+    made = []
+    monkeypatch.setattr(bench, "measure_machine", lambda *_: (3e9, {"torch.float32": 5e9}))
+    monkeypatch.setattr(bench, "start_subject", lambda _: lambda call, *words: call(*words))
+    monkeypatch.setattr(bench, "measure_seconds", lambda _, call: (made.append(call()), 0.5)[1])
+    monkeypatch.setattr(bench, "gc", Mock())
+    monkeypatch.setattr(bench.time, "sleep", Mock())
+    return made
+
+
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_figures_are_printed_and_written(tmp_path, capsys, monkeypatch, real):
+def test_figures_are_printed_and_written(tmp_path, capsys, request, real):
     """Of processes that measure; or of this one, for a model without a peer, at once."""
     (tmp_path / "tiny.yaml").write_text(TINY, encoding="utf-8")
     argv = ["--config", str(tmp_path / "tiny.yaml"), "--repeats=1", "--new-tokens=9"]
     subjects, made = {"gyre, eager, float32", "transformers, eager, float32"}, []
     if not real:
-        monkeypatch.setattr(bench, "measure_machine", lambda *_: (3e9, {"torch.float32": 5e9}))
-        monkeypatch.setattr(bench, "start_subject", lambda _: lambda call, *words: call(*words))
-        monkeypatch.setattr(bench, "measure_seconds", lambda _, call: (made.append(call()), 0.5)[1])
-        monkeypatch.setattr(bench, "gc", Mock())
-        monkeypatch.setattr(bench.time, "sleep", Mock())
+        made = request.getfixturevalue("at_once")
         subjects, argv = {"gyre, eager, float32"}, [*argv, "--model.position", "alibi"]
     bench.main([*argv, "--json", str(tmp_path / "bench.json")])
     figures, out = read_json(tmp_path / "bench.json"), capsys.readouterr().out
@@ -56,7 +66,7 @@ def test_figures_are_printed_and_written(tmp_path, capsys, monkeypatch, real):
 
 def test_a_rate_leaves_the_first_round_out_and_a_copy_reads_and_writes(monkeypatch, capsys):
     """A rate is that of the median, and compiling is what the first call takes longer."""
-    kind, times = bench.Setting(False, True, torch.float32), iter([9.0, 8.0, 1.0, 3.0, 40.0])
+    kind, times = bench.Setting("gyre", True, torch.float32), iter([9.0, 8.0, 1.0, 3.0, 40.0])
     bench.measure_part({kind: lambda *_: next(times)}, None, CPU, "", [kind], 12, 8.0, 3, None)
     assert {"4", "50", "6.0"} <= {*capsys.readouterr().out.split()}  # rate, share, seconds
     monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
@@ -75,16 +85,17 @@ def test_32_rows_read_the_weights_once_and_32_caches():
 @pytest.mark.slow
 def test_each_subject_has_an_empty_place_of_its_own_for_what_is_compiled():
     with ExitStack() as held:
-        places = [Path(bench.start_subject(held)(os.getenv, name))
-                  for name in ("TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")]
-        assert places[0] != places[1] and not any(any(place.iterdir()) for place in places)
-    assert not any(place.exists() for place in places)
+        subject = bench.start_subject(held)
+        place, other = map(subject, 2 * [os.getenv], ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"))
+        assert place == other and not any(Path(place).iterdir())
+    assert not Path(place).exists()
 
 
 def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(monkeypatch, capsys):
     def settings(rates, *words):
         monkeypatch.setattr(bench.devices, "matmul_rates", lambda *_, **__: rates)
-        return list(map(str, bench.choose_settings(load("--train.compile=false", *words), CPU)))
+        config = load("--train.compile=false", *words)
+        return list(map(str, bench.choose_settings(config, CPU, "transformers")[1]))
 
     both = ["transformers, eager, float32", "transformers, eager, bfloat16"]
     assert settings([1e9, 2e9]) == ["gyre, eager, bfloat16", *both]
@@ -93,3 +104,21 @@ def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(mo
     assert settings([1e9, 2e9], "--train.dtype=float32") == ["gyre, eager, float32", both[0]]
     assert settings([1e9, 2e9], "--model.position=alibi") == ["gyre, eager, bfloat16"]
     assert "without transformers" in capsys.readouterr().err
+
+
+def test_llama_cpp_gets_the_same_model_in_three_dtypes(tmp_path, at_once, monkeypatch, capsys):
+    kinds = []
+
+    def open_model(file, **_):
+        kinds.append({tensor.tensor_type.name for tensor in gguf.GGUFReader(file).tensors})
+        return Mock(generate=lambda prompt, temp: itertools.count())
+
+    monkeypatch.setitem(sys.modules, "llama_cpp", Mock(Llama=open_model))
+    (tmp_path / "tiny.yaml").write_text(TINY.replace("48", "64"), encoding="utf-8")
+    argv = [f"--config={tmp_path / 'tiny.yaml'}", "--new-tokens=5", "--peer=llama.cpp"]
+    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    assert "needs `pip install llama-cpp-python`" in refusal(capsys, bench.main, *argv)[-1]
+    monkeypatch.setattr(bench, "find_spec", str)
+    bench.main(argv)
+    assert kinds == 2 * [{"F32"}, {"F32", "Q8_0"}] and at_once[-1] == [*range(5)]
+    assert capsys.readouterr().out.count("gyre, eager, int8 ") == 2

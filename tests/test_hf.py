@@ -185,9 +185,7 @@ def field(file="config", **fields):
     (field(tie_word_embeddings=True), ["lm_head.weight", "tie_word"]),
     (field(num_hidden_layers=10**9), ["config.json", "describes a larger model"]),
     (field(hidden_size="48"), ["config.json: Expected `int`, got `str`"]),
-    (field(rope_scaling=3), ["config.json: 'int' object"]),
     (field("generation_config", eos_token_id=[2, None]), ["generation_config.json: eos_token_id"]),
-    (field("generation_config", eos_token_id=[2, 330]), ["eos_token_id 330"]),
     (field(eos_token_id=330), ["eos_token_id 330"]),
 ], ids=lambda x: x[-1] if isinstance(x, list) else "")
 def test_damaged_folders_are_refused_and_leave_nothing(damage, words, tmp_path, capsys):
@@ -299,13 +297,11 @@ def test_absent_fields_have_defaults_and_fields_that_nobody_reads_do_not_matter(
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types .'sliding_attention'"),
     ({"num_key_value_heads": 4}, "num_attention_heads 6 .* num_key_value_heads 4"),
     ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),
-    ({"rope_scaling": {"type": "linear"}}, "missing required field `factor`"),
     ({"rope_scaling": {"type": "yarn", **BEFORE, "truncate": None}}, "truncate of rope_type yarn"),
     ({"rope_scaling": LINEAR, "max_position_embeddings": 10**400}, "not 10000+[.][.][.]0+$"),
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary"),
     ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
      "'config.json': 500000.0, 'rope_parameters': 10000.0.: versions of transformers"),
-    ({"rope_scaling": LINEAR | THETA}, "'rope_scaling': 500000.0, .*default\": 10000.0"),
     ({"rope_scaling": YARN, **L}, "original_max_position_embeddings is 16, beside a RoPE of 64"),
     ({"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 8.0}}, "different things"),
 ], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")

@@ -6,11 +6,10 @@ import shlex
 from unittest.mock import patch
 
 import torch
-from conftest import ROOT, random_model, run
+from conftest import ROOT, random_model
 from noise import noise_run
 from test_cache import assert_cached_equals_uncached
 
-import ablate
 import ablation.options
 import bench
 import evaluate
@@ -111,9 +110,3 @@ def test_ten_lines_make_an_encoding():
         tokens = torch.arange(14).view(2, 7)
         assert_cached_equals_uncached(model, tokens)
         assert (plain(tokens) - model(tokens)).abs().max() > 1e-4
-
-
-def test_the_help_of_a_study_names_its_options_and_its_report(capsys):
-    assert run(ablate.main, "--help") == 0
-    out = capsys.readouterr().out
-    assert all(word in out for word in ("python ", "--scheduler", "--arms", "RESULTS.md"))
