@@ -76,7 +76,8 @@ def open_runs(paths: list[str], folder: str = "runs") -> list[RunDir]:
     """Return these runs in this order, or all in `folder`, the oldest first. Folders that are no
     runs are skipped, with a message."""
     runs = []
-    for path in paths or sorted(p for p in Path(folder).glob("[!.]*") if p.name != "wandb"):
+    for path in paths or sorted(p for p in Path(folder).glob("[!.]*")
+                                if p.name != "wandb" and not (p / "plan.json").exists()):
         try:
             runs.append(RunDir.open(path, folder))
         except UserError as error:
@@ -94,8 +95,7 @@ def check_comparable(runs: list[RunDir]) -> None:
     first = measure.data_of(runs[0].manifest, runs[0].path)
     for run in runs[1:]:
         data = measure.data_of(run.manifest, run.path)
-        different = [reason for part, reason in reasons.items() if data[part] != first[part]]
-        if different:
+        if different := [reasons[part] for part in reasons if data[part] != first[part]]:
             raise UserError(f"{runs[0].path} and {run.path} {different[0]}; evaluate them one at a "
                             "time")
 
@@ -124,7 +124,8 @@ def list_runs(runs: list[RunDir]) -> str:
         created = datetime.fromisoformat(run.record["created"]).astimezone()
         best = run.checkpoints.saved_step("best")  # a branch inherits losses of other weights
         losses = [p["val/loss"] for p in points if p["step"] == best and "val/loss" in p]
-        steps = f"{points[-1]['step']} of {config.train.steps}" if points else "-"
+        # A resume can have taken more steps than the configuration says.
+        steps = f"{(n := points[-1]['step'])} of {max(n, config.train.steps)}" if points else "-"
         rows.append([run.path.name, config.model.position, f"{config.optim.lr:g}", steps,
                      show((losses or [None])[0]), f"{created:%Y-%m-%d %H:%M}"])
     return align(rows)

@@ -18,7 +18,7 @@ from io import TextIOWrapper
 from operator import add
 from pathlib import Path
 
-from errors import UserError, report_errors, say
+from errors import UserError, check_ranges, report_errors, say
 from gyre.device import DTYPE_NAMES, InferenceDtype
 from gyre.load import Row, Trained, load
 from gyre.options import Parser, RunOptions
@@ -101,6 +101,9 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
                         "reads stdin")
     if options.prompt_file:
         options.prompt.append(read_prompt(options.prompt_file))
+    if "" in options.stop:
+        raise UserError("--stop '' is in every text: leave it out")
+    check_ranges("", options, num_samples="[1, inf)", max_new_tokens="[1, inf)")
     options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
     return options
 

@@ -22,8 +22,8 @@ CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group
           "train.onednn")
 TUNED = ("optim.lr", "optim.muon_lr")
 # What all arms share: they branch off at the same steps and are compared at the same tokens.
-SHARED = ("train.steps", "train.batch_size", "train.dtype", "train.keep", "optim.schedule",
-          "optim.cooldown", "seed", *(f"data.{option.name}" for option in fields(DataConfig)))
+SHARED = (*CHOSEN, "name", "log.runs", "train.batch_size", "train.dtype", "optim.schedule",
+          "optim.cooldown", *(f"data.{option.name}" for option in fields(DataConfig)))
 
 
 @dataclass
@@ -159,6 +159,6 @@ def to_words(values: Mapping[str, Any], prefix: str = "") -> list[str]:
         if isinstance(value, Mapping):
             words += to_words(value, f"{prefix}{key}.")
         else:
-            text = value if isinstance(value, str) else json.dumps(value)
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             words.append(f"--{prefix}{key}={text}")
     return words

@@ -111,8 +111,8 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
     wanted = [*committed, *(tier.arms if names is None else names.split(","))]
     for text in added:
         name, _, rest = text.partition("=")
-        overlay = dict(re.findall(r"([^=,]+)=([^,]+)", rest))
-        if not re.fullmatch(r"\w+", name) or not overlay or len(overlay) < rest.count(",") + 1:
+        overlay, count = dict(re.findall(r"([^=,]+)=([^,]+)", rest)), rest.count(",") + 1
+        if not re.fullmatch(r"\w+", name) or "config" in overlay or len(overlay) < count:
             raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, such as "
                             "b500=model.theta=500,optim.lr=2e-3")
         if name in known:

@@ -40,8 +40,7 @@ def run_study(argv: list[str], description: str | None = None) -> int:
     """Do what is missing of a study, and write the report. Returns the exit code."""
     command = resolve(argv, description)
     path, config = command.path, command.config
-    busy = (f"another ablate.py is working on {path}: wait for it, or choose another folder with "
-            "--name")
+    busy = f"another ablate.py is working on {path}: wait for it, or choose another --name"
     with locked(path, busy, wait=False):
         data = find_prepared(config.data) or prepare(config.data)
         measure.check_length(data.manifest["val"]["tokens"], config.data.seq_len)
@@ -75,13 +74,14 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     """
     tier, config, path = command.tier, command.config, command.path
     step_tokens = config.train.batch_size * config.data.seq_len
-    steps = {"horizons": [tokens // step_tokens for tokens in tier.horizons],
+    steps = {"horizons": sorted({tokens // step_tokens for tokens in tier.horizons}),
              "tuning": min(tier.tuning_tokens, tier.horizons[-1]) // step_tokens}
-    for count in (*steps["horizons"], *filter(None, [steps["tuning"]])):  # 0: not tuned
-        cooldown = planning.count_cooldown(config.optim, count)
-        if not cooldown or config.optim.warmup_steps >= count - cooldown:
+    counts = {*steps["horizons"], steps["tuning"] or steps["horizons"][-1]}  # 0: not tuned
+    for count, arm in itertools.product(counts, command.arm_configs.values()):
+        cooldown = planning.count_cooldown(arm.optim, count)
+        if not cooldown or arm.optim.warmup_steps >= count - cooldown:
             raise UserError(f"a run of {count} steps has {cooldown} of cooldown after "
-                            f"{config.optim.warmup_steps} of warm-up: choose more --tokens, or "
+                            f"{arm.optim.warmup_steps} of warm-up: choose more --tokens, or "
                             "another optim.warmup_steps or optim.cooldown")
     wanted = json.loads(json.dumps({
         "tier": command.beside.get("tier", command.options.tier), "arms": command.arms,

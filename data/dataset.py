@@ -122,7 +122,7 @@ class TokenDataset:
         if self.n_tokens < seq_len + 1:
             raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and one row needs "
                             f"{seq_len + 1}: lower --data.seq_len or give more text (for val, "
-                            "raise --data.val_fraction)")
+                            "raise --data.val_fraction; equal documents are in the same split)")
 
     def share(self, n: int) -> range:
         """This rank's part of n rows: contiguous. The parts of ranks differ by at most one row."""

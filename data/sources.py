@@ -270,8 +270,8 @@ def read_json(path: str) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             if line["text"].strip():
-                yield json.loads(line["text"])
-        except ValueError as error:
+                yield {**json.loads(line["text"])}  # TypeError if it is no object
+        except (TypeError, ValueError) as error:
             raise ValueError(f"line {number}: {error}") from error
 
 

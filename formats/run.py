@@ -31,8 +31,8 @@ class Exported:
 
 def open_run(path: Path, to: Target) -> Exported:
     """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
-    run, tokenizer = RunDir.open(path), open_tokenizer(path)
-    model = read_config(path / "config.yaml").model
+    path = (run := RunDir.open(path)).path  # which can be a name
+    tokenizer, model = open_tokenizer(path), read_config(path / "config.yaml").model
     try:
         refuse_without_counterpart(model, to)
         names = tensor_names(model, to)

@@ -52,9 +52,11 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
         # This is LlamaTokenizer's default. No file at all would mean a tokenizer of our own.
         files[SETTINGS] = spare / SETTINGS
         stage_json(files[SETTINGS], settings | {"add_bos_token": True})
-    if GENERATION not in files and stated not in ([], [tokenizer.eos_id]):
+    ends = tokenizer.eos_ids if GENERATION in files else []
+    if set(stated) - set(ends or [tokenizer.eos_id]):
         files[GENERATION] = spare / GENERATION
-        stage_json(files[GENERATION], {"eos_token_id": stated})
+        stage_json(files[GENERATION], read_optional(folder / GENERATION)
+                   | {"eos_token_id": [*dict.fromkeys((*stated, *ends))]})
     return tokenizer, list(files.values())
 
 

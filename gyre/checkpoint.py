@@ -151,8 +151,8 @@ class Checkpoints:
             raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
                             "(--train.keep says which)")
         if folder is None:
-            raise UserError(f"{self.path} has no checkpoint yet: train on with --resume "
-                            f"{self.path}, or choose another run")
+            raise UserError(f"{self.path} has no checkpoint {name!r}: train on with --resume "
+                            f"{self.path}, or choose another checkpoint or run")
         while True:
             inode, damaged = folder.stat().st_ino, [folder / MANIFEST]
             try:

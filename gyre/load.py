@@ -54,7 +54,7 @@ class Trained:
         temperature=0. Raises UserError where the context has no room or an option has no meaning.
         """
         ids = self.tokenizer.encode_prompt(prompt)
-        row = Row("", self.tokenizer, [stop] if isinstance(stop, str) else stop)
+        row = Row("", self.tokenizer, [stop] if stop and isinstance(stop, str) else stop)
 
         def on_token(_: int, token: int) -> bool:
             row.push(token)

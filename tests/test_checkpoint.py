@@ -52,7 +52,7 @@ def loaded(checkpoints, name="last"):
 
 def test_weights_are_the_best_ones_or_else_the_last(tmp_path):
     checkpoints = saved(tmp_path)
-    with pytest.raises(UserError, match="no checkpoint yet"):
+    with pytest.raises(UserError, match="no checkpoint 'best'"):
         checkpoints.load_weights()
     assert not checkpoints.has_training
     save(checkpoints, "last", 1)

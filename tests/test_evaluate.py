@@ -74,7 +74,8 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     for step, name, loss in ((1, "best", 2.0), (2, "last", 3.0)):
         run.checkpoints.save(name, lambda folder: None, {"step": step})
         run.log({"step": step, "tokens": step, "val/loss": loss})
-    assert " 2.0000 " in evaluate.list_runs([run])
+    run.log({"step": 1001})  # of 1000: it was resumed
+    assert " 1001 of 1001 2.0000 " in " ".join(evaluate.list_runs([run]).split())
     config = make_config()
     tokens = config.train.batch_size * config.data.seq_len  # of a step
     assert [measure.trained_tokens(run, name, config) for name in ("best", "last", 7)] == [

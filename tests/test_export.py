@@ -102,8 +102,11 @@ def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
 # --- imported runs --------------------------------------------------------------------------------
 
 
-def test_generation_is_theirs(tmp_path, capsys):
+def test_generation_is_theirs(tmp_path, capsys, monkeypatch):
     run, folder = imported(tmp_path, "llama3")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").symlink_to(run.path.parent)
+    assert exit_code(export.main, run.path.name, "--to", "hf", tmp_path / "by its name") == 0
     # Byte-level pairs have no place in a GGUF.
     refused(capsys, "gguf", run.path, tmp_path / "o", "tokenizer.json", "convert_hf_to_gguf")
     text = open_tokenizer(run.path).decode(foreign.greedy(folder))

@@ -183,7 +183,9 @@ def test_auto_measures_for_all_rows(call, monkeypatch):
 @pytest.mark.parametrize("words, message", [
     ("", "give --prompt TEXT or --pr"), ("--interactive --prompt x", "give --prompt TEXT or --pr"),
     ("--prompt x --rope-scaling yarn", "give both"), ("--prompt x --rope-factor 2", "give both"),
-    ("--prompt x --device meta", "device meta was asked"), ("--prompt x --run .", "params.json"),
+    ("--prompt x --num-samples -1 --dtype auto", "num_samples must be at least 1, not -1"),
+    ("--prompt x --stop=", "--stop '' is in"), ("--prompt x --run .", "params.json"),
+    ("--prompt x --device meta", "device meta was asked"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
     ("--prompt-file params.json", "params.json is not UTF-8: .* byte 0xff in position 3")])

@@ -106,7 +106,7 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, capsys):
         RunDir.open(runs=runs)
     for name, checkpoint in {"b": "best", "c": "best", "a": "last", "compiles": "kept"}.items():
         (new_run(name).path / checkpoint).mkdir()
-    for name in ("wandb", "notes/best", "other", ".half.tmp/last"):
+    for name in ("wandb", "notes/best", "other", ".half.tmp/last", "study/plan.json"):
         (runs / name).mkdir(parents=True)
     for name in ("other", ".half.tmp"):
         (runs / name / "run.json").write_text('{"id": 3}', encoding="utf-8")

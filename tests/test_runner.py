@@ -208,7 +208,8 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "there is no option --modle.theta"),
     *((["--arm", "b=" + word], f"--arm b: {word.split('=')[0]} must be the same") for word in (
-        "data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "train.dtype=bfloat16")),
+        "data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "name=x")),
+    (["--arm", "b=optim.warmup_steps=99"], "of cooldown after 99 of warm-up"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "study.jobs must be at least 1"), (["--seeds", "0"], "study.seeds must"),
     *((["--tokens", text], "choose more --tokens") for text in ("1k,8k", "1")),
@@ -244,12 +245,12 @@ def test_the_tier_gives_way_to_the_command_line_and_that_to_the_arms(world):
 
 def test_rates_are_tuned_no_longer_than_the_longest_run(world, capsys, monkeypatch):
     monkeypatch.setattr(runner, "ngram_losses", counted := Mock())
-    for tokens, length in (("2k", "2k"), ("2k,4k", "2.25k")):
+    for tokens, length in (("2k", "2k"), ("2k,4k,4100", "2.25k")):
         argv = arguments(world, "--tokens", tokens, "--name", "new", "--dry-run")
         assert run(ablate.main, *argv) == 0
         err, (train, held_out, size) = capsys.readouterr().err, counted.call_args.args
         assert f"optim.lr [0.002], {length} tokens" in err and len(train) > 8 * len(held_out)
-        assert f"for {tokens.replace(',', ', ')} tokens" in err and size == 300
+        assert f"for {tokens[:5].replace(',', ', ')} tokens" in err and size == 300
 
 
 def test_a_plan_is_the_same_wherever_its_files_are_and_whatever_does_the_work(world):

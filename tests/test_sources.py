@@ -130,6 +130,7 @@ def test_rows_may_lack_the_text_or_differ_and_files_may_begin_with_a_mark(tmp_pa
 
 @pytest.mark.parametrize("name, content, words", [
     ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt cannot be read.* 0xe9"),
+    ("a.jsonl", b'{"text": "a"}\n["b"]\n', "a.jsonl cannot .*: line 2: "),
     ("a.jsonl", b'{"text": "a"}\n\n{"text": "b"}\n{"text": "c"\n', "a.jsonl cannot .*: line 4: "),
     ("a.jsonl", b'\n{"text": "\\ud800"}\n', "a.jsonl cannot .*surrogate"),
     ("a.jsonl", b'{"story": "x", "n": 1}\n', "'text', only ..n', 'story'.: .*--"),

@@ -265,6 +265,8 @@ def test_an_import_says_what_may_surprise(tmp_path, capsys):
     edit(folder / "generation_config.json", eos_token_id=None)  # it is silent, and this one is not
     (end,) = notes(folder)
     assert "ends texts at id 2" in end
+    run = tmp_path / str(len([*tmp_path.iterdir()]) - 1)
+    assert open_tokenizer(run).eos_ids == [2, ours.eos_id]
     (folder / "generation_config.json").unlink()
     edit(folder / "config.json", eos_token_id=ours.eos_id)
     assert notes(folder) == []
