@@ -25,7 +25,7 @@ def test_arms_of_the_users_own_and_names_that_are_wrong():
         ("sin,alibbi", [], r"unknown arm 'alibbi' \(did you mean alibi\?\)"),
         ("sin", [], "at least two arms"),
         (None, ["rope=model.theta=2"], "there is an arm of this name already"),
-        *((None, [arm], "must be NAME=OPT") for arm in ("b=model.theta=2,l", "a/b=x=1", "b=config=x"))):
+        *((None, [arm], "must be NAME=OPT") for arm in ("b=seed=2,l", "a/b=x=1", "b=config=x"))):
         with pytest.raises(UserError, match=words):
             plan.choose_arms(QUICK, names, added, {})
     with pytest.raises(UserError, match="unknown arm 'ropee'"):
