@@ -181,27 +181,6 @@ def test_results_md_says_what_the_records_hold(committed):
         assert f" | {first} | {second} |" in page
 
 
-def test_the_notes_on_causes_say_what_the_records_hold(committed):
-    full, qk, causes = (committed[name] for name in ("results", "qk", "causes"))
-    notes, tokens = words("docs/causes/notes.md"), qk.horizons[0]
-    for study, arm, other, base in (
-        (causes, "sin_qkv", "sin_qk", qk), (causes, "learned_qk", "sin_qk", qk),
-        (causes, "rope_sinscale", "rope", causes), (causes, "sin_aligned_4e3", "sin", full)):
-        assert interval(study, arm, tokens, other, base).partition(",")[0] in notes
-    for study, arm, rate in ((full, "rope", 1e-3), (qk, "rope", 2e-3), (full, "sin", 4e-3)):
-        assert {record["lr"] for record in study.runs(arm).values()} == {rate}
-
-
-def test_the_notes_on_the_mechanism_say_what_the_records_hold(committed):
-    study, notes = committed["qk/mechanism"], words("docs/qk/mechanism/notes.md")
-    for arm in study.plan["arms"]:
-        ends = [record["trajectory"][-1] for record in study.runs(arm).values()]
-        costs = [f"{np.mean([end[name] for end in ends]):.2f}" for name in ("permuted", "shift")]
-        heads = [" ".join(f"{mean:.2f}" for mean in np.max([end[name] for end in ends], 2).mean(0))
-                 for name in ("by_distance", "previous")]
-        assert f" | `{arm}` | {' | '.join(costs + heads)} | " in notes
-
-
 def test_the_page_of_rates_says_what_tuning_found(committed):
     path, page = ROOT / "docs" / "qk" / "rates", words("docs/results.md")
     study, text = Study.load(path), (path / "RATES.md").read_text(encoding="utf-8")
