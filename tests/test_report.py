@@ -194,6 +194,14 @@ def test_the_page_of_rates_says_what_tuning_found(committed):
     assert f"and {float(scaled.split()[0]):.2f} at its" in page
 
 
+def test_the_page_on_context_has_the_table_that_its_code_prints(capsys, monkeypatch):
+    page = (ROOT / "docs" / "context" / "RESULTS.md").read_text(encoding="utf-8")
+    (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(code, {})
+    assert capsys.readouterr().out in page
+
+
 @pytest.mark.parametrize("name", COMMITTED)
 def test_the_committed_report_is_what_the_records_give(committed, name):
     folder = ROOT / "docs" / name
