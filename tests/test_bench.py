@@ -106,7 +106,7 @@ def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(mo
     assert "without transformers" in capsys.readouterr().err
 
 
-def test_llama_cpp_gets_the_same_model_in_three_dtypes(tmp_path, at_once, monkeypatch, capsys):
+def test_llama_cpp_gets_the_same_model_in_each_dtype(tmp_path, at_once, monkeypatch, capsys):
     kinds = []
 
     def open_model(file, **_):
