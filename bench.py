@@ -276,14 +276,16 @@ def choose_settings(
     if llama and (not find_spec("llama_cpp") or device.type != "cpu"):
         raise UserError("--peer llama.cpp needs `pip install llama-cpp-python` and "
                         "--train.device cpu")
-    dtypes += [torch.int8] if llama else []
+    if llama:
+        dtypes.append(torch.int8)
     settings = [Setting("gyre", compiled, kind) for compiled in kinds
                 for kind in (dtypes if llama else [dtype])]
     try:
         names.refuse_without_counterpart(config.model, "gguf" if llama else "hf")
+        if llama:
+            kinds = [False]  # it has no other way to run
         if llama or find_spec(peer):
-            settings += [Setting(peer, compiled, kind) for compiled in (kinds, [False])[llama]
-                         for kind in dtypes]
+            settings += [Setting(peer, compiled, kind) for compiled in kinds for kind in dtypes]
     except ValueError as error:
         say(f"note: without {peer}: {error}")
     return dtype, settings

@@ -31,8 +31,8 @@ class Exported:
 
 def open_run(path: Path, to: Target) -> Exported:
     """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
-    path = (run := RunDir.open(path)).path  # which can be a name
-    tokenizer, model = open_tokenizer(path), read_config(path / "config.yaml").model
+    run = RunDir.open(path)
+    path, model = run.path, read_config(run.path / "config.yaml").model  # `path` can be a name
     try:
         refuse_without_counterpart(model, to)
         names = tensor_names(model, to)
@@ -43,4 +43,4 @@ def open_run(path: Path, to: Target) -> Exported:
     check_tensors(stored, tensor_shapes(model))
     dtypes = {weight.dtype for weight in weights.values()}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32
-    return Exported(run, model, tokenizer, weights, names, dtype)
+    return Exported(run, model, open_tokenizer(path), weights, names, dtype)

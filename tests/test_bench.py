@@ -85,10 +85,10 @@ def test_32_rows_read_the_weights_once_and_32_caches():
 @pytest.mark.slow
 def test_each_subject_has_an_empty_place_of_its_own_for_what_is_compiled():
     with ExitStack() as held:
-        subject = bench.start_subject(held)
-        place, other = map(subject, 2 * [os.getenv], ("XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR"))
-        assert place == other and not any(Path(place).iterdir())
-    assert not Path(place).exists()
+        places = [Path(bench.start_subject(held)(os.getenv, name))
+                  for name in ("TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")]
+        assert places[0] != places[1] and not any(any(place.iterdir()) for place in places)
+    assert not any(place.exists() for place in places)
 
 
 def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(monkeypatch, capsys):
