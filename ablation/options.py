@@ -19,7 +19,7 @@ from gyre.rundir import RunDir
 
 # Options that the study sets for each run. Setting them for all is refused.
 CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type",
-          "train.onednn")
+          "train.onednn", "data.second_val")
 TUNED = ("optim.lr", "optim.muon_lr")
 # What all arms share: they branch off at the same steps and are compared at the same tokens.
 SHARED = (*CHOSEN, "name", "log.runs", "train.batch_size", "train.dtype", "optim.schedule",

@@ -59,8 +59,7 @@ def gap(study: Study) -> Figure:
     right.axhline(0, color="0.4", linewidth=0.8)
     left.set(ylabel="validation loss (nats / token)", title="Loss at a constant learning rate")
     what = study.others[0] if len(study.others) == 1 else "Each arm"
-    right.set(ylabel="difference (nats / token)",
-              title=f"{what} − {study.baseline}, same seed")
+    right.set(ylabel="difference (nats / token)", title=f"{what} − {study.baseline}, same seed")
     return fig
 
 

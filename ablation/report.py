@@ -57,6 +57,8 @@ def compose(study: Study) -> str:
     plan, last = study.plan, study.horizons[-1]
     warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
     diverged = ", ".join(plan.get("diverged", ()))
+    tuned_on = ("and on a second validation text" if plan.get("second_val")
+                else "but on the validation text that is reported")
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
     notes = study.path / "notes.md"
@@ -68,8 +70,8 @@ def compose(study: Study) -> str:
         "used": f"{USED:g}",
         "bigram": f"{plan['ngrams'][1]:.2f}",
         "tuning_seeds": ", ".join(map(str, plan["tuning_seeds"])),
-        "rates": "A learning rate is tuned for one length, on other seeds, but on the validation "
-        "text that is reported." if plan["grid"] else "Learning rates were not tuned for the arms.",
+        "rates": f"A learning rate is tuned for one length, on other seeds, {tuned_on}."
+        if plan["grid"] else "Learning rates were not tuned for the arms.",
         "last": amount(last),
         "targets": f"{min(record['targets'] for record in study.records.values()):,}",
         "seq_len": plan["seq_len"],
@@ -163,8 +165,7 @@ def facts(study: Study) -> str:
     keys = ("tier", "dtype", "versions", "git", "calibration")
     values: dict[str, Any] = {key: study.plan[key] for key in keys if key in study.plan}
     for key in ("machine", "trained_by"):
-        different = {str(record[key]): record[key] for record in study.records.values()}
-        values[key] = [*different.values()]
+        values[key] = [*{str(run[key]): run[key] for run in study.records.values()}.values()]
     return yaml.safe_dump(values, default_flow_style=None, sort_keys=False, width=math.inf)
 
 
@@ -198,8 +199,7 @@ def difference(result: stats.Paired | None, seeds: int | None = None) -> str:
 
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     """Mean ± sd of the values that are defined."""
-    defined = [value for value in values if value is not None]
-    if not defined:
+    if not (defined := [value for value in values if value is not None]):
         return UNDEFINED
     spread = f" ± {statistics.stdev(defined):{form}}" if len(defined) > 1 else ""
     return number(statistics.fmean(defined), form) + spread

@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         if command.options.dry_run:
             return 0
         write_sealed(path / "plan.json", plan)
+        if plan["grid"] and plan.get("second_val"):
+            prepare(replace(config.data, second_val=True))  # here, where one sees its progress
         if command.beside:
             shutil.copytree(Path(command.options.beside, "results"), path / "results",
                             dirs_exist_ok=True)
@@ -118,6 +120,8 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         "ngrams": ngram_losses(train, held_out, data.manifest["vocab_size"]),
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
         "tuned": {"arms": beside["tuned"].get("arms", {}) if beside else {}},
+        # Rates are tuned on another validation text than is reported, where those beside were.
+        "second_val": beside.get("second_val", not beside),
     }
 
 
@@ -134,8 +138,8 @@ def print_plan(command: Command, plan: Plan) -> None:
 def select_decisive(config: Config) -> dict[str, Any]:
     """Return the part of a configuration that decides numbers and is the same for all seeds."""
     values: dict[str, Any] = asdict(config)
-    del values["log"], values["name"], values["seed"]
-    del values["data"]["prepared"], values["train"]["device"], values["train"]["onednn"]
+    del values["log"], values["name"], values["seed"], values["data"]["prepared"]
+    del values["data"]["second_val"], values["train"]["device"], values["train"]["onednn"]
     return values
 
 
@@ -182,8 +186,7 @@ def calibration_job(command: Command, plan: Plan) -> Job:
     training = plan_training(command, plan, name, steps, {
         **command.arms[arm], "optim.lr": study.runs(arm)[seed]["lr"], "seed": seed,
         "log.job_type": "tune", "log.group": f"{command.path.name}/calibration",
-        "train.eval_interval": steps,
-    })
+        "train.eval_interval": steps})
     return {"kind": "calibration", "name": name, "trainings": [training],
             "committed": study.losses(arm, study.horizons[0])[seed]}
 
@@ -199,9 +202,9 @@ def tuning_jobs(command: Command, plan: Plan, arm: str) -> list[Job]:
         name = f"tune-{length}-{arm}-lr{lr:g}-s{seed}"
         training = plan_training(command, plan, name, steps, {
             **overlay, "optim.lr": lr, "seed": seed, "log.job_type": "tune",
+            "data.second_val": plan.get("second_val", False),
             "log.group": f"{command.path.name}/tuning-{length}/{arm}",
-            "train.eval_interval": math.ceil(steps / planning.VALIDATIONS),
-        })
+            "train.eval_interval": math.ceil(steps / planning.VALIDATIONS)})
         jobs.append({"kind": "tuning", "name": name, "arm": arm, "lr": lr, "seed": seed,
                      "trainings": [training]})
     return jobs

@@ -85,8 +85,7 @@ class Study:
 
     def runs(self, arm: str) -> dict[int, Record]:
         """The records of an arm by seed."""
-        return {seed: record for (name, seed), record in sorted(self.records.items())
-                if name == arm}
+        return {seed: run for (name, seed), run in sorted(self.records.items()) if name == arm}
 
     def values(self, arm: str, table: str, column: str, **which: Any) -> dict[int, Any]:
         """By seed, a column of the first row of a table that matches `which`; without the seeds for

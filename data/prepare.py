@@ -56,7 +56,10 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
     """Fill an empty folder. The manifest comes last."""
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
-        train, val = split_text(file, text["characters"], spans, hashes, config.val_fraction)
+        train, val, hashes = split_text(file, spans, hashes, config.val_fraction)
+        if config.second_val:
+            # From the other end of the hashes; the first validation split is in neither.
+            train, val, _ = split_text(file, train, ~hashes, config.val_fraction)
         if config.tokenizer is None:
             texts = (block for _, block in read_blocks(file, train, "sampling text"))
             tokenizer = Tokenizer.train(texts, config.vocab_size, folder / "tokenizer.model")
@@ -68,10 +71,9 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
                 raise UserError(f"data.vocab_size {config.vocab_size} is not that of the tokenizer "
                                 f"in data.tokenizer {config.tokenizer}, {tokenizer.vocab_size}")
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
-        splits = {}
-        for split, spans in {"train": train, "val": val}.items():
-            blocks = read_blocks(file, spans, f"encoding {split}")
-            splits[split] = write_ids(blocks, folder / f"{split}.bin", tokenizer, dtype)
+        splits = {split: write_ids(read_blocks(file, spans, f"encoding {split}"),
+                                   folder / f"{split}.bin", tokenizer, dtype)
+                  for split, spans in {"train": train, "val": val}.items()}
     manifest = {
         "settings": settings,
         "text": text,
@@ -116,23 +118,24 @@ def copy_text(
 
 
 def split_text(
-    file: BinaryIO, characters: int, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the spans of the text for training and those for validation.
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the spans of the text for training, those for validation, and the hashes of the
+    documents for training.
 
     A single document gives its end to validation, the convention for tiny Shakespeare. Of several,
     the hash of each decides: it stays in its split whatever is added, and equal documents are in
     the same split. If that would leave a split empty, it gets the document with the nearest hash.
     """
     if len(spans) == 1:
-        cut, left = 0, int(characters * (1 - val_fraction))
+        characters = sum(len(block) for _, block in read_blocks(file, spans, "counting text"))
+        (cut, end), left = spans[0], int(characters * (1 - val_fraction))
         for _, block in read_blocks(file, spans, "splitting text"):
             cut += len(block[:left].encode())
             left -= len(block[:left])
-        return np.array([[0, cut]]), np.array([[cut, spans[0, 1]]])
-    lowest, highest = int(hashes.min()), int(hashes.max())
-    held_out = hashes <= min(max(int(val_fraction * 2**64), lowest), highest - 1)
-    return spans[~held_out], spans[held_out]
+        return np.array([[spans[0, 0], cut]]), np.array([[cut, end]]), hashes
+    held_out = hashes <= np.clip(np.uint64(val_fraction * 2**64), hashes.min(), hashes.max() - 1)
+    return spans[~held_out], spans[held_out], hashes[~held_out]
 
 
 def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple[bool, str]]:

@@ -67,6 +67,9 @@ class DataConfig:
     """Tokens of a training row."""
     val_fraction: float = 0.1
     """Share held out for validation: of the documents, or of the end of a single one."""
+    second_val: bool = False
+    """Hold out a second part as large, to validate on it, and leave the first one out: settings
+    can then be chosen without the text that is reported, as a study chooses its learning rates."""
     prepared: str = "data/prepared"
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
@@ -143,8 +146,7 @@ class StandardLibrary(Source):
         with suppress(ImportError):  # some distributions leave them out
             from pydoc_data.topics import topics
 
-            for _, text in sorted(topics.items()):
-                yield {"text": text}
+            yield from ({"text": text} for _, text in sorted(topics.items()))
 
     def documents(self) -> Iterator[Iterable[str]]:
         return read_column(import_datasets().IterableDataset.from_generator(self.texts), "text")

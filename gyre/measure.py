@@ -272,7 +272,7 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     tokenizer = [file["sha256"] for name, file in sorted(manifest["files"].items())
                  if name.startswith("tokenizer")]
     return {"text": manifest["text"]["sha256"], "tokenizer": " ".join(tokenizer),
-            "split": str(manifest["settings"]["val_fraction"])}
+            "split": str([manifest["settings"].get(key) for key in ("val_fraction", "second_val")])}
 
 
 def open_run(

@@ -1,10 +1,7 @@
 """What bench.py prints and writes, and what it measures."""
 
 import itertools
-import os
 import sys
-from contextlib import ExitStack
-from pathlib import Path
 from unittest.mock import Mock
 
 import gguf
@@ -80,15 +77,6 @@ def test_32_rows_read_the_weights_once_and_32_caches():
     for tied, rows in itertools.product((True, False), (1, 32)):
         read = bench.count_bytes(model_config(tie_embeddings=tied), rows, 2.5, torch.bfloat16)
         assert read == 2 * (weights + rows * 2.5 * 2 * 3 * 16)
-
-
-@pytest.mark.slow
-def test_each_subject_has_an_empty_place_of_its_own_for_what_is_compiled():
-    with ExitStack() as held:
-        places = [Path(bench.start_subject(held)(os.getenv, name))
-                  for name in ("TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME")]
-        assert places[0] != places[1] and not any(any(place.iterdir()) for place in places)
-    assert not any(place.exists() for place in places)
 
 
 def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(monkeypatch, capsys):

@@ -21,7 +21,8 @@ from gyre.rundir import RunDir
 @pytest.mark.parametrize("changes, words", [
     ({"text": {"sha256": "b"}}, "one and .*three were trained on different texts"),
     ({"files": {"tokenizer.model": {"sha256": "b"}}}, "one and .*three have different tokenizers"),
-    ({"settings": {"val_fraction": 0.2}}, "one and .*three hold out different parts of the text"),
+    *(({"settings": {"val_fraction": 0.1} | changes}, "one and .*three hold out different parts")
+      for changes in ({"val_fraction": 0.2}, {"second_val": True})),
     ({"imported": {}}, "three was imported and has no validation text of its own")])
 def test_runs_that_do_not_compare_are_refused(tmp_path, monkeypatch, capsys, changes, words):
     runs = []

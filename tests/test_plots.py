@@ -22,11 +22,6 @@ def lines(axes):
     return {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
 
 
-def test_arms_differ_without_colour():
-    for mark in ("linestyle", "marker"):
-        assert len({str(style[mark]) for style in plots.STYLES}) == len(plots.STYLES)
-
-
 def test_every_arm_is_drawn_once_and_in_the_legend(figures):
     for name, panel in (("gap", 0), ("mechanism", 1), ("context", 0)):
         drawn = lines(figures[f"fig_{name}"].axes[panel])

@@ -127,11 +127,13 @@ def test_blocks_give_back_the_text_and_end_after_lines(monkeypatch):
 # The split
 
 
-def test_a_single_text_gives_its_last_part_by_characters(tmp_path, monkeypatch):
+@pytest.mark.parametrize("second", [False, True])
+def test_a_single_text_gives_its_last_part_by_characters(tmp_path, monkeypatch, second):
     monkeypatch.setattr(prepare_module, "BLOCK", 97)  # cuts characters in two, and lines
     text = words(1, 3000)
-    prepared = prepare_documents(tmp_path, [text], val_fraction=0.25)
+    prepared = prepare_documents(tmp_path, [text], val_fraction=0.25, second_val=second)
     end = int(len(text) * 0.75)
+    text, end = (text[:end], int(end * 0.75)) if second else (text, end)
     assert texts(prepared, "train") + texts(prepared, "val") == [text[:end], text[end:]]
 
 
@@ -146,10 +148,20 @@ def test_the_share_held_out_follows_val_fraction(tmp_path, n, val_fraction, leas
 
 def test_a_document_stays_in_its_split_whatever_is_added(corpus, tmp_path):
     more = jsonl(tmp_path / "more.jsonl", [words(99), *DOCUMENTS, *DOCUMENTS])
-    before, after = prepare(config(corpus)), prepare(config(more))
-    assert {*texts(before, "val")} <= {*texts(after, "val")}
-    assert {*texts(before, "train")} <= {*texts(after, "train")}
-    assert not {*texts(after, "val")} & {*texts(after, "train")}  # copies are in the same split
+    for second in (False, True):
+        before, after = (prepare(config(path, second_val=second)) for path in (corpus, more))
+        assert {*texts(before, "val")} <= {*texts(after, "val")}
+        assert {*texts(before, "train")} <= {*texts(after, "train")}
+        assert not {*texts(after, "val")} & {*texts(after, "train")}  # copies are in the same split
+
+
+@pytest.mark.parametrize("documents", [DOCUMENTS, DOCUMENTS[:2]])
+def test_a_second_validation_split_is_cut_from_the_training_text(tmp_path, documents):
+    """And the first one is in neither part; one document that is left gives its end."""
+    first, second = (prepare_documents(tmp_path, documents, second_val=it) for it in (False, True))
+    train, val = (texts(second, split) for split in ("train", "val"))
+    assert sorted("".join(train + val)) == sorted("".join(texts(first, "train")))
+    assert len(documents) == 2 or 1 < len(val) < 12 and {*train, *val} == {*texts(first, "train")}
 
 
 def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
@@ -182,6 +194,7 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     with monkeypatch.context() as patch:
         patch.setattr(prepare_module, "write_files", None)
         assert prepare(config(corpus, seq_len=32)) == first  # which decides nothing here
+    assert "second_val" not in first.manifest["settings"]  # so folders without it stay
     elsewhere = prepare(config(corpus, prepared=str(tmp_path / "other")))
     assert elsewhere.manifest == first.manifest  # and so the same bytes
     larger, tokenizer = {"vocab_size": VOCAB + 1}, {"tokenizer": str(first.folder)}

@@ -139,7 +139,8 @@ def test_wandb_gets_a_report_once(world, tmp_path, monkeypatch):
 
 
 def test_records_are_of_every_length(finished):
-    decided = read_json(finished / "plan.json")["onednn"]  # measured once
+    decided = (stored := read_json(finished / "plan.json"))["onednn"]  # measured once
+    assert stored["second_val"] and list(stored["tuned"]["arms"]) == ["sin", "rope"]
     for arm in ("rope", "sin"):
         record = read_json(finished / "results" / f"{arm}-s0.json")
         group, onednn = record["config"]["log"]["group"], record["config"]["train"]["onednn"]
@@ -203,7 +204,8 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
 
 @pytest.mark.parametrize("extra, words", [
     *((["--" + word], f"--{word.split('=')[0]} has no effect") for word in (
-        "train.steps=300", "seed=3", "train.keep=[4]", "train.onednn=true", "optim.lr=5e-3")),
+        "train.steps=300", "seed=3", "train.keep=[4]", "train.onednn=true", "optim.lr=5e-3",
+        "data.second_val=true")),
     (["--train.dtype", "auto"], "train.dtype auto could be another for each run"),
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "there is no option --modle.theta"),
@@ -275,16 +277,16 @@ def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
         assert branch["argv"][:4] == ["--branch-from", trunk["run"], "--at", at]
     config = load(*trunk["argv"])
     assert (config.seed, config.train.steps, config.train.keep[-1]) == (1, 100, 80)
-    stored = planned(grid=[2e-3, 4e-3], tuning_seeds=[1000, 1001])
+    stored = planned(grid=[2e-3, 4e-3], tuning_seeds=[1000, 1001], second_val=True)
     best = {"none": 4e-3, "sinusoidal": 1e-3}
     while (jobs := runner.next_jobs(command, stored))[0]["kind"] == "tuning":
         for job in jobs:
             config = load(*job["trainings"][0]["argv"])
-            assert (config.seed, config.train.steps) == (job["seed"], 9)
+            assert (config.seed, config.train.steps) == (job["seed"], 9) and config.data.second_val
             keep_result(command, stored, job, abs(config.optim.lr - best[config.model.position]))
     assert read_json(command.path / "plan.json")["tuned"] == stored["tuned"]  # on the disk at once
     configs = [load(*job["trainings"][0]["argv"]) for job in jobs]  # at the rates that were best
-    assert {config.model.position: config.optim.lr for config in configs} == best
+    assert {c.model.position: c.optim.lr for c in configs if not c.data.second_val} == best
     assert [name_length(stored, steps) for steps in (1, 10, 4096)] == ["256", "2.5k", "1M"]
 
 
