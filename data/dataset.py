@@ -63,7 +63,7 @@ def find_prepared(config: DataConfig, known: dict[str, Any] | None = None) -> Pr
 def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the prepared data, and the settings that decide what is in it."""
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
-    # second_val is among them if it is set, so that folders of before it had a name are found.
+    # An unset second_val is left out, so that folders from before this option are still found.
     fields = {k: v for k, v in asdict(config).items() if k not in ignored and v is not False}
     text = SOURCES[config.source](config).fingerprint()
     settings = {"format": FORMAT, **fields, "text": text and json_sha256(text)[:12]}
