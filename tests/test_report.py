@@ -190,7 +190,9 @@ def test_the_page_of_rates_says_what_tuning_found(committed):
     near, later = (" and ".join(interval(twice, arm, tokens) for tokens in twice.horizons)
                    for arm in ("sin_qk_4e3", "sin_qk_first_4e3"))
     assert f"`sin_qk` - RoPE is {near}, `sin_qk_first` - RoPE {later}." in page
-    scaled = interval(at_best, "rope_sinscale_8e3", at_best.horizons[0])
+    scaled, *linked = (interval(at_best, arm, at_best.horizons[0]) for arm in (
+        "rope_sinscale_8e3", "sin_matched_2e3", "sin_qk_aligned_4e3"))
+    assert all(found.replace(" ", "](qk/tuned/RESULTS.md) ", 1) in page for found in linked)
     assert f"and {float(scaled.split()[0]):.2f} at its" in page
 
 

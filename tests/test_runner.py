@@ -139,8 +139,7 @@ def test_wandb_gets_a_report_once(world, tmp_path, monkeypatch):
 
 
 def test_records_are_of_every_length(finished):
-    decided = (stored := read_json(finished / "plan.json"))["onednn"]  # measured once
-    assert stored["second_val"] and list(stored["tuned"]["arms"]) == ["sin", "rope"]
+    decided = read_json(finished / "plan.json")["onednn"]  # measured once
     for arm in ("rope", "sin"):
         record = read_json(finished / "results" / f"{arm}-s0.json")
         group, onednn = record["config"]["log"]["group"], record["config"]["train"]["onednn"]
@@ -169,7 +168,7 @@ def test_a_new_arm_beside_the_records_of_a_study(world, finished, tmp_path, caps
     assert study.plan["calibration"]["here"] == pytest.approx(
         study.plan["calibration"]["committed"], rel=1e-6)
     assert Study.load(finished).records.items() <= study.records.items()
-    assert Study.load(finished).plan["tuned"] == study.plan["tuned"]
+    assert Study.load(finished).plan["tuned"] == study.plan["tuned"] and study.plan["second_val"]
     assert (study.baseline, study.plan["tier"]) == ("sin", "smoke")
     page = (study.path / "RESULTS.md").read_text(encoding="utf-8")
     assert "| rope, committed | 0.002 |" in page and "| b, measured here | 0.004 |" in page
