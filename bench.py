@@ -42,6 +42,7 @@ from gyre import device as devices
 from gyre.optim import OptimConfig, Optimizers
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.step import summed_loss
+from model.compiled import compile_step
 from model.config import ModelConfig
 from model.generation import generate, next_logits
 from model.int8 import int8_tensors, to_int8
@@ -224,6 +225,10 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
     prompt = torch.zeros(1, length, dtype=torch.long, device=device)
     dtype = torch.float32 if setting.dtype == torch.int8 else setting.dtype  # of the cache
     model = build_model(setting.program, config, device, setting.dtype)
+    new_cache = partial(KVCache, config, 1, config.max_positions, device, dtype)
+    step = next_logits
+    if setting.compiled:
+        step = compile_step(step, model, new_cache())
 
     @torch.inference_mode()
     def call() -> None:
@@ -234,7 +239,7 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
                 model.reset()
                 model.eval([0] * length)
             else:
-                next_logits(model, prompt, KVCache(config, 1, config.max_positions, device, dtype))
+                step(model, prompt, new_cache())
 
     return call
 
@@ -299,7 +304,7 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
     reach = max(config.model.max_positions, new_tokens + 1)
     config.model = model = replace(config.model, max_positions=reach, dropout=0.0)
     dtype, settings = choose_settings(config, device, peer)
-    eager = [setting for setting in settings if not setting.compiled]
+    ours = [setting for setting in settings if setting.program == "gyre" or not setting.compiled]
     copy, flops = measure_machine(device, dtype)
     rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in flops.items())
     print(f"machine: {processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
@@ -321,9 +326,8 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
         last = (heads + 3 * model.hidden_dim + model.vocab_size) * model.dim + 2 * length * heads
         work = model.flops_per_token(length) / 3 * length - (length - 1) * 2 * last
         figures["prefill"] = measure(
-            f"prefill, one prompt of {length}", eager, PREFILLS * length,
+            f"prefill, one prompt of {length}", ours, PREFILLS * length,
             length * flops[str(dtype)] / work, repeats, prefill, length)
-        ours = [setting for setting in settings if setting in eager or setting.program == "gyre"]
         for rows in (1,) if peer == "llama.cpp" else (1, 8, 32):
             limit = rows * copy / count_bytes(model, rows, new_tokens / 2, dtype)
             figures[f"decoding_{rows}"] = measure(

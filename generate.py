@@ -59,9 +59,9 @@ class ModelOptions:
     but for compiled decoding of up to 4 samples, their inputs. It pays for larger models, with
     --compile and a processor with AVX-512, and is much slower otherwise."""
     compile: bool = False
-    """Compile decoding, which takes up to some minutes the first time. On a CPU the outcome is kept
-    for later starts (in ~/.cache/gyre), and one sample is several times as fast; with more samples
-    the gain is smaller."""
+    """Compile decoding, and the reading of prompts of 128 tokens or more. Each takes up to some
+    minutes the first time. On a CPU the outcome is kept for later starts (in ~/.cache/gyre), and
+    one sample is several times as fast; with more samples the gain is smaller."""
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""

@@ -1,4 +1,4 @@
-"""Compiled decoding. On a CPU, what is compiled is kept, and later processes need no compiler.
+"""Compiled generation. On a CPU, what is compiled is kept, and later processes need no compiler.
 
 It is kept in $XDG_CACHE_HOME/gyre, or ~/.cache/gyre, and not beside the run: it is a program, and a
 run that somebody else has made should be data only. The name of a package is a hash of all that it
@@ -26,6 +26,7 @@ from model.transformer import KVCache, Transformer
 
 Step = Callable[..., Tensor]
 
+MIN_PREFILL = 128  # tokens; a shorter prompt is read before a package for it is compiled
 MAX_GRAPHS = 32  # PyTorch's limit, 8, is too low for a graph per number of rows
 OPTIONS = {
     "size_asserts": False,
@@ -36,12 +37,14 @@ OPTIONS = {
 }
 
 
-def compile_for_decoding(step: Step, model: Transformer, cache: KVCache) -> Step:
-    """Return `step`, tokens (B, 1) -> logits (B, V), compiled for this model and cache.
+def compile_step(step: Step, model: Transformer, cache: KVCache) -> Step:
+    """Return `step`, tokens (B, T) -> logits (B, V), compiled for this model and cache.
 
-    On a CPU there is a package for each number of rows up to MAX_SUMMED_TOKENS, one for all larger
-    numbers, and another one of each for more than LONGEST_SUM keys. An empty cache is read eagerly,
-    and so is any cache if compiling fails. Elsewhere PyTorch compiles anew in every process.
+    On a CPU there is a package of decoding for each number of rows up to MAX_SUMMED_TOKENS, one for
+    all larger numbers, and another one of each for more than LONGEST_SUM keys; and likewise of
+    prefill, for prompts of MIN_PREFILL tokens and more. All else is eager: a first token, shorter
+    and later parts of prompts, and everything if compiling fails. Elsewhere PyTorch compiles
+    decoding anew in every process.
     """
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
@@ -50,23 +53,31 @@ def compile_for_decoding(step: Step, model: Transformer, cache: KVCache) -> Step
         # Without this, every step wraps every norm's eps in a tensor. That and the size checks,
         # which are turned off, would take a good part of one row's step.
         torch._dynamo.config.specialize_float = True
-        return torch.compile(step, dynamic=True, options={"size_asserts": False})
+        graph = torch.compile(step, dynamic=True, options={"size_asserts": False})
+        return lambda model, tokens, cache: (graph if tokens.shape[1] == 1 else step)(
+            model, tokens, cache)
     weights = list(read_tensors(model).values())
-    packages: dict[bool, Any] = {}
+    packages: dict[tuple[bool, bool], Any] = {}
 
-    def decode(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
-        long = cache.length >= kernels.LONGEST_SUM
-        # A package takes tensors only. The size of this one is the number of keys.
-        seen = tokens.new_empty(1).expand(cache.length + 1)
-        if cache.length and long not in packages:
-            packages[long] = open_package(model, cache, (weights, tokens, seen))
-        if packages.get(long) is None:
+    def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+        length = tokens.shape[1]
+        # A cache that is a view, for one sample of each prompt, has strides that no package knows.
+        whole = not cache.length and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
+        if not (cache.length if length == 1 else whole):
             return step(model, tokens, cache)
-        (logits,) = packages[long].run([*weights, tokens, seen, *cache.keys, *cache.values])
-        cache.length += 1
+        # A package takes tensors only. The size of this one is the number of keys.
+        seen = tokens.new_empty(1).expand(cache.length + length)
+        inputs = weights, tokens.contiguous(), seen
+        kind = length > 1, len(seen) > kernels.LONGEST_SUM
+        if kind not in packages:
+            packages[kind] = open_package(model, cache, inputs)
+        if packages[kind] is None:
+            return step(model, tokens, cache)
+        (logits,) = packages[kind].run([*weights, *inputs[1:], *cache.keys, *cache.values])
+        cache.length += length
         return logits
 
-    return decode
+    return run
 
 
 def read_tensors(model: Transformer) -> dict[str, Tensor]:
@@ -80,11 +91,13 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
     fails."""
     _, tokens, seen = inputs
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
+    part = "decoding" if tokens.shape[1] == 1 else "prefill"
     try:
         name = hashlib.sha256(repr((
             model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
-            min(len(tokens), kernels.MAX_SUMMED_TOKENS + 1), kernels.uses_onednn,
-            torch.__version__, torch.get_num_threads(), torch.backends.cpu.get_cpu_capability(),
+            min(len(tokens), kernels.MAX_SUMMED_TOKENS + 1), tokens.shape[1] > 1,
+            kernels.uses_onednn, torch.__version__, torch.get_num_threads(),
+            torch.backends.cpu.get_cpu_capability(),
             getattr(torch.cpu, "get_capabilities", platform.uname)(),
         )).encode())
         encoding = map(inspect.getfile, type(model.position).__mro__[:-1])
@@ -94,12 +107,12 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
         path = Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
         with suppress(FileNotFoundError, BadZipFile):
             return load_package(path)
-        say(f"compiling decoding, once, which takes up to some minutes; kept as {path}")
+        say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
         make_package(model, cache, inputs, path)
         return load_package(path)
     except Exception as error:  # whatever the compiler raises
         reason = str(error).partition("\n")[0]
-        say(f"note: decoding is eager, because compiling it failed: {reason}")
+        say(f"note: {part} is eager, because compiling it failed: {reason}")
         return None
 
 
@@ -115,6 +128,7 @@ def load_package(path: Path) -> Any:
 def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], path: Path) -> None:
     """Compile a step for all inputs like these into a file."""
     names, position = list(read_tensors(model)), dict(vars(model.position))
+    prefill = inputs[1].shape[1] > 1
 
     class Step(nn.Module):
         def forward(self, weights: list[Tensor], tokens: Tensor, seen: Tensor,
@@ -122,11 +136,14 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
             given = dict(zip(names, weights, strict=True))
             model.position.table = given.pop("table", None)
             traced = copy.copy(cache)
-            traced.keys, traced.values, traced.length = keys, values, seen.shape[0] - 1
-            return torch.func.functional_call(model, given, (tokens, traced))[:, -1]
+            traced.keys, traced.values = keys, values
+            traced.length = 0 if prefill else seen.shape[0] - 1
+            last = {"last_only": True}
+            return torch.func.functional_call(model, given, (tokens, traced), last)[:, -1]
 
     any_size = torch.export.Dim.DYNAMIC
     rows = {0: any_size} if len(inputs[1]) > kernels.MAX_SUMMED_TOKENS else {}
+    tokens = {**rows, 1: any_size} if prefill else rows
     caches = [{**rows, 2: any_size} for _ in cache.keys]
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.pt2")
@@ -134,7 +151,7 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             program = torch.export.export(
                 Step(), (*inputs, cache.keys, cache.values), strict=False,
-                dynamic_shapes=([{} for _ in names], rows, {0: any_size}, caches, caches),
+                dynamic_shapes=([{} for _ in names], tokens, {0: any_size}, caches, caches),
                 # Where the trace holds for some sizes only, the package raises for all others.
                 prefer_deferred_runtime_asserts_over_guards=True)
             torch._inductor.aoti_compile_and_package(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from errors import UserError, check_ranges
-from model.compiled import compile_for_decoding
+from model.compiled import Step, compile_step
 from model.sampling import Sampling, sample, uniform
 from model.transformer import KVCache, Transformer
 
@@ -24,14 +24,16 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     return model.logits(model.hidden_states(tokens, cache, last_only=True)[:, -1])
 
 
-def prefill_samples(model: Transformer, tokens: Tensor, cache: KVCache, samples: int) -> Tensor:
-    """Prefill for `samples` adjacent copies of each prompt: (B, T) -> logits (B, V).
+def prefill_samples(
+    step: Step, model: Transformer, tokens: Tensor, cache: KVCache, samples: int
+) -> Tensor:
+    """Prefill for `samples` adjacent copies of each prompt by `step`: (B, T) -> logits (B, V).
 
     Run each prompt once and copy its keys and values.
     """
     once = copy.copy(cache)  # its tensors will be views of every `samples`-th row
     once.keys, once.values = ([x[::samples] for x in xs] for xs in (cache.keys, cache.values))
-    logits = next_logits(model, tokens[::samples], once)
+    logits = step(model, tokens[::samples], once)
     for x in cache.keys + cache.values:
         rows = x[:, :, : once.length].unflatten(0, (-1, samples))
         rows[:, 1:] = rows[:, :1]
@@ -56,10 +58,10 @@ def generate(
 
     Row `p * num_samples + s` is sample s of prompt p. It does not depend on the other rows. It ends
     after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
-    True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding
-    (model/compiled.py), which makes a single row several times as fast on a CPU. Keys are cached,
-    unless dynamic RoPE scaling would change their rotations at this length; without a cache nothing
-    is compiled.
+    True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding and
+    long prefills (model/compiled.py), which makes a single row several times as fast on a CPU. Keys
+    are cached, unless dynamic RoPE scaling would change their rotations at this length; without a
+    cache nothing is compiled.
 
     Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
     tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then
@@ -85,9 +87,9 @@ def generate(
         autocast = torch.is_autocast_enabled(device.type)
         dtype = torch.get_autocast_dtype(device.type) if autocast else model.norm.weight.dtype
         cache = KVCache(model.config, len(starts), total, device, dtype)
-    decode = next_logits
+    step: Step = next_logits
     if compile and cache is not None:
-        decode = compile_for_decoding(next_logits, model, cache)
+        step = compile_step(next_logits, model, cache)
 
     was_training = model.training
     model.eval()
@@ -99,9 +101,9 @@ def generate(
             # Cloned, because the compiler would compile again for a slice at another offset.
             fed = tokens[:, 0 if cache is None else cache.length : known].clone().to(device)
             if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
-                logits = prefill_samples(model, fed, cache, num_samples)
+                logits = prefill_samples(step, model, fed, cache, num_samples)
             else:
-                logits = (decode if fed.shape[1] == 1 else next_logits)(model, fed, cache)
+                logits = step(model, fed, cache)
             logits = logits.float().cpu()  # drawing there gives every device the same tokens
             rows = slice(None) if len(due) == len(starts) else due  # a slice copies nothing
             numbers = (uniform(seed, row % num_samples, known - starts[row]) for row in due)

@@ -34,7 +34,8 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
 
     Without a mask, attention is causal. T must then be S, or 1: a single query sees all keys.
     """
-    gqa, causal = xq.shape[1] != xk.shape[1], mask is None and xq.shape[2] > 1
+    # A bool even where sizes are symbols, in a compiled prefill.
+    gqa, causal = xq.shape[1] != xk.shape[1], bool(mask is None and xq.shape[2] > 1)
     if mask is None or mask.dtype in (torch.bool, xq.dtype):
         return F.scaled_dot_product_attention(xq, xk, xv, mask, is_causal=causal, enable_gqa=gqa)
     # The mask is a float32 bias. In bfloat16 it would round distance 257 to 256.

@@ -10,7 +10,7 @@ from conftest import output, random_tokens, sharpened
 from test_int8 import quantized
 
 from model import compiled, int8, kernels
-from model.compiled import compile_for_decoding
+from model.compiled import compile_step
 from model.generation import generate, next_logits
 from model.sampling import Sampling
 from model.transformer import KVCache
@@ -25,20 +25,25 @@ def kept(tmp_path, monkeypatch):
     return lambda: list((tmp_path / "gyre").glob("*"))
 
 
-def texts(model, lengths, compile):
+def texts(model, lengths, compile, samples=1):
     """Prompts of these lengths, continued."""
     prompts = [random_tokens(length, seed=seed).tolist() for seed, length in enumerate(lengths)]
-    return generate(model, prompts, Sampling(temperature=0), max_new_tokens=12, compile=compile)
+    return generate(model, prompts, Sampling(temperature=0), max_new_tokens=12, compile=compile,
+                    num_samples=samples)
 
 
 @pytest.mark.slow
 def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeypatch):
     monkeypatch.setattr(kernels, "LONGEST_SUM", 40)
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model, counts, many = sharpened(n_layers=1), [], [5] * MANY
-    for lengths in ([5], [1], many, [*many, 6], [37]):
-        assert texts(model, lengths, True) == texts(model, lengths, False)
+    # Eager: the rest of the prompt of 27, and five prompts whose samples share a cache. Then
+    # prefill, with decoding for more than 40 keys, the same, and prefill of more than 40.
+    for lengths in [5], [1], many, [*many, 27], [12] * 5, [9], [37], [31], [41]:
+        samples = 2 if len(lengths) == 5 else 1
+        assert texts(model, lengths, True, samples) == texts(model, lengths, False, samples)
         counts.append(len(kept()))
-    assert counts == [1, 1, 2, 2, 3]  # the last one for more than 40 keys
+    assert counts == [1, 1, 2, 2, 2, 2, 4, 4, 5]
 
 
 @pytest.mark.slow
@@ -57,7 +62,7 @@ def logits(model, rows, compile):
     """Those of five tokens, in bfloat16: they reach 3, which it rounds to 0.02."""
     with torch.inference_mode():
         cache = KVCache(model.config, rows, 9, dtype=torch.bfloat16)
-        step = compile_for_decoding(next_logits, model, cache) if compile else next_logits
+        step = compile_step(next_logits, model, cache) if compile else next_logits
         return [step(model, random_tokens(rows, 1, seed=seed), cache) for seed in range(5)]
 
 

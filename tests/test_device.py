@@ -40,11 +40,6 @@ def test_a_model_that_no_memory_holds_is_refused():
         device.check_memory(CPU, 2 * memory, "it", "wait")
 
 
-def test_a_dtype_that_was_asked_for_needs_no_measurement():
-    for name, target, dtype in ("bfloat16", "cpu", torch.bfloat16), ("auto", "mps", torch.float32):
-        assert device.resolve_dtype(name, torch.device(target), rates=None)[0] == dtype
-
-
 @pytest.mark.parametrize("bfloat16, chosen", [(299e9, torch.float32), (301e9, torch.bfloat16)])
 def test_auto_is_the_dtype_whose_products_are_faster_by_a_fifth(bfloat16, chosen):
     dtype, why = device.resolve_dtype("auto", CPU, lambda: [250e9, bfloat16])

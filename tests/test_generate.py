@@ -84,7 +84,7 @@ def test_every_option_arrives(call, expected, tokenizer, monkeypatch):
              "--seed 3 --temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 "
              "--repetition-penalty 1.3 --dtype int8 --compile")
     compiled = mock.Mock(side_effect=lambda step, model, cache: step)
-    monkeypatch.setattr("model.generation.compile_for_decoding", compiled)
+    monkeypatch.setattr("model.generation.compile_step", compiled)
     options = dict(checkpoint="last", scaling=RopeScaling("yarn", 3.0), seed=3, dtype="int8",
                    max_new_tokens=12)
     new = expected("x", sampling, **options)
