@@ -3,11 +3,11 @@
 You can understand the model without this file.
 
 plain form              faster form              used
-linear                  linear_by_sums           compiled decoding on a CPU, no autocast, up to
+linear                  linear_by_sums           compiled generation on a CPU, no autocast, up to
                                                  8 tokens
                         onednn_product           float32 on a CPU, no autocast, from 16 tokens,
                                                  if oneDNN was measured to be faster
-attend                  attend_by_sums           one query, no mask, compiled decoding on a CPU
+attend                  attend_by_sums           one query, no mask, compiled generation on a CPU
                         attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
