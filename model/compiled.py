@@ -26,7 +26,7 @@ from model.transformer import KVCache, Transformer
 
 Step = Callable[..., Tensor]
 
-MIN_PREFILL = 128  # tokens; a shorter prompt is read before a package for it is compiled
+MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
 MAX_GRAPHS = 32  # PyTorch's limit, 8, is too low for a graph per number of rows
 OPTIONS = {
     "size_asserts": False,
