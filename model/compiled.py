@@ -8,6 +8,7 @@ depends on: shapes and dtypes, the code of the model, torch, and the processor.
 import copy
 import hashlib
 import inspect
+import io
 import os
 import platform
 import warnings
@@ -154,8 +155,10 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
                 dynamic_shapes=([{} for _ in names], tokens, {0: any_size}, caches, caches),
                 # Where the trace holds for some sizes only, the package raises for all others.
                 prefer_deferred_runtime_asserts_over_guards=True)
+            package = io.BytesIO()  # torch's own writer aborts the process if the disk is full
             torch._inductor.aoti_compile_and_package(
-                program, package_path=str(unfinished), inductor_configs=OPTIONS)
+                program, package_path=package, inductor_configs=OPTIONS)
+        unfinished.write_bytes(package.getvalue())
         unfinished.replace(path)
     finally:
         vars(model.position).update(position)  # without what tracing has left there
