@@ -23,6 +23,7 @@ def test_a_device_is_one_that_this_machine_has(monkeypatch):
             resolve(name)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     assert resolve("auto") == resolve("mps") == torch.device("mps")
+    assert device.resolve_dtype("auto", resolve("mps"), rates=None)[0] == torch.float32
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert resolve("auto", 1) == resolve("cuda", 1) == torch.device("cuda", 1)
     assert resolve("cuda:0", 1) == torch.device("cuda", 0)
@@ -107,8 +108,7 @@ def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monke
         (torch.device("mps"), f32, 1e30, "not tried on mps")):
         compiled, why = device.resolve_compile("auto", target, dtype, flops)
         assert not compiled and re.search(words, why)
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(device.os, "environ", {"PATH": ""})
     for choice, dtype, flops in ((True, f32, 0), ("auto", bf16, 6e13), ("auto", f32, 3e14)):
         compiled, why = device.resolve_compile(choice, CPU, dtype, flops)
         assert not compiled and "no C++ compiler found" in why
