@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import torch
 from torch import Tensor, nn
@@ -28,14 +28,16 @@ from model.transformer import KVCache, Transformer
 Step = Callable[..., Tensor]
 
 MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
-MAX_GRAPHS = 32  # PyTorch's limit, 8, is too low for a graph per number of rows
 OPTIONS = {
-    "size_asserts": False,
+    "size_asserts": False, "cpp.enable_floating_point_contract_flag": "fast",  # multiply-add
     # Every row of a matrix reads the normalised input again. The threshold, 1 instead of 4, makes
     # the compiler store it instead of computing it for every row. torch 2.13 counts these reads in
     # its deterministic mode only, which changes nothing else on a CPU.
     "realize_reads_threshold": 1, "deterministic": True,
 }
+# The packages that this process has loaded; None for one that could not be made, which is not tried
+# again.
+OPENED: dict[Path, Any] = {}
 
 
 def compile_step(step: Step, model: Transformer, cache: KVCache) -> Step:
@@ -49,7 +51,7 @@ def compile_step(step: Step, model: Transformer, cache: KVCache) -> Step:
     """
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
-        torch._dynamo.config.recompile_limit = MAX_GRAPHS
+        torch._dynamo.config.recompile_limit = 32  # 8 is too low for a graph per number of rows
         torch._dynamo.config.suppress_errors = True  # what does not compile runs eagerly
         # Without this, every step wraps every norm's eps in a tensor. That and the size checks,
         # which are turned off, would take a good part of one row's step.
@@ -89,7 +91,7 @@ def read_tensors(model: Transformer) -> dict[str, Tensor]:
 
 def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) -> Any:
     """Return the loaded package for inputs like these, compiled if there is none yet; None if that
-    fails."""
+    fails or has failed."""
     _, tokens, seen = inputs
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     part = "decoding" if tokens.shape[1] == 1 else "prefill"
@@ -97,7 +99,8 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
         name = hashlib.sha256(repr((
             model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
             min(len(tokens), kernels.MAX_SUMMED_TOKENS + 1), tokens.shape[1] > 1,
-            kernels.uses_onednn, torch.__version__, torch.get_num_threads(),
+            kernels.uses_onednn, kernels.uses_onednn and len(tokens) >= kernels.MIN_ONEDNN_TOKENS,
+            torch.__version__, torch.get_num_threads(),
             torch.backends.cpu.get_cpu_capability(),
             getattr(torch.cpu, "get_capabilities", platform.uname)(),
         )).encode())
@@ -106,24 +109,25 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
             name.update(source.read_bytes())
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         path = Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
-        with suppress(FileNotFoundError, BadZipFile):
-            return load_package(path)
-        say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
-        make_package(model, cache, inputs, path)
-        return load_package(path)
+        if path not in OPENED:
+            OPENED[path] = None
+            if not is_whole(path):
+                say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
+                make_package(model, cache, inputs, path)
+            # As torch._inductor.aoti_load_package does it, whose import takes two seconds.
+            OPENED[path] = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)
+        return OPENED[path]
     except Exception as error:  # whatever the compiler raises
         reason = str(error).partition("\n")[0]
         say(f"note: {part} is eager, because compiling it failed: {reason}")
         return None
 
 
-def load_package(path: Path) -> Any:
-    """Return a package, loaded. Raises FileNotFoundError or, for a damaged one, BadZipFile."""
-    with ZipFile(path) as archive:
-        if archive.testzip():  # torch does not compare the checksums
-            raise BadZipFile(path)
-    # As torch._inductor.aoti_load_package does it, whose import takes two seconds.
-    return torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)
+def is_whole(path: Path) -> bool:
+    """Return whether a package is there and undamaged: torch does not compare its checksums."""
+    with suppress(Exception), ZipFile(path) as archive:
+        return archive.testzip() is None
+    return False
 
 
 def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], path: Path) -> None:

@@ -31,7 +31,7 @@ class Int8Linear(nn.Module):
     weight: Tensor
     scale: Tensor
 
-    def __init__(self, inputs: int, outputs: int):
+    def __init__(self, outputs: int, inputs: int):
         super().__init__()
         self.register_buffer("weight", torch.empty(outputs, inputs, dtype=torch.int8))
         self.register_buffer("scale", torch.empty(outputs))
@@ -58,16 +58,15 @@ def to_int8(model: Transformer) -> Transformer:
     A tied model gets an output matrix of its own, which has the memory of its embeddings. The new
     layers have no values yet: `int8_tensors` makes them from the old weights.
     """
-    config = model.config
-    model.add_module("tok_embeddings", Int8Embedding(config.dim, config.vocab_size))
-    if config.tie_embeddings:
-        model.add_module("output", Int8Linear(config.dim, config.vocab_size))
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, Linear):
-                quantized = Int8Linear(child.in_features, child.out_features)
-                quantized._forward_pre_hooks = child._forward_pre_hooks  # of an encoding
-                setattr(parent, name, quantized)
+    if model.config.tie_embeddings:
+        model.add_module("output", Int8Linear(*model.tok_embeddings.weight.shape))
+    for name, child in list(model.named_modules()):
+        if isinstance(child, Linear) or child is model.tok_embeddings:
+            kind = Int8Linear if isinstance(child, Linear) else Int8Embedding
+            quantized = kind(*child.weight.shape)
+            # Those that an encoding has registered.
+            vars(quantized).update((key, x) for key, x in vars(child).items() if "hooks" in key)
+            model.set_submodule(name, quantized)
     return model
 
 

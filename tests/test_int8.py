@@ -9,11 +9,10 @@ from model.int8 import Int8Linear, int8_tensors, quantize, to_int8
 
 
 def quantized(model):
-    weights, state = model.state_dict(), {}
+    weights = model.state_dict()
     to_int8(model)
-    for name, weight in weights.items():
-        state |= int8_tensors(model, name, weight)
-    model.load_state_dict(state, assign=True)
+    model.load_state_dict({key: x for pair in weights.items()
+                           for key, x in int8_tensors(model, *pair).items()}, assign=True)
     return model
 
 
@@ -23,13 +22,12 @@ def test_the_largest_of_a_row_is_127_and_nothing_is_further_off_than_half_a_step
     assert values.dtype == torch.int8 and scale.shape == (3, 1)
     assert (values.int().abs().amax(-1) == 127).all()
     assert ((x - values * scale).abs() <= 0.5001 * scale).all()
-    values, scale = quantize(torch.zeros(2, 48))
-    assert (values == 0).all() and (scale > 0).all()
+    assert (quantize(torch.zeros(2, 48))[1] > 0).all()
 
 
 def test_a_product_is_close_to_float32s_and_a_row_depends_on_no_other():
     x, weight = draw(40, 48), draw(31, 48, seed=1)
-    product, expected = Int8Linear(48, 31), F.linear(x, weight)
+    product, expected = Int8Linear(31, 48), F.linear(x, weight)
     values, scale = quantize(weight)
     product.load_state_dict({"weight": values, "scale": scale[:, 0]})
     whole = product(x)
@@ -55,12 +53,12 @@ def test_every_matrix_is_int8_and_norms_are_as_before(tied):
     for name in ("layers.0.feed_forward.w1.weight", "norm.weight"):
         narrow = before[name].bfloat16()  # as others store it
         one, same = (int8_tensors(model, name, weight) for weight in (narrow, narrow.float()))
-        assert all(one[key].dtype == same[key].dtype for key in same)
-        assert all(torch.equal(one[key], same[key]) for key in same)
+        torch.testing.assert_close(one, same, rtol=0, atol=0)
 
 
-def test_what_an_encoding_adds_to_queries_and_keys_is_added_in_int8_too():
-    model, read = quantized(sharpened(position="sin_qk")), []
-    model.layers[0].attention.wq.register_forward_hook(lambda _, x, y: read.append(x[0]))
-    model(torch.tensor([[5, 5, 5]]))
-    assert not torch.equal(read[0][0, 0], read[0][0, 1])  # equal tokens at different positions
+def test_what_an_encoding_adds_by_hooks_is_added_in_int8_too():
+    model, read = sharpened(position="sin_qk"), []
+    for module in (model.tok_embeddings, model.layers[0].attention.wq):
+        module.register_forward_hook(lambda _, x, y: read.append(torch.equal(y[0, 0], y[0, 1])))
+    quantized(model)(torch.tensor([[5, 5, 5]]))
+    assert read == [True, False]  # equal tokens at different positions
