@@ -29,7 +29,7 @@ Step = Callable[..., Tensor]
 
 MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
 OPTIONS = {
-    "size_asserts": False, "cpp.enable_floating_point_contract_flag": "fast",  # multiply-add
+    "size_asserts": False, "cpp.enable_floating_point_contract_flag": "fast",  # fused multiply-adds
     # Every row of a matrix reads the normalised input again. The threshold, 1 instead of 4, makes
     # the compiler store it instead of computing it for every row. torch 2.13 counts these reads in
     # its deterministic mode only, which changes nothing else on a CPU.

@@ -64,7 +64,7 @@ def to_int8(model: Transformer) -> Transformer:
         if isinstance(child, Linear) or child is model.tok_embeddings:
             kind = Int8Linear if isinstance(child, Linear) else Int8Embedding
             quantized = kind(*child.weight.shape)
-            # Those that an encoding has registered.
+            # The hooks that an encoding has registered.
             vars(quantized).update((key, x) for key, x in vars(child).items() if "hooks" in key)
             model.set_submodule(name, quantized)
     return model
