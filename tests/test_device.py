@@ -71,15 +71,16 @@ def test_on_a_cpu_freed_memory_serves_the_next_tensors_and_no_compiler_is_import
     returned, *kept = output("""
 import resource, sys, torch
 from gyre.device import matmul_rates, resolve_device
-from model import kernels
 from model.config import ModelConfig
 
 def count_faults(mebibytes):
-    for times in (20, 10):
+    counts = []  # the heap may still grow in one of these, where blocks lie unluckily
+    for _ in range(5):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(times):
+        for _ in range(10):
             torch.ones(mebibytes * 2**20 // 4).add(1)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return min(counts)
 
 print(count_faults(40))
 matmul_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)
