@@ -52,7 +52,7 @@ def generate(
     num_samples: int = 1,
     seed: int = 0,
     compile: bool = False,
-    on_token: Callable[[int, int], bool] | None = None,
+    on_token: Callable[[int, int], bool] = lambda row, token: False,
 ) -> list[list[int]]:
     """Continue every prompt `num_samples` times and return the new tokens of every row.
 
@@ -116,8 +116,7 @@ def generate(
                     live.remove(row)
                     continue
                 lengths[row] += 1
-                stopped = on_token is not None and on_token(row, token)
-                if stopped or lengths[row] == starts[row] + max_new_tokens:
+                if on_token(row, token) or lengths[row] == starts[row] + max_new_tokens:
                     live.remove(row)
     finally:
         model.train(was_training)
