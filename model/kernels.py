@@ -59,7 +59,6 @@ def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
         uses_onednn
         and x.dtype == weight.dtype == torch.float32
         and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
-        and x.shape[-1] > 0
         # The operator defines `backward` only; other derivatives would silently be 0.
         and (compiling or torch.autograd.forward_ad._current_level < 0)
         and (compiling or torch._C._functorch.peek_interpreter_stack() is None)

@@ -101,11 +101,10 @@ def test_each_form_is_chosen_where_the_table_says(monkeypatch):
             assert products(MOST_SUMMED) is products(16) is None
 
 
-def test_onednn_leaves_other_derivatives_and_empty_products_to_pytorch(monkeypatch):
+def test_onednn_leaves_other_derivatives_to_pytorch(monkeypatch):
     """The operator defines no forward-mode derivative: it would be 0."""
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
     monkeypatch.setattr(kernels, "uses_onednn", True)
-    assert linear(x[:, :0], weight[:, :0]).shape == (len(x), 31)
     _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
     torch.func.grad(lambda w: linear(x, w).sum())(weight)
