@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
-from model.rope import ntk_theta, precompute_freqs_cis
+from model.rope import precompute_freqs_cis
 
 # bool (T, S), True: visible; or float (1, H, T, S), added to the scores; or None: causal.
 Mask = Tensor | None
@@ -124,8 +124,12 @@ class RoPE(PositionEncoding):
             raise UserError(
                 f"rope turns pairs of channels: model.head_dim must be even, not {config.head_dim}"
             )
-        if config.rope_scaling is not None and config.rope_scaling.type in ("ntk", "dynamic"):
-            ntk_theta(config.theta, config.rope_scaling.factor, config.head_dim)  # may raise
+        scaling = config.rope_scaling
+        if config.head_dim < 4 and scaling is not None and scaling.type in ("ntk", "dynamic"):
+            raise UserError(
+                f"model.head_dim {config.head_dim} is one pair, which ntk and dynamic scaling "
+                "never slow. Use at least 4"
+            )
 
     def __init__(self, config: ModelConfig):
         super().__init__(config)

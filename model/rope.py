@@ -8,7 +8,6 @@ import math
 import torch
 from torch import Tensor
 
-from errors import UserError
 from model.config import RopeScaling
 from model.kernels import or_faster
 
@@ -98,11 +97,6 @@ def ntk_theta(theta: float, factor: float, head_dim: int) -> float:
 
     It is b * s^(D/(D-2)). (bloc97 2023, "NTK-aware scaled RoPE"; arXiv:2309.00071, section 3.1)
     """
-    if head_dim < 4:
-        raise UserError(
-            f"model.head_dim {head_dim} is one pair, which ntk and dynamic scaling never slow. "
-            "Use at least 4"
-        )
     return theta * factor ** (head_dim / (head_dim - 2))
 
 
