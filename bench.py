@@ -50,8 +50,7 @@ from model.sampling import Sampling
 from model.transformer import KVCache, Transformer, linear
 
 Call = Callable[[], Any]
-GGUF_DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16",
-               torch.int8: "q8_0"}
+GGUF_DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int8: "q8_0"}
 
 
 @dataclass
