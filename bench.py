@@ -225,9 +225,7 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
     dtype = torch.float32 if setting.dtype == torch.int8 else setting.dtype  # of the cache
     model = build_model(setting.program, config, device, setting.dtype)
     new_cache = partial(KVCache, config, 1, config.max_positions, device, dtype)
-    step = next_logits
-    if setting.compiled:
-        step = compile_step(step, model, new_cache())
+    step = compile_step(next_logits, model, new_cache()) if setting.compiled else next_logits
 
     @torch.inference_mode()
     def call() -> None:
