@@ -357,14 +357,10 @@ def measure_part(
 
 
 def count_bytes(config: ModelConfig, rows: int, length: float, dtype: torch.dtype) -> float:
-    """Return the bytes that a decoding step has to read: every weight that is in a product once,
+    """Return the bytes that a decoding step has to read: every matrix that is in a product once,
     and a cache of `length` tokens for every row."""
-    with torch.device("meta"):
-        weights = Transformer(config).named_parameters()
-    read = sum(weight.numel() for name, weight in weights  # one row of the embeddings per token
-               if config.tie_embeddings or name != "tok_embeddings.weight")
     cache = rows * length * 2 * config.n_layers * config.n_kv_heads * config.head_dim
-    return dtype.itemsize * (read + cache)
+    return dtype.itemsize * (config.matrix_parameters + cache)
 
 
 if __name__ == "__main__":
