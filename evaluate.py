@@ -74,30 +74,32 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def open_runs(paths: list[str], folder: str = "runs") -> list[RunDir]:
     """Return these runs in this order, or all in `folder`, the oldest first. Folders that are no
-    runs are skipped, with a message."""
+    runs, or that cannot be read, are skipped, with a message. UserError for one that is not there.
+    """
     runs = []
     for path in paths or sorted(p for p in Path(folder).glob("[!.]*")
                                 if p.name != "wandb" and not (p / "plan.json").exists()):
         try:
-            runs.append(RunDir.open(path, folder))
+            run = RunDir.open(path, folder)
+            read_config(run.path / "config.yaml")  # another revision may have written it
+            runs.append(run)
         except UserError as error:
+            if paths and not Path(path).exists():
+                raise
             say(f"skipped: {error}")
     return runs if paths else sorted(runs, key=lambda run: run.record["created"])
 
 
 def check_comparable(runs: list[RunDir]) -> None:
     """Raise UserError if losses in one table would be about different tokens."""
-    reasons = {
-        "text": "were trained on different texts: none of their numbers compare",
-        "split": "hold out different parts of the text (data.val_fraction)",
-        "tokenizer": "have different tokenizers: only bits per byte compare",
-    }
+    reasons = {"text": "were trained on different texts: none of their numbers compare",
+               "split": "hold out different parts of the text (data.val_fraction)",
+               "tokenizer": "have different tokenizers: only bits per byte compare"}
     first = measure.data_of(runs[0].manifest, runs[0].path)
     for run in runs[1:]:
         data = measure.data_of(run.manifest, run.path)
         if different := [reasons[part] for part in reasons if data[part] != first[part]]:
-            raise UserError(f"{runs[0].path} and {run.path} {different[0]}; evaluate them one at a "
-                            "time")
+            raise UserError(f"{runs[0].path} and {run.path} {different[0]}; evaluate each alone")
 
 
 def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -153,11 +155,10 @@ def tabulate_lengths(results: list[dict[str, Any]]) -> str:
                 for mode in ("cut", "slide")]
     rows = [["run", "encoding", "parameters", "tokens", "T", *contexts, "shift T"]]
     for result in results:
-        rows.append([
-            Path(result["run"]).name, result["config"]["model"]["position"],
-            f"{result['parameters']:,}", f"{result['tokens']:,}", str(result["seq_len"]),
-            *(show(row["loss"]) for row in result["context"]), show(result["shift"], "+.4f"),
-        ])
+        rows.append([Path(result["run"]).name, result["config"]["model"]["position"],
+                     f"{result['parameters']:,}", f"{result['tokens']:,}", str(result["seq_len"]),
+                     *(show(row["loss"]) for row in result["context"]),
+                     show(result["shift"], "+.4f")])
     return (f"{align(rows)}\ncut C, slide C: loss of the same targets in windows of C tokens, cut "
             "end to end or moved on by T/2;\nshift T: change of the loss when every position moves "
             "on by T; -: undefined for this encoding.")
@@ -171,9 +172,8 @@ def show(value: float | None, form: str = ".4f") -> str:
 def align(rows: list[list[str]]) -> str:
     """Return columns of equal width, the first one to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    )
+    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
+    return "\n".join(map("  ".join, lines))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         "ngrams": ngram_losses(train, held_out, data.manifest["vocab_size"]),
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
         "tuned": {"arms": beside["tuned"].get("arms", {}) if beside else {}},
+        "diverged": list(beside.get("diverged", ())),
         # Rates are tuned on another validation text than is reported, where those beside were.
         "second_val": beside.get("second_val", not beside),
     }
@@ -181,7 +182,8 @@ def new_arms(command: Command) -> list[str]:
 
 def calibration_job(command: Command, plan: Plan) -> Job:
     """Return the job that trains a committed run again, to the shortest length."""
-    study, arm, seed = Study.load(command.path), plan["committed"][0], plan["seeds"][0]
+    study = Study.load(command.path)
+    arm, seed = next(iter(study.records))  # a committed one: there are no others yet
     steps, name = plan["steps"]["horizons"][0], f"calibration-{arm}-s{seed}"
     training = plan_training(command, plan, name, steps, {
         **command.arms[arm], "optim.lr": study.runs(arm)[seed]["lr"], "seed": seed,
@@ -338,22 +340,20 @@ def open_client(held: ExitStack, command: Command) -> Any:
     import dask
     from distributed import Client, LocalCluster
 
-    options = command.options
-    if options.scheduler is not None:
-        client = held.enter_context(Client(options.scheduler))
-    else:
+    cluster: Any = command.options.scheduler
+    if cluster is None:
         on_gpu = resolve_device(command.config.train.device).type != "cpu"
         # Not daemons: they cannot start processes, as the compiler does.
         held.enter_context(dask.config.set({"distributed.worker.daemon": False}))
         cluster = held.enter_context(LocalCluster(
-            n_workers=options.jobs or (1 if on_gpu else None), threads_per_worker=1,
+            n_workers=command.options.jobs or (1 if on_gpu else None), threads_per_worker=1,
             memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
             env={} if on_gpu else {"OMP_NUM_THREADS": "1"}, preload=[do_job.__module__],
         ))
-        client = held.enter_context(Client(cluster))
+    client = held.enter_context(Client(cluster))
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     if any(worker["nthreads"] != 1 for worker in workers):
-        raise UserError(f"a worker of {options.scheduler} has several threads, and trainings in "
-                        "one process would mix: start it with --nthreads 1")
+        raise UserError(f"a worker of {cluster} has several threads, and trainings in one process "
+                        "would mix: start it with --nthreads 1")
     say(f"workers {len(workers)}, watched at {client.dashboard_link}")
     return client

@@ -68,20 +68,21 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, mo
     assert [learned[:2], damaged[:4]] == [["learned"] * 2, ["damaged", "learned", "0.001", "-"]]
     assert skipped.startswith("skipped: runs/notes/run.json is missing")
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
+    monkeypatch.setattr(evaluate, "read_config", lambda _: RunDir.open("x"))  # refuses every run
+    assert evaluate.open_runs([]) == []
 
 
 def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     run = new_run("a")
-    for step, name, loss in ((1, "best", 2.0), (2, "last", 3.0)):
+    for step, name, loss in ((1, "best", 0.0), (2, "last", 3.0)):
         run.checkpoints.save(name, lambda folder: None, {"step": step})
         run.log({"step": step, "tokens": step, "val/loss": loss})
     run.log({"step": 1001})  # of 1000: it was resumed
-    assert " 1001 of 1001 2.0000 " in " ".join(evaluate.list_runs([run]).split())
+    assert " 1001 of 1001 0.0000 " in " ".join(evaluate.list_runs([run]).split())
     config = make_config()
     tokens = config.train.batch_size * config.data.seq_len  # of a step
     assert [measure.trained_tokens(run, name, config) for name in ("best", "last", 7)] == [
         tokens, 2 * tokens, 7 * tokens]
-    assert evaluate.show(0.0) == "0.0000"
 
 
 def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
@@ -89,7 +90,7 @@ def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkey
     # In this order and not by age: the first is the one to compare with.
     assert [run.path.name for run in evaluate.open_runs(["learned", "rope"])] == ["learned", "rope"]
     options = "--lengths --device cpu --json all.json --plot loss.png --checkpoint last"
-    lines, _ = evaluated(capsys, "rope", "runs/learned", "notes", *options.split())
+    lines, _ = evaluated(capsys, "rope", "runs/learned", "runs/notes", *options.split())
     losses, lengths = lines[:3], lines[lines.index([]) + 1 :]
     assert ["each", "run", "reads", "windows"] in [line[:4] for line in lines]
     first, second = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
@@ -130,8 +131,8 @@ def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("words, message", [
-    ("", "no run in runs/ yet: make one with `python train.py"),
-    ("nothing runs/x", "none of these is a run"), ("--lengths", "name the runs to measure")])
+    ("", "runs/ yet: make one with `python train.py"), ("x", "no run folder at runs/x"),
+    (".", "none of these is a run"), ("--lengths", "name the runs to measure")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, evaluate.main, *words.split())[-1]
