@@ -93,7 +93,7 @@ def open_runs(paths: list[str], folder: str = "runs") -> list[RunDir]:
 def check_comparable(runs: list[RunDir]) -> None:
     """Raise UserError if losses in one table would be about different tokens."""
     reasons = {"text": "were trained on different texts: none of their numbers compare",
-               "split": "hold out different parts of the text (data.val_fraction)",
+               "split": "hold out different parts of the text (data.val_fraction, data.second_val)",
                "tokenizer": "have different tokenizers: only bits per byte compare"}
     first = measure.data_of(runs[0].manifest, runs[0].path)
     for run in runs[1:]:

@@ -69,6 +69,8 @@ def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
     settings = {"format": FORMAT, **fields, "text": text and json_sha256(text)[:12]}
     if config.tokenizer is not None:
         files = tokenizer_files(Path(config.tokenizer))
+        if not files:
+            raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer")
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
     # The name begins with a readable label: the first file, the URL, the data set, or "stdlib".
     name = getattr(config, config.source, config.source)

@@ -80,10 +80,8 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
         "vocab_size": tokenizer.vocab_size,
         "dtype": dtype,
         **splits,
-        "files": {
-            path.name: {"size": path.stat().st_size, "sha256": sha256(path)}
-            for path in sorted(folder.iterdir())
-        },
+        "files": {path.name: {"size": path.stat().st_size, "sha256": sha256(path)}
+                  for path in sorted(folder.iterdir())},
     }
     stage_json(folder / "manifest.json", manifest | {"key": json_sha256(manifest)[:12]})
 

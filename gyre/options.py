@@ -184,13 +184,13 @@ def convert(hint: Any, value: Any, option: str) -> Any:
         takes_list = any(get_origin(part) is list for part in (hint, *get_args(hint)))
         if takes_list and isinstance(value, str):
             value = yaml.load(value, Texts) if value.startswith("[") else [value]
+        if float in (hint, *get_args(hint)) and isinstance(value, str):
+            value = float(value)  # msgspec takes JSON's numbers only, and not .5
         return msgspec.convert(value, hint, strict=False)
     except (ValueError, RecursionError, yaml.YAMLError):
-        quote = ""
-        if isinstance(value, str) and "[*" in value:
-            quote = ": quote its globs, as in ['*.md', b.txt]"
-        raise UserError(f"{option} must be {show_type(hint)}, not {reprlib.repr(value)}{quote}"
-                        ) from None
+        shown = reprlib.repr(value)
+        quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""
+        raise UserError(f"{option} must be {show_type(hint)}, not {shown}{quote}") from None
 
 
 def list_options(cls: type, prefix: str = "") -> dict[str, dict[str, Any]]:
@@ -280,6 +280,8 @@ class Texts(yaml.BaseLoader):
 def read_config(path: Path) -> Config:
     """Return the saved configuration of a run. It was checked when it was saved."""
     table = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if table["data"]["tokenizer"] is not None:
+        table["data"]["tokenizer"] = str(path.parent)  # the run's own copy
     for section in SECTIONS:
         for name in table[section]:
             if f"{section}.{name}" not in OPTIONS:
@@ -313,10 +315,8 @@ class Parser(argparse.ArgumentParser):
                 group.add_argument(f"--{name.replace('_', '-')}", **settings)
         if config:
             self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
-            self.add_argument(
-                "--config", action="append", default=[], metavar="FILE",
-                help=f"YAML file with any of the options below, or one of ours: {OURS}.",
-            )
+            self.add_argument("--config", action="append", default=[], metavar="FILE", help=(
+                f"YAML file with any of the options below, or one of ours: {OURS}."))
             groups = {name: self.add_argument_group(f"{cls.__doc__}".partition(".")[0])
                       for name, cls in SECTIONS.items()}
             for name, settings in OPTIONS.items():

@@ -14,7 +14,6 @@ Only this module and checkpoint.py write there, and a study, which removes check
 no more.
 """
 
-import hashlib
 import json
 import math
 import platform
@@ -24,7 +23,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +34,7 @@ import torch
 from data.tokenizer import FILES
 from errors import UserError, say
 from files import atomic_path, fsync, locked, read_json, sha256, stage_json, write_file, writing
+from files import json_sha256 as seal
 from gyre.checkpoint import Checkpoints
 from gyre.options import Config
 from gyre.parallel import World
@@ -103,14 +103,11 @@ class RunDir:
         Raises UserError for a bad name, a run that is there already, and what the disk refuses.
         """
         path = cls.new_path(config.log.runs, str(config.name))
-        saved = config
-        if config.data.tokenizer is not None:  # the run's own copy
-            saved = replace(config, data=replace(config.data, tokenizer=str(path)))
         with writing(path, "choose another folder with --log.runs"):
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic_path(path) as staging:
                 staging.mkdir()
-                (staging / "config.yaml").write_text(saved.to_yaml(), encoding="utf-8")
+                (staging / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
                 for file in tokenizer:
                     shutil.copyfile(file, staging / file.name)
                 stage_json(staging / "manifest.json", manifest)
@@ -124,13 +121,13 @@ class RunDir:
                     "inherited": len(points),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
-                stage_json(staging / "run.json", record)
+                stage_json(staging / "run.json", record | {"seal": seal(record)})
                 if points:
                     cls(staging, record).write_points(points)
                 if write is not None:
                     write(staging)
         run = cls(path, record)
-        run.start_wandb(saved, points)
+        run.start_wandb(config, points)
         return run
 
     @classmethod
@@ -148,7 +145,7 @@ class RunDir:
             if not with_weights:
                 raise UserError(f"no run with weights in {runs}/ yet: make one with `python "
                                 "train.py --config small.yaml`")
-            path = max(with_weights, key=lambda run: read_json(run / "run.json")["created"])
+            path = max(with_weights, key=lambda p: f"{read_json(p / 'run.json').get('created')}")
         path = Path(path)
         if not path.is_dir() and path.name == str(path):
             path = Path(runs) / path
@@ -157,6 +154,8 @@ class RunDir:
         try:
             record = json.loads((path / "run.json").read_text(encoding="utf-8"))
             hashes = dict(record["sha256"])
+            if record.pop("seal", None) not in (None, seal(record)):
+                raise ValueError("a field was changed")
         except (FileNotFoundError, KeyError, TypeError, ValueError):
             others = any((path / name).is_file() for name in ("config.json", "params.json"))
             advice = (f"import this folder with python export.py {path} --to run runs/NAME"
@@ -164,7 +163,7 @@ class RunDir:
             raise UserError(f"{path / 'run.json'} is missing or damaged: {advice}") from None
         # A tokenizer that somebody added would be read instead of ours.
         for file in (path / name for name in {*FILES, *hashes}):
-            digest = hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+            digest = sha256(file) if file.is_file() else None
             if digest != hashes.get(file.name):
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore or remove it, or choose another run")
@@ -208,10 +207,8 @@ class RunDir:
         """
         if not self.is_main:
             return
-        finite = {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in point.items()
-        }
+        finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value
+                  for key, value in point.items()}
         file = self.path / METRICS
         with writing(file), file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps(finite, allow_nan=False) + "\n")

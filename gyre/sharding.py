@@ -57,6 +57,8 @@ class Sharded(Replicated):
         model.to_empty(device=self.world.device)
         copy_weights(model, chain(vectors, initial(model) if initial else ()))
         if compiled:
+            # With dropout, each block has a graph of its own; by default only 8 are made.
+            torch._dynamo.config.recompile_limit = max(8, len(model.layers))
             for layer in model.layers:  # alone: FSDP gathers and frees weights between them
                 layer.compile()
         return model, model

@@ -74,13 +74,12 @@ from gyre.device import matmul_rates, resolve_device
 from model.config import ModelConfig
 
 def count_faults(mebibytes):
-    counts = []  # the heap may still grow in one of these, where blocks lie unluckily
-    for _ in range(5):
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        for _ in range(10):
-            torch.ones(mebibytes * 2**20 // 4).add(1)
-        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    return min(counts)
+    counts = []
+    for _ in range(50):
+        torch.ones(mebibytes * 2**20 // 4).add(1)
+        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+    # The fewest in ten of them in a row: in others the heap may still grow.
+    return min(after - before for before, after in zip(counts, counts[10:]))
 
 print(count_faults(40))
 matmul_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)

@@ -68,8 +68,8 @@ def test_a_saved_option_that_is_not_known_is_not_dropped(tmp_path):
 
 
 def test_what_is_unset_follows_from_what_was_given():
-    config = load("--model.dim", "256", "--model.n_heads", "4", "--data.seq_len", "50")
-    assert config.model.head_dim == 64 and config.model.n_kv_heads == 4
+    config = load("--model.dim", "256", "--model.n_heads=4", "--data.seq_len=50", "--optim.lr=.5")
+    assert config.model.head_dim == 64 and config.model.n_kv_heads == 4 and config.optim.lr == 0.5
     assert config.model.hidden_dim == 704 and config.model.max_positions == 200  # 682.7, in 32s
     assert load("--data.vocab_size", "1000").model.vocab_size == 1000
     assert load("--model.position", "learned").model.max_positions == 256
@@ -137,8 +137,8 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--optim.warmup_steps", "2000"], r"warmup_steps must be in \[0, 1000\], not 2000"),
     (["--train.sample_tokens", "1024"], r"sample_tokens must be in \[0, 1024\), not 1024"),
     (["--train.keep", "[0]"], "does not have"), (["--train.keep", "[5, 1001]"], "does not have"),
-    (["--train.shard", "0"], "at least 1, not 0"), (["--train.eval_interval", "0"], "at least 1"),
-    (["--seed=-1"], r"\[0, 2\^63\), not -1"), (["--data.vocab_size=259"], "data.vocab_size must"),
+    (["--train.shard", "0"], "at least 1, not 0"), (["--seed=-1"], r"\[0, 2\^63\), not -1"),
+    (["--data.vocab_size=259"], "data.vocab_size must"), (["--optim.lr=a"], "float, not 'a'"),
     (["--optim.muon_lr", "0.1"], "optim.muon_lr has no effect with optim.optimizer adamw"),
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),

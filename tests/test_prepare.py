@@ -204,8 +204,7 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     shutil.copytree(first.folder, changed := tmp_path / "changed")
     changed.joinpath("generation_config.json").write_text("{}", encoding="utf-8")
     copied = prepare(config(corpus, tokenizer=str(changed)))
-    names = {file.name for file in copied.tokenizer_files}
-    assert names == {"tokenizer.model", "generation_config.json"}
+    assert {f.name for f in copied.tokenizer_files} == {"tokenizer.model", "generation_config.json"}
     flip_a_bit(changed / "tokenizer.model")
     other = locate(config(corpus, tokenizer=str(changed)))[0]
     assert len({copied.folder, other, made[-1].folder}) == 3
@@ -216,6 +215,8 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
     assert len({prepared.folder for prepared in made}) == 5
     with pytest.raises(UserError, match=f"vocab_size {VOCAB + 1} is not .*, {VOCAB}$"):
         prepare(config(corpus, **larger, **tokenizer))
+    with pytest.raises(UserError, match="data.tokenizer .*config.json is no folder with a tok"):
+        prepare(config(corpus, tokenizer=str(changed / "generation_config.json")))
 
 
 def edit(path):

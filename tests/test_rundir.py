@@ -33,8 +33,8 @@ def test_a_run_describes_itself(new_run, tmp_path):
     run = new_run(manifest={"text": words, "x": "é"}, command=["train.py", words], runs="new/deep")
     contents = {path.name: path.read_bytes() for path in run.path.iterdir()}
     assert contents.keys() == {"config.yaml", "manifest.json", "run.json", "tokenizer.model"}
-    config = read_config(run.path / "config.yaml")
-    assert config.name == "a" and config.data.tokenizer == str(run.path)  # its own copy
+    config = read_config(Path(shutil.copy(run.path / "config.yaml", tmp_path)))  # or moved there
+    assert config.name == "a" and config.data.tokenizer == str(tmp_path)  # its own copy
     assert contents["tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
     again = RunDir.open(tmp_path / "new" / "deep" / "a")
     assert again.record == run.record and again.manifest == {"text": words, "x": "é"}
@@ -138,7 +138,8 @@ def test_a_run_is_opened_by_its_path_or_else_by_its_name(new_run, tmp_path, monk
 def test_a_damaged_folder_is_named(new_run, file):
     path = new_run().path / file
     content = path.read_bytes()
-    for damage in (Path.unlink, cut, lambda path: path.write_bytes(b'{"other": [1]}\n')):
+    for damage in (Path.unlink, cut, lambda path: path.write_bytes(b'{"other": [1]}\n'),
+                   lambda path: path.write_bytes(content[:9] + b"!" + content[10:])):
         damage(path)
         with pytest.raises(UserError, match=re.escape(str(path))):
             RunDir.open(path.parent)
