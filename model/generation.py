@@ -72,8 +72,23 @@ def generate(
     holds, and for options of `sampling` that have no meaning or no effect; later for logits that
     are not finite.
     """
-    _check(model, prompts, sampling, max_new_tokens, num_samples)
-    total = max(map(len, prompts)) + max_new_tokens
+    counts = SimpleNamespace(max_new_tokens=max_new_tokens, num_samples=num_samples)
+    check_ranges("", counts, max_new_tokens="[1, inf)", num_samples="[1, inf)")
+    check_ranges("", sampling, temperature="[0, inf)", top_k="[1, inf)", top_p="(0, 1]",
+                 min_p="[0, 1]", repetition_penalty="[0.01, 100]")
+    for name in ("top_k", "top_p", "min_p"):
+        if sampling.temperature == 0 and getattr(sampling, name) is not None:
+            raise UserError(f"{name} has no effect at temperature 0")
+    if not prompts or not all(prompts):
+        raise UserError("the prompt is empty: give at least one token")
+    longest = max(map(len, prompts))
+    total, limit = longest + max_new_tokens, model.config.max_positions
+    if total > limit:
+        raise UserError(
+            f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
+            f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
+        )
+
     starts = [len(prompt) for prompt in prompts for _ in range(num_samples)]
     lengths = list(starts)
     tokens = torch.zeros(len(starts), total, dtype=torch.long)
@@ -121,26 +136,3 @@ def generate(
     finally:
         model.train(was_training)
     return [tokens[row, starts[row] : lengths[row]].tolist() for row in range(len(starts))]
-
-
-def _check(
-    model: Transformer, prompts: list[list[int]], sampling: Sampling, max_new_tokens: int,
-    num_samples: int,
-) -> None:
-    """Raise the UserErrors of `generate`."""
-    counts = SimpleNamespace(max_new_tokens=max_new_tokens, num_samples=num_samples)
-    check_ranges("", counts, max_new_tokens="[1, inf)", num_samples="[1, inf)")
-    check_ranges("", sampling, temperature="[0, inf)", top_k="[1, inf)", top_p="(0, 1]",
-                 min_p="[0, 1]", repetition_penalty="[0.01, 100]")
-    for name in ("top_k", "top_p", "min_p"):
-        if sampling.temperature == 0 and getattr(sampling, name) is not None:
-            raise UserError(f"{name} has no effect at temperature 0")
-    if not prompts or not all(prompts):
-        raise UserError("the prompt is empty: give at least one token")
-    longest = max(map(len, prompts))
-    total, limit = longest + max_new_tokens, model.config.max_positions
-    if total > limit:
-        raise UserError(
-            f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
-            f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
-        )
