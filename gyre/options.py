@@ -280,7 +280,7 @@ class Texts(yaml.BaseLoader):
 def read_config(path: Path) -> Config:
     """Return the saved configuration of a run. It was checked when it was saved."""
     table = yaml.safe_load(path.read_text(encoding="utf-8"))
-    if table["data"]["tokenizer"] is not None:
+    if table["data"].get("tokenizer") is not None:
         table["data"]["tokenizer"] = str(path.parent)  # the run's own copy
     for section in SECTIONS:
         for name in table[section]:
