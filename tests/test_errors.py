@@ -49,11 +49,10 @@ def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code
 
 
 def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
-    write = Mock(side_effect=OSError)
-    monkeypatch.setattr(sys, "stderr", Mock(write=write))
+    monkeypatch.setattr(sys, "stderr", stderr := Mock(**{"write.side_effect": OSError}))
     with report_errors():
         say("a line")  # as on a terminal that is closed
-    write.assert_called()
+    stderr.write.assert_called()
 
 
 def test_too_little_memory_is_a_sentence(capsys):

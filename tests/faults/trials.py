@@ -110,8 +110,7 @@ class World:
         files = [path / "config.yaml", path / "tokenizer.model", *sorted(data.folder.glob("*.bin"))]
         if "warning" in said.getvalue():
             return None
-        made = run.record["sha256"], run.record["created"], run.record["inherited"]
-        return (values, made, data.manifest, [file.read_bytes() for file in files])
+        return (values, run.record["created"], data.manifest, [file.read_bytes() for file in files])
 
     def interrupted(self, at: int, error: int = 0, once: bool = False) -> Finding:
         """A training with this fault, then what a user does: resume it, or start it if nothing is
