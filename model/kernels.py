@@ -105,7 +105,13 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
     times as fast as the library's product. Each token has its own sum, so that the loop reads every
     weight once.
     """
-    sums = [(token.float() * weight).sum(-1) for token in x.reshape(-1, x.shape[-1])]
+    tokens = x.reshape(-1, x.shape[-1]).float()
+    if torch.compiler.is_compiling() and len(tokens) > 4:  # for fewer it gains nothing
+        from torch._inductor.inductor_prims import force_stride_order
+
+        # Stores them. Otherwise the compiler converts them to float32 again for every weight.
+        tokens = force_stride_order(tokens, tokens.stride())
+    sums = [(token * weight).sum(-1) for token in tokens]
     return torch.stack(sums).view(*x.shape[:-1], -1).type_as(x)
 
 

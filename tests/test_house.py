@@ -76,7 +76,7 @@ def test_arrows_point_one_way():
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
     "train": 150, "generate": 140, "evaluate": 120, "export": 60, "ablate": 9, "bench": 254,
-    "errors": 47, "files": 110, "model": 963, "data": 650, "gyre": 1750, "formats": 850,
+    "errors": 47, "files": 110, "model": 967, "data": 650, "gyre": 1750, "formats": 850,
     "ablation": 1200, "docs": 278}
 
 
