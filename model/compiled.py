@@ -150,12 +150,17 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     rows = {0: any_size} if len(inputs[1]) > kernels.MAX_SUMMED_TOKENS else {}
     tokens = {**rows, 1: any_size} if prefill else rows
     caches = [{**rows, 2: any_size} for _ in cache.keys]
+    weights, fed, seen = inputs
+    if not prefill and len(seen) <= kernels.LONGEST_SUM:
+        # The compiler divides loops among the threads if they are long in this example, so it gets
+        # as many keys as the text's last step. A full cache would be traced as a case of its own.
+        seen = seen[:1].expand(min(cache.keys[0].shape[2] - 1, kernels.LONGEST_SUM))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.pt2")
     try:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             program = torch.export.export(
-                Step(), (*inputs, cache.keys, cache.values), strict=False,
+                Step(), (weights, fed, seen, cache.keys, cache.values), strict=False,
                 dynamic_shapes=([{} for _ in names], tokens, {0: any_size}, caches, caches),
                 # Where the trace holds for some sizes only, the package raises for all others.
                 prefer_deferred_runtime_asserts_over_guards=True)

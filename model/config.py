@@ -14,9 +14,7 @@ INIT_STD = 0.02
 UNSET: Any = None
 
 # Fields that may change when training starts from the weights of another run: no shape needs them.
-CHANGEABLE = (
-    "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid",
-)
+CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid"
 
 
 def derive_seed(*address: object) -> int:

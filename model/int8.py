@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from model.kernels import choose_linear, linear_by_sums
 from model.transformer import Linear, Transformer
 
-LARGEST = 127
 # For more tokens, and with narrower vectors for any, the library's products are faster.
 MAX_FLOAT_TOKENS = 4 if "AVX512" in torch.backends.cpu.get_cpu_capability() else 0
 
@@ -21,7 +20,7 @@ MAX_FLOAT_TOKENS = 4 if "AVX512" in torch.backends.cpu.get_cpu_capability() else
 def quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return int8 values (..., I) and scales (..., 1) whose product is close to x (..., I)."""
     # The minimum keeps a row of zeros from becoming nan.
-    scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / LARGEST
+    scale = x.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny) / 127
     return (x / scale).round().to(torch.int8), scale
 
 
