@@ -14,7 +14,7 @@ from ablation import plan as planning
 from ablation.plan import TIERS, Overlay, Tier
 from data.sources import DataConfig
 from errors import UserError, check_ranges
-from gyre.options import Config, Parser, make_config, read_yaml
+from gyre.options import Config, Parser, flatten, make_config, read_yaml
 from gyre.rundir import RunDir
 
 # Options that the study sets for each run. Setting them for all is refused.
@@ -152,13 +152,8 @@ def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
                                 f"--{key} for all")
 
 
-def to_words(values: Mapping[str, Any], prefix: str = "") -> list[str]:
+def to_words(values: Mapping[str, Any]) -> list[str]:
     """Return options, nested or dotted, as --name=value words of a command line."""
-    words: list[str] = []
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            words += to_words(value, f"{prefix}{key}.")
-        else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            words.append(f"--{prefix}{key}={text}")
-    return words
+    texts = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+             for name, value in flatten(values)}
+    return [f"--{name}={text}" for name, text in texts.items()]
