@@ -232,17 +232,14 @@ def write_tensors(folder: Path, files: Mapping[str, Mapping[str, Tensor]], world
             deque(whole, maxlen=0)  # take part in gathering
 
 
-def write_safetensors(
-    file: Path, like: Mapping[str, Any], tensors: Iterable[Tensor],
-    metadata: Mapping[str, str] | None = None,
-) -> None:
+def write_safetensors(file: Path, like: Mapping[str, Any], tensors: Iterable[Tensor]) -> None:
     """Write a safetensors file from tensors that come one at a time.
 
     `like` gives their names, in their order, and for each the dtype, shape and nbytes. The
     package's own writer wants all tensors at once, and copies them. The format: eight bytes for the
     length of the table, the table in JSON, the data without gaps. (safetensors, "Format")
     """
-    table: dict[str, Any] = {"__metadata__": dict(metadata or {"format": "pt"})}
+    table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in like.items():
         start, end = end, end + tensor.nbytes
