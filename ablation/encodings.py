@@ -17,10 +17,20 @@ from model.position import POSITIONS, PositionEncoding, RoPE, Sinusoidal, sinuso
 
 
 class AddedRows(PositionEncoding):
-    """The base of encodings that add rows in every layer, to what some of its parts read."""
+    """The base of encodings that add rows in several layers, to what some of their parts read."""
 
+    layers = slice(None)
+    """Layers that have them."""
+    parts: tuple[str, ...] = ("attention.wq", "attention.wk")
+    """Modules of a layer whose input has them; "" is the whole layer."""
     start = 0
     """Position of the first token of this forward pass."""
+
+    def attach(self, model: Any) -> None:
+        for layer in model.layers[self.layers]:
+            add = partial(self.add, layer.attention.layer)
+            for part in self.parts:
+                layer.get_submodule(part).register_forward_pre_hook(add)
 
     def embed(self, h: Tensor, start: int) -> Tensor:
         self.start = start
@@ -37,19 +47,7 @@ class AddedRows(PositionEncoding):
         return (x + rows).type_as(x), *others
 
 
-class AddedQK(AddedRows):
-    """The base of those that add rows to what queries and keys are made of."""
-
-    layers = slice(None)
-    """Layers that have them."""
-
-    def attach(self, model: Any) -> None:
-        for number, layer in enumerate(model.layers[self.layers]):
-            for part in (layer.attention.wq, layer.attention.wk):
-                part.register_forward_pre_hook(partial(self.add, number))
-
-
-class SinusoidalQK(AddedQK):
+class SinusoidalQK(AddedRows):
     """Sinusoids added to what queries and keys are made of, in every layer."""
 
     options = ("theta",)
@@ -71,23 +69,20 @@ class SinusoidalQKFirst(SinusoidalQK):
 class SinusoidalQKV(SinusoidalQK):
     """Sinusoids added to what queries, keys and values are made of, in every layer."""
 
-    def attach(self, model: Any) -> None:
-        for number, layer in enumerate(model.layers):
-            layer.attention.register_forward_pre_hook(partial(self.add, number))
+    parts = ("attention",)
 
 
 class SinusoidalResidual(AddedRows, Sinusoidal):
     """Sinusoids added to the residual stream before every block, and not only to the embeddings."""
 
+    layers = slice(1, None)  # the embeddings have them
+    parts = ("",)
+
     def rows(self, layer: int) -> Tensor:
         return self.alpha * self.table
 
-    def attach(self, model: Any) -> None:
-        for number, layer in enumerate(model.layers[1:], 1):  # the embeddings have them
-            layer.register_forward_pre_hook(partial(self.add, number))
 
-
-class LearnedQK(AddedQK):
+class LearnedQK(AddedRows):
     """A trainable vector per position and layer, added to what queries and keys are made of.
 
     They start with rms 1, that of what they are added to, and a step of the optimizer changes them
