@@ -15,7 +15,6 @@ from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, fields
 from io import TextIOWrapper
-from operator import add
 from pathlib import Path
 
 from errors import UserError, check_ranges, report_errors, say
@@ -110,9 +109,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def open_run(options: argparse.Namespace) -> Trained:
     """Return the run, and print on stderr what it is."""
-    scaling = None
-    if options.rope_scaling:
-        scaling = RopeScaling(options.rope_scaling, options.rope_factor)
+    scaling = options.rope_scaling and RopeScaling(options.rope_scaling, options.rope_factor)
     rows = max(1, len(options.prompt)) * options.num_samples
     source, theirs = nullcontext((options.run, None)), ("config.json", "params.json")
     if options.run and any(Path(options.run, name).is_file() for name in theirs):
@@ -177,9 +174,7 @@ def write(trained: Trained, prompts: list[str], options: argparse.Namespace) -> 
     and seconds of reading prompts ("prefill") and of what follows ("decode").
     """
     ids = [trained.tokenizer.encode_prompt(prompt) for prompt in prompts]
-    new_tokens = options.max_new_tokens
-    if new_tokens is None:
-        new_tokens = trained.new_tokens(max(map(len, ids)))
+    new_tokens = options.max_new_tokens or trained.new_tokens(max(map(len, ids)))
     samples, times = options.num_samples, [time.perf_counter()]
     rows = [Row(prompt, trained.tokenizer, options.stop)
             for prompt in prompts for _ in range(samples)]
@@ -206,8 +201,8 @@ def write(trained: Trained, prompts: list[str], options: argparse.Namespace) -> 
         other = f"--seed {options.seed + 1}" if options.temperature else "--temperature 0.8"
         say(f"note: the model ended {ended} of {len(rows)} texts by itself: {other} draws another")
     lengths = [len(prompt) for prompt in ids for _ in range(samples)]
-    length, seq_len = max(map(add, lengths, map(len, new))), trained.config.data.seq_len
-    if length > seq_len:
+    length = max(n + len(tokens) for n, tokens in zip(lengths, new, strict=True))
+    if length > (seq_len := trained.config.data.seq_len):
         say(f"note: this text has {length} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
     # Prefill reads min(lengths) tokens of every prompt, and draws the first token of the rows with
