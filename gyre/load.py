@@ -24,7 +24,6 @@ from gyre.rundir import RunDir
 from model.config import ModelConfig, RopeScaling
 from model.generation import generate
 from model.int8 import int8_tensors, to_int8
-from model.position import check_position
 from model.sampling import Sampling
 from model.transformer import Transformer
 
@@ -116,7 +115,7 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
     """Return the model of a run with its rotations slowed, and a context as long as they reach.
 
     `original_positions`, unset, are the length of the training rows. Raises UserError for a run
-    that was trained with a scaling, and for a model that does not rotate.
+    that was trained with a scaling. `Transformer` refuses one for a model that does not rotate.
     """
     if config.model.rope_scaling is not None:
         raise UserError("this run was trained with model.rope_scaling "
@@ -124,9 +123,7 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
     if scaling.original_positions is None:
         scaling = replace(scaling, original_positions=config.data.seq_len)
     reach = max(config.model.max_positions, scaling.reach)
-    model = replace(config.model, rope_scaling=scaling, max_positions=reach)
-    check_position(model)
-    return model
+    return replace(config.model, rope_scaling=scaling, max_positions=reach)
 
 
 @dataclass
