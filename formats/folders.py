@@ -36,12 +36,11 @@ def import_folder(folder: Path, target: Path) -> None:
     RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
     model, tensors = read_folder(folder)
 
-    def write_weights(folder: Path) -> list[Path]:
+    def write_weights(folder: Path) -> None:
         with (writing(target, "make room, or choose another place"),
               tqdm(tensors, "importing", unit="tensor", delay=2) as bar):
             weights = (read_finite(name, tensors[name]) for name in bar)
             write_safetensors(folder / WEIGHTS, tensors, weights)
-        return [folder / WEIGHTS]
 
     create_run(target, model, folder,
                lambda run: Checkpoints(run).save("best", write_weights, training=None))
