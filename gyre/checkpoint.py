@@ -133,9 +133,7 @@ class Checkpoints:
                 self._remove(self.path / "kept" / str(later))
 
     @contextmanager
-    def open(
-        self, name: Literal["last", "best"] | int, world: World | None = None
-    ) -> Iterator[Path]:
+    def open(self, name: Literal["last", "best"] | int, world: World = ALONE) -> Iterator[Path]:
         """Yield the folder of a checkpoint to read from, after checking every file in it.
 
         Falls back from a `best` that was never written to `last`, and from a damaged `last` to
@@ -143,7 +141,7 @@ class Checkpoints:
         all, so that all read the same folder. Raises UserError for missing files, and for a folder
         that a training replaced meanwhile.
         """
-        places, checks = PLACES.get(str(name), (f"kept/{name}",)), world is None or world.is_main
+        places, checks = PLACES.get(str(name), (f"kept/{name}",)), world.is_main
         existing = (self.path / place for place in places if (self.path / place).exists())
         folder, previous = next(existing, None), self.path / "previous"
         if folder is None and isinstance(name, int):
@@ -161,8 +159,7 @@ class Checkpoints:
                     hashes = dict(json.loads(text))
                     damaged = [folder / name for name, digest in hashes.items()
                                if not (folder / name).is_file() or sha256(folder / name) != digest]
-                if world is not None:
-                    damaged = world.collect(damaged)[0]
+                damaged = world.collect(damaged)[0]
                 if not damaged:
                     yield folder
                     return
