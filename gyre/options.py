@@ -25,7 +25,7 @@ from data.dataset import DataConfig
 from errors import UserError, check_ranges
 from gyre.device import Dtype
 from gyre.optim import OptimConfig
-from gyre.parallel import REPLICATED, Shard
+from gyre.parallel import Shard
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 from model.position import POSITIONS, check_position
@@ -63,7 +63,7 @@ class TrainConfig:
     onednn: bool | Literal["auto"] = "auto"
     """Compute float32 products on a CPU by oneDNN. auto: where it is measured to be 1.5 times as
     fast as what torch takes."""
-    shard: Shard = REPLICATED
+    shard: Shard = "none"
     """Over how many processes every weight, gradient and moment is sharded: none (each process has
     all of them), full (over all processes), or a number of processes, such as those of one
     machine."""

@@ -22,7 +22,6 @@ from model.config import ModelConfig
 from model.transformer import Transformer
 
 Shard = Literal["none", "full"] | int
-REPLICATED: Shard = "none"
 # What gloo says when a process is gone or does not answer; nccl raises a DistError.
 LOST = re.compile(r"gloo|onnection (closed|reset|refused)|[Tt]imed out|[Bb]roken pipe")
 
