@@ -82,11 +82,9 @@ class Muon(torch.optim.Optimizer):
     and slower than float32 on some processors.
     """
 
-    def __init__(
-        self, params: list[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95,
-        dtype: torch.dtype = torch.bfloat16,
-    ):
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+    def __init__(self, params: list[nn.Parameter], lr: float, weight_decay: float,
+                 dtype: torch.dtype = torch.bfloat16):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": 0.95})
         self.dtype = dtype
 
     @torch.no_grad()
