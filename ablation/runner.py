@@ -350,7 +350,10 @@ def open_client(held: ExitStack, command: Command) -> Any:
             memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
             env={} if on_gpu else {"OMP_NUM_THREADS": "1"}, preload=[do_job.__module__],
         ))
-    client = held.enter_context(Client(cluster))
+    try:
+        client = held.enter_context(Client(cluster))
+    except ValueError as error:
+        raise UserError(f"--scheduler: {error}") from None
     workers = client.scheduler_info(n_workers=-1)["workers"].values()
     if any(worker["nthreads"] != 1 for worker in workers):
         raise UserError(f"a worker of {cluster} has several threads, and trainings in one process "

@@ -91,7 +91,7 @@ def test_a_killed_worker_and_ctrl_c_cost_nothing(world, finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(world, tmp_path):
+def test_a_stopped_study_does_not_stop_the_next_one_of_a_scheduler(world, tmp_path, capsys):
     """The workers of a scheduler live on, and nothing in them remembers."""
     from distributed import LocalCluster
 
@@ -104,10 +104,10 @@ def test_a_study_that_was_stopped_does_not_stop_the_next_one_of_a_scheduler(worl
             wait_for((study / "sin-s0-25k" / "last").exists)
             os.kill(os.getpid(), signal.SIGINT)
 
-        thread = threading.Thread(target=interrupt)
-        thread.start()
+        nowhere = ["nowhere" if word == scheduler else word for word in argv]
+        assert "missing port" in refusal(capsys, ablate.main, *nowhere)[-1]
+        threading.Thread(target=interrupt).start()
         assert run(ablate.main, *argv) == 130
-        thread.join()
         assert 0 < count_saved_steps(study / "sin-s0-25k") < 100
         assert not (study / "rope-s0-25k").exists()  # its job waited, and was cancelled
         assert run(ablate.main, *argv) == 0
