@@ -102,7 +102,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         options.prompt.append(read_prompt(options.prompt_file))
     if "" in options.stop:
         raise UserError("--stop '' is in every text: leave it out")
-    check_ranges("", options, num_samples="[1, inf)", max_new_tokens="[1, inf)")
+    check_ranges("", options, num_samples="[1, 1000000]", max_new_tokens="[1, inf)")
     options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
     return options
 

@@ -111,7 +111,7 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
 def choose_tier(options: Namespace, beside: Mapping[str, Any]) -> Tier:
     """Return the tier, changed as the options say, or that of the study `beside`. UserError for an
     option that it has settled."""
-    check_ranges("study", options, jobs="[1, inf)", seeds="[1, inf)")
+    check_ranges("", options, jobs="[1, inf)", seeds="[1, inf)")
     if beside:
         settled = {key: getattr(options, key) for key in ("config", "tier", "tokens", "no_tuning")
                    if getattr(options, key) != getattr(StudyOptions, key, [])}

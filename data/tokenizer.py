@@ -164,8 +164,8 @@ class Tokenizer:
             )
         except (RuntimeError, ValueError) as error:
             raise UserError(f"no tokenizer of {vocab_size} pieces can be trained on this text: "
-                            f"{first_line(error)} Choose another --data.vocab_size, or give more "
-                            "text") from error
+                            f"{first_line(error)} Choose another --data.vocab_size, a smaller "
+                            "--data.val_fraction, or more text") from error
         path.write_bytes(model.getvalue())
         return cls(path)
 

@@ -66,7 +66,7 @@ class TrainConfig:
     shard: Shard = "none"
     """Over how many processes every weight, gradient and moment is sharded: none (each process has
     all of them), full (over all processes), or a number of processes, such as those of one
-    machine."""
+    machine. One process is never sharded."""
     timeout: float = 600.0
     """Seconds that a process waits for the others before it gives up."""
 

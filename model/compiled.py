@@ -111,8 +111,8 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
         path = Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
         if path not in OPENED:
             OPENED[path] = None
-            if not is_whole(path):
-                say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
+            if not is_whole(path):  # said on a line of its own: a text may have begun
+                say(f"\ncompiling {part}, once, which takes up to some minutes; kept as {path}")
                 make_package(model, cache, inputs, path)
             # As torch._inductor.aoti_load_package does it, whose import takes two seconds.
             OPENED[path] = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)

@@ -213,7 +213,7 @@ def test_folders_that_are_refused_stay_as_they_are(world, finished, capsys):
         "data.vocab_size=301", "optim.cooldown=0.5", "train.batch_size=9", "name=x")),
     (["--arm", "b=optim.warmup_steps=99"], "of cooldown after 99 of warm-up"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
-    (["--jobs", "0"], "study.jobs must be at least 1"), (["--seeds", "0"], "study.seeds must"),
+    (["--jobs", "0"], "error: jobs must be at least 1"), (["--seeds", "0"], "error: seeds must"),
     *((["--tokens", text], "choose more --tokens") for text in ("1k,8k", "1")),
     (["--name", "a/b"], "run name 'a/b' must be"), (["--data.seq_len", "31"], "seq_len 31 is odd"),
     *((["--tokens", text], "lengths in ascending") for text in ("8k,4k", "8k,8k", "0,8k", "8k,1m")),
