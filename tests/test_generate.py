@@ -183,7 +183,7 @@ def test_auto_measures_for_all_rows(call, monkeypatch):
 @pytest.mark.parametrize("words, message", [
     ("", "give --prompt TEXT or --pr"), ("--interactive --prompt x", "give --prompt TEXT or --pr"),
     ("--prompt x --rope-scaling yarn", "give both"), ("--prompt x --rope-factor 2", "give both"),
-    ("--prompt x --num-samples -1 --dtype auto", "num_samples must be in [1, 1000000], not -1"),
+    ("--prompt x --num-samples -1 --dtype auto", "num_samples must be in .* not -1"),
     ("--prompt x --stop=", "--stop '' is in"), ("--prompt x --run .", "params.json"),
     ("--prompt x --device meta", "device meta was asked"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
