@@ -73,7 +73,8 @@ class TextOptions:
     """What is continued, and how far."""
 
     prompt: list[str]
-    """Text to continue; '' begins a document. Given several times: one batch."""
+    """Text to continue, without a space at its end, because pieces begin with one; '' begins a
+    document. Given several times: one batch."""
     stop: list[str]
     """End where the model writes this, and leave it out. Can be given several times."""
     prompt_file: str | None = None
