@@ -153,7 +153,8 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     weights, fed, seen = inputs
     if not prefill and len(seen) <= kernels.LONGEST_SUM:
         # The compiler divides loops among the threads if they are long in this example, so it gets
-        # as many keys as the text's last step. A full cache would be traced as a case of its own.
+        # as many keys as the text's last step has. With a full cache, the package would be wrong
+        # for all others.
         seen = seen[:1].expand(min(cache.keys[0].shape[2] - 1, kernels.LONGEST_SUM))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.pt2")

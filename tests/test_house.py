@@ -75,8 +75,8 @@ def test_arrows_point_one_way():
 # Code lines of a folder or a command, without blanks, comments and docstrings. Whoever adds a
 # feature pays for it: by taking something away, or by raising a number here and saying why.
 CEILINGS = {
-    "train": 150, "generate": 140, "evaluate": 120, "export": 60, "ablate": 9, "bench": 254,
-    "errors": 47, "files": 110, "model": 967, "data": 650, "gyre": 1750, "formats": 850,
+    "train": 150, "generate": 135, "evaluate": 120, "export": 60, "ablate": 9, "bench": 254,
+    "errors": 47, "files": 110, "model": 967, "data": 650, "gyre": 1736, "formats": 850,
     "ablation": 1200, "docs": 278}
 
 
