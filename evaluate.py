@@ -18,13 +18,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from errors import UserError, report_errors, say, starting
 
-from errors import UserError, report_errors, say
-from files import write_file, write_json
-from gyre import measure
-from gyre.options import Parser, RunOptions, read_config
-from gyre.rundir import RunDir
+with starting(__name__):
+    from tqdm import tqdm
+
+    from files import write_file, write_json
+    from gyre import measure
+    from gyre.options import Parser, RunOptions, read_config
+    from gyre.rundir import RunDir
 
 
 @dataclass

@@ -17,13 +17,15 @@ from dataclasses import dataclass, fields
 from io import TextIOWrapper
 from pathlib import Path
 
-from errors import UserError, check_ranges, report_errors, say
-from gyre.device import DTYPE_NAMES, InferenceDtype
-from gyre.load import Row, Trained, load
-from gyre.options import Parser, RunOptions
-from model.config import RopeScaling, ScalingType
-from model.generation import generate
-from model.sampling import Sampling
+from errors import UserError, check_ranges, report_errors, say, starting
+
+with starting(__name__):
+    from gyre.device import DTYPE_NAMES, InferenceDtype
+    from gyre.load import Row, Trained, load
+    from gyre.options import Parser, RunOptions
+    from model.config import RopeScaling, ScalingType
+    from model.generation import generate
+    from model.sampling import Sampling
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -24,18 +24,20 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
-from tqdm import tqdm
+from errors import UserError, report_errors, say, starting
 
-from errors import UserError, report_errors, say
-from gyre.build import build
-from gyre.checkpoint import STATES, WEIGHTS, write_tensors
-from gyre.parallel import World
-from gyre.rundir import RunDir, claim_name, locked_run
-from gyre.signals import StopSignal
-from gyre.start import Start, resolve
-from gyre.step import Setup, token_losses, train_step
-from model.generation import generate
-from model.sampling import Sampling
+with starting(__name__):
+    from tqdm import tqdm
+
+    from gyre.build import build
+    from gyre.checkpoint import STATES, WEIGHTS, write_tensors
+    from gyre.parallel import World
+    from gyre.rundir import RunDir, claim_name, locked_run
+    from gyre.signals import StopSignal
+    from gyre.start import Start, resolve
+    from gyre.step import Setup, token_losses, train_step
+    from model.generation import generate
+    from model.sampling import Sampling
 
 
 def main(argv: list[str] | None = None) -> None:
