@@ -28,12 +28,18 @@ def say(text: str) -> None:
         tqdm.write(text, file=sys.stderr)
 
 
-def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return " (did you mean NAME?)" for the name that is most like `word`, or ""."""
+def closest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that begins with `word`, or else the one that is most like it, or None."""
     candidates = sorted(names)
-    longer = [name for name in candidates if name.startswith(word)]
-    close = longer or difflib.get_close_matches(word, candidates, n=1)
-    return f" (did you mean {close[0]}?)" if word and close else ""
+    longer = [name for name in candidates if word and name.startswith(word)]
+    like = longer or difflib.get_close_matches(word, candidates, n=1)
+    return like[0] if like else None
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return " (did you mean NAME?)" for the closest name, or "" if none is close."""
+    name = closest(word, names)
+    return f" (did you mean {name}?)" if name else ""
 
 
 @contextmanager
