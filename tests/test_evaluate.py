@@ -66,7 +66,7 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, mo
     best = min(points(runs / "rope", "val/loss").values())
     assert rope == f"rope rope 0.002 12 of 12 {best:.4f} {created:%Y-%m-%d %H:%M}".split()
     assert [learned[:2], damaged[:4]] == [["learned"] * 2, ["damaged", "learned", "0.001", "-"]]
-    assert skipped.startswith("skipped: runs/notes/run.json is missing")
+    assert skipped.startswith("skipped: runs/notes is no run")
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
     monkeypatch.setattr(evaluate, "read_config", lambda _: RunDir.open("x"))  # refuses every run
     assert evaluate.open_runs([]) == []
