@@ -36,7 +36,7 @@ class Options:
     lengths: bool = False
     """Measure losses by length of the context too, and what a shift of all positions costs."""
     plot: str | None = None
-    """Draw the losses of the runs in training into this file (PNG)."""
+    """Draw the losses of the runs in training into this .png, .pdf or .svg file."""
     json: str | None = None
     """Write all that was measured into this file."""
 
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
         if options.plot:
             from ablation.plots import draw_losses  # slow to import
 
-            write_file(Path(options.plot), draw_losses(runs))
+            write_file(Path(options.plot), draw_losses(runs, plot_format(options.plot)))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -71,7 +71,17 @@ def parse(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if argv and not options.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")
+    if options.plot:
+        plot_format(options.plot)  # refused before anything is measured
     return options
+
+
+def plot_format(path: str) -> str:
+    """Return the format of a figure by the suffix of its file. UserError for other formats."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".png", ".pdf", ".svg"):
+        raise UserError(f"--plot {path} must end in .png, .pdf or .svg")
+    return suffix[1:]
 
 
 def open_runs(paths: list[str], folder: str = "runs") -> list[RunDir]:

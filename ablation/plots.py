@@ -99,9 +99,11 @@ def context(study: Study) -> Figure:
 FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context}
 
 
-def draw_losses(runs: list[RunDir]) -> bytes:
-    """Return a PNG of validation losses (with markers) and training losses (pale) against
-    tokens."""
+def draw_losses(runs: list[RunDir], format: str = "png") -> bytes:
+    """Return a figure of validation losses (markers) and training losses (pale) against tokens.
+
+    `format` is png, pdf or svg.
+    """
     fig = Figure(figsize=(7, 4), layout="constrained")
     ax = fig.add_subplot()
     for number, run in enumerate(runs):
@@ -119,7 +121,7 @@ def draw_losses(runs: list[RunDir]) -> bytes:
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     image = io.BytesIO()
-    fig.savefig(image, format="png", dpi=120)
+    fig.savefig(image, format=format, dpi=120)
     return image.getvalue()
 
 
