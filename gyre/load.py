@@ -52,8 +52,11 @@ class Trained:
         `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises UserError where the context has no room or an option has no meaning.
         """
+        stops = [stop] if stop and isinstance(stop, str) else stop
+        if stops and "" in stops:
+            raise UserError("stop '' is in every text: leave it out")
         ids = self.tokenizer.encode_prompt(prompt)
-        row = Row("", self.tokenizer, [stop] if stop and isinstance(stop, str) else stop)
+        row = Row("", self.tokenizer, stops)
 
         def on_token(_: int, token: int) -> bool:
             row.push(token)

@@ -147,6 +147,18 @@ def test_what_is_held_back_comes_with_the_end(tokenizer):
     assert play(Row("x", tokenizer), ids[:-1]) == ("xab\ufffd", False)
 
 
+def test_an_empty_stop_string_is_refused(run):
+    with pytest.raises(UserError) as caught:
+        load(run, device="cpu").generate(PROMPT, stop=["x", ""])
+    assert str(caught.value) == "stop '' is in every text: leave it out"
+
+
+def test_an_empty_text_as_the_only_stop_means_none(run):
+    options = {"max_new_tokens": 3, "temperature": 0}
+    trained = load(run, device="cpu")
+    assert trained.generate(PROMPT, stop="", **options) == trained.generate(PROMPT, **options) != ""
+
+
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(text=st.text("ab中 \n", max_size=14),
