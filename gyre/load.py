@@ -146,6 +146,8 @@ class Row:
     """Text that is not given out yet."""
     decoder: codecs.IncrementalDecoder = field(
         default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
+    unfinished: tuple[bytes, int] = (b"", 0)
+    """The state of the decoder at the end: the bytes of a character that the end has cut."""
 
     def push(self, token: int | None) -> str:
         """Return more text, or the rest if None says that no token follows.
@@ -169,3 +171,16 @@ class Row:
         self.prompt = ""
         self.text += shown
         return shown
+
+    def finish(self) -> str:
+        """Return the rest of the text. `resume` can go on after it."""
+        self.unfinished = self.decoder.getstate()
+        return self.push(None)
+
+    def resume(self) -> None:
+        """Go on after the end. A stop string that was held back comes with the first text."""
+        self.decoder.setstate(self.unfinished)
+        self.prompt = self.held
+        self.held = ""
+        self.text = ""
+        self.stopped = False

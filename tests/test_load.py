@@ -159,6 +159,24 @@ def test_an_empty_text_as_the_only_stop_means_none(run):
     assert trained.generate(PROMPT, stop="", **options) == trained.generate(PROMPT, **options) != ""
 
 
+def test_a_row_that_was_stopped_goes_on_with_its_stop_string(tokenizer):
+    row = Row("x", tokenizer, ["bc"])
+    a, b, c, d = [FIRST_BYTE + byte for byte in b"abcd"]
+    assert [row.push(token) for token in (a, b, c)] == ["xa", "", ""] and row.stopped
+    assert row.finish() == ""
+    row.resume()
+    assert [row.push(d), row.push(b), row.finish()] == ["bcd", "", "b"]
+    assert row.text == "bcdb" and not row.stopped
+
+
+def test_a_row_that_was_cut_in_a_character_goes_on_with_it(tokenizer):
+    first, second, third = [FIRST_BYTE + byte for byte in "中".encode()]
+    row = Row("x", tokenizer)
+    assert [row.push(first), row.push(second), row.finish()] == ["x", "", "\ufffd"]
+    row.resume()
+    assert [row.push(third), row.finish()] == ["中", ""]
+
+
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(text=st.text("ab中 \n", max_size=14),
