@@ -17,6 +17,7 @@ import math
 import shlex
 import signal
 import sys
+import textwrap
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -110,9 +111,11 @@ def train(start: Start, world: World) -> int:
         bar.close()
         trained = run or start.resumed
         if world.is_main and trained:
+            prompt = shlex.quote(suggest_prompt(start, setup))
             state = "done   " if run else "nothing to do:"  # --resume auto found it finished
             say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {trained.path}\n"
-                f"next    python generate.py --run {shlex.quote(str(trained.path))} --prompt Once")
+                f"next    python generate.py --run {shlex.quote(str(trained.path))} "
+                f"--prompt {prompt}")
     return 0
 
 
@@ -141,6 +144,30 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     if world.is_main:
         say(f"run     {run.path}")
     return run
+
+
+def suggest_prompt(start: Start, setup: Setup) -> str:
+    """Return a prompt in the manner of the text that was trained on.
+
+    It is the sample prompt, unless that may belong to another text: a YAML file has it, and the
+    command line names other data, or resumes a run. Then it is the first words of the text.
+    """
+    given = start.given
+    other_text = start.resumed is not None or any(name.startswith("data.") for name in given)
+    if "train.sample_prompt" in given or not other_text:
+        prompt = setup.config.train.sample_prompt.strip()
+        if prompt:
+            return prompt
+    ids = setup.train_data.read(slice(0, 200)).tolist()
+    return first_words(setup.data.tokenizer.decode(ids))
+
+
+def first_words(text: str) -> str:
+    """Return the first words of the first line that has any, at most 30 characters."""
+    for line in map(str.strip, text.splitlines()):
+        if line.isprintable() and any(map(str.isalpha, line)):
+            return textwrap.wrap(line, 30)[0]
+    return ""
 
 
 def validate(setup: Setup, run: RunDir) -> None:
