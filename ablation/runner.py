@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from ablation import plan as planning
@@ -24,7 +25,13 @@ from data.prepare import prepare
 from errors import UserError, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.device import resolve_device
+from gyre.device import (
+    estimate_seconds,
+    format_estimate,
+    matmul_rates,
+    resolve_device,
+    training_flops,
+)
 from gyre.options import Config
 from gyre.rundir import git_revision
 from model import kernels
@@ -134,6 +141,29 @@ def print_plan(command: Command, plan: Plan) -> None:
         say(f"tuning  optim.lr {plan['grid']}, {length} tokens, seeds {plan['tuning_seeds']}")
     lengths = ", ".join(name_length(plan, steps) for steps in plan["steps"]["horizons"])
     say(f"runs    seeds {plan['seeds']} of each arm, for {lengths} tokens")
+    dtype = getattr(torch, command.config.train.dtype)
+    if resolve_device(command.config.train.device).type == "cpu":
+        seconds = 0.0
+        for arm in new_arms(command):
+            model = command.arm_configs[arm].model
+            (rate,) = matmul_rates(torch.device("cpu"), model, plan["step_tokens"], training=True,
+                                   dtypes=[dtype])
+            flops = training_flops(model, plan["step_tokens"] * count_steps(command, plan, arm))
+            seconds += estimate_seconds(flops, rate, dtype)
+        say(f"time    {format_estimate(seconds)} of training, if this machine does it all")
+
+
+def count_steps(command: Command, plan: Plan, arm: str) -> int:
+    """Return the optimizer steps of all runs of a new arm: of tuning, as far as it is known, and of
+    every seed the longest run and the cooldowns of the shorter ones."""
+    steps = plan["steps"]
+    *shorter, longest = steps["horizons"]
+    optim = command.arm_configs[arm].optim
+    cooldowns = sum(planning.count_cooldown(optim, count) for count in shorter)
+    total = len(plan["seeds"]) * (longest + cooldowns)
+    if plan["grid"] and "optim.lr" not in command.arms[arm]:
+        total += len(plan["grid"]) * len(plan["tuning_seeds"]) * steps["tuning"]
+    return total
 
 
 def select_decisive(config: Config) -> dict[str, Any]:

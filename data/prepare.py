@@ -21,9 +21,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
+from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
 from data.dataset import Prepared, locate, open_prepared
 from data.sources import SOURCES, DataConfig
-from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
+from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
 from files import atomic_path, json_sha256, locked, remove, sha256, stage_json, writing
 
@@ -31,13 +32,15 @@ BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 64  # blocks that are encoded at a time, on all cores
 
 
-def prepare(config: DataConfig) -> Prepared:
+def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:
     """Make the prepared data of `config`, and put it into its folder by one rename.
 
-    A folder that does not match its manifest is made again, with a message. If another process
-    prepares the same folder, wait for it. Raises UserError if the text cannot be prepared.
+    With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
+    data.vocab_size. A folder that does not match its manifest is made again, with a message. If
+    another process prepares the same folder, wait for it. Raises UserError if the text cannot be
+    prepared.
     """
-    folder, settings = locate(config)
+    folder, settings = locate(config, fit_vocabulary)
     with (writing(folder, "make room or choose another folder with --data.prepared"),
           locked(folder, f"waiting for another process: {folder}")):
         try:
@@ -47,12 +50,14 @@ def prepare(config: DataConfig) -> Prepared:
             say(f"preparing {folder} {again}")
         with atomic_path(folder) as staging:
             staging.mkdir()
-            write_files(config, settings, staging)
+            write_files(config, settings, staging, fit_vocabulary)
             remove(folder)
         return open_prepared(folder, settings)
 
 
-def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
+def write_files(
+    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool
+) -> None:
     """Fill an empty folder. The manifest comes last."""
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
@@ -61,15 +66,9 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
             # From the other end of the hashes; the first validation split is in neither.
             train, val, _ = split_text(file, train, ~hashes, config.val_fraction)
         if config.tokenizer is None:
-            texts = (block for _, block in read_blocks(file, train, "sampling text"))
-            tokenizer = Tokenizer.train(texts, config.vocab_size, folder / "tokenizer.model")
+            tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
-            for given in tokenizer_files(Path(config.tokenizer)):
-                shutil.copyfile(given, folder / given.name)
-            tokenizer = open_tokenizer(folder)
-            if tokenizer.vocab_size != config.vocab_size:
-                raise UserError(f"data.vocab_size {config.vocab_size} is not that of the tokenizer "
-                                f"in data.tokenizer {config.tokenizer}, {tokenizer.vocab_size}")
+            tokenizer = copy_tokenizer(config, folder, fit_vocabulary)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         splits = {split: write_ids(read_blocks(file, spans, f"encoding {split}"),
                                    folder / f"{split}.bin", tokenizer, dtype)
@@ -84,6 +83,59 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
                   for path in sorted(folder.iterdir())},
     }
     stage_json(folder / "manifest.json", manifest | {"key": json_sha256(manifest)[:12]})
+
+
+def train_tokenizer(
+    config: DataConfig, file: BinaryIO, train: np.ndarray, folder: Path, fit_vocabulary: bool
+) -> Tokenizer:
+    """Train the tokenizer on the text in the spans `train` of `file`, and write it into `folder`.
+
+    Raises UserError if the text is too small for data.vocab_size, unless the vocabulary is fitted.
+    """
+    def learn(vocab_size: int) -> Tokenizer:
+        texts = (block for _, block in read_blocks(file, train, "sampling text"))
+        path = folder / MODEL
+        path.write_bytes(learn_pieces(texts, vocab_size))
+        return Tokenizer(path)
+
+    vocab_size = config.vocab_size
+    if fit_vocabulary:
+        vocab_size = min(vocab_size, suitable_vocabulary(count_bytes(train)))
+    try:
+        return learn(vocab_size)
+    except VocabularyTooLargeError as error:
+        tokenizer = learn(error.most)
+        if fit_vocabulary:
+            return tokenizer
+        problems = [f"no tokenizer of {vocab_size} pieces: this text allows at most {error.most}"]
+        texts = [text for _, text in read_blocks(file, train, "counting tokens")]
+        n_tokens = sum(map(len, tokenizer.encode_batch(texts)))
+        if n_tokens < config.seq_len:
+            problems.append(f"no row of {config.seq_len} tokens: it has {n_tokens} for training")
+        raise UserError(f"{'; '.join(problems)}. Choose smaller numbers, or let auto choose them: "
+                        "--data.vocab_size auto --data.seq_len auto") from None
+
+
+def suitable_vocabulary(n_bytes: int) -> int:
+    """Return how many pieces suit a training text of so many bytes (docs/benchmarks.md)."""
+    return SMALLEST_VOCABULARY
+
+
+def count_bytes(spans: np.ndarray) -> int:
+    """Return the bytes in spans (N, 2)."""
+    return int((spans[:, 1] - spans[:, 0]).sum())
+
+
+def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> Tokenizer:
+    """Copy the files of data.tokenizer into `folder`. Its vocabulary has to be data.vocab_size,
+    unless that is fitted."""
+    for given in tokenizer_files(Path(str(config.tokenizer))):
+        shutil.copyfile(given, folder / given.name)
+    tokenizer = open_tokenizer(folder)
+    if tokenizer.vocab_size != config.vocab_size and not fit_vocabulary:
+        raise UserError(f"data.vocab_size {config.vocab_size} is not that of the tokenizer in "
+                        f"data.tokenizer {config.tokenizer}, {tokenizer.vocab_size}")
+    return tokenizer
 
 
 def copy_text(

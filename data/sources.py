@@ -18,16 +18,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
+from data.bpe import SMALLEST_VOCABULARY
 from errors import UserError, check_ranges
 from files import atomic_path, first_line, sha256
+
+AUTO = "auto"
+Fitted = Annotated[int, AUTO]
+"""A number of the configuration that may be `auto`: then it is chosen for the text."""
 
 PIECE = 1 << 20  # characters of a text file that are read at a time
 ROWS = 1000  # rows of a Parquet file in memory at a time
 OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
-SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 
 # Files and folders that nobody reads as text: test suites, installed packages, a megabyte of
 # generated code-page tables, and the settings with which this Python was compiled.
@@ -61,10 +65,12 @@ class DataConfig:
     tokenizer: str | None = None
     """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
     training split."""
-    vocab_size: int = 4096
-    """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them."""
-    seq_len: int = 256
-    """Tokens of a training row."""
+    vocab_size: Fitted = 4096
+    """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them. auto:
+    as many as suit the size of the text, at most the number that the configuration has."""
+    seq_len: Fitted = 256
+    """Tokens of a training row. auto: fewer where the text is short, at most the number that the
+    configuration has."""
     val_fraction: float = 0.1
     """Share held out for validation: of the documents, or of the end of a single one."""
     second_val: bool = False

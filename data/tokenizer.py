@@ -9,7 +9,6 @@ Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Ll
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
 """
 
-import io
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 
 import sentencepiece
 
+from data.bpe import SPACE
 from errors import UserError
 from files import first_line, read_json
 
@@ -25,10 +25,6 @@ MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.j
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
 FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # gyre does not read the last one
 ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
-
-SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
-SAMPLE = 20_000_000  # characters to train on: more costs time and changes few pieces
-SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow on longer ones
 
 # A text that every usable tokenizer gives back unchanged.
 PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
@@ -142,32 +138,6 @@ class Tokenizer:
     def _id(self, piece: str) -> int | None:
         i = self.processor.piece_to_id(piece)  # that of unk if there is no such piece
         return i if self.processor.id_to_piece(i) == piece else None
-
-    @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, path: Path) -> "Tokenizer":
-        """Learn `vocab_size` pieces from `texts`, write them to `path`; equal texts, equal files.
-
-        Raises UserError if the text is too small, or has too many different characters.
-        """
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sample_sentences(texts)), model_writer=model,
-                model_type="bpe", vocab_size=vocab_size, byte_fallback=True,
-                normalization_rule_name="identity", add_dummy_prefix=False,
-                remove_extra_whitespaces=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
-                allow_whitespace_only_pieces=True,  # indentation is one piece
-                required_chars=SPACE,  # else a text without spaces has no piece for them
-                max_sentence_length=8 * SENTENCE,  # in bytes; longer ones would be dropped
-                num_threads=2,  # written into the file: the machine's own number would change it
-                minloglevel=3,
-            )
-        except (RuntimeError, ValueError) as error:
-            raise UserError(f"no tokenizer of {vocab_size} pieces can be trained on this text: "
-                            f"{first_line(error)} Choose another --data.vocab_size, a smaller "
-                            "--data.val_fraction, or more text") from error
-        path.write_bytes(model.getvalue())
-        return cls(path)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without bos or eos. TypeError where it has no UTF-8 form."""
@@ -305,29 +275,3 @@ def fallback_bytes(piece: str) -> bytes:
     if re.fullmatch("<0x[0-9A-F]{2}>", piece):
         return bytes([int(piece[1:-1], 16)])
     return piece.replace(SPACE, " ").encode()
-
-
-# sentencepiece skips a sentence that holds NUL or U+2585, its own marks. They stay in the text and
-# are encoded as bytes; only training does not see them.
-UNTRAINABLE = str.maketrans({"\0": " ", SPACE: " ", "\u2585": " "})
-
-
-def sample_sentences(texts: Iterable[str]) -> list[str]:
-    """Return every 2^k-th sentence of the text, with the smallest k that keeps it within `SAMPLE`.
-
-    One pass and bounded memory, evenly over the whole text, and no random numbers.
-    """
-    kept: list[str] = []
-    size, stride = 0, 1
-    sentences = (text[start : start + SENTENCE] for text in texts
-                 for start in range(0, len(text), SENTENCE))
-    for number, sentence in enumerate(sentences):
-        if number % stride:
-            continue
-        kept.append(sentence.translate(UNTRAINABLE))
-        size += len(sentence)
-        if size > SAMPLE:
-            kept = kept[::2]
-            size = sum(map(len, kept))
-            stride *= 2
-    return kept

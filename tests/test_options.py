@@ -107,8 +107,8 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text, words", [
     ("init_from: runs/a", "init_from .* say --init-from RUN instead"),
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
-    ("data: {seq_len: null}", "data.seq_len must be int, not 'null'"),
-    ("train: {steps: 010}", "train.steps must be int, not '010'"),  # 8 in YAML 1.1
+    ("data: {seq_len: null}", r"data.seq_len must be int\|auto, not 'null'"),
+    ("train: {steps: 010}", r"train.steps must be int\|auto, not '010'"),  # 8 in YAML 1.1
     ("train: {steps: 7, steps: 8}", "steps is there twice"), ("seed: [", "while parsing"),
     ("train.steps: 7\ntrain: {steps: 8}", "train.steps is there twice"),
     # Aliases of aliases, which make two to the 99th values of a hundred lines.
@@ -143,6 +143,9 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),
     (["--data.source", "url"], "--data.url"), (["--data.files", "[]"], "--data.files"),
+    (["--train.steps", "auto"], "train.steps auto is for a new run of train.py: give a number"),
+    (["--train.steps", "Auto"], r"train.steps must be int\|auto, not 'Auto'"),
+    (["--train.minutes", "0"], "train.minutes must be in"),
     (["--data.source", "mine"], "of stdlib, .*, not mine"), (["--data.val_fraction", "1"], "must"),
     (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files")])
 def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):

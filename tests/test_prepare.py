@@ -79,14 +79,14 @@ def count_text(documents):
 def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_size, dtype):
     """Also with a vocabulary that does not fit into 16 bits. Where texts begin with BOS, EOS comes
     before it."""
-    train = prepare_module.Tokenizer.train
+    train_tokenizer = prepare_module.train_tokenizer
 
     def pretend(*arguments):
-        tokenizer = train(*arguments)
+        tokenizer = train_tokenizer(*arguments)
         tokenizer.vocab_size, tokenizer.prefix_ids = vocab_size, [BOS]
         return tokenizer
 
-    monkeypatch.setattr(prepare_module.Tokenizer, "train", pretend)
+    monkeypatch.setattr(prepare_module, "train_tokenizer", pretend)
     monkeypatch.setattr(prepare_module, "BATCH", 7)
     prepared = prepare(config(corpus))
     manifest, written = prepared.manifest, []
@@ -172,7 +172,9 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
 
 
 @pytest.mark.parametrize("documents, message", [
-    (["same"] * 30, "the val split has 0 tokens"), (["x"], "sentences_.empty"), ([""], "no text")])
+    (["same"] * 30, "the val split has 0 tokens"), ([""], "no text"),
+    (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of 256 tokens: it "
+            "has 0 for training. Choose smaller numbers, or let auto choose them")])
 def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
     with pytest.raises(UserError, match=message):
         prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=4)

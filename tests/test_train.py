@@ -1,5 +1,6 @@
 """The loop: exact resumption, signals, what it reports, and that bad input leaves nothing."""
 
+import itertools
 import math
 import os
 import runpy
@@ -372,6 +373,59 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     for extra, dtype in (["4"], "bfloat16"), (["5", "--train.dtype", "auto"], "float32"):
         assert run(train.main, "--resume", path, "--train.steps", *extra) == 0
         assert f"{name}; {dtype}" in capfd.readouterr().err and kernels.uses_onednn == was
+
+
+def test_minutes_become_steps_of_which_the_run_is_an_exact_one(world):
+    """The steps that were timed have left no trace."""
+    fitted = ["--train.steps=auto", "--optim.warmup_steps=auto", "--train.eval_interval=auto"]
+    path = trained(world, "minutes", *EXACT, *fitted, "--train.minutes=0.01")
+    config = read_config(path / "config.yaml")
+    assert config.train.minutes is None and config.train.steps == max(points(path))
+    again = trained(world, "as-many-steps", *EXACT, f"--train.steps={config.train.steps}",
+                    f"--optim.warmup_steps={config.optim.warmup_steps}",
+                    f"--train.eval_interval={config.train.eval_interval}")
+    equal_runs(path, again)
+
+
+def test_the_steps_fill_the_minutes_at_the_rate_of_the_first_steps(world, monkeypatch, capfd):
+    """A clock that ticks a quarter of a second at every reading: at the start, and after a step."""
+    clock = itertools.count(0, 0.25)
+    monkeypatch.setattr(gyre.build.time, "perf_counter", lambda: next(clock))
+    argv = ["--train.steps=auto", "--optim.warmup_steps=auto", "--train.minutes=0.5"]
+    config = setup_of(world, *argv).config
+    assert (config.train.steps, config.optim.warmup_steps) == (120, 12)
+    assert "auto    train.steps 120, optim.warmup_steps 12" in capfd.readouterr().err
+
+
+def test_only_a_new_run_chooses_its_steps_by_minutes(straight, capfd):
+    said = not_resumed(capfd, straight, "--train.minutes", "1")
+    assert "train.minutes is for a new run: with --resume give --train.steps" in said
+
+
+@pytest.mark.parametrize("final_lr, words", [
+    ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start low "
+            "instead: --branch-from {path} --train.steps 8 --optim.lr 0.0005"),
+    ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
+def test_a_longer_run_says_what_becomes_of_its_learning_rate(world, capfd, final_lr, words):
+    path = trained(world, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
+                   f"--optim.final_lr={final_lr}", "--optim.warmup_steps=0", "--train.steps=4")
+    capfd.readouterr()
+    assert run(train.main, "--resume", path, "--train.steps", "8") == 0
+    assert f"the learning rate of {words.format(path=path)}" in capfd.readouterr().err
+
+
+def test_a_run_whose_text_has_changed_says_so_and_goes_on_with_what_was_prepared(
+        world, tmp_path, capfd):
+    text = Path(shutil.copy(world / "text.txt", tmp_path))
+    stop_at(2, *arguments(tmp_path, "--train.steps", "4"))
+    path = tmp_path / "runs" / "gyre-rope-s1"
+    note = f"the text of {path} has changed since then, or is gone"
+    capfd.readouterr()
+    stop_at(3, "--resume", path)
+    assert note not in capfd.readouterr().err
+    text.write_text(text.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    assert run(train.main, "--resume", path) == 0
+    assert note in capfd.readouterr().err
 
 
 def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
