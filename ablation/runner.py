@@ -8,6 +8,7 @@ import shutil
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -388,5 +389,6 @@ def open_client(held: ExitStack, command: Command) -> Any:
     if any(worker["nthreads"] != 1 for worker in workers):
         raise UserError(f"a worker of {cluster} has several threads, and trainings in one process "
                         "would mix: start it with --nthreads 1")
-    say(f"workers {len(workers)}, watched at {client.dashboard_link}")
+    page = f", watched at {client.dashboard_link}" if find_spec("bokeh") else ""  # else it is empty
+    say(f"workers {len(workers)}{page}")
     return client

@@ -403,8 +403,8 @@ def test_only_a_new_run_chooses_its_steps_by_minutes(straight, capfd):
 
 
 @pytest.mark.parametrize("final_lr, words", [
-    ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start low "
-            "instead: --branch-from {path} --train.steps 8 --optim.lr 0.0005"),
+    ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start "
+            "low instead: --branch-from {path} --train.steps 8 --optim.lr 0.0005"),
     ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
 def test_a_longer_run_says_what_becomes_of_its_learning_rate(world, capfd, final_lr, words):
     path = trained(world, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
