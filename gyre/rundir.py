@@ -117,7 +117,7 @@ class RunDir:
                     "git": git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
-                    "wandb_id": wandb_id(path.name),
+                    "wandb_id": wandb_id(path.name, f"{config.model.position}-s{config.seed}"),
                     "inherited": len(points),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }
