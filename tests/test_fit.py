@@ -3,7 +3,7 @@
 import pytest
 
 from errors import UserError
-from gyre.fit import Draft, fit_row, make_draft
+from gyre.fit import Draft, fit_row, fit_steps, make_draft
 
 SMALL = {"data.vocab_size": 4096, "data.seq_len": 256, "train.steps": 1350, "train.batch_size": 8,
          "optim.warmup_steps": 40, "train.eval_interval": 450}
@@ -58,6 +58,12 @@ def test_rows_are_halved_until_a_batch_of_them_fits():
     assert fit_row(100, train_tokens=399, batch_size=8) == 25
     assert fit_row(256, train_tokens=10, batch_size=8) == 8
     assert fit_row(4, train_tokens=10, batch_size=8) == 4
+
+
+@pytest.mark.parametrize("train_tokens, steps", [
+    (500, 4), (10_000, 49), (100_000, 331), (600_000, 1350), (50_000_000, 1350), (2, 1)])
+def test_a_short_text_is_read_more_often_and_no_text_for_more_steps(train_tokens, steps):
+    assert fit_steps(1350, train_tokens, step_tokens=2048) == steps
 
 
 def test_a_warm_up_that_is_too_long_for_later_steps_is_a_tenth_of_them():
