@@ -11,7 +11,7 @@ from typing import Any
 
 from data.sources import AUTO
 from errors import UserError
-from gyre.options import OPTIONS, Config, flatten, make_config
+from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
 
 Layer = dict[str, Any]
 """Values by dotted name."""
@@ -98,6 +98,8 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         options = dict(flatten(layer))
         if any(name in options and options[name] != values[name] for name in TEXT):
             fitted.update(FITTED)
+            # A prompt of another text shows nothing: samples begin a document.
+            options = {"train.sample_prompt": TrainConfig.sample_prompt, **options}
         if options.get("train.minutes") is not None:
             if options.get("train.steps", AUTO) != AUTO:
                 raise UserError("train.minutes chooses train.steps: leave one of them out")

@@ -35,6 +35,14 @@ def test_another_text_makes_limits_of_the_numbers_before_it(text):
     assert make_draft(SMALL, text).limits.train.steps == 1350
 
 
+def test_the_sample_prompt_of_another_text_is_not_kept():
+    prompted = SMALL | {"train.sample_prompt": "def "}
+    assert make_draft(prompted).limits.train.sample_prompt == "def "
+    assert make_draft(prompted, MINE).limits.train.sample_prompt == ""
+    said = make_draft(prompted, MINE | {"train.sample_prompt": "Once"})
+    assert said.limits.train.sample_prompt == "Once"
+
+
 def test_numbers_beside_the_text_or_after_it_are_kept():
     assert fitted(SMALL | MINE) == set()
     assert fitted(SMALL, MINE | {"train.steps": 90}) == ALL - {"train.steps"}
