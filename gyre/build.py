@@ -32,7 +32,9 @@ from gyre.step import Progress, Setup, summed_loss, train_step
 from model import kernels
 from model.transformer import Transformer
 
-LITTLE_TEXT = 20_000  # training tokens; TODO
+# Training tokens. 8,000 of them (30 kB) end at 2.1 bits per byte, 110,000 (400 kB) at 1.4
+# (docs/benchmarks.md).
+LITTLE_TEXT = 50_000
 # How long the rate of the first steps is measured, for train.minutes.
 MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
@@ -152,8 +154,9 @@ def print_setup(
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
     if chosen:
         say(f"auto    {', '.join(chosen)}: chosen for this text")
-    little = "" if n_tokens >= LITTLE_TEXT else (
-        "; so little text is learned by heart, and a model of it says hardly anything else")
+    little = ""
+    if n_tokens < LITTLE_TEXT:
+        little = ". This is little text: expect fragments of it, and hardly a new sentence"
     say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
         f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
     time = "" if arithmetic.seconds is None else f", {format_estimate(arithmetic.seconds)}"
