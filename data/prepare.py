@@ -11,6 +11,7 @@ byte of its text. The prefix of an imported tokenizer (Llama's BOS) comes after 
 
 import hashlib
 import shutil
+import time
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -95,7 +96,7 @@ def copy_text(
     bits of its SHA-256.
     """
     spans, hashes, characters, whole = array("q"), array("Q"), 0, hashlib.sha256()
-    with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
+    with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in documents:
             digest, start = hashlib.sha256(), file.tell()
             for piece in document:
@@ -113,6 +114,23 @@ def copy_text(
     counts = {"sha256": whole.hexdigest(), "documents": len(hashes), "bytes": spans[-1],
               "characters": characters}
     return counts, np.array(spans).reshape(-1, 2), np.array(hashes)
+
+
+class DelayedBar(tqdm):
+    """A progress bar which does not show before its delay because something else is printed."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the delay is over."""
+        return time.time() >= self.start_t + self.delay
+
+    def clear(self, *args: Any, **options: Any) -> None:
+        if self.is_shown:
+            super().clear(*args, **options)
+
+    def refresh(self, *args: Any, **options: Any) -> None:
+        if self.is_shown:
+            super().refresh(*args, **options)
 
 
 def split_text(

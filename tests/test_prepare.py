@@ -252,6 +252,17 @@ def test_stories_between_separators_are_documents(tmp_path):
     assert sorted(train + val) == sorted(stories) and 25 <= len(val) <= 75
 
 
+def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
+    """Each on a line of its own; by the one process that prepares, and not by those that wait."""
+    path = jsonl(tmp_path / "a.jsonl", [*DOCUMENTS, ""])
+    folder = prepare(config(path)).folder
+    assert capsys.readouterr().err == (
+        f"preparing {folder} once\nnote: 1 of 61 rows have no text in column text (they have no "
+        "other columns)\n")
+    assert find_prepared(config(path)) and prepare(config(path))
+    assert capsys.readouterr().err == ""
+
+
 # Made once
 
 
