@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields
 from io import TextIOWrapper
 from pathlib import Path
 
+from data.readers import decode, reading
 from errors import UserError, check_ranges, report_errors, say
 from gyre.device import DTYPE_NAMES, InferenceDtype
 from gyre.load import Row, Trained, load
@@ -133,12 +134,11 @@ def open_run(options: argparse.Namespace) -> Trained:
 
 
 def read_prompt(path: str) -> str:
-    """Return the text of a file, or of stdin for "-": no newline translated, none stripped."""
+    """Return the text of a file, or of stdin for "-": no newline translated, none stripped. A byte
+    order mark at its start is dropped, as from text to train on."""
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"--prompt-file {path} is not UTF-8: {error}") from None
+    with reading(f"--prompt-file {path}"):
+        return decode(raw)
 
 
 def converse(trained: Trained, options: argparse.Namespace) -> Counter[str]:

@@ -172,6 +172,8 @@ def select_decisive(config: Config) -> dict[str, Any]:
     values: dict[str, Any] = asdict(config)
     del values["log"], values["name"], values["seed"], values["data"]["prepared"]
     del values["data"]["second_val"], values["train"]["device"], values["train"]["onednn"]
+    if values["data"]["separator"] is None:  # plans from before this option have none
+        del values["data"]["separator"]
     return values
 
 

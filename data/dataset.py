@@ -65,8 +65,10 @@ def find_prepared(
 def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the prepared data, and the settings that decide what is in it."""
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
-    # An unset second_val is left out, so that folders from before this option are still found.
-    fields = {k: v for k, v in asdict(config).items() if k not in ignored and v is not False}
+    # While unset, later options are left out, so that folders from before them are still found.
+    later = {"second_val": False, "separator": None}
+    fields = {name: value for name, value in asdict(config).items()
+              if name not in ignored and not (name in later and value == later[name])}
     settings: dict[str, Any] = {"format": FORMAT, **fields, "text": hash_text(config)}
     if fit_vocabulary:
         settings["vocab_size"] = f"{AUTO}, at most {config.vocab_size}"

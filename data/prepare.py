@@ -11,6 +11,7 @@ byte of its text. The prefix of an imported tokenizer (Llama's BOS) comes after 
 
 import hashlib
 import shutil
+import time
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -61,10 +62,10 @@ def write_files(
     """Fill an empty folder. The manifest comes last."""
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
-        train, val, hashes = split_text(file, spans, hashes, config.val_fraction)
+        train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
-            train, val, _ = split_text(file, train, ~hashes, config.val_fraction)
+            train, val, _ = split_text(file, train, ~hashes, config)
         if config.tokenizer is None:
             tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
@@ -152,7 +153,7 @@ def copy_text(
     bits of its SHA-256.
     """
     spans, hashes, characters, whole = array("q"), array("Q"), 0, hashlib.sha256()
-    with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
+    with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in documents:
             digest, start = hashlib.sha256(), file.tell()
             for piece in document:
@@ -172,25 +173,79 @@ def copy_text(
     return counts, np.array(spans).reshape(-1, 2), np.array(hashes)
 
 
+class DelayedBar(tqdm):
+    """A progress bar which does not show before its delay because something else is printed."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the delay is over."""
+        return time.time() >= self.start_t + self.delay
+
+    def clear(self, *args: Any, **options: Any) -> None:
+        if self.is_shown:
+            super().clear(*args, **options)
+
+    def refresh(self, *args: Any, **options: Any) -> None:
+        if self.is_shown:
+            super().refresh(*args, **options)
+
+
 def split_text(
-    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the spans of the text for training, those for validation, and the hashes of the
     documents for training.
 
-    A single document gives its end to validation, the convention for tiny Shakespeare. Of several,
-    the hash of each decides: it stays in its split whatever is added, and equal documents are in
-    the same split. If that would leave a split empty, it gets the document with the nearest hash.
+    The hash of a document decides: it stays in its split whatever is added, and equal documents are
+    in the same split. With few documents this can hold out most of the text, or next to nothing of
+    it. Where a split would then be less than half or more than twice as long as asked for, the end
+    of the text is held out instead, the convention for tiny Shakespeare. Not of the standard
+    library, which has many documents, and in whose order the end is of another kind.
     """
-    if len(spans) == 1:
-        characters = sum(len(block) for _, block in read_blocks(file, spans, "counting text"))
-        (cut, end), left = spans[0], int(characters * (1 - val_fraction))
-        for _, block in read_blocks(file, spans, "splitting text"):
-            cut += len(block[:left].encode())
-            left -= len(block[:left])
-        return np.array([[spans[0, 0], cut]]), np.array([[cut, end]]), hashes
-    held_out = hashes <= np.clip(np.uint64(val_fraction * 2**64), hashes.min(), hashes.max() - 1)
-    return spans[~held_out], spans[held_out], hashes[~held_out]
+    limit = np.uint64(config.val_fraction * 2**64)
+    if len(spans) > 1:  # no split stays empty: it gets the document with the nearest hash
+        limit = np.clip(limit, hashes.min(), hashes.max() - 1)
+        held_out = hashes <= limit
+        sizes = np.diff(spans)[:, 0]
+        share = sizes[held_out].sum() / sizes.sum()
+        ratios = (share / config.val_fraction, (1 - share) / (1 - config.val_fraction))
+        fits = min(ratios) >= 0.5 and max(ratios) <= 2
+        if fits or config.source == "stdlib":
+            return spans[~held_out], spans[held_out], hashes[~held_out]
+        say(f"note: whole documents would give validation {share:.1%} of the text, not "
+            f"{config.val_fraction:.1%}: the end of the text is held out instead")
+    return hold_out_end(file, spans, hashes, config.val_fraction)
+
+
+def hold_out_end(
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `split_text` returns, with the end of the text held out.
+
+    One document is cut in two, where this share of its characters begins. Its copies are cut alike,
+    and all copies count where the first one is, so that nothing is in both splits.
+    """
+    _, first, number, copies = np.unique(
+        hashes, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)  # of different documents, as they come
+    sizes = np.diff(spans)[first, 0] * copies
+    ends = np.cumsum(sizes[order]) / sizes.sum()  # as shares of the text
+    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the document that is cut
+    begin = ends[cut - 1] if cut else 0.0
+    kept = (1 - val_fraction - begin) / (ends[cut] - begin)
+    document = spans[first[order[cut]]][None]
+    characters = sum(len(block) for _, block in read_blocks(file, document, "counting text"))
+    left = int(characters * kept)
+    size = 0  # of what is kept of this document, in bytes
+    for _, block in read_blocks(file, document, "splitting text"):
+        size += len(block[:left].encode())
+        left -= len(block[:left])
+    place = np.argsort(order)[number]  # of each span's document in the order
+    start, end = spans.T
+    middle = np.select([place < cut, place == cut], [end, start + size], start)
+    train = np.stack([start, middle], axis=1)[middle > start]
+    val = np.stack([middle, end], axis=1)[middle < end]
+    return train, val, hashes[middle > start]
 
 
 def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple[bool, str]]:

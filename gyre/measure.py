@@ -271,8 +271,11 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
                         "from it with --init-from and evaluate that")
     tokenizer = [file["sha256"] for name, file in sorted(manifest["files"].items())
                  if name.startswith("tokenizer")]
+    # Versions of gyre have split few documents differently, which the settings do not show.
+    split = [manifest["settings"].get(key) for key in ("val_fraction", "second_val")]
+    split.append(manifest.get("val", {}).get("bytes"))
     return {"text": manifest["text"]["sha256"], "tokenizer": " ".join(tokenizer),
-            "split": str([manifest["settings"].get(key) for key in ("val_fraction", "second_val")])}
+            "split": str(split)}
 
 
 def open_run(

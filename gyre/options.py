@@ -306,6 +306,19 @@ def read_config(path: Path) -> Config:
 # --- the command line -----------------------------------------------------------------------------
 
 
+class AddLists(argparse.Action):
+    """Store a list. If the option is given several times, the lists add up; null begins anew."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest, None)
+        if before is not None and values is not None:
+            values = before + values
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of the fields of dataclasses. Whatever it refuses is a UserError of one sentence.
 
@@ -335,8 +348,11 @@ class Parser(argparse.ArgumentParser):
                       for name, cls in SECTIONS.items()}
             for name, settings in OPTIONS.items():
                 if name != "init_from":  # --init-from sets it, and takes the model of that run
+                    (hint,) = settings["type"].args
+                    is_list = list[str] in (hint, *get_args(hint))
                     group = groups.get(name.partition(".")[0], self)
                     group.add_argument(f"--{name}", **settings | {
+                        "action": AddLists if is_list else "store",
                         "dest": f"given.{name}", "default": argparse.SUPPRESS})
 
     def parse_args(self, *args: Any, **kwargs: Any) -> Any:

@@ -23,6 +23,7 @@ from gyre.rundir import RunDir
     ({"files": {"tokenizer.model": {"sha256": "b"}}}, "one and .*three have different tokenizers"),
     *(({"settings": {"val_fraction": 0.1} | changes}, "one and .*three hold out different parts")
       for changes in ({"val_fraction": 0.2}, {"second_val": True})),
+    ({"val": {"bytes": 9}}, "one and .*three hold out different parts"),
     ({"imported": {}}, "three was imported and has no validation text of its own")])
 def test_runs_that_do_not_compare_are_refused(tmp_path, monkeypatch, capsys, changes, words):
     runs = []

@@ -48,6 +48,20 @@ def test_a_value_has_its_type_in_a_file_and_as_an_argument(tmp_path, option, tex
         assert converted == value and type(converted) is type(value)
 
 
+@pytest.mark.parametrize("argv, files", [
+    (["--data.files", "a", "--data.files", "b"], ["a", "b"]),
+    (["--data.files=[a, 'b c']", "--data.files", "d"], ["a", "b c", "d"]),
+    (["--data.files", "a", "--data.files", "a"], ["a", "a"]), (["--data.files", "a/"], ["a/"]),
+    (["--data.files", "a", "--data.files", "null", "--data.files", "b"], ["b"])])
+def test_files_that_are_given_several_times_add_up(argv, files):
+    assert load(*argv).data.files == files
+
+
+def test_files_on_the_command_line_replace_those_of_a_config(tmp_path):
+    file = write(tmp_path, "data: {files: [a, b]}")
+    assert load("--config", file, "--data.files", "c", "--data.files", "d").data.files == ["c", "d"]
+
+
 @settings(max_examples=12, deadline=None)
 @given(text=st.text(max_size=9), lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1),
        keep=st.lists(st.integers(1, 1000)), shard=st.sampled_from(["full", 3]))
