@@ -2,18 +2,30 @@
 
 import math
 import random
+from unittest import mock
 
 import pytest
 import sentencepiece
 import tokenizers
+from conftest import run as exit_code
 from foreign import edit, export_to, imported, make_run, read, reexport, refused, their_folder
+from foreign_tokenizers import (
+    SAVE,
+    save_llama2,
+    save_llama3,
+)
 from noise import ODD, VOCAB, train_sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 from test_gguf import read_gguf
 from transformers import AutoTokenizer
 
+import generate
+import train
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
 from formats import tokenizers as formats_tokenizers
+from gyre.load import Row
+from gyre.load import load as load_run
+from gyre.options import TrainConfig
 
 
 def reference_ids(folder, texts):
@@ -270,3 +282,69 @@ def test_an_import_says_what_may_surprise(tmp_path, capsys):
     (folder / "generation_config.json").unlink()
     edit(folder / "config.json", eos_token_id=ours.eos_id)
     assert notes(folder) == []
+
+
+def stream(tokenizer, ids, prompt=""):
+    """What `generate.py` prints of these ids behind a prompt."""
+    row = Row(prompt, tokenizer)
+    return "".join(row.push(i) for i in ids) + row.push(None)
+
+
+# --- the beginning of a text ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompt, text, printed", [
+    ("", "Once upon a time", "Once upon a time"), ("", "  two", "  two"), ("", "", ""),
+    ("", "\nx", "\nx"), ("", "中", "中"), ("x", "Once", "x Once"), ("x ", "Once", "x  Once")])
+@pytest.mark.parametrize("kind", ["llama2", "llama2-of-4"])
+def test_only_a_document_begins_without_the_tokenizers_space(
+        kind, prompt, text, printed, tmp_path):
+    """Both kinds put a space in front of every text, also where it begins with one."""
+    SAVE[kind](tmp_path)
+    ours = open_tokenizer(tmp_path)
+    assert stream(ours, ours.encode(text), prompt) == printed
+
+
+def test_a_tokenizer_without_a_space_keeps_the_first(tmp_path):
+    save_llama3(tmp_path)
+    ours = open_tokenizer(tmp_path)
+    assert stream(ours, ours.encode(" Once")) == " Once"
+
+
+def feed(monkeypatch, place, ids):
+    """Let `generate` of a module draw these ids for every prompt."""
+    def draw(model, prompts, *sampling, on_token=lambda row, token: False, **options):
+        for token in ids:
+            on_token(0, token)
+        return [ids]
+
+    monkeypatch.setattr(place, draw)
+
+
+def test_generate_py_begins_a_document_without_that_space(tmp_path, monkeypatch, capsys):
+    folder = their_folder(tmp_path, "llama2-of-4")
+    feed(monkeypatch, "generate.generate", open_tokenizer(folder).encode("Once upon"))
+    assert exit_code(generate.main, "--run", folder, "--prompt", "", "--max-new-tokens", "9") == 0
+    assert capsys.readouterr().out == "Once upon\n"
+
+
+@pytest.mark.parametrize("prompt, text", [("", "Once upon"), ("x", " Once upon")])
+def test_run_generate_begins_only_a_document_without_that_space(
+        prompt, text, tmp_path, monkeypatch):
+    run, folder = imported(tmp_path, "llama2-of-4")
+    feed(monkeypatch, "gyre.load.generate", open_tokenizer(folder).encode("Once upon"))
+    assert load_run(run, device="cpu").generate(prompt) == text
+
+
+@pytest.mark.parametrize("prompt, text", [("", "Once upon"), ("x", "x Once upon")])
+def test_samples_of_a_training_begin_without_that_space(prompt, text, tmp_path, monkeypatch):
+    save_llama2(tmp_path)
+    setup = mock.MagicMock()
+    run = mock.MagicMock()
+    setup.data.tokenizer = open_tokenizer(tmp_path)
+    setup.progress.axes = {}
+    setup.config.model.max_positions = 64
+    setup.config.train = TrainConfig(sample_prompt=prompt, sample_tokens=9)
+    feed(monkeypatch, "train.generate", setup.data.tokenizer.encode("Once upon"))
+    train.sample(setup, run)
+    run.log.assert_called_once_with({"sample": text})
