@@ -141,6 +141,14 @@ def read_prompt(path: str) -> str:
         raise UserError(f"--prompt-file {path} is not UTF-8: {error}") from None
 
 
+def encode_prompts(trained: Trained, prompts: list[str]) -> list[list[int]]:
+    """Return the ids of prompts."""
+    tokenizer = trained.tokenizer
+    if any(tokenizer.starts_with_prefix(tokenizer.encode(prompt)) for prompt in prompts):
+        say("note: a prompt begins with the token that begins every text: it is not added again")
+    return [tokenizer.encode_prompt(prompt) for prompt in prompts]
+
+
 def converse(trained: Trained, options: argparse.Namespace) -> Counter[str]:
     """Continue the lines of stdin, each on its own, until Ctrl-D or Ctrl-C.
 
@@ -174,7 +182,7 @@ def write(trained: Trained, prompts: list[str], options: argparse.Namespace) -> 
     Notes on stderr a text that ends early or is longer than the training rows. Returns the tokens
     and seconds of reading prompts ("prefill") and of what follows ("decode").
     """
-    ids = [trained.tokenizer.encode_prompt(prompt) for prompt in prompts]
+    ids = encode_prompts(trained, prompts)
     new_tokens = options.max_new_tokens or trained.new_tokens(max(map(len, ids)))
     samples, times = options.num_samples, [time.perf_counter()]
     rows = [Row(prompt, trained.tokenizer, options.stop)

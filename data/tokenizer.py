@@ -171,20 +171,27 @@ class Tokenizer:
         return cls(path)
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text`, without bos or eos. TypeError where it has no UTF-8 form."""
-        return self.encode_batch([text])[0]
-
-    def encode_prompt(self, text: str) -> list[int]:
-        """Return the ids of a prompt: with the prefix; of "", the EOS that begins documents.
-
-        Raises UserError where the text has no UTF-8 form.
-        """
+        """Return the ids of `text`, without bos or eos. UserError where it has no UTF-8 form."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise UserError(f"the text has no UTF-8 form: {error}") from error
-        ids = self.prefix_ids + self.encode_batch([text])[0]
-        return ids if text else [self.eos_id, *ids]
+        return self.encode_batch([text])[0]
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Return the ids of a prompt: with the prefix, once; of "", the EOS that begins documents.
+
+        Raises UserError where the text has no UTF-8 form.
+        """
+        if not text:
+            return [self.eos_id, *self.prefix_ids]
+        ids = self.encode(text)
+        return ids if self.starts_with_prefix(ids) else self.prefix_ids + ids
+
+    def starts_with_prefix(self, ids: list[int]) -> bool:
+        """Return whether a text spelt the prefix itself: "<s>" can, in a tokenizer.json."""
+        length = len(self.prefix_ids)
+        return length > 0 and ids[:length] == self.prefix_ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores. Texts out of files hold no lone surrogate."""

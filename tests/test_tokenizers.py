@@ -482,6 +482,24 @@ def test_a_token_that_tokenizers_reads_as_another_byte_is_refused(tmp_path):
 # --- the beginning of a text ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind, text, ids", [
+    ("llama3", "<|begin_of_text|>def", [298, 290]), ("llama3", "def", [298, 290]),
+    ("llama3", "<|begin_of_text|>", [298]), ("llama3", "", [299, 298]),
+    ("llama3", "<|begin_of_text|><|begin_of_text|>def", [298, 298, 290]),
+    ("llama2-of-4", "<s>def", [1, 286, 281]), ("llama2-of-4", "def", [1, 286, 281]),
+    ("llama2-of-4", "a<s>", [1, 286, 287, 1])])
+def test_a_prompt_that_spells_bos_has_no_second_one(kind, text, ids, tmp_path):
+    SAVE[kind](tmp_path)
+    assert open_tokenizer(tmp_path).encode_prompt(text) == ids
+
+
+def test_a_sentencepiece_file_alone_reads_bos_as_text(tmp_path):
+    save_llama2(tmp_path)
+    ours = open_tokenizer(tmp_path)
+    ids = ours.encode_prompt("<s>def")
+    assert ids.count(1) == 1 and ours.decode(ids) == "<s>def"
+
+
 @pytest.mark.parametrize("prompt, text, printed", [
     ("", "Once upon a time", "Once upon a time"), ("", "  two", "  two"), ("", "", ""),
     ("", "\nx", "\nx"), ("", "中", "中"), ("x", "Once", "x Once"), ("x ", "Once", "x  Once")])
@@ -537,3 +555,17 @@ def test_samples_of_a_training_begin_without_that_space(prompt, text, tmp_path, 
     feed(monkeypatch, "train.generate", setup.data.tokenizer.encode("Once upon"))
     train.sample(setup, run)
     run.log.assert_called_once_with({"sample": text})
+
+
+BOS_NOTE = "note: a prompt begins with the token that begins every text: it is not added again\n"
+
+
+@pytest.mark.parametrize("kind, prompts, count", [
+    ("llama3", ["<|begin_of_text|>def"], 1), ("llama3", ["def"], 0), ("llama3", [""], 0),
+    ("llama3", ["<|begin_of_text|>a", "<|begin_of_text|>b"], 1), ("llama2-of-4", ["<s>def"], 1),
+    ("llama2-of-4", ["a<s>"], 0), ("llama2", ["<s>def"], 0)])
+def test_a_prompt_that_spells_bos_gets_one_note(kind, prompts, count, tmp_path, capsys):
+    folder = their_folder(tmp_path, kind)
+    words = [f"--prompt={prompt}" for prompt in prompts]
+    assert exit_code(generate.main, "--run", folder, *words, "--max-new-tokens", "1") == 0
+    assert capsys.readouterr().err.count(BOS_NOTE) == count
