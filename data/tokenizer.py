@@ -23,7 +23,8 @@ from files import first_line, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
-FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # gyre does not read the last one
+FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)
+PARAMS = "params.json"  # in Meta's folders, which describe the model with it
 ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
 
 SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
@@ -59,6 +60,8 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
     path = Path(path)
     if path.is_dir():
         path = path / JSON if (path / JSON).is_file() else path / MODEL
+    if not path.is_file():
+        raise UserError(_describe_missing(path))
     try:
         return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
     except (UserError, KeyboardInterrupt):
@@ -67,6 +70,17 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
         raise UserError(f"{path} is no tokenizer for us, or it or a file beside it is damaged "
                         f"({type(error).__name__}: {first_line(error)}). If it is Llama 3's "
                         f"{MODEL}, use its {JSON} and {SETTINGS} instead") from error
+
+
+def _describe_missing(path: Path) -> str:
+    """Return what to do about a tokenizer file that is not there."""
+    if path.with_name(PARAMS).is_file():
+        return f"{path} is missing; Meta's download keeps it one folder up: copy it in"
+    if path.with_name("vocab.json").is_file():
+        return (f"{path.parent} has a vocab.json but no {JSON}: load its tokenizer with "
+                f"transformers and save it there again, which writes the {JSON}")
+    return (f"{path} is missing, and {path.with_name(JSON)} too: copy the one that belongs to the "
+            f"model, with its {SETTINGS}")
 
 
 class Tokenizer:

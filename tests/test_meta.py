@@ -93,6 +93,14 @@ def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     says("params.json", str(first), "rope.freqs", "500000")
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_folder_without_its_tokenizer_says_where_meta_keeps_it(parts, tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), parts, False)
+    (folder / "tokenizer.model").rename(tmp_path / "tokenizer.model")
+    refused(capsys, "run", folder, tmp_path / "new", f"{folder / 'tokenizer.model'} is missing; "
+            "Meta's download keeps it one folder up: copy it in")
+
+
 # --- params.json ----------------------------------------------------------------------------------
 
 

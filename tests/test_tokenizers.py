@@ -569,3 +569,22 @@ def test_a_prompt_that_spells_bos_gets_one_note(kind, prompts, count, tmp_path, 
     words = [f"--prompt={prompt}" for prompt in prompts]
     assert exit_code(generate.main, "--run", folder, *words, "--max-new-tokens", "1") == 0
     assert capsys.readouterr().err.count(BOS_NOTE) == count
+
+
+# --- files that are missing -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beside, words", [
+    ("params.json", "tokenizer.model is missing; Meta's download keeps it one folder up: copy it"),
+    ("vocab.json", "has a vocab.json but no tokenizer.json: load its tokenizer with transformers"),
+    ("config.json", "tokenizer.model is missing, and .*tokenizer.json too: copy the one that")])
+def test_a_folder_without_a_tokenizer_says_where_to_get_it(beside, words, tmp_path):
+    (tmp_path / beside).write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match=words):
+        open_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "tokenizer.json"])
+def test_a_tokenizer_file_that_is_missing_is_named(name, tmp_path):
+    with pytest.raises(UserError, match=f"{name} is missing"):
+        open_tokenizer(tmp_path / name)
