@@ -73,28 +73,66 @@ def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]
 
 
 def stored_safetensors(folder: Path) -> dict[str, Stored]:
-    """Every tensor of a folder by its name there. UserError for a shard that is missing or cut."""
-    index, files = folder / "model.safetensors.index.json", [folder / "model.safetensors"]
-    if index.is_file() and not files[0].is_file():  # transformers reads the single file first, too
-        weight_map = read_json(index).get("weight_map")
-        if not weight_map or not isinstance(weight_map, dict):
-            raise UserError(f"{index} is damaged: it has no weight_map")
-        # Path.name: no file outside of this folder.
-        files = sorted({folder / Path(str(file)).name for file in weight_map.values()})
+    """Every tensor of a folder by its name there, from the file that the index names for it.
+
+    Raises UserError for a file that is missing or cut short, and for a tensor that is not in its
+    file.
+    """
+    single = folder / "model.safetensors"
+    index = folder / f"{single.name}.index.json"
+    sharded = index.is_file() and not single.is_file()  # transformers reads the single file first
+    weight_map = read_weight_map(index) if sharded else {}
+    files = sorted(set(weight_map.values())) if sharded else [single]
     stored: dict[str, Stored] = {}
     for file in files:
         if not file.is_file():
-            raise UserError(f"{file} is missing; .bin files are not read, since they can run code")
-        try:
-            tensors = safe_open(file, "pt")
-        except SafetensorError as error:
-            raise UserError(f"{file} is damaged or cut short: {error}") from error
-        for name in tensors.keys():  # noqa: SIM118  # not a dict
-            entry = tensors.get_slice(name)
-            if name in stored:
+            raise UserError(_describe_missing(file, index))
+        for name, tensor in open_safetensors(file).items():
+            if weight_map.get(name, file) != file:
+                continue
+            if name in stored:  # and not in the index
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")
-            stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
-                                  lambda t=tensors, n=name: t.get_tensor(n))
+            stored[name] = tensor
+    for name, file in weight_map.items():
+        if name not in stored:
+            raise UserError(f"{name} is not in {file}, where {index} says it is: download both "
+                            "again, from one place")
+    return stored
+
+
+def read_weight_map(index: Path) -> dict[str, Path]:
+    """{name of a tensor: its file} by a model.safetensors.index.json."""
+    weight_map = read_json(index).get("weight_map")
+    if not weight_map or not isinstance(weight_map, dict):
+        raise UserError(f"{index} is damaged: it has no weight_map")
+    # Path.name: no file outside of this folder.
+    return {name: index.parent / Path(str(file)).name for name, file in weight_map.items()}
+
+
+def _describe_missing(file: Path, index: Path) -> str:
+    """What to do about a file of safetensors that is not there."""
+    folder = file.parent
+    if index.is_file():
+        return f"{file} is missing, and {index.name} names it: download it too"
+    shards = sorted(folder.glob("*-of-*.safetensors"))
+    if shards:
+        return (f"{folder} has shards, such as {shards[0].name}, but no {index.name}, which says "
+                "which of them holds what: download it too")
+    return (f"{file} is missing; .bin files are not read, since they can run code: let "
+            "transformers load and save such a model")
+
+
+def open_safetensors(file: Path) -> dict[str, Stored]:
+    """Every tensor of a file by its name. UserError for a file that is damaged."""
+    try:
+        tensors = safe_open(file, "pt")
+    except SafetensorError as error:
+        raise UserError(f"{file} is damaged or cut short: {error}") from error
+    stored = {}
+    for name in tensors.keys():  # noqa: SIM118  # not a dict
+        entry = tensors.get_slice(name)
+        stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
+                              lambda t=tensors, n=name: t.get_tensor(n))
     return stored
 
 
