@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,6 +20,8 @@ from errors import UserError
 from files import read_json
 from gyre.checkpoint import DTYPES
 from model.config import ModelConfig
+
+POINTER = b"version https://git-lfs"  # what a git without LFS checks out in place of a large file
 
 
 @dataclass
@@ -124,6 +126,7 @@ def _describe_missing(file: Path, index: Path) -> str:
 
 def open_safetensors(file: Path) -> dict[str, Stored]:
     """Every tensor of a file by its name. UserError for a file that is damaged."""
+    read_start(file)
     try:
         tensors = safe_open(file, "pt")
     except SafetensorError as error:
@@ -134,6 +137,16 @@ def open_safetensors(file: Path) -> dict[str, Stored]:
         stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
                               lambda t=tensors, n=name: t.get_tensor(n))
     return stored
+
+
+def read_start(file: Path) -> bytes:
+    """The first bytes of a file. Raises UserError for a pointer of Git LFS."""
+    with file.open("rb") as opened:
+        start = opened.read(len(POINTER))
+    if start == POINTER:
+        raise UserError(f"{file} is a pointer of Git LFS and not the file itself: run `git lfs "
+                        "pull` in its folder, or download it")
+    return start
 
 
 def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
@@ -156,14 +169,23 @@ def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
 
 def _load_pickle(file: Path) -> dict[str, Tensor]:
     """The tensors of a .pth, mapped and not read. `weights_only` runs nothing that is in it."""
+    if not file.is_file():
+        raise UserError(f"{file} is missing: download it too")
+    start = read_start(file)
+    if not is_zipfile(file):
+        if start.startswith(b"PK"):
+            raise UserError(f"{file} is damaged or cut short: download it again")
+        raise UserError(f"{file} is no zip archive, as torch.save writes since PyTorch 1.6, but "
+                        f"begins with {start[:8]!r}: download it again, or load and save it with "
+                        "torch")
     try:
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         with ZipFile(file) as archive:
             saved_as = archive.namelist()[0].partition("/")[0]  # torch.save's name for it
     except Exception as error:  # torch.load has no exception of its own for a damaged file,
         # and its message may advise to execute it.
-        raise UserError(f"{file} is missing, damaged, or holds other things than tensors, which "
-                        f"could run code ({type(error).__name__})") from error
+        raise UserError(f"{file} is damaged, or holds other things than tensors, which could run "
+                        f"code ({type(error).__name__})") from error
     if saved_as != file.stem and re.fullmatch(r"consolidated\.\d\d", saved_as):
         raise UserError(f"{file} was saved as {saved_as}.pth: parts were swapped or copied")
     if not (isinstance(tensors, dict) and all(

@@ -295,6 +295,14 @@ def test_a_single_file_is_read_before_an_index(sharded, tmp_path, capsys):
             f"{folder / 'model.safetensors'} is damaged or cut short")
 
 
+def test_a_pointer_of_git_lfs_is_no_model(tmp_path, capsys):
+    folder = foreign.their_folder(tmp_path)
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 340032\n"
+    (folder / "model.safetensors").write_text(pointer, encoding="utf-8")
+    refused(capsys, "run", folder, tmp_path / "ours",
+            "model.safetensors is a pointer of Git LFS and not the file itself: run `git lfs pull`")
+
+
 # --- config.json ----------------------------------------------------------------------------------
 
 # As transformers 4 wrote them for real models, shortened to little more than what is read.
