@@ -19,6 +19,7 @@ from pathlib import Path
 
 from data.readers import decode, reading
 from errors import UserError, check_ranges, report_errors, say
+from formats.chat import chat_template, check_chat, render_chat
 from gyre.device import DTYPE_NAMES, InferenceDtype
 from gyre.load import Row, Trained, load
 from gyre.options import Parser, RunOptions
@@ -80,6 +81,9 @@ class TextOptions:
     """End where the model writes this, and leave it out. Can be given several times."""
     prompt_file: str | None = None
     """Continue the text in this UTF-8 file, its last newline included; - is stdin."""
+    chat: bool = False
+    """Put every prompt into the chat template of the model's folder, as what a user says, and print
+    the answer only. A special token that the prompt spells is one, as in transformers."""
     interactive: bool = False
     """Continue one line of stdin after the other. Ctrl-D ends."""
     max_new_tokens: int | None = None
@@ -127,6 +131,11 @@ def open_run(options: argparse.Namespace) -> Trained:
     say(f"{trained.run.path}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions, {trained.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
+    if options.chat:
+        check_chat(trained.run.path)
+    elif chat_template(trained.run.path) is not None:
+        say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
+            "--chat puts them into it")
     return trained
 
 
@@ -139,6 +148,16 @@ def read_prompt(path: str) -> str:
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     with reading(f"--prompt-file {path}"):
         return decode(raw)
+
+
+def encode_prompts(trained: Trained, prompts: list[str], chat: bool) -> list[list[int]]:
+    """Return the ids of prompts. With `chat`, the folder's chat template says how they begin."""
+    tokenizer = trained.tokenizer
+    if chat:
+        return [tokenizer.encode(render_chat(trained.run.path, prompt)) for prompt in prompts]
+    if any(tokenizer.starts_with_prefix(tokenizer.encode(prompt)) for prompt in prompts):
+        say("note: a prompt begins with the token that begins every text: it is not added again")
+    return [tokenizer.encode_prompt(prompt) for prompt in prompts]
 
 
 def converse(trained: Trained, options: argparse.Namespace) -> Counter[str]:
@@ -174,10 +193,10 @@ def write(trained: Trained, prompts: list[str], options: argparse.Namespace) -> 
     Notes on stderr a text that ends early or is longer than the training rows. Returns the tokens
     and seconds of reading prompts ("prefill") and of what follows ("decode").
     """
-    ids = [trained.tokenizer.encode_prompt(prompt) for prompt in prompts]
+    ids = encode_prompts(trained, prompts, options.chat)
     new_tokens = options.max_new_tokens or trained.new_tokens(max(map(len, ids)))
     samples, times = options.num_samples, [time.perf_counter()]
-    rows = [Row(prompt, trained.tokenizer, options.stop)
+    rows = [Row("" if options.chat else prompt, trained.tokenizer, options.stop)
             for prompt in prompts for _ in range(samples)]
 
     def on_token(row: int, token: int) -> bool:
