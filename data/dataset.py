@@ -35,6 +35,11 @@ class Prepared:
         return open_tokenizer(self.folder)
 
     @property
+    def separators(self) -> list[int]:
+        """The ids between documents, which stand for no text: EOS, and the tokenizer's prefix."""
+        return [self.tokenizer.eos_id, *self.tokenizer.prefix_ids]
+
+    @property
     def tokenizer_files(self) -> list[Path]:
         """The files that make up the tokenizer, for a run to copy."""
         return [self.folder / name for name in self.manifest["files"] if not name.endswith(".bin")]
