@@ -25,15 +25,17 @@ import argparse
 import functools
 import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from data.dataset import label_text
 from data.sources import SOURCES, DataConfig
 from data.text import Text, open_text
 from errors import UserError, check_ranges, report_errors, say
@@ -43,7 +45,9 @@ from gyre.load import load
 from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
 from gyre.rundir import RunDir, is_foreign
 from model.position import POSITIONS
+from model.transformer import Transformer
 
+MANY_RUNS = 100  # take two seconds to read, and get a progress bar
 LONGEST = 2048  # tokens of a window of an imported model by default
 
 
@@ -289,22 +293,86 @@ def show_progress(models: list[Any]) -> Iterable[Any]:
                 disable=len(models) == 1)
 
 
-# --- the list of runs ----------------------------------------------------------------------------
+# --- the list of runs -----------------------------------------------------------------------------
 
 
 def list_runs(runs: list[RunDir]) -> str:
-    """Return one row per run: what it is, how far it is, and its lowest validation loss so far."""
-    rows = [["run", "encoding", "learning rate", "steps", "loss", "when"]]
-    for run in runs:
-        config, points = read_config(run.path / "config.yaml"), run.metrics()
+    """Return one row per run: what it is, how far it is, and its best validation so far."""
+    header = ["run", "text", "encoding", "parameters", "lr", "steps", "bits/byte", "loss", "when"]
+    rows = []
+    notes = []
+    tokenizers = set()
+    for run in tqdm(runs, "reading", unit="run", leave=False, disable=len(runs) < MANY_RUNS):
+        config = read_config(run.path / "config.yaml")
+        points = run.metrics()
+        best = best_validation(run, points)
+        bits = show(best.get("val/bpb"))
+        if best:
+            tokenizers.add(hash_tokenizer(run))
+            bits += " " if "val/eos_share" in best else "*"
         created = datetime.fromisoformat(run.record["created"]).astimezone()
-        best = run.checkpoints.saved_step("best")  # a branch inherits losses of other weights
-        losses = [p["val/loss"] for p in points if p["step"] == best and "val/loss" in p]
-        # A resume can have taken more steps than the configuration says.
-        steps = f"{(n := points[-1]['step'])} of {max(n, config.train.steps)}" if points else "-"
-        rows.append([run.path.name, config.model.position, f"{config.optim.lr:g}", steps,
-                     show((losses or [None])[0]), f"{created:%Y-%m-%d %H:%M}"])
-    return align(rows)
+        rows.append([run.path.name, name_text(run, config), config.model.position,
+                     count_parameters(config), f"{config.optim.lr:g}",
+                     show_steps(run, config, points), bits, show(best.get("val/loss")),
+                     f"{created:%Y-%m-%d %H:%M}"])
+    if any("*" in row[6] for row in rows):
+        notes.append("*: of an older version, which counted EOS between documents in: python "
+                     "evaluate.py RUN measures it again")
+    if len(tokenizers) > 1:  # no column for numbers that do not compare
+        notes.append("losses in nats per token are left out, because the tokenizers differ: "
+                     "python evaluate.py RUN prints them")
+        at = header.index("loss")
+        for row in (header, *rows):
+            del row[at]
+    return "\n".join([align([header, *rows], left=3), *notes])
+
+
+def best_validation(run: RunDir, points: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the point of the validation whose weights are `best`; {} if there was none.
+
+    It is not the lowest loss of all points: a branch inherits losses of other weights.
+    """
+    best = run.checkpoints.saved_step("best")
+    for point in points:
+        if point["step"] == best and "val/loss" in point:
+            return point
+    return {}
+
+
+def count_parameters(config: Config) -> str:
+    """Return the number of parameters; - for an encoding that this version does not have."""
+    with suppress(UserError), torch.device("meta"):  # without memory
+        return f"{sum(p.numel() for p in Transformer(config.model).parameters()):,}"
+    return "-"
+
+
+def name_text(run: RunDir, config: Config) -> str:
+    """Return the label of the text of a run, and the start of its hash; - if it was imported."""
+    digest = run.manifest.get("text", {}).get("sha256")
+    return "-" if digest is None else f"{label_text(config.data)} {digest[:6]}"
+
+
+def hash_tokenizer(run: RunDir) -> str:
+    """Return the hashes of the files that make up the tokenizer of a run."""
+    hashes = run.record["sha256"]
+    return " ".join(hashes[name] for name in sorted(hashes) if name.startswith("tokenizer"))
+
+
+def show_steps(run: RunDir, config: Config, points: list[dict[str, Any]]) -> str:
+    """Return how many steps a run has taken, and of how many.
+
+    A resume can have changed how many. The checkpoints since then say it; ? stands until the first
+    one.
+    """
+    if not points:
+        return "-"
+    taken = points[-1]["step"]
+    planned = config.train.steps
+    for name in ("previous", "last"):
+        with suppress(UserError):  # there is no such checkpoint, or it is damaged
+            training = run.checkpoints.load_training(run.path / name)
+            planned = training.get("steps", planned)
+    return f"{taken} of {planned if taken <= planned else '?'}"
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -323,7 +391,9 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     key = "" if compares else "bpb_"
     rows = [["run", "context", "loss", "perplexity", "bits/byte", "difference"]]
     for name, result in zip(names, results, strict=True):
-        mark = "" if result["ids_sha256"] == first["ids_sha256"] else "*"
+        mark = ""
+        if not compares:
+            mark = " " if result["ids_sha256"] == first["ids_sha256"] else "*"
         difference = ""
         if result is not first:
             difference = show_error(result[f"{key}difference"], result[f"{key}difference_se"],

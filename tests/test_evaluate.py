@@ -1,13 +1,14 @@
 """The command: which runs it lists, which share a table, and what it prints."""
 
 import json
+import re
 import shutil
 import statistics
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import points, random_text, refusal, run, target_losses, trained
+from conftest import points, random_text, refusal, run, stop_at, target_losses, trained
 from matplotlib.image import imread
 
 import evaluate
@@ -92,24 +93,74 @@ def results(capsys, folder: Path, *argv) -> list[dict]:
 
 def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    (_, rope, damaged, learned), (skipped, *warnings) = evaluated(capsys)
+    (head, rope, damaged, learned), (skipped, *warnings) = evaluated(capsys)
+    assert " ".join(head) == "run text encoding parameters lr steps bits/byte loss when"
     created = datetime.fromisoformat(RunDir.open(runs / "rope").record["created"]).astimezone()
     best = min(points(runs / "rope", "val/loss").values())
-    assert rope == f"rope rope 0.002 12 of 12 {best:.4f} {created:%Y-%m-%d %H:%M}".split()
-    assert [learned[:2], damaged[:4]] == [["learned"] * 2, ["damaged", "learned", "0.001", "-"]]
+    bits = min(points(runs / "rope", "val/bpb").values())
+    digest = RunDir.open(runs / "rope").manifest["text"]["sha256"][:6]
+    parameters = sum(value.numel() for value in RunDir.open(runs / "rope").checkpoints
+                     .load_weights().values())
+    assert rope == (f"rope text {digest} rope {parameters:,} 0.002 12 of 12 {bits:.4f} {best:.4f} "
+                    f"{created:%Y-%m-%d %H:%M}").split()
+    assert learned[:4] == ["learned", "text", digest, "learned"]
+    assert damaged[:4] == ["damaged", "text", digest, "learned"]
+    assert damaged[6:9] == ["-", "-", "-"]  # steps, bits per byte, loss
     assert skipped.startswith("skipped: runs/notes/run.json is missing")
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
+
+
+def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(evaluate, "read_config", lambda _: RunDir.open("x"))  # refuses every run
     assert "no run in runs/ yet" in refusal(capsys, evaluate.main)[-1]
 
 
 def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     run = new_run("a")
-    for step, name, loss in ((1, "best", 0.0), (2, "last", 3.0)):
+    for step, name, loss in ((1, "best", 0.5), (2, "last", 3.0)):
         run.checkpoints.save(name, lambda folder: None, {"step": step})
-        run.log({"step": step, "tokens": step, "val/loss": loss})
-    run.log({"step": 1001})  # of 1000: it was resumed
-    assert " 1001 of 1001 0.0000 " in " ".join(evaluate.list_runs([run]).split())
+        run.log({"step": step, "tokens": step, "val/loss": loss, "val/bpb": loss / 2,
+                 "val/eos_share": 0.0})
+    assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", evaluate.list_runs([run]))
+
+
+def test_a_killed_resume_with_more_steps_is_listed_with_them(world, capsys):
+    """Its configuration still says 12, and the checkpoint says 300."""
+    trained(world, "longer", f"--log.runs={world / 'others'}")
+    path = world / "others" / "longer"
+    stop_at(16, "--resume", path, "--train.steps", "300")
+    assert " 16 of 300 " in evaluate.list_runs([RunDir.open(path)])
+
+
+def test_steps_past_all_that_is_saved_are_of_an_unknown_number(new_run):
+    run = new_run("a")  # of 1000 steps
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 1000}, "steps": 1000})
+    run.log({"step": 1156, "tokens": 1156})  # resumed with more, and killed before it saved
+    assert " 1156 of ? " in evaluate.list_runs([run])
+
+
+def test_losses_of_different_tokenizers_are_not_listed(runs, more_pieces):
+    opened = [RunDir.open(runs / "rope"), RunDir.open(more_pieces)]
+    head, rope, pieces, note = evaluate.list_runs(opened).splitlines()
+    assert "bits/byte" in head and "loss" not in head
+    assert f" {min(points(more_pieces, 'val/bpb').values()):.4f} " in pieces
+    assert note.startswith("losses in nats per token are left out, because the tokenizers differ")
+    assert "loss" in evaluate.list_runs(opened[:1]).splitlines()[0]
+
+
+def test_bits_per_byte_of_an_older_version_are_marked(new_run):
+    run = new_run("a")
+    run.checkpoints.save("best", lambda folder: None, {"step": 1})
+    run.log({"step": 1, "tokens": 1, "val/loss": 2.0, "val/bpb": 1.25})
+    _, row, note = evaluate.list_runs([run]).splitlines()
+    assert " 1.2500* " in row and note.startswith("*: of an older version, which counted EOS")
+
+
+def test_tokens_of_a_checkpoint_are_those_of_its_steps(new_run):
+    run = new_run("a")
+    for step, name in ((1, "best"), (2, "last")):
+        run.checkpoints.save(name, lambda folder: None, {"step": step})
     config = make_config()
     tokens = config.train.batch_size * config.data.seq_len  # of a step
     assert [measure.trained_tokens(run, name, config) for name in ("best", "last", 7)] == [
