@@ -400,7 +400,7 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
                                     "+.4f")
         rows.append([name, f"{result['least_context']} to {result['most_context']}",
                      show_error(result["loss"], result["se"]) + mark,
-                     show(result["perplexity"], ".5g") + mark,
+                     show(result["perplexity"], ".2f" if result["loss"] < 14 else ".3g") + mark,
                      show_error(result["bpb"], result["bpb_se"]), difference])
     notes = ["context: tokens before a predicted token, least and most; in the first window from 1",
              "bits/byte: of the text alone, without EOS between documents",

@@ -180,7 +180,7 @@ def test_a_run_is_measured_on_its_validation_text(runs, capsys, monkeypatch):
     (head, rope, *_), _ = evaluated(capsys, "rope", "--device=cpu")
     assert head == ["run", "context", "loss", "perplexity", "bits/byte"]
     assert rope == ["rope", "1", "to", "20", f"{record['loss']:.4f}", "±", f"{record['se']:.4f}",
-                    f"{record['perplexity']:.5g}", f"{record['bpb']:.4f}", "±",
+                    f"{record['perplexity']:.2f}", f"{record['bpb']:.4f}", "±",
                     f"{record['bpb_se']:.4f}"]
 
 
