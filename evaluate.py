@@ -171,6 +171,9 @@ def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> lis
     """
     models = []
     for path in paths:
+        if given and Path(path).is_file():
+            raise UserError(f"{path} is a file, and no run: give every file with --data.files, and "
+                            "quote its globs")
         if is_foreign(Path(path)):
             if not given:
                 raise UserError(f"{path} is no run, and has no validation text of its own: give a "

@@ -372,6 +372,7 @@ def open_run(
     data = open_data(run, trained.config)
     compute_as_trained(trained)
     ids = torch.from_numpy(data.dataset("val", seq_len=1).read(slice(None)))
+    # A text that spells an imported tokenizer's EOS has its id too, which is then left out.
     is_text = ~torch.isin(ids, torch.tensor(data.separators))
     text = Encoded(ids, is_text, data.manifest["val"]["bytes"])
     return trained.config, data, Scorer(trained.model, text, trained.config.data.seq_len)

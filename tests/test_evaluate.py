@@ -333,6 +333,13 @@ def test_a_run_without_its_data_is_measured_on_a_text(runs, tmp_path, held_out, 
 # --- what is refused ---
 
 
+def test_a_file_that_an_unquoted_glob_has_named_is_refused(tmp_path, capsys):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("abc", encoding="utf-8")
+    error = refusal(capsys, evaluate.main, "--data.files", tmp_path / "a.txt", tmp_path / "b.txt")
+    assert "b.txt is a file, and no run: give every file with --data.files" in error[-1]
+
+
 def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
     """The test changes the text that the runs were trained on."""
     monkeypatch.chdir(runs.parent)
