@@ -24,6 +24,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from tqdm import tqdm
 
 from errors import UserError, report_errors, say
@@ -144,14 +145,23 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
 def validate(setup: Setup, run: RunDir) -> None:
     """Log the mean loss and the bits per byte of the whole validation split.
 
-    The weights are saved as `best` if this loss is the lowest of the run.
+    The loss is that of all tokens. Bits per byte leave out EOS and an imported tokenizer's prefix,
+    which stand for no text; `val/eos_share` is their share of the nats. The weights are saved as
+    `best` if this loss is the lowest of the run.
     """
-    losses = token_losses(setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype)
-    (nats,) = setup.world.sum(sum(part.sum().item() for part in losses))
+    separators = torch.tensor(setup.data.separators)
+    nats = 0.0
+    eos_nats = 0.0
+    for losses, targets in token_losses(setup.model, setup.val_data, setup.rows,
+                                        setup.world.device, setup.dtype):
+        nats += losses.sum().item()
+        eos_nats += losses[torch.isin(targets, separators)].sum().item()
+    nats, eos_nats = setup.world.sum(nats, eos_nats)
     stop_unless(math.isfinite(nats), "the validation loss is not finite after", setup, run)
     loss = nats / (setup.val_data.n_tokens - 1)
-    bpb = nats / math.log(2) / setup.data.manifest["val"]["bytes"]
-    run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
+    bpb = (nats - eos_nats) / math.log(2) / setup.data.manifest["val"]["bytes"]
+    run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb,
+             "val/eos_share": eos_nats / nats})
     if setup.world.is_main:
         say(f"step {setup.progress.step}: val loss {loss:.4f} nats/token, {bpb:.4f} bits/byte")
     if loss < setup.progress.best:

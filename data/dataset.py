@@ -35,6 +35,11 @@ class Prepared:
         return open_tokenizer(self.folder)
 
     @property
+    def separators(self) -> list[int]:
+        """The ids between documents, which stand for no text: EOS, and the tokenizer's prefix."""
+        return [self.tokenizer.eos_id, *self.tokenizer.prefix_ids]
+
+    @property
     def tokenizer_files(self) -> list[Path]:
         """The files that make up the tokenizer, for a run to copy."""
         return [self.folder / name for name in self.manifest["files"] if not name.endswith(".bin")]
@@ -77,11 +82,15 @@ def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict
         if not files:
             raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer")
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
-    # The name begins with a readable label: the first file, the URL, the data set, or "stdlib".
+    folder = f"{label_text(config)}-{json_sha256(settings)[:12]}"
+    return Path(config.prepared) / folder, settings
+
+
+def label_text(config: DataConfig) -> str:
+    """Return a readable label of a text: of the first file, the URL, the data set, or "stdlib"."""
     name = getattr(config, config.source, config.source)
     label = re.sub("[^A-Za-z0-9.]+", "-", Path(name if isinstance(name, str) else name[0]).stem)
-    folder = f"{label.strip('-.')[:40] or config.source}-{json_sha256(settings)[:12]}"
-    return Path(config.prepared) / folder, settings
+    return label.strip("-.")[:40] or config.source
 
 
 def hash_text(config: DataConfig) -> str | None:

@@ -248,18 +248,22 @@ def hold_out_end(
     return train, val, hashes[middle > start]
 
 
-def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple[bool, str]]:
-    """Yield the text of spans in order: (whether a span begins here, at most BLOCK bytes of text).
+def read_blocks(
+    file: BinaryIO, spans: np.ndarray, title: str, size: int | None = None
+) -> Iterator[tuple[bool, str]]:
+    """Yield the text of spans in order: (whether a span begins here, at most `size` bytes of text).
 
-    Blocks end after a line if they can, because a cut in the middle of a word costs a token.
+    `size` is BLOCK unless it is given. Blocks end after a line if they can, because a cut in the
+    middle of a word costs a token.
     """
+    size = BLOCK if size is None else size
     total = int(np.diff(spans).sum())
     with tqdm(desc=title, total=total, unit="B", unit_scale=True, delay=2) as bar:
         for begin, end in spans:
             start = int(begin)
             while start < end:
                 file.seek(start)
-                data = file.read(min(BLOCK, end - start))
+                data = file.read(min(size, end - start))
                 if start + len(data) < end:
                     data = data[: data.rfind(b"\n") + 1] or data
                 block = data.decode(errors="ignore")  # half a character is for the next block
@@ -268,21 +272,32 @@ def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple
                 bar.update(len(block.encode()))
 
 
+def encode_blocks(
+    blocks: Iterator[tuple[bool, str]], tokenizer: Tokenizer, at_once: int = BATCH
+) -> Iterator[tuple[bool, str, list[int]]]:
+    """Yield each block with its ids: (whether a document begins here, its text, its ids).
+
+    So many blocks are encoded `at_once`, on all cores.
+    """
+    batch = list(islice(blocks, at_once))
+    while batch:
+        rows = tokenizer.encode_batch([text for _, text in batch])
+        for (first, text), ids in zip(batch, rows, strict=True):
+            yield first, text, ids
+        batch = list(islice(blocks, at_once))
+
+
 def write_ids(
     blocks: Iterator[tuple[bool, str]], path: Path, tokenizer: Tokenizer, dtype: str
 ) -> dict[str, int]:
     """Write the ids of a split to a file, and return counts of what is in them."""
     counts = {"documents": 0, "bytes": 0, "tokens": 0}
     with path.open("wb") as file:
-        while batch := list(islice(blocks, BATCH)):
-            ids: list[int] = []
-            rows = tokenizer.encode_batch([text for _, text in batch])
-            for (first, text), row in zip(batch, rows, strict=True):
-                if first:
-                    ids += [tokenizer.eos_id, *tokenizer.prefix_ids]
-                    counts["documents"] += 1
-                ids += row
-                counts["bytes"] += len(text.encode())
+        for first, text, ids in encode_blocks(blocks, tokenizer):
+            if first:
+                ids = [tokenizer.eos_id, *tokenizer.prefix_ids, *ids]
+                counts["documents"] += 1
+            counts["bytes"] += len(text.encode())
             counts["tokens"] += len(ids)
             file.write(np.array(ids, dtype=dtype).data)  # tofile() would not raise its last error
     return counts

@@ -49,6 +49,11 @@ def locked_run(path: Path) -> AbstractContextManager[None]:
                   "stop it", wait=False)
 
 
+def is_foreign(path: Path) -> bool:
+    """Return whether a folder holds a model of Hugging Face's or Meta's, and not a run."""
+    return any((path / name).is_file() for name in ("config.json", "params.json"))
+
+
 def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -> str:
     """Return the name of a new run, which nobody else can train until `held` is closed.
 
@@ -157,9 +162,8 @@ class RunDir:
             if record.pop("seal", None) not in (None, seal(record)):
                 raise ValueError("a field was changed")
         except (FileNotFoundError, KeyError, TypeError, ValueError):
-            others = any((path / name).is_file() for name in ("config.json", "params.json"))
             advice = (f"import this folder with python export.py {path} --to run runs/NAME"
-                      if others else "restore it, or choose another run")
+                      if is_foreign(path) else "restore it, or choose another run")
             raise UserError(f"{path / 'run.json'} is missing or damaged: {advice}") from None
         # A tokenizer that somebody added would be read instead of ours.
         for file in (path / name for name in {*FILES, *hashes}):

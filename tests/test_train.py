@@ -1,6 +1,7 @@
 """The loop: exact resumption, signals, what it reports, and that bad input leaves nothing."""
 
 import itertools
+import json
 import math
 import os
 import runpy
@@ -13,14 +14,27 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
-from conftest import arguments, points, refusal, run, setup_of, stop_at, trained, training, wait_for
+from conftest import (
+    arguments,
+    points,
+    random_text,
+    refusal,
+    run,
+    setup_of,
+    stop_at,
+    target_losses,
+    trained,
+    training,
+    wait_for,
+)
 from safetensors.torch import load_file
 
 import gyre.build
 import train
 from ablation.jobs import count_saved_steps
+from data.dataset import find_prepared
 from evaluate import list_runs
-from gyre import signals
+from gyre import measure, signals
 from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.parallel import ALONE, World
@@ -48,6 +62,13 @@ def equal_runs(a, b):
     torch.testing.assert_close(tensors, same_tensors, rtol=0, atol=0)
     training["progress"]["seconds"] = same_training["progress"]["seconds"]
     assert training == same_training
+
+
+def load_data(path):
+    """The prepared data of a run."""
+    data = find_prepared(read_config(path / "config.yaml").data)
+    assert data is not None
+    return data
 
 
 def not_resumed(capfd, path, *options):
@@ -99,6 +120,39 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
     bits = (count["tokens"] - 1) / math.log(2) / count["bytes"]
     assert points(straight, "val/bpb")[12] == pytest.approx(validated[12] * bits, rel=1e-9)
     assert validated[RunDir.open(straight).checkpoints.saved_step("best")] == progress["best"]
+
+
+@pytest.fixture(scope="module")
+def of_documents(world):
+    """A run on 44 documents, of which several are held out."""
+    texts = random_text(seed=3).splitlines()
+    lines = (json.dumps({"text": "\n".join(texts[i : i + 5])}) for i in range(0, 220, 5))
+    (world / "documents.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return trained(world, "documents", f"--data.files={world / 'documents.jsonl'}",
+                   "--data.val_fraction=0.3")
+
+
+def test_validation_leaves_ends_of_documents_out_of_bits_per_byte(of_documents):
+    opened = RunDir.open(of_documents)
+    best = opened.checkpoints.saved_step("best")
+    ids = load_data(of_documents).dataset("val", seq_len=1).read(slice(None))
+    nats = target_losses(of_documents)
+    of_text = [loss for loss, target in zip(nats.tolist(), ids[1:], strict=True) if target != 2]
+    assert len(of_text) == len(nats) - (opened.manifest["val"]["documents"] - 1) < len(nats)
+    bits = math.fsum(of_text) / math.log(2) / opened.manifest["val"]["bytes"]
+    assert points(of_documents, "val/bpb")[best] == pytest.approx(bits, rel=1e-5)
+    share = 1 - math.fsum(of_text) / nats.sum().item()
+    assert points(of_documents, "val/eos_share")[best] == pytest.approx(share, rel=1e-4)
+    assert points(of_documents, "val/loss")[best] == pytest.approx(nats.mean().item(), rel=1e-5)
+
+
+def test_a_measurement_has_the_bits_per_byte_of_the_training(of_documents):
+    opened = RunDir.open(of_documents)
+    best = opened.checkpoints.saved_step("best")
+    measured = measure.measure(opened, device="cpu")
+    for key in ("loss", "bpb", "eos_share"):
+        logged = points(of_documents, f"val/{key}")[best]
+        assert measured[key] == pytest.approx(logged, rel=1e-5)
 
 
 def test_killed_anywhere_and_resumed_equals_never_stopped(world, straight):
@@ -247,7 +301,7 @@ def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, go
 
     def worse(*arguments):
         bests.append(checkpoints.saved_step("best"))
-        return [torch.tensor([next(losses)])]
+        return [(torch.tensor([next(losses)]), torch.tensor([5]))]
 
     monkeypatch.setattr(train, "token_losses", worse)
     assert run(train.main, "--resume", path, "--train.steps", "6", "--train.keep", "[]",
