@@ -65,6 +65,9 @@ def train(start: Start, world: World) -> int:
             total=config.train.steps, initial=progress.step, desc="train", unit="step",
             disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
+        base: dict[str, float] = {}
+        if config.init_from is not None and start.source is None:
+            base = measure_validation(setup)  # so that one sees what the training gains
         stop = StopSignal()
         run = None  # made after the first step: a training that fails in it leaves no folder
         while progress.step < config.train.steps:
@@ -75,6 +78,8 @@ def train(start: Start, world: World) -> int:
             if run is None:
                 run = open_run(start, setup, held)
                 held.enter_context(stop)
+                if base:
+                    run.log({**progress.axes, **base})
             can_go_on = progress.advance(result, tokens, seconds)
             run.log({
                 **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
@@ -143,11 +148,22 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
 
 
 def validate(setup: Setup, run: RunDir) -> None:
-    """Log the mean loss and the bits per byte of the whole validation split.
+    """Log what is measured on the validation split, and save the weights as `best` if their loss is
+    the lowest of the run."""
+    values = measure_validation(setup)
+    loss = values["val/loss"]
+    stop_unless(math.isfinite(loss), "the validation loss is not finite after", setup, run)
+    run.log({**setup.progress.axes, **values})
+    if loss < setup.progress.best:
+        setup.progress.best = loss
+        save(setup, run, "best")
+
+
+def measure_validation(setup: Setup) -> dict[str, float]:
+    """Return the mean loss and the bits per byte of the whole validation split, and print them.
 
     The loss is that of all tokens. Bits per byte leave out EOS and an imported tokenizer's prefix,
-    which stand for no text; `val/eos_share` is their share of the nats. The weights are saved as
-    `best` if this loss is the lowest of the run.
+    which stand for no text; `val/eos_share` is their share of the nats.
     """
     separators = torch.tensor(setup.data.separators)
     nats = 0.0
@@ -157,16 +173,11 @@ def validate(setup: Setup, run: RunDir) -> None:
         nats += losses.sum().item()
         eos_nats += losses[torch.isin(targets, separators)].sum().item()
     nats, eos_nats = setup.world.sum(nats, eos_nats)
-    stop_unless(math.isfinite(nats), "the validation loss is not finite after", setup, run)
     loss = nats / (setup.val_data.n_tokens - 1)
     bpb = (nats - eos_nats) / math.log(2) / setup.data.manifest["val"]["bytes"]
-    run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb,
-             "val/eos_share": eos_nats / nats})
-    if setup.world.is_main:
+    if setup.world.is_main and math.isfinite(loss):
         say(f"step {setup.progress.step}: val loss {loss:.4f} nats/token, {bpb:.4f} bits/byte")
-    if loss < setup.progress.best:
-        setup.progress.best = loss
-        save(setup, run, "best")
+    return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": eos_nats / nats}
 
 
 def sample(setup: Setup, run: RunDir) -> None:

@@ -429,6 +429,25 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
         assert f"{name}; {dtype}" in capfd.readouterr().err and kernels.uses_onednn == was
 
 
+def test_a_fine_tuning_measures_the_base_on_its_own_text_first(world, straight, tmp_path, capfd):
+    (tmp_path / "other.txt").write_text("def f(x):\n    return x\n" * 200, encoding="utf-8")
+    path = tmp_path / "runs" / "tuned"
+    assert run(train.main, "--init-from", straight, "--name", path.name, "--train.steps=3",
+               "--data.files", tmp_path / "other.txt", "--log.runs", path.parent,
+               "--data.prepared", tmp_path / "prepared", "--log.wandb=disabled") == 0
+    losses = points(path, "val/loss")
+    assert list(losses) == [0, 1, 2, 3] and losses[3] < losses[0]
+    assert f"step 0: val loss {losses[0]:.4f} nats/token" in capfd.readouterr().err
+    assert RunDir.open(path).checkpoints.saved_step("best") == 3
+
+
+def test_a_killed_fine_tuning_keeps_one_loss_of_its_base(world, straight):
+    path = world / "runs" / "tuned-killed"
+    kill("save", lambda *_: True, *training(world, "--init-from", straight, "--name", path.name))
+    assert run(train.main, "--resume", path) == 0
+    assert list(points(path, "val/loss")) == [0, 5, 10, 12]
+
+
 def test_minutes_become_steps_of_which_the_run_is_an_exact_one(world):
     """The steps that were timed have left no trace."""
     fitted = ["--train.steps=auto", "--optim.warmup_steps=auto", "--train.eval_interval=auto"]
