@@ -154,7 +154,9 @@ def test_a_fine_tuning_on_another_text_keeps_the_other_data_settings_of_its_base
     assert (library.source, library.files) == ("stdlib", None)
 
 
-def test_a_file_of_options_goes_over_the_data_settings_of_a_base(world):
+def test_a_file_of_options_goes_over_the_data_settings_of_a_base(world, tmp_path):
     base = trained(world, "base-3", "--train.steps", "3")
-    config = start("--config", "small.yaml", "--init-from", base, "--train.sample_tokens=0").config
-    assert (config.data.source, config.data.seq_len, config.train.steps) == ("stdlib", 256, 1350)
+    file = tmp_path / "tune.yaml"
+    file.write_text("{data: {val_fraction: 0.3}, train: {steps: 7}}", encoding="utf-8")
+    config = start("--config", file, "--init-from", base).config
+    assert (config.data.val_fraction, config.train.steps, config.data.seq_len) == (0.3, 7, 20)
