@@ -1,38 +1,69 @@
-"""List the runs, compare them, and measure them: loss, bits per byte, and more with --lengths.
+"""List the runs, and measure models on their own text or on any: loss, bits per byte, and more.
 
     python evaluate.py                                       # lists the runs
-    python evaluate.py small-rope-s1 small-sinusoidal-s1     # compares their losses
+    python evaluate.py small-rope-s1 small-sinusoidal-s1     # compares them
+    python evaluate.py small-rope-s1 HF_FOLDER --data.files book.txt    # any models on any text
+    python evaluate.py small-rope-s1 --stride 32             # with more context for every token
     python evaluate.py runs/small-* --plot loss.png
     python evaluate.py small-rope-s1 --lengths --json all.json
 
-A run is named by its folder, or by its name if that is in runs/. Losses are mean nats per token
-over the whole validation split. T is the length of the rows that a run was trained on
-(data.seq_len). gyre/measure.py explains what --json writes; null is a loss without a meaning, such
-as that of a learned position past the end of its table.
+A run is named by its folder, or by its name if that is in runs/. With --data.files, a folder of
+Hugging Face's or Meta's is read where it lies, as export.py --to run reads it.
+
+Loss is the mean over all tokens but the first, in nats; perplexity is its exponential. Documents
+follow one another, each after an EOS, which is predicted as any token and counts in both. Bits per
+byte are those of the text alone, without EOS, over its bytes: they compare models with different
+tokenizers. A tokenizer that begins texts with BOS has it before every document, not before every
+window; as EOS, it is no part of bits per byte.
+
+T is the length of the rows that a run was trained on (data.seq_len). gyre/measure.py explains what
+--json writes; null is a loss without a meaning, such as that of a learned position past the end of
+its table.
 """
 
 import argparse
+import functools
 import sys
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from errors import UserError, report_errors, say, starting
+from errors import UserError, check_ranges, report_errors, say, starting
 
 with starting(__name__):
+    import torch
+    from torch import Tensor
     from tqdm import tqdm
 
+    from data.dataset import label_text
+    from data.sources import SOURCES, DataConfig
+    from data.text import Text, open_text
     from files import write_file, write_json
     from gyre import measure
-    from gyre.options import Parser, RunOptions, read_config
-    from gyre.rundir import RunDir
+    from gyre.load import load
+    from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
+    from gyre.rundir import RunDir, is_foreign
+    from model.position import POSITIONS
+    from model.transformer import Transformer
+
+MANY_RUNS = 100  # take two seconds to read, and get a progress bar
+LONGEST = 2048  # tokens of a window of an imported model by default
 
 
 @dataclass
 class Options:
     """What to measure, and where to write it."""
 
+    context: int | None = None
+    """Tokens of the windows that a text is read in. Unset: data.seq_len; of a model that was not
+    trained here the length that its configuration names, up to 2048."""
+    stride: int | None = None
+    """By how many tokens windows move on. Behind the first window, a token then has between context
+    - stride + 1 and context tokens before it. Smaller is slower and gives lower losses. Unset: the
+    whole window."""
     lengths: bool = False
     """Measure losses by length of the context too, and what a shift of all positions costs."""
     plot: str | None = None
@@ -41,19 +72,30 @@ class Options:
     """Write all that was measured into this file."""
 
 
+@dataclass
+class Model:
+    """What the command line names: a run, or a folder of Hugging Face's or Meta's."""
+
+    path: Path
+    run: RunDir
+    weights: Iterable[tuple[str, Tensor]] | None = None
+    """Those of a folder, which are read one at a time. None: those of the run's checkpoints."""
+
+
 def main(argv: list[str] | None = None) -> None:
-    """List the runs, or measure them and print tables once all is measured."""
-    with report_errors():
+    """List the runs, or measure models and print tables once all is measured."""
+    with report_errors(), ExitStack() as held:
         options = parse(sys.argv[1:] if argv is None else argv)
-        runs = open_runs(options.runs)
-        if not runs:
-            raise UserError("none of these is a run" if options.runs else "no run in runs/ yet: "
-                            "make one with `python train.py --config small.yaml`")
         if not options.runs:
-            print(list_runs(runs))
+            print(list_runs(open_all_runs()))
             return
-        check_comparable(runs)
-        print(tabulate_losses(results := measure_runs(runs, options)))
+        models = open_models(options.runs, options.given, held)
+        if options.given:
+            results = measure_on_text(models, options)
+        else:
+            results = measure_on_own_text([model.run for model in models], options)
+        measure.compare(results)
+        print(tabulate_losses(results))
         if options.lengths:
             print(f"\n{tabulate_lengths(results)}")
         if options.json:
@@ -61,18 +103,38 @@ def main(argv: list[str] | None = None) -> None:
         if options.plot:
             from ablation.plots import draw_losses  # slow to import
 
-            write_file(Path(options.plot), draw_losses(runs, plot_format(options.plot)))
+            in_bits = not have_same_ids(results)
+            figure = draw_losses([model.run for model in models], in_bits,
+                                 plot_format(options.plot))
+            write_file(Path(options.plot), figure)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    """Return the options, checked."""
+    """Return the options, checked. `given` has those of the text to read, by dotted name."""
     parser = Parser(__doc__, RunOptions, Options)
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="A run. Without one: list all.")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="A run, or with --data.files a "
+                        "folder of Hugging Face's or Meta's. Without one: list all runs.")
+    group = parser.add_argument_group("The text to read, if it is not the validation text of the "
+                                      "runs")
+    for name in SOURCES["files"].options:
+        settings = OPTIONS[f"data.{name}"] | {"dest": f"given.data.{name}",
+                                              "default": argparse.SUPPRESS}
+        if name == "files":  # given twice, it adds up
+            to_list = functools.partial(convert, list[str], option="data.files")
+            settings |= {"type": to_list, "action": "extend"}
+        group.add_argument(f"--data.{name}", **settings)
     options = parser.parse_args(argv)
     if argv and not options.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")
+    for name in options.given:
+        if "data.files" not in options.given:
+            raise UserError(f"--{name} has no effect without --data.files")
+    if options.given and options.plot:
+        raise UserError("--plot draws what runs measured in training, on their own text: leave out "
+                        "--data.files")
     if options.plot:
         plot_format(options.plot)  # refused before anything is measured
+    check_ranges("", options, context="[1, inf)", stride="[1, inf)")
     return options
 
 
@@ -84,96 +146,316 @@ def plot_format(path: str) -> str:
     return suffix[1:]
 
 
-def open_runs(paths: list[str], folder: str = "runs") -> list[RunDir]:
-    """Return these runs in this order, or all in `folder`, the oldest first. Folders that are no
-    runs, or that cannot be read, are skipped, with a message. UserError for one that is not there.
+# --- which models ---------------------------------------------------------------------------------
+
+
+def open_all_runs(folder: str = "runs") -> list[RunDir]:
+    """Return the runs in a folder, the oldest first. UserError if there is none."""
+    paths = [path for path in Path(folder).glob("[!.]*")
+             if path.name != "wandb" and not (path / "plan.json").exists()]
+    opened = [open_run_or_skip(path) for path in sorted(paths)]
+    runs = [run for run in opened if run is not None]
+    if not runs:
+        raise UserError(f"no run in {folder}/ yet: make one with `python train.py --config "
+                        "small.yaml`")
+    return sorted(runs, key=lambda run: run.record["created"])
+
+
+def open_run(path: str | Path) -> RunDir:
+    """Return a run, by its path or its name in runs/. UserError if it cannot be read."""
+    run = RunDir.open(path)
+    read_config(run.path / "config.yaml")  # another revision may have written it
+    return run
+
+
+def open_run_or_skip(path: str | Path) -> RunDir | None:
+    """Return a run. None, with a message, for a folder that is none or cannot be read."""
+    try:
+        return open_run(path)
+    except UserError as error:
+        say(f"skipped: {error}")
+        return None
+
+
+def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> list[Model]:
+    """Return what these paths name, in this order; folders are open until `held` is closed.
+
+    Folders that are no runs, or that cannot be read, are skipped, with a message, as a glob can
+    match them. UserError for a path that is not there, and for a model without a text.
     """
-    runs = []
-    for path in paths or sorted(p for p in Path(folder).glob("[!.]*")
-                                if p.name != "wandb" and not (p / "plan.json").exists()):
-        try:
-            run = RunDir.open(path, folder)
-            read_config(run.path / "config.yaml")  # another revision may have written it
-            runs.append(run)
-        except UserError as error:
-            if paths and not Path(path).exists():
-                raise
-            say(f"skipped: {error}")
-    return runs if paths else sorted(runs, key=lambda run: run.record["created"])
+    models = []
+    for path in paths:
+        if given and Path(path).is_file():
+            raise UserError(f"{path} is a file, and no run: give every file with --data.files, and "
+                            "quote its globs")
+        if is_foreign(Path(path)):
+            if not given:
+                raise UserError(f"{path} is no run, and has no validation text of its own: give a "
+                                "text with --data.files")
+            from formats.folders import open_folder  # slow to import, and not needed for runs
+
+            run, weights = held.enter_context(open_folder(Path(path)))
+            models.append(Model(Path(path), run, weights))
+            continue
+        run = open_run_or_skip(path) if Path(path).exists() else open_run(path)
+        if run is not None:
+            models.append(Model(run.path, run))
+    if not models:
+        raise UserError("none of these is a run")
+    return models
 
 
 def check_comparable(runs: list[RunDir]) -> None:
-    """Raise UserError if losses in one table would be about different tokens."""
-    reasons = {"text": "were trained on different texts: none of their numbers compare",
-               "split": "hold out different parts of the text (data.val_fraction, data.second_val)",
-               "tokenizer": "have different tokenizers: only bits per byte compare"}
+    """Raise UserError if losses in one table would be about different texts."""
+    reasons = {"text": "were trained on different texts",
+               "split": "hold out different parts of the text (data.val_fraction, data.second_val)"}
     first = measure.data_of(runs[0].manifest, runs[0].path)
     for run in runs[1:]:
         data = measure.data_of(run.manifest, run.path)
-        if different := [reasons[part] for part in reasons if data[part] != first[part]]:
-            raise UserError(f"{runs[0].path} and {run.path} {different[0]}; evaluate each alone")
+        for part, reason in reasons.items():
+            if data[part] != first[part]:
+                raise UserError(f"{runs[0].path} and {run.path} {reason}: evaluate each alone, or "
+                                "give a text for both with --data.files")
 
 
-def measure_runs(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return what `options` ask to measure of each run. UserError before anything is measured."""
-    for run in runs if options.lengths else ():
-        config = read_config(run.path / "config.yaml")
-        measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len)
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def measure_on_own_text(runs: list[RunDir], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return what `options` ask to measure of each run, on the validation text of all.
+
+    UserError, before anything is measured, for runs that do not compare.
+    """
+    check_comparable(runs)
     windows = measure.WINDOWS if options.lengths else None
+    for run in runs:
+        config = read_config(run.path / "config.yaml")
+        context = config.data.seq_len if options.context is None else options.context
+        check_windows(run.path, config, context, options.stride)
+        if options.lengths:
+            measure.check_length(run.manifest["val"]["tokens"], config.data.seq_len)
     results = []
-    for run in tqdm(runs, "measuring", unit="run", dynamic_ncols=True, leave=False):
-        results.append(measure.measure(run, options.checkpoint, windows, options.device))
-    measure.compare(results)
+    for run in show_progress(runs):
+        results.append(measure.measure(run, options.checkpoint, windows, options.device,
+                                       context=options.context, stride=options.stride))
     return results
+
+
+def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the same of each model on one text, that of the options `given`."""
+    if options.checkpoint != "best" and all(model.weights is not None for model in models):
+        raise UserError("--checkpoint has no effect on folders that are no runs")
+    contexts = []
+    for model in models:
+        config = read_config(model.run.path / "config.yaml")
+        context = choose_context(model, config) if options.context is None else options.context
+        check_windows(model.path, config, context, options.stride)
+        contexts.append(context)
+    fields = {name.removeprefix("data."): value for name, value in options.given.items()}
+    source = DataConfig(**fields)
+    source.check()
+    with open_text(source) as text:
+        say(f"text    {text.counts['bytes']:,} bytes in {text.counts['documents']:,} "
+            f"document{'' if text.counts['documents'] == 1 else 's'}")
+        results = []
+        for model, context in show_progress(list(zip(models, contexts, strict=True))):
+            results.append(measure_model(model, context, text, options))
+        return results
+
+
+def measure_model(
+    model: Model, context: int, text: Text, options: argparse.Namespace
+) -> dict[str, Any]:
+    """Return what `options` ask to measure of one model on a text."""
+    if model.weights is None:
+        trained = load(model.run, options.checkpoint, options.device)
+    else:
+        with tqdm(model.weights, f"loading {model.path.name}", unit="tensor", delay=2,
+                  leave=False) as weights:
+            trained = load(model.run, device=options.device, weights=weights)
+    windows = measure.WINDOWS if options.lengths else None
+    return measure.measure_text(trained, model.path, options.checkpoint, text, context,
+                                options.stride, windows)
+
+
+def choose_context(model: Model, config: Config) -> int:
+    """Return the tokens of a window, by default: those of a training row. What is not known of a
+    model from elsewhere is said."""
+    length = config.data.seq_len
+    if "imported" not in model.run.manifest:
+        return length
+    context = min(length, LONGEST)
+    reason = (f"and its positions reach to {length:,}" if context < length else
+              "as its configuration says, which need not be the length of its training rows")
+    say(f"note: {model.path} is read in windows of {context:,} tokens, {reason}: --context takes "
+        "another length")
+    return context
+
+
+def check_windows(path: Path, config: Config, context: int, stride: int | None) -> None:
+    """Raise UserError for windows that leave tokens out, or that the model cannot read."""
+    if stride is not None and stride > context:
+        raise UserError(f"--stride {stride} is longer than the windows of {context} tokens in "
+                        f"which {path} is read, and would leave tokens out: give a smaller one, or "
+                        "a longer --context")
+    positions = config.model.max_positions
+    if context > positions and not POSITIONS[config.model.position].extrapolates:
+        raise UserError(f"--context {context} is longer than the table of positions of {path}, "
+                        f"which has {positions}: give a shorter one")
+
+
+def show_progress(models: list[Any]) -> Iterable[Any]:
+    """Return the models, with a progress bar over several; each has one of its own."""
+    return tqdm(models, "measuring", unit="model", dynamic_ncols=True, leave=False,
+                disable=len(models) == 1)
+
+
+# --- the list of runs -----------------------------------------------------------------------------
+
+
+def list_runs(runs: list[RunDir]) -> str:
+    """Return one row per run: what it is, how far it is, and its best validation so far."""
+    header = ["run", "text", "encoding", "parameters", "lr", "steps", "bits/byte", "loss", "when"]
+    rows = []
+    notes = []
+    tokenizers = set()
+    for run in tqdm(runs, "reading", unit="run", leave=False, disable=len(runs) < MANY_RUNS):
+        config = read_config(run.path / "config.yaml")
+        points = run.metrics()
+        best = best_validation(run, points)
+        bits = show(best.get("val/bpb"))
+        if best:
+            tokenizers.add(hash_tokenizer(run))
+            bits += " " if "val/eos_share" in best else "*"
+        created = datetime.fromisoformat(run.record["created"]).astimezone()
+        rows.append([run.path.name, name_text(run, config), config.model.position,
+                     count_parameters(config), f"{config.optim.lr:g}",
+                     show_steps(run, config, points), bits, show(best.get("val/loss")),
+                     f"{created:%Y-%m-%d %H:%M}"])
+    if any("*" in row[6] for row in rows):
+        notes.append("*: of an older version, which counted EOS between documents in: python "
+                     "evaluate.py RUN measures it again")
+    if len(tokenizers) > 1:  # no column for numbers that do not compare
+        notes.append("losses in nats per token are left out, because the tokenizers differ: "
+                     "python evaluate.py RUN prints them")
+        at = header.index("loss")
+        for row in (header, *rows):
+            del row[at]
+    return "\n".join([align([header, *rows], left=3), *notes])
+
+
+def best_validation(run: RunDir, points: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the point of the validation whose weights are `best`; {} if there was none.
+
+    It is not the lowest loss of all points: a branch inherits losses of other weights.
+    """
+    best = run.checkpoints.saved_step("best")
+    for point in points:
+        if point["step"] == best and "val/loss" in point:
+            return point
+    return {}
+
+
+def count_parameters(config: Config) -> str:
+    """Return the number of parameters; - for an encoding that this version does not have."""
+    with suppress(UserError), torch.device("meta"):  # without memory
+        return f"{sum(p.numel() for p in Transformer(config.model).parameters()):,}"
+    return "-"
+
+
+def name_text(run: RunDir, config: Config) -> str:
+    """Return the label of the text of a run, and the start of its hash; - if it was imported."""
+    digest = run.manifest.get("text", {}).get("sha256")
+    return "-" if digest is None else f"{label_text(config.data)} {digest[:6]}"
+
+
+def hash_tokenizer(run: RunDir) -> str:
+    """Return the hashes of the files that make up the tokenizer of a run."""
+    hashes = run.record["sha256"]
+    return " ".join(hashes[name] for name in sorted(hashes) if name.startswith("tokenizer"))
+
+
+def show_steps(run: RunDir, config: Config, points: list[dict[str, Any]]) -> str:
+    """Return how many steps a run has taken, and of how many.
+
+    A resume can have changed how many. The checkpoints since then say it; ? stands until the first
+    one.
+    """
+    if not points:
+        return "-"
+    taken = points[-1]["step"]
+    planned = config.train.steps
+    for name in ("previous", "last"):
+        with suppress(UserError):  # there is no such checkpoint, or it is damaged
+            training = run.checkpoints.load_training(run.path / name)
+            planned = training.get("steps", planned)
+    return f"{taken} of {planned if taken <= planned else '?'}"
 
 
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def list_runs(runs: list[RunDir]) -> str:
-    """Return one row per run: what it is, how far it is, and its lowest validation loss so far."""
-    rows = [["run", "encoding", "learning rate", "steps", "loss", "when"]]
-    for run in runs:
-        config, points = read_config(run.path / "config.yaml"), run.metrics()
-        created = datetime.fromisoformat(run.record["created"]).astimezone()
-        best = run.checkpoints.saved_step("best")  # a branch inherits losses of other weights
-        losses = [p["val/loss"] for p in points if p["step"] == best and "val/loss" in p]
-        # A resume can have taken more steps than the configuration says.
-        steps = f"{(n := points[-1]['step'])} of {max(n, config.train.steps)}" if points else "-"
-        rows.append([run.path.name, config.model.position, f"{config.optim.lr:g}", steps,
-                     show((losses or [None])[0]), f"{created:%Y-%m-%d %H:%M}"])
-    return align(rows)
+def have_same_ids(results: list[dict[str, Any]]) -> bool:
+    """Return whether all results are about the same tokens, so that their losses compare."""
+    return len({result["ids_sha256"] for result in results}) == 1
 
 
 def tabulate_losses(results: list[dict[str, Any]]) -> str:
-    """Return one row per run of `measure.measure`, with the differences of `measure.compare`."""
-    rows = [["run", "loss", "bits/byte", "difference"]]
-    for result in results:
-        change = (f"{result['difference']:+.4f} ± {show(result['difference_se'])}"
-                  if "difference" in result else "")
-        rows.append([Path(result["run"]).name, show(result["loss"]), show(result["bpb"]), change])
+    """Return one row per record of gyre/measure.py, with the differences of `measure.compare`."""
+    first = results[0]
+    names = name_models(results)
+    compares = have_same_ids(results)
+    key = "" if compares else "bpb_"
+    rows = [["run", "context", "loss", "perplexity", "bits/byte", "difference"]]
+    for name, result in zip(names, results, strict=True):
+        mark = ""
+        if not compares:
+            mark = " " if result["ids_sha256"] == first["ids_sha256"] else "*"
+        difference = ""
+        if result is not first:
+            difference = show_error(result[f"{key}difference"], result[f"{key}difference_se"],
+                                    "+.4f")
+        rows.append([name, f"{result['least_context']} to {result['most_context']}",
+                     show_error(result["loss"], result["se"]) + mark,
+                     show(result["perplexity"], ".2f" if result["loss"] < 14 else ".3g") + mark,
+                     show_error(result["bpb"], result["bpb_se"]), difference])
+    notes = ["context: tokens before a predicted token, least and most; in the first window from 1",
+             "bits/byte: of the text alone, without EOS between documents",
+             "±: standard error, of other text of this kind, and not of another seed"]
     if len(results) == 1:
-        return align([row[:-1] for row in rows])
-    text = (f"{align(rows)}\ndifference: loss minus that of {rows[1][0]} on the same text; "
-            "±: its standard error, of other text\nof this kind, and not of another seed")
-    if len({result["seq_len"] for result in results}) > 1:
-        text += "\neach run reads windows of its own data.seq_len; longer ones have lower losses"
-    return text
+        return "\n".join([align([row[:-1] for row in rows]), *notes])
+    measured = "loss" if compares else "bits/byte"
+    notes.append(f"difference: {measured} minus that of {names[0]} on the same text")
+    if not compares:
+        notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
+    if len({(result["window"], result["stride"]) for result in results}) > 1:
+        notes.append("contexts differ, and more context lowers every loss: --context and --stride "
+                     "make them equal")
+    return "\n".join([align(rows), *notes])
 
 
 def tabulate_lengths(results: list[dict[str, Any]]) -> str:
-    """Return one row per run of `measure.measure`."""
+    """Return one row per record of gyre/measure.py."""
     contexts = [f"{mode} {measure.in_lengths(multiple)}" for multiple in measure.CONTEXTS
                 for mode in ("cut", "slide")]
     rows = [["run", "encoding", "parameters", "tokens", "T", *contexts, "shift T"]]
-    for result in results:
-        rows.append([Path(result["run"]).name, result["config"]["model"]["position"],
-                     f"{result['parameters']:,}", f"{result['tokens']:,}", str(result["seq_len"]),
+    for name, result in zip(name_models(results), results, strict=True):
+        tokens = f"{result['tokens']:,}" if "tokens" in result else "-"
+        rows.append([name, result["config"]["model"]["position"], f"{result['parameters']:,}",
+                     tokens, str(result["seq_len"]),
                      *(show(row["loss"]) for row in result["context"]),
                      show(result["shift"], "+.4f")])
     return (f"{align(rows)}\ncut C, slide C: loss of the same targets in windows of C tokens, cut "
-            "end to end or moved on by T/2;\nshift T: change of the loss when every position moves "
-            "on by T; -: undefined for this encoding.")
+            "end to end or moved on by T/2: 1 to C tokens\nof context, or more than C - T/2; shift "
+            "T: change of the loss when every position moves on by T;\n-: undefined for this "
+            "encoding.")
+
+
+def name_models(results: list[dict[str, Any]]) -> list[str]:
+    """Return a name for each result: that of its folder, or its whole path if names repeat."""
+    paths = [result["run"] for result in results]
+    names = [Path(path).name for path in paths]
+    return paths if len({*names} - {""}) < len(names) else names
 
 
 def show(value: float | None, form: str = ".4f") -> str:
@@ -181,11 +463,20 @@ def show(value: float | None, form: str = ".4f") -> str:
     return "-" if value is None else format(value, form)
 
 
-def align(rows: list[list[str]]) -> str:
-    """Return columns of equal width, the first one to the left and the others to the right."""
+def show_error(value: float, error: float | None, form: str = ".4f") -> str:
+    """Return a number with its standard error."""
+    return f"{value:{form}} ± {show(error)}"
+
+
+def align(rows: list[list[str]], left: int = 1) -> str:
+    """Return columns of equal width: the first `left` to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
-    return "\n".join(map("  ".join, lines))
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) if at < left else cell.rjust(width)
+                 for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

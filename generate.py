@@ -22,6 +22,8 @@ from errors import UserError, check_ranges, report_errors, say, starting
 with starting(__name__):
     from tqdm import tqdm
 
+    from data.readers import decode, reading
+    from formats.chat import chat_template, check_chat, render_chat
     from gyre.device import DTYPE_NAMES, InferenceDtype
     from gyre.load import NEW_TOKENS, Row, Trained, load
     from gyre.options import Parser, RunOptions
@@ -93,6 +95,9 @@ class TextOptions:
     """End where the model writes this, and leave it out. Can be given several times."""
     prompt_file: str | None = None
     """Continue the text in this UTF-8 file, its last newline included; - is stdin."""
+    chat: bool = False
+    """Put every prompt into the chat template of the model's folder, as what a user says, and print
+    the answer only. A special token that the prompt spells is one, as in transformers."""
     interactive: bool = False
     """Continue one line of stdin after the other, each with random numbers of its own. A --prompt
     comes first. The line :more goes on with the last text, :seed N changes the seed, and :help
@@ -147,6 +152,11 @@ def open_run(options: argparse.Namespace) -> Trained:
     say(f"{trained.run.path}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions, {trained.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
+    if options.chat:
+        check_chat(trained.run.path)
+    elif chat_template(trained.run.path) is not None:
+        say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
+            "--chat puts them into it")
     return trained
 
 
@@ -154,12 +164,21 @@ def open_run(options: argparse.Namespace) -> Trained:
 
 
 def read_prompt(path: str) -> str:
-    """Return the text of a file, or of stdin for "-": no newline translated, none stripped."""
+    """Return the text of a file, or of stdin for "-": no newline translated, none stripped. A byte
+    order mark at its start is dropped, as from text to train on."""
     raw = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"--prompt-file {path} is not UTF-8: {error}") from None
+    with reading(f"--prompt-file {path}"):
+        return decode(raw)
+
+
+def encode_prompts(trained: Trained, prompts: list[str], chat: bool) -> list[list[int]]:
+    """Return the ids of prompts. With `chat`, the folder's chat template says how they begin."""
+    tokenizer = trained.tokenizer
+    if chat:
+        return [tokenizer.encode(render_chat(trained.run.path, prompt)) for prompt in prompts]
+    if any(tokenizer.starts_with_prefix(tokenizer.encode(prompt)) for prompt in prompts):
+        say("note: a prompt begins with the token that begins every text: it is not added again")
+    return [tokenizer.encode_prompt(prompt) for prompt in prompts]
 
 
 def converse(trained: Trained, options: argparse.Namespace) -> Counter[str]:
@@ -270,10 +289,11 @@ def start_rows(
     trained: Trained, prompts: list[str], options: argparse.Namespace
 ) -> tuple[list[list[int]], list[Row]]:
     """Return the ids of prompts, and a row for each sample of each of them."""
-    ids = [trained.tokenizer.encode_prompt(prompt) for prompt in prompts]
+    ids = encode_prompts(trained, prompts, options.chat)
     rows = []
     for prompt in prompts:
-        rows += [Row(prompt, trained.tokenizer, options.stop) for _ in range(options.num_samples)]
+        shown = "" if options.chat else prompt
+        rows += [Row(shown, trained.tokenizer, options.stop) for _ in range(options.num_samples)]
     return ids, rows
 
 

@@ -28,6 +28,7 @@ from typing import Any, Literal
 from errors import UserError, report_errors, say, starting
 
 with starting(__name__):
+    import torch
     from tqdm import tqdm
 
     from gyre.build import build
@@ -67,6 +68,9 @@ def train(start: Start, world: World) -> int:
             total=config.train.steps, initial=progress.step, desc="train", unit="step",
             disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
+        base: dict[str, float] = {}
+        if config.init_from is not None and start.source is None:
+            base = measure_validation(setup)  # so that one sees what the training gains
         stop = StopSignal()
         run = None  # made after the first step: a training that fails in it leaves no folder
         while progress.step < config.train.steps:
@@ -77,6 +81,8 @@ def train(start: Start, world: World) -> int:
             if run is None:
                 run = open_run(start, setup, held)
                 held.enter_context(stop)
+                if base:
+                    run.log({**progress.axes, **base})
             can_go_on = progress.advance(result, tokens, seconds)
             run.log({
                 **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
@@ -111,7 +117,7 @@ def train(start: Start, world: World) -> int:
         bar.close()
         trained = run or start.resumed
         if world.is_main and trained:
-            prompt = shlex.quote(suggest_prompt(start, setup))
+            prompt = shlex.quote(suggest_prompt(setup))
             state = "done   " if run else "nothing to do:"  # --resume auto found it finished
             say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {trained.path}\n"
                 f"next    python generate.py --run {shlex.quote(str(trained.path))} "
@@ -146,18 +152,11 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     return run
 
 
-def suggest_prompt(start: Start, setup: Setup) -> str:
-    """Return a prompt in the manner of the text that was trained on.
-
-    It is the sample prompt, unless that may belong to another text: a YAML file has it, and the
-    command line names other data, or resumes a run. Then it is the first words of the text.
-    """
-    given = start.given
-    other_text = start.resumed is not None or any(name.startswith("data.") for name in given)
-    if "train.sample_prompt" in given or not other_text:
-        prompt = setup.config.train.sample_prompt.strip()
-        if prompt:
-            return prompt
+def suggest_prompt(setup: Setup) -> str:
+    """Return the sample prompt, or else the first words of the text that was trained on."""
+    prompt = setup.config.train.sample_prompt.strip()
+    if prompt:
+        return prompt
     ids = setup.train_data.read(slice(0, 200)).tolist()
     return first_words(setup.data.tokenizer.decode(ids))
 
@@ -171,21 +170,36 @@ def first_words(text: str) -> str:
 
 
 def validate(setup: Setup, run: RunDir) -> None:
-    """Log the mean loss and the bits per byte of the whole validation split.
-
-    The weights are saved as `best` if this loss is the lowest of the run.
-    """
-    losses = token_losses(setup.model, setup.val_data, setup.rows, setup.world.device, setup.dtype)
-    (nats,) = setup.world.sum(sum(part.sum().item() for part in losses))
-    stop_unless(math.isfinite(nats), "the validation loss is not finite after", setup, run)
-    loss = nats / (setup.val_data.n_tokens - 1)
-    bpb = nats / math.log(2) / setup.data.manifest["val"]["bytes"]
-    run.log({**setup.progress.axes, "val/loss": loss, "val/bpb": bpb})
-    if setup.world.is_main:
-        say(f"step {setup.progress.step}: val loss {loss:.4f} nats/token, {bpb:.4f} bits/byte")
+    """Log what is measured on the validation split, and save the weights as `best` if their loss is
+    the lowest of the run."""
+    values = measure_validation(setup)
+    loss = values["val/loss"]
+    stop_unless(math.isfinite(loss), "the validation loss is not finite after", setup, run)
+    run.log({**setup.progress.axes, **values})
     if loss < setup.progress.best:
         setup.progress.best = loss
         save(setup, run, "best")
+
+
+def measure_validation(setup: Setup) -> dict[str, float]:
+    """Return the mean loss and the bits per byte of the whole validation split, and print them.
+
+    The loss is that of all tokens. Bits per byte leave out EOS and an imported tokenizer's prefix,
+    which stand for no text; `val/eos_share` is their share of the nats.
+    """
+    separators = torch.tensor(setup.data.separators)
+    nats = 0.0
+    eos_nats = 0.0
+    for losses, targets in token_losses(setup.model, setup.val_data, setup.rows,
+                                        setup.world.device, setup.dtype):
+        nats += losses.sum().item()
+        eos_nats += losses[torch.isin(targets, separators)].sum().item()
+    nats, eos_nats = setup.world.sum(nats, eos_nats)
+    loss = nats / (setup.val_data.n_tokens - 1)
+    bpb = (nats - eos_nats) / math.log(2) / setup.data.manifest["val"]["bytes"]
+    if setup.world.is_main and math.isfinite(loss):
+        say(f"step {setup.progress.step}: val loss {loss:.4f} nats/token, {bpb:.4f} bits/byte")
+    return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": eos_nats / nats}
 
 
 def sample(setup: Setup, run: RunDir) -> None:

@@ -94,6 +94,9 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
     arm_configs = {arm: make_config(*layers, parser.parse_args(to_words(overlay)).given)
                    for arm, overlay in arms.items()}
     check_study(config, arm_configs, bool(tier.grid))
+    # Said with the text, or a training would fit these numbers to it.
+    numbers = {name: attrgetter(name)(config)
+               for name in ("data.vocab_size", "data.seq_len", "optim.warmup_steps")}
     stem = f"beside-{Path(options.beside).name}" if beside else Path(files[-1]).stem
     name = config.name or (stem if options.tier == "quick" else f"{stem}-{options.tier}")
     path = Path(config.log.runs) / name
@@ -104,7 +107,7 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
         baseline=planning.choose_baseline(options.baseline or beside.get("baseline"), arms),
         config=config, arm_configs=arm_configs, path=path, beside=beside,
         run_argv=[*(word for file in files for word in ("--config", file)),
-                  *to_words(tier.overrides), *to_words(options.given)],
+                  *to_words(tier.overrides), *to_words(options.given), *to_words(numbers)],
     )
 
 

@@ -99,25 +99,36 @@ def context(study: Study) -> Figure:
 FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context}
 
 
-def draw_losses(runs: list[RunDir], format: str = "png") -> bytes:
+def draw_losses(runs: list[RunDir], in_bits: bool = False, format: str = "png") -> bytes:
     """Return a figure of validation losses (markers) and training losses (pale) against tokens.
 
-    `format` is png, pdf or svg.
+    With `in_bits`, it has bits per byte of the validation text instead, which compare runs with
+    different tokenizers. `format` is png, pdf or svg.
     """
     fig = Figure(figsize=(7, 4), layout="constrained")
     ax = fig.add_subplot()
     for number, run in enumerate(runs):
-        color, line = f"C{number % 10}", ("-", "--", "-.", ":")[number % 4]
+        color = f"C{number % 10}"
+        line = ("-", "--", "-.", ":")[number % 4]
+        points = run.metrics()
+        label = run.path.name
+        if in_bits and any("val/bpb" in p and "val/eos_share" not in p for p in points):
+            label += ", EOS counted in"  # by an older version
+        marked = {"linestyle": line, "marker": "o", "markersize": 4, "label": label}
         styles: dict[str, dict[str, Any]] = {
-            "train/loss": {"linewidth": 0.6, "alpha": 0.35},
-            "val/loss": {"linestyle": line, "marker": "o", "markersize": 4, "label": run.path.name},
+            "train/loss": {"linewidth": 0.6, "alpha": 0.35}, "val/loss": marked,
         }
+        if in_bits:
+            styles = {"val/bpb": marked}
         for key, style in styles.items():
-            xy = [(p["tokens"], p[key]) for p in run.metrics() if p.get(key) is not None]
+            xy = [(p["tokens"], p[key]) for p in points if p.get(key) is not None]
             ax.plot([x for x, _ in xy], [y for _, y in xy], color=color, **style)
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
-    ax.set(xlabel="tokens", ylabel="loss (nats per token)",
-           title="validation (markers) and training (pale)")
+    ax.set_xlabel("tokens")
+    if in_bits:
+        ax.set(ylabel="bits per byte", title="validation")
+    else:
+        ax.set(ylabel="loss (nats per token)", title="validation (markers) and training (pale)")
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     image = io.BytesIO()

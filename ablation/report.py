@@ -62,7 +62,18 @@ def compose(study: Study) -> str:
     errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
               if study.paired(arm, last)]
     notes = study.path / "notes.md"
+    most_seeds = max(len(study.runs(arm)) for arm in plan["arms"])
+    if most_seeds > 1:
+        words = {"one_seed": "", "with_intervals": ", with 95 % intervals",
+                 "difference": "paired t over seeds, 95 % interval, each for itself",
+                 "seeds_say": "An interval over seeds says nothing of other models and texts."}
+    else:
+        words = {"one_seed": f"One seed and {amount(last)} tokens of training: this shows that a "
+                             "study runs, and nothing about the encodings.",
+                 "with_intervals": "", "difference": "of one seed, which has no interval",
+                 "seeds_say": "One seed says nothing of other seeds, models and texts."}
     fields = {
+        **words,
         "name": plan["name"],
         "left_out": diverged and f"Diverged, and left out: {diverged}.",
         "base": study.baseline,
@@ -104,8 +115,10 @@ def headline(study: Study) -> str:
     rows = [[f"{arm} − {study.baseline}",
              *(difference(study.paired(arm, tokens)) for tokens in ends)]
             for arm in study.others if study.paired(arm, ends[-1])]
-    return table(["nats per token, 95 % interval over paired seeds",
-                  *(f"after {amount(tokens)} tokens" for tokens in ends)], rows) if rows else ""
+    has_intervals = any(len(study.runs(arm)) > 1 for arm in study.others)
+    unit = "nats per token, " + ("95 % interval over paired seeds" if has_intervals else "one seed")
+    lengths = [f"after {amount(tokens)} tokens" for tokens in ends]
+    return table([unit, *lengths], rows) if rows else ""
 
 
 def arms_table(study: Study) -> str:

@@ -8,10 +8,12 @@ import shutil
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from ablation import plan as planning
@@ -24,7 +26,13 @@ from data.prepare import prepare
 from errors import UserError, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.device import resolve_device
+from gyre.device import (
+    estimate_seconds,
+    format_estimate,
+    matmul_rates,
+    resolve_device,
+    training_flops,
+)
 from gyre.options import Config
 from gyre.rundir import git_revision
 from model import kernels
@@ -134,6 +142,29 @@ def print_plan(command: Command, plan: Plan) -> None:
         say(f"tuning  optim.lr {plan['grid']}, {length} tokens, seeds {plan['tuning_seeds']}")
     lengths = ", ".join(name_length(plan, steps) for steps in plan["steps"]["horizons"])
     say(f"runs    seeds {plan['seeds']} of each arm, for {lengths} tokens")
+    dtype = getattr(torch, command.config.train.dtype)
+    if resolve_device(command.config.train.device).type == "cpu":
+        seconds = 0.0
+        for arm in new_arms(command):
+            model = command.arm_configs[arm].model
+            (rate,) = matmul_rates(torch.device("cpu"), model, plan["step_tokens"], training=True,
+                                   dtypes=[dtype])
+            flops = training_flops(model, plan["step_tokens"] * count_steps(command, plan, arm))
+            seconds += estimate_seconds(flops, rate, dtype)
+        say(f"time    {format_estimate(seconds)} of training, if this machine does it all")
+
+
+def count_steps(command: Command, plan: Plan, arm: str) -> int:
+    """Return the optimizer steps of all runs of a new arm: of tuning, as far as it is known, and of
+    every seed the longest run and the cooldowns of the shorter ones."""
+    steps = plan["steps"]
+    *shorter, longest = steps["horizons"]
+    optim = command.arm_configs[arm].optim
+    cooldowns = sum(planning.count_cooldown(optim, count) for count in shorter)
+    total = len(plan["seeds"]) * (longest + cooldowns)
+    if plan["grid"] and "optim.lr" not in command.arms[arm]:
+        total += len(plan["grid"]) * len(plan["tuning_seeds"]) * steps["tuning"]
+    return total
 
 
 def select_decisive(config: Config) -> dict[str, Any]:
@@ -141,6 +172,8 @@ def select_decisive(config: Config) -> dict[str, Any]:
     values: dict[str, Any] = asdict(config)
     del values["log"], values["name"], values["seed"], values["data"]["prepared"]
     del values["data"]["second_val"], values["train"]["device"], values["train"]["onednn"]
+    if values["data"]["separator"] is None:  # plans from before this option have none
+        del values["data"]["separator"]
     return values
 
 
@@ -358,5 +391,6 @@ def open_client(held: ExitStack, command: Command) -> Any:
     if any(worker["nthreads"] != 1 for worker in workers):
         raise UserError(f"a worker of {cluster} has several threads, and trainings in one process "
                         "would mix: start it with --nthreads 1")
-    say(f"workers {len(workers)}, watched at {client.dashboard_link}")
+    page = f", watched at {client.dashboard_link}" if find_spec("bokeh") else ""  # else it is empty
+    say(f"workers {len(workers)}{page}")
     return client

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.sources import SOURCES, DataConfig
+from data.sources import AUTO, SOURCES, DataConfig
 from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError
 from files import json_sha256, read_json, sha256
@@ -35,6 +35,11 @@ class Prepared:
         return open_tokenizer(self.folder)
 
     @property
+    def separators(self) -> list[int]:
+        """The ids between documents, which stand for no text: EOS, and the tokenizer's prefix."""
+        return [self.tokenizer.eos_id, *self.tokenizer.prefix_ids]
+
+    @property
     def tokenizer_files(self) -> list[Path]:
         """The files that make up the tokenizer, for a run to copy."""
         return [self.folder / name for name in self.manifest["files"] if not name.endswith(".bin")]
@@ -45,38 +50,61 @@ class Prepared:
                             vocab_size=self.manifest["vocab_size"], **options)
 
 
-def find_prepared(config: DataConfig, known: dict[str, Any] | None = None) -> Prepared | None:
+def find_prepared(
+    config: DataConfig, known: dict[str, Any] | None = None, fit_vocabulary: bool = False
+) -> Prepared | None:
     """Return the prepared data of a configuration, or None if it has to be made.
 
     `known` are the settings in the manifest of a run. The data of that run is used while it is
-    there, even if the text has changed since.
+    there, even if the text has changed since. With `fit_vocabulary`, see `prepare`.
     """
     if known is not None:
         for folder in Path(config.prepared).glob(f"*-{json_sha256(known)[:12]}"):
             with suppress(OSError, UserError):
                 return open_prepared(folder, known)
     with suppress(OSError, UserError):  # prepare() says why
-        return open_prepared(*locate(config))
+        return open_prepared(*locate(config, fit_vocabulary))
     return None
 
 
-def locate(config: DataConfig) -> tuple[Path, dict[str, Any]]:
+def locate(config: DataConfig, fit_vocabulary: bool = False) -> tuple[Path, dict[str, Any]]:
     """Return the folder of the prepared data, and the settings that decide what is in it."""
     ignored = {"files", "seq_len", "prepared", "tokenizer"}
-    # An unset second_val is left out, so that folders from before this option are still found.
-    fields = {k: v for k, v in asdict(config).items() if k not in ignored and v is not False}
-    text = SOURCES[config.source](config).fingerprint()
-    settings = {"format": FORMAT, **fields, "text": text and json_sha256(text)[:12]}
+    # While unset, later options are left out, so that folders from before them are still found.
+    later = {"second_val": False, "separator": None}
+    fields = {name: value for name, value in asdict(config).items()
+              if name not in ignored and not (name in later and value == later[name])}
+    settings: dict[str, Any] = {"format": FORMAT, **fields, "text": hash_text(config)}
+    if fit_vocabulary:
+        settings["vocab_size"] = f"{AUTO}, at most {config.vocab_size}"
     if config.tokenizer is not None:
         files = tokenizer_files(Path(config.tokenizer))
         if not files:
             raise UserError(f"data.tokenizer {config.tokenizer} is no folder with a tokenizer")
         settings["tokenizer"] = {file.name: sha256(file) for file in files}
-    # The name begins with a readable label: the first file, the URL, the data set, or "stdlib".
+    folder = f"{label_text(config)}-{json_sha256(settings)[:12]}"
+    return Path(config.prepared) / folder, settings
+
+
+def label_text(config: DataConfig) -> str:
+    """Return a readable label of a text: of the first file, the URL, the data set, or "stdlib"."""
     name = getattr(config, config.source, config.source)
     label = re.sub("[^A-Za-z0-9.]+", "-", Path(name if isinstance(name, str) else name[0]).stem)
-    folder = f"{label.strip('-.')[:40] or config.source}-{json_sha256(settings)[:12]}"
-    return Path(config.prepared) / folder, settings
+    return label.strip("-.")[:40] or config.source
+
+
+def hash_text(config: DataConfig) -> str | None:
+    """Return a hash that changes when the text does. None for text that is fetched once."""
+    text = SOURCES[config.source](config).fingerprint()
+    return None if text is None else json_sha256(text)[:12]
+
+
+def has_changed(config: DataConfig, known: dict[str, Any]) -> bool:
+    """Return whether the text is gone, or another one than `known`, the settings in a manifest."""
+    try:
+        return hash_text(config) != known["text"]
+    except UserError:
+        return True
 
 
 def open_prepared(folder: Path, settings: dict[str, Any]) -> Prepared:
@@ -114,7 +142,7 @@ class TokenDataset:
     ):
         """`batch_size` counts the rows of all `world_size` processes, of which this one is `rank`.
 
-        Raises UserError if the file is shorter than one row.
+        Raises UserError if the file is shorter than one row; one for validation may be.
         """
         self.vocab_size, self.seq_len, self.batch_size = vocab_size, seq_len, batch_size
         self.seed, self.rank, self.world_size, self.dtype = seed, rank, world_size, np.dtype(dtype)
@@ -122,10 +150,11 @@ class TokenDataset:
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
         self.n_windows = self.n_tokens // seq_len
-        if self.n_tokens < seq_len + 1:
-            raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and one row needs "
-                            f"{seq_len + 1}: lower --data.seq_len or give more text (for val, "
-                            "raise --data.val_fraction; equal documents are in the same split)")
+        least = 2 if path.stem == "val" else seq_len + 1  # `windows` fills a short row up
+        if self.n_tokens < least:
+            raise UserError(f"the {path.stem} split has {self.n_tokens} tokens, and needs {least} "
+                            "or more: give more text, or a smaller --data.seq_len (for val, a "
+                            "larger --data.val_fraction; equal documents are in the same split)")
 
     def share(self, n: int) -> range:
         """This rank's part of n rows: contiguous. The parts of ranks differ by at most one row."""

@@ -11,6 +11,7 @@ byte of its text. The prefix of an imported tokenizer (Llama's BOS) comes after 
 
 import hashlib
 import shutil
+import time
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -21,9 +22,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
+from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
 from data.dataset import Prepared, locate, open_prepared
 from data.sources import SOURCES, DataConfig
-from data.tokenizer import Tokenizer, open_tokenizer, tokenizer_files
+from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
 from files import atomic_path, json_sha256, locked, remove, sha256, stage_json, writing
 
@@ -31,13 +33,15 @@ BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 64  # blocks that are encoded at a time, on all cores
 
 
-def prepare(config: DataConfig) -> Prepared:
+def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:
     """Make the prepared data of `config`, and put it into its folder by one rename.
 
-    A folder that does not match its manifest is made again, with a message. If another process
-    prepares the same folder, wait for it. Raises UserError if the text cannot be prepared.
+    With `fit_vocabulary` the tokenizer has as many pieces as suit the size of the text, at most
+    data.vocab_size. A folder that does not match its manifest is made again, with a message. If
+    another process prepares the same folder, wait for it. Raises UserError if the text cannot be
+    prepared.
     """
-    folder, settings = locate(config)
+    folder, settings = locate(config, fit_vocabulary)
     with (writing(folder, "make room or choose another folder with --data.prepared"),
           locked(folder, f"waiting for another process: {folder}")):
         try:
@@ -47,29 +51,25 @@ def prepare(config: DataConfig) -> Prepared:
             say(f"preparing {folder} {again}")
         with atomic_path(folder) as staging:
             staging.mkdir()
-            write_files(config, settings, staging)
+            write_files(config, settings, staging, fit_vocabulary)
             remove(folder)
         return open_prepared(folder, settings)
 
 
-def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> None:
+def write_files(
+    config: DataConfig, settings: dict[str, Any], folder: Path, fit_vocabulary: bool
+) -> None:
     """Fill an empty folder. The manifest comes last."""
     with TemporaryFile(dir=folder) as file:
         text, spans, hashes = copy_text(SOURCES[config.source](config).documents(), file)
-        train, val, hashes = split_text(file, spans, hashes, config.val_fraction)
+        train, val, hashes = split_text(file, spans, hashes, config)
         if config.second_val:
             # From the other end of the hashes; the first validation split is in neither.
-            train, val, _ = split_text(file, train, ~hashes, config.val_fraction)
+            train, val, _ = split_text(file, train, ~hashes, config)
         if config.tokenizer is None:
-            texts = (block for _, block in read_blocks(file, train, "sampling text"))
-            tokenizer = Tokenizer.train(texts, config.vocab_size, folder / "tokenizer.model")
+            tokenizer = train_tokenizer(config, file, train, folder, fit_vocabulary)
         else:
-            for given in tokenizer_files(Path(config.tokenizer)):
-                shutil.copyfile(given, folder / given.name)
-            tokenizer = open_tokenizer(folder)
-            if tokenizer.vocab_size != config.vocab_size:
-                raise UserError(f"data.vocab_size {config.vocab_size} is not that of the tokenizer "
-                                f"in data.tokenizer {config.tokenizer}, {tokenizer.vocab_size}")
+            tokenizer = copy_tokenizer(config, folder, fit_vocabulary)
         dtype = "uint16" if tokenizer.vocab_size <= 1 << 16 else "uint32"
         splits = {split: write_ids(read_blocks(file, spans, f"encoding {split}"),
                                    folder / f"{split}.bin", tokenizer, dtype)
@@ -86,6 +86,64 @@ def write_files(config: DataConfig, settings: dict[str, Any], folder: Path) -> N
     stage_json(folder / "manifest.json", manifest | {"key": json_sha256(manifest)[:12]})
 
 
+def train_tokenizer(
+    config: DataConfig, file: BinaryIO, train: np.ndarray, folder: Path, fit_vocabulary: bool
+) -> Tokenizer:
+    """Train the tokenizer on the text in the spans `train` of `file`, and write it into `folder`.
+
+    Raises UserError if the text is too small for data.vocab_size, unless the vocabulary is fitted.
+    """
+    def learn(vocab_size: int) -> Tokenizer:
+        texts = (block for _, block in read_blocks(file, train, "sampling text"))
+        path = folder / MODEL
+        path.write_bytes(learn_pieces(texts, vocab_size))
+        return Tokenizer(path)
+
+    vocab_size = config.vocab_size
+    if fit_vocabulary:
+        vocab_size = min(vocab_size, suitable_vocabulary(count_bytes(train)))
+    try:
+        return learn(vocab_size)
+    except VocabularyTooLargeError as error:
+        tokenizer = learn(error.most)
+        if fit_vocabulary:
+            return tokenizer
+        problems = [f"no tokenizer of {vocab_size} pieces: this text allows at most {error.most}"]
+        texts = [text for _, text in read_blocks(file, train, "counting tokens")]
+        n_tokens = sum(map(len, tokenizer.encode_batch(texts)))
+        if n_tokens < config.seq_len:
+            problems.append(f"no row of {config.seq_len} tokens: it has {n_tokens} for training")
+        raise UserError(f"{'; '.join(problems)}. Choose smaller numbers, or let auto choose them: "
+                        "--data.vocab_size auto --data.seq_len auto") from None
+
+
+def suitable_vocabulary(n_bytes: int) -> int:
+    """Return how many pieces suit a training text of so many bytes.
+
+    Fitted by hand to the bits per byte of small.yaml's model on 3 kB to 10 MB of English and Python
+    (docs/benchmarks.md): some 300 pieces for 3 kB, 700 for 30 kB, 1500 for 400 kB, 4100 for 10 MB.
+    """
+    suitable = int(33 * n_bytes**0.3)
+    return max(SMALLEST_VOCABULARY, suitable // 64 * 64)
+
+
+def count_bytes(spans: np.ndarray) -> int:
+    """Return the bytes in spans (N, 2)."""
+    return int((spans[:, 1] - spans[:, 0]).sum())
+
+
+def copy_tokenizer(config: DataConfig, folder: Path, fit_vocabulary: bool) -> Tokenizer:
+    """Copy the files of data.tokenizer into `folder`. Its vocabulary has to be data.vocab_size,
+    unless that is fitted."""
+    for given in tokenizer_files(Path(str(config.tokenizer))):
+        shutil.copyfile(given, folder / given.name)
+    tokenizer = open_tokenizer(folder)
+    if tokenizer.vocab_size != config.vocab_size and not fit_vocabulary:
+        raise UserError(f"data.vocab_size {config.vocab_size} is not that of the tokenizer in "
+                        f"data.tokenizer {config.tokenizer}, {tokenizer.vocab_size}")
+    return tokenizer
+
+
 def copy_text(
     documents: Iterable[Iterable[str]], file: BinaryIO
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
@@ -95,7 +153,7 @@ def copy_text(
     bits of its SHA-256.
     """
     spans, hashes, characters, whole = array("q"), array("Q"), 0, hashlib.sha256()
-    with tqdm(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
+    with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in documents:
             digest, start = hashlib.sha256(), file.tell()
             for piece in document:
@@ -115,39 +173,97 @@ def copy_text(
     return counts, np.array(spans).reshape(-1, 2), np.array(hashes)
 
 
+class DelayedBar(tqdm):
+    """A progress bar which does not show before its delay because something else is printed."""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the delay is over."""
+        return time.time() >= self.start_t + self.delay
+
+    def clear(self, *args: Any, **options: Any) -> None:
+        if self.is_shown:
+            super().clear(*args, **options)
+
+    def refresh(self, *args: Any, **options: Any) -> None:
+        if self.is_shown:
+            super().refresh(*args, **options)
+
+
 def split_text(
-    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, config: DataConfig
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the spans of the text for training, those for validation, and the hashes of the
     documents for training.
 
-    A single document gives its end to validation, the convention for tiny Shakespeare. Of several,
-    the hash of each decides: it stays in its split whatever is added, and equal documents are in
-    the same split. If that would leave a split empty, it gets the document with the nearest hash.
+    The hash of a document decides: it stays in its split whatever is added, and equal documents are
+    in the same split. With few documents this can hold out most of the text, or next to nothing of
+    it. Where a split would then be less than half or more than twice as long as asked for, the end
+    of the text is held out instead, the convention for tiny Shakespeare. Not of the standard
+    library, which has many documents, and in whose order the end is of another kind.
     """
-    if len(spans) == 1:
-        characters = sum(len(block) for _, block in read_blocks(file, spans, "counting text"))
-        (cut, end), left = spans[0], int(characters * (1 - val_fraction))
-        for _, block in read_blocks(file, spans, "splitting text"):
-            cut += len(block[:left].encode())
-            left -= len(block[:left])
-        return np.array([[spans[0, 0], cut]]), np.array([[cut, end]]), hashes
-    held_out = hashes <= np.clip(np.uint64(val_fraction * 2**64), hashes.min(), hashes.max() - 1)
-    return spans[~held_out], spans[held_out], hashes[~held_out]
+    limit = np.uint64(config.val_fraction * 2**64)
+    if len(spans) > 1:  # no split stays empty: it gets the document with the nearest hash
+        limit = np.clip(limit, hashes.min(), hashes.max() - 1)
+        held_out = hashes <= limit
+        sizes = np.diff(spans)[:, 0]
+        share = sizes[held_out].sum() / sizes.sum()
+        ratios = (share / config.val_fraction, (1 - share) / (1 - config.val_fraction))
+        fits = min(ratios) >= 0.5 and max(ratios) <= 2
+        if fits or config.source == "stdlib":
+            return spans[~held_out], spans[held_out], hashes[~held_out]
+        say(f"note: whole documents would give validation {share:.1%} of the text, not "
+            f"{config.val_fraction:.1%}: the end of the text is held out instead")
+    return hold_out_end(file, spans, hashes, config.val_fraction)
 
 
-def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple[bool, str]]:
-    """Yield the text of spans in order: (whether a span begins here, at most BLOCK bytes of text).
+def hold_out_end(
+    file: BinaryIO, spans: np.ndarray, hashes: np.ndarray, val_fraction: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `split_text` returns, with the end of the text held out.
 
-    Blocks end after a line if they can, because a cut in the middle of a word costs a token.
+    One document is cut in two, where this share of its characters begins. Its copies are cut alike,
+    and all copies count where the first one is, so that nothing is in both splits.
     """
+    _, first, number, copies = np.unique(
+        hashes, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)  # of different documents, as they come
+    sizes = np.diff(spans)[first, 0] * copies
+    ends = np.cumsum(sizes[order]) / sizes.sum()  # as shares of the text
+    cut = int(np.searchsorted(ends, 1 - val_fraction))  # the document that is cut
+    begin = ends[cut - 1] if cut else 0.0
+    kept = (1 - val_fraction - begin) / (ends[cut] - begin)
+    document = spans[first[order[cut]]][None]
+    characters = sum(len(block) for _, block in read_blocks(file, document, "counting text"))
+    left = int(characters * kept)
+    size = 0  # of what is kept of this document, in bytes
+    for _, block in read_blocks(file, document, "splitting text"):
+        size += len(block[:left].encode())
+        left -= len(block[:left])
+    place = np.argsort(order)[number]  # of each span's document in the order
+    start, end = spans.T
+    middle = np.select([place < cut, place == cut], [end, start + size], start)
+    train = np.stack([start, middle], axis=1)[middle > start]
+    val = np.stack([middle, end], axis=1)[middle < end]
+    return train, val, hashes[middle > start]
+
+
+def read_blocks(
+    file: BinaryIO, spans: np.ndarray, title: str, size: int | None = None
+) -> Iterator[tuple[bool, str]]:
+    """Yield the text of spans in order: (whether a span begins here, at most `size` bytes of text).
+
+    `size` is BLOCK unless it is given. Blocks end after a line if they can, because a cut in the
+    middle of a word costs a token.
+    """
+    size = BLOCK if size is None else size
     total = int(np.diff(spans).sum())
     with tqdm(desc=title, total=total, unit="B", unit_scale=True, delay=2) as bar:
         for begin, end in spans:
             start = int(begin)
             while start < end:
                 file.seek(start)
-                data = file.read(min(BLOCK, end - start))
+                data = file.read(min(size, end - start))
                 if start + len(data) < end:
                     data = data[: data.rfind(b"\n") + 1] or data
                 block = data.decode(errors="ignore")  # half a character is for the next block
@@ -156,21 +272,32 @@ def read_blocks(file: BinaryIO, spans: np.ndarray, title: str) -> Iterator[tuple
                 bar.update(len(block.encode()))
 
 
+def encode_blocks(
+    blocks: Iterator[tuple[bool, str]], tokenizer: Tokenizer, at_once: int = BATCH
+) -> Iterator[tuple[bool, str, list[int]]]:
+    """Yield each block with its ids: (whether a document begins here, its text, its ids).
+
+    So many blocks are encoded `at_once`, on all cores.
+    """
+    batch = list(islice(blocks, at_once))
+    while batch:
+        rows = tokenizer.encode_batch([text for _, text in batch])
+        for (first, text), ids in zip(batch, rows, strict=True):
+            yield first, text, ids
+        batch = list(islice(blocks, at_once))
+
+
 def write_ids(
     blocks: Iterator[tuple[bool, str]], path: Path, tokenizer: Tokenizer, dtype: str
 ) -> dict[str, int]:
     """Write the ids of a split to a file, and return counts of what is in them."""
     counts = {"documents": 0, "bytes": 0, "tokens": 0}
     with path.open("wb") as file:
-        while batch := list(islice(blocks, BATCH)):
-            ids: list[int] = []
-            rows = tokenizer.encode_batch([text for _, text in batch])
-            for (first, text), row in zip(batch, rows, strict=True):
-                if first:
-                    ids += [tokenizer.eos_id, *tokenizer.prefix_ids]
-                    counts["documents"] += 1
-                ids += row
-                counts["bytes"] += len(text.encode())
+        for first, text, ids in encode_blocks(blocks, tokenizer):
+            if first:
+                ids = [tokenizer.eos_id, *tokenizer.prefix_ids, *ids]
+                counts["documents"] += 1
+            counts["bytes"] += len(text.encode())
             counts["tokens"] += len(ids)
             file.write(np.array(ids, dtype=dtype).data)  # tofile() would not raise its last error
     return counts

@@ -1,33 +1,50 @@
 """Where text comes from: a registry of sources, and the configuration that chooses one.
 
-Every text arrives byte for byte: no line end, form feed or final newline is touched. A text larger
-than memory streams. Hugging Face `datasets` reads it; it takes a second to import, and so is
-imported only where text is read.
+Every text arrives byte for byte, and a text larger than memory streams (data/readers.py).
 """
 
 import glob
 import hashlib
-import json
-import logging
 import os
 import platform
 import re
 import sysconfig
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from types import ModuleType
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from errors import UserError, check_ranges
-from files import atomic_path, first_line, sha256
+from data.bpe import SMALLEST_VOCABULARY
+from data.readers import (
+    COMPRESSED,
+    PLAIN,
+    TABLES,
+    NoText,
+    check_kind,
+    file_kind,
+    import_datasets,
+    list_folder,
+    no_text,
+    read_rows,
+    read_text,
+    reading,
+    split_documents,
+)
+from errors import UserError, check_ranges, say
+from files import atomic_path, sha256
 
-PIECE = 1 << 20  # characters of a text file that are read at a time
-ROWS = 1000  # rows of a Parquet file in memory at a time
+AUTO = "auto"
+Fitted = Annotated[int, AUTO]
+"""A number of the configuration that may be `auto`: then it is chosen for the text."""
+
+# What other people put between documents.
+MARKERS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<s>")
+# Earlier versions read these as plain text. Their fingerprint is another one now, so that what was
+# prepared of them then is not taken for their rows.
+ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
 OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
-SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
 
 # Files and folders that nobody reads as text: test suites, installed packages, a megabyte of
 # generated code-page tables, and the settings with which this Python was compiled.
@@ -43,9 +60,11 @@ class DataConfig:
     """Where text comes from: stdlib, files, url or hub. stdlib is this Python's own standard
     library, which needs no network."""
     files: list[str] | None = None
-    """Paths and globs of .jsonl, .parquet or plain text. They replace whatever the source was."""
+    """Files, folders and globs: plain text, and tables (.jsonl, .ndjson, .csv, .tsv, .parquet); all
+    but .parquet may be packed (.gz, .zst). A folder means its text files. Can be given several
+    times. They replace whatever the source was."""
     url: str | None = None
-    """Address of a .jsonl, .parquet or text file, for source url. It is fetched once."""
+    """Address of such a file, for source url. It is fetched once."""
     sha256: str | None = None
     """SHA-256 that the file of data.url must have, in lowercase hexadecimal digits; unset: any."""
     hub: str | None = None
@@ -57,16 +76,22 @@ class DataConfig:
     hub_revision: str | None = None
     """Branch, tag or commit of the Hub data set; a commit is the only one that cannot change."""
     column: str = "text"
-    """Column of a .jsonl, .parquet or Hub row that holds the text. Each row is one document."""
+    """Column of a table or Hub data set that holds the text. Each row is one document."""
+    separator: str | None = None
+    """Text between the documents of a plain text file, such as <|endoftext|>. The line break before
+    it and the one after it belong to it. Unset: each file is one document."""
     tokenizer: str | None = None
     """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
     training split."""
-    vocab_size: int = 4096
-    """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them."""
-    seq_len: int = 256
-    """Tokens of a training row."""
+    vocab_size: Fitted = 4096
+    """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them. auto:
+    as many as suit the size of the text, at most the number that the configuration has."""
+    seq_len: Fitted = 256
+    """Tokens of a training row. auto: fewer where the text is short, at most the number that the
+    configuration has."""
     val_fraction: float = 0.1
-    """Share held out for validation: of the documents, or of the end of a single one."""
+    """Share held out for validation: whole documents, or the end of the text where these would be
+    less than half or more than twice as much of it."""
     second_val: bool = False
     """Hold out a second part as large, to validate on it, and leave the first one out: settings
     can then be chosen without the text that is reported, as a study chooses its learning rates."""
@@ -82,6 +107,8 @@ class DataConfig:
             for option in {*SOURCES[self.source].options} - {*Files.options}:
                 setattr(self, option, getattr(DataConfig, option))
             self.source = "files"
+        if self.separator == "":
+            raise UserError("data.separator '' is in every text: leave it out")
         read = SOURCES[self.source].options
         if self.source in read and not getattr(self, self.source):
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
@@ -136,62 +163,80 @@ class StandardLibrary(Source):
         files = [(name, path.stat().st_size) for name, path in self.files()]
         return [platform.python_version(), files]
 
-    def texts(self) -> Iterator[dict[str, str]]:
-        """Yield each document as a row."""
+    def documents(self) -> Iterator[Iterable[str]]:
         for name, path in self.files():
             # pydoc_data/topics.py has the topics as one escaped literal.
             with suppress(UnicodeDecodeError):
                 if name != "pydoc_data/topics.py":
-                    yield {"text": path.read_bytes().decode()}
+                    yield [path.read_bytes().decode()]
         with suppress(ImportError):  # some distributions leave them out
             from pydoc_data.topics import topics
 
-            yield from ({"text": text} for _, text in sorted(topics.items()))
-
-    def documents(self) -> Iterator[Iterable[str]]:
-        return read_column(import_datasets().IterableDataset.from_generator(self.texts), "text")
+            for _, text in sorted(topics.items()):
+                yield [text]
 
 
 class Files(Source):
-    """Paths and globs of .jsonl, .parquet or plain text, in the order given."""
+    """Files, folders and globs, in the order given."""
 
-    options = ("files", "column")
+    options = ("files", "column", "separator")
 
-    def paths(self) -> list[str]:
-        """Return the files of the paths and globs, globs sorted. A file is returned once, however
-        many links lead to it."""
-        paths: dict[str, str] = {}
+    def find(self) -> tuple[list["TextFile"], list[str]]:
+        """Return the files, those of a glob or folder sorted, and a note on each folder.
+
+        A file is returned once, however many links lead to it. Raises UserError for a name that
+        leads to no file, and for files that are no text by their name.
+        """
+        files: dict[str, TextFile] = {}
+        notes: list[str] = []
         for pattern in map(os.path.expanduser, self.config.files or ()):
-            exact = os.path.exists(pattern)
-            matches = [pattern] if exact else sorted(glob.glob(pattern, recursive=True))
-            files = [path for path in matches if not os.path.isdir(path)]
-            if not files:
-                raise UserError(f"--data.files {pattern} matches no file. Name the files of a "
-                                "folder as in 'FOLDER/*'")
-            for path in files:
-                paths.setdefault(os.path.realpath(path), path)
-        return list(paths.values())
+            is_folder = os.path.isdir(pattern)
+            if is_folder:
+                paths, note = search_folder(pattern)
+                notes.append(note)
+            else:
+                paths = match_files(pattern)
+            for path in paths:
+                file = files.setdefault(os.path.realpath(path), TextFile(path, path, is_folder))
+                file.in_folder &= is_folder
+        return list(files.values()), notes
 
     def fingerprint(self) -> Any:
-        stats = [(str(Path(path).resolve()), os.stat(path)) for path in self.paths()]
-        return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+        entries = []
+        for file in self.find()[0]:
+            stat = os.stat(file.path)
+            entry = [str(Path(file.path).resolve()), stat.st_size, stat.st_mtime_ns]
+            if file_kind(file.path) in ONCE_PLAIN:
+                entry.append("rows")
+            entries.append(entry)
+        return entries
 
     def documents(self) -> Iterator[Iterable[str]]:
-        return read_files(self.paths(), self.config.column)
+        files, notes = self.find()
+        for note in notes:
+            say(f"note: {note}")
+        yield from read_files(files, self.config)
 
 
 class Url(Source):
     """The address of a file. It is fetched once, into the cache of `datasets`."""
 
-    options = ("url", "sha256", "column")
+    options = ("url", "sha256", "column", "separator")
+
+    def fingerprint(self) -> Any:
+        kind = file_kind(urlsplit(str(self.config.url)).path)
+        return "rows" if kind in ONCE_PLAIN else None
 
     def documents(self) -> Iterator[Iterable[str]]:
         # The Hub's client resumes a download, and knows proxies and HF_HUB_OFFLINE.
         from huggingface_hub.file_download import http_get
 
         url, digest = str(self.config.url), self.config.sha256
-        name = hashlib.sha256(url.encode()).hexdigest() + PurePosixPath(urlsplit(url).path).suffix
-        path = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH, name)
+        check_kind(re.split("[?#]", url)[0])
+        name = PurePosixPath(urlsplit(url).path)
+        suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
+        path = Path(import_datasets().config.DOWNLOADED_DATASETS_PATH,
+                    hashlib.sha256(url.encode()).hexdigest() + "".join(suffixes))
         if not path.exists() or digest not in (None, sha256(path)):
             path.parent.mkdir(parents=True, exist_ok=True)
             with reading(url, OFFLINE), atomic_path(path) as staging:
@@ -200,7 +245,7 @@ class Url(Source):
                 fetched = sha256(staging)
                 if digest not in (None, fetched):
                     raise ValueError(f"its SHA-256 is {fetched}, and data.sha256 is {digest}")
-        return read_files([str(path)], self.config.column)
+        yield from read_files([TextFile(str(path), url)], self.config)
 
 
 class Hub(Source):
@@ -211,14 +256,19 @@ class Hub(Source):
     def documents(self) -> Iterator[Iterable[str]]:
         config, datasets = self.config, import_datasets()
         name, commit = str(config.hub), config.hub_revision
+        notes = Notes(config)
         with reading(name, OFFLINE):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
-                                         revision=commit).select_columns(config.column)
+                                         revision=commit)
             # Offline, `datasets` takes the newest copy in its cache, of any commit.
             copies = [Path(file["filename"]).parts for file in rows.cache_files]
             if re.fullmatch("[0-9a-f]{40}", commit or "") and any(commit not in p for p in copies):
                 raise ValueError(f"there is no copy of commit {commit}")
-            yield from read_column(rows, config.column)
+            if config.column not in rows.features:
+                types = {name: str(feature) for name, feature in rows.features.items()}
+                raise no_text(config.column, types)
+            yield from read_column(rows.select_columns(config.column), notes)
+        notes.say()
 
 
 # A new source: a class above, and a line here.
@@ -227,98 +277,170 @@ SOURCES: dict[str, type[Source]] = {
 }
 
 
-def read_files(paths: list[str], column: str) -> Iterator[Iterable[str]]:
-    """Yield the documents of files: a text file, or each row of a table."""
+def match_files(pattern: str) -> list[str]:
+    """Return the file of this name, or else those that the glob matches, sorted.
+
+    Raises UserError if there is none, or if one is no text by its name.
+    """
+    matches = [pattern]
+    if not os.path.exists(pattern):
+        matches = sorted(glob.glob(pattern, recursive=True))
+    paths = [path for path in matches if not os.path.isdir(path)]
+    if not paths:
+        raise UserError(f"--data.files {pattern} matches no file")
     for path in paths:
-        suffix = Path(path).suffix.lower()
-        if suffix not in (".jsonl", ".parquet"):
-            yield read_text(path)
-            continue
-        with reading(path):
-            rows = read_json(path) if suffix == ".jsonl" else read_parquet(path, column)
-            yield from read_column(rows, column)
+        check_kind(path)
+    return paths
 
 
-@contextmanager
-def reading(name: str, advice: str = "") -> Iterator[None]:
-    """Turn any error of reading a text into a UserError, which ends with `advice`."""
+def search_folder(folder: str) -> tuple[list[str], str]:
+    """Return the text files in a folder, and a note on how many these are.
+
+    Raises UserError if there is none.
+    """
+    paths, others = list_folder(folder)
+    left_out = ", ".join(f"{count} {kind or 'without a suffix'}"
+                         for kind, count in others.most_common(5))
+    if not paths:
+        rest = f", and has {left_out}" if left_out else ""
+        raise UserError(f"--data.files {folder} is a folder without text files{rest}")
+    rest = f" (left out: {left_out})" if left_out else ""
+    return paths, f"{folder}: {len(paths)} files of {len(paths) + others.total()} are read{rest}"
+
+
+@dataclass
+class TextFile:
+    """A file that is read."""
+
+    path: str
+    name: str
+    """What errors and notes call it."""
+    in_folder: bool = False
+    """Whether the user named its folder, and not this file."""
+
+
+@dataclass
+class Notes:
+    """What was noticed in a text. After it has been read, each matter is said in one line."""
+
+    config: DataConfig
+    rows: int = 0
+    rows_without_text: int = 0
+    other_columns: set[str] = field(default_factory=set)
+    """Columns that the rows without text have."""
+    skipped_tables: list[str] = field(default_factory=list)
+    kinds: dict[str, str] = field(default_factory=dict)
+    """Unknown suffixes, each with the first file."""
+    pages: list[str] = field(default_factory=list)
+    """Files that begin as HTML."""
+    markers: dict[str, str] = field(default_factory=dict)
+    """Separators in plain text, each with the first file."""
+
+    def look_for_markers(self, text: str, name: str) -> None:
+        """Note which separators are in a piece of the file `name`."""
+        wanted = MARKERS if self.config.separator is None else (self.config.separator,)
+        for marker in wanted:
+            if marker not in self.markers and marker in text:
+                self.markers[marker] = name
+
+    def say(self) -> None:
+        """Print the notes."""
+        separator = self.config.separator
+        if self.rows_without_text:
+            have = ", ".join(sorted(self.other_columns)[:8]) or "no other columns"
+            say(f"note: {self.rows_without_text:,} of {self.rows:,} rows have no text in column "
+                f"{self.config.column} (they have {have})")
+        if self.skipped_tables:
+            say(f"note: without a text in column {self.config.column}, and left out: "
+                f"{list_names(self.skipped_tables)}")
+        if self.kinds:
+            kinds = [f"{kind} ({name})" for kind, name in self.kinds.items()]
+            say(f"note: read as plain text, with any markup in it: {list_names(kinds)}")
+        if self.pages:
+            say(f"note: web pages, whose tags are trained as text: {list_names(self.pages)}")
+        if separator is None:
+            for marker, name in self.markers.items():
+                say(f"note: {marker} in {name} is trained as ordinary characters: to divide the "
+                    f"text into documents there, say --data.separator '{marker}'")
+        elif not self.markers:
+            hint = " (in bash, a line break is $'\\n')" if "\\" in separator else ""
+            say(f"note: data.separator {separator!r} does not occur: each file of plain text is "
+                f"one document{hint}")
+
+
+def list_names(names: list[str]) -> str:
+    """Return the first three names, and how many there are more."""
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def read_files(files: Iterable[TextFile], config: DataConfig) -> Iterator[Iterable[str]]:
+    """Yield the documents of files, and then print the notes on them.
+
+    A document is a row of a table, or the text between two separators, or else a whole text file.
+    """
+    notes = Notes(config)
+    for file in files:
+        if file_kind(file.path) in TABLES:
+            yield from read_table(file, notes)
+        elif config.separator is None:
+            yield read_plain(file, notes)
+        else:
+            yield from split_documents(read_plain(file, notes), config.separator)
+    notes.say()
+
+
+def read_table(file: TextFile, notes: Notes) -> Iterator[Iterable[str]]:
+    """Yield the text of each row. A table without such texts is left out of a folder."""
     try:
-        yield
-    except Exception as error:
-        raise UserError(f"{name} cannot be read: {type(error).__name__}: {first_line(error)}. "
-                        f"{advice}".rstrip()) from error
+        with reading(file.name):
+            yield from read_column(read_rows(file.path, notes.config.column), notes)
+    except NoText:
+        if not file.in_folder:
+            raise
+        notes.skipped_tables.append(file.name)
 
 
-def read_text(path: str) -> Iterator[str]:
-    """Yield a text file in pieces.
+def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
+    """Yield a text file in pieces."""
+    kind = file_kind(file.path)
+    if kind not in PLAIN:
+        notes.kinds.setdefault(kind, file.name)
+    is_first = True
+    with reading(file.name):
+        for piece in read_text(file.path):
+            if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):
+                notes.pages.append(file.name)
+            is_first = False
+            notes.look_for_markers(piece, file.name)
+            yield piece
 
-    The builder "text" of `datasets` would translate line ends, and hold a whole file in memory.
+
+def read_column(rows: Iterable[dict[str, Any]], notes: Notes) -> Iterator[Iterable[str]]:
+    """Yield the text of each row as a document. At least one row must have the column.
+
+    A row without text (null, "" or no such column) is no document, and is counted.
     """
-    with reading(path), open(path, encoding="utf-8", newline="") as file:
-        while text := file.read(PIECE):
-            yield text
-
-
-def read_json(path: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects in the lines of a file.
-
-    The builder "json" of `datasets` would turn texts that look like dates into dates, and infer the
-    columns of the whole file from its first 10 MB.
-    """
-    lines = import_datasets().load_dataset(
-        "text", data_files=glob.escape(os.path.abspath(path)), split="train", streaming=True,
-        encoding="utf-8-sig",
-    )
-    for number, line in enumerate(lines, 1):
-        try:
-            if line["text"].strip():
-                yield {**json.loads(line["text"])}  # TypeError if it is no object
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"line {number}: {error}") from error
-
-
-def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
-    """Return the rows of a Parquet file, with one column.
-
-    Raises ValueError for a column that is not there or holds no text, before a row is read: if
-    reading ends early, Arrow may crash (apache/arrow issue 45214).
-    """
-    from pyarrow import parquet
-
-    types = {field.name: str(field.type) for field in parquet.read_schema(path)}
-    if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
-        raise no_text(column, types)
-    return import_datasets().load_dataset(
-        "parquet", data_files=glob.escape(os.path.abspath(path)), split="train", streaming=True,
-        columns=[column], batch_size=ROWS,
-    )
-
-
-def read_column(rows: Iterable[dict[str, Any]], column: str) -> Iterator[Iterable[str]]:
-    """Yield each text of one column as a document. At least one row must have the column; a row
-    without text (null, "" or no such column) is no document."""
-    columns: set[str] = set()
+    column = notes.config.column
+    types: dict[str, str] = {}
+    n_rows = 0
+    without_text = 0
+    other_columns: set[str] = set()
     for row in rows:
-        columns |= row.keys()
+        n_rows += 1
+        for name, value in row.items():
+            if types.get(name, "NoneType") == "NoneType":
+                types[name] = type(value).__name__
         text = row.get(column)
         if not isinstance(text, str | None):
-            raise no_text(column, {column: type(text).__name__})
+            raise UserError(str(no_text(column, types | {column: type(text).__name__})))
         if text:
-            text.encode()  # raises an error for a lone surrogate, which JSON can hold
             yield [text]
-    if columns and column not in columns:
-        raise no_text(column, sorted(columns))
-
-
-def no_text(column: str, columns: Any) -> ValueError:
-    """Return the error for a table with these columns, of which `column` is no text."""
-    return ValueError(f"it has no text in a column {column!r}, only {columns}: choose a column of "
-                      "text with --data.column")
-
-
-def import_datasets() -> ModuleType:
-    """Return Hugging Face `datasets`, silent: errors reach the user once, as a UserError."""
-    import datasets
-
-    datasets.logging.set_verbosity(logging.CRITICAL)
-    return datasets
+        else:
+            without_text += 1
+            other_columns |= {name for name, value in row.items() if value is not None}
+    if types and column not in types:
+        raise no_text(column, types)
+    notes.rows += n_rows
+    notes.rows_without_text += without_text
+    notes.other_columns |= other_columns - {column}

@@ -9,7 +9,6 @@ Imported ones are a sentencepiece file as Llama 2's, or a `tokenizer.json` as Ll
 the ids that transformers gives. `open_tokenizer` decides which of them a folder holds.
 """
 
-import io
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -18,17 +17,15 @@ from typing import Any
 
 import sentencepiece
 
+from data.bpe import SPACE
 from errors import UserError
 from files import first_line, read_json
 
 MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
 GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
-FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)  # gyre does not read the last one
+FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)
+PARAMS = "params.json"  # in Meta's folders, which describe the model with it
 ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
-
-SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
-SAMPLE = 20_000_000  # characters to train on: more costs time and changes few pieces
-SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow on longer ones
 
 # A text that every usable tokenizer gives back unchanged.
 PROBE = "  A\tb\n\n    \ufb01\r\n\u00e9\u4e2d\U0001f600 "
@@ -59,6 +56,8 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
     path = Path(path)
     if path.is_dir():
         path = path / JSON if (path / JSON).is_file() else path / MODEL
+    if not path.is_file():
+        raise UserError(_describe_missing(path))
     try:
         return JsonTokenizer(path) if path.name == JSON else Tokenizer(path)
     except (UserError, KeyboardInterrupt):
@@ -67,6 +66,17 @@ def open_tokenizer(path: str | Path) -> "Tokenizer":
         raise UserError(f"{path} is no tokenizer for us, or it or a file beside it is damaged "
                         f"({type(error).__name__}: {first_line(error)}). If it is Llama 3's "
                         f"{MODEL}, use its {JSON} and {SETTINGS} instead") from error
+
+
+def _describe_missing(path: Path) -> str:
+    """Return what to do about a tokenizer file that is not there."""
+    if path.with_name(PARAMS).is_file():
+        return f"{path} is missing; Meta's download keeps it one folder up: copy it in"
+    if path.with_name("vocab.json").is_file():
+        return (f"{path.parent} has a vocab.json but no {JSON}: load its tokenizer with "
+                f"transformers and save it there again, which writes the {JSON}")
+    return (f"{path} is missing, and {path.with_name(JSON)} too: copy the one that belongs to the "
+            f"model, with its {SETTINGS}")
 
 
 class Tokenizer:
@@ -137,53 +147,35 @@ class Tokenizer:
             text = b"".join(self.bytes.get(i, b"") for i in self.encode_batch([probe])[0])
             if text.removeprefix(b" " if self.adds_space else b"") != probe.encode():
                 raise UserError(f"{self.path} does not give text back unchanged: it lacks byte "
-                                "fallback, or normalises, or is cut short")
+                                "fallback, or normalises, or is cut short, or has an added token "
+                                "that takes spaces or ordinary characters out of a text")
 
     def _id(self, piece: str) -> int | None:
         i = self.processor.piece_to_id(piece)  # that of unk if there is no such piece
         return i if self.processor.id_to_piece(i) == piece else None
 
-    @classmethod
-    def train(cls, texts: Iterable[str], vocab_size: int, path: Path) -> "Tokenizer":
-        """Learn `vocab_size` pieces from `texts`, write them to `path`; equal texts, equal files.
-
-        Raises UserError if the text is too small, or has too many different characters.
-        """
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sample_sentences(texts)), model_writer=model,
-                model_type="bpe", vocab_size=vocab_size, byte_fallback=True,
-                normalization_rule_name="identity", add_dummy_prefix=False,
-                remove_extra_whitespaces=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
-                allow_whitespace_only_pieces=True,  # indentation is one piece
-                required_chars=SPACE,  # else a text without spaces has no piece for them
-                max_sentence_length=8 * SENTENCE,  # in bytes; longer ones would be dropped
-                num_threads=2,  # written into the file: the machine's own number would change it
-                minloglevel=3,
-            )
-        except (RuntimeError, ValueError) as error:
-            raise UserError(f"no tokenizer of {vocab_size} pieces can be trained on this text: "
-                            f"{first_line(error)} Choose another --data.vocab_size, a smaller "
-                            "--data.val_fraction, or more text") from error
-        path.write_bytes(model.getvalue())
-        return cls(path)
-
     def encode(self, text: str) -> list[int]:
-        """Return the ids of `text`, without bos or eos. TypeError where it has no UTF-8 form."""
-        return self.encode_batch([text])[0]
-
-    def encode_prompt(self, text: str) -> list[int]:
-        """Return the ids of a prompt: with the prefix; of "", the EOS that begins documents.
-
-        Raises UserError where the text has no UTF-8 form.
-        """
+        """Return the ids of `text`, without bos or eos. UserError where it has no UTF-8 form."""
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise UserError(f"the text has no UTF-8 form: {error}") from error
-        ids = self.prefix_ids + self.encode_batch([text])[0]
-        return ids if text else [self.eos_id, *ids]
+        return self.encode_batch([text])[0]
+
+    def encode_prompt(self, text: str) -> list[int]:
+        """Return the ids of a prompt: with the prefix, once; of "", the EOS that begins documents.
+
+        Raises UserError where the text has no UTF-8 form.
+        """
+        if not text:
+            return [self.eos_id, *self.prefix_ids]
+        ids = self.encode(text)
+        return ids if self.starts_with_prefix(ids) else self.prefix_ids + ids
+
+    def starts_with_prefix(self, ids: list[int]) -> bool:
+        """Return whether a text spelt the prefix itself: "<s>" can, in a tokenizer.json."""
+        length = len(self.prefix_ids)
+        return length > 0 and ids[:length] == self.prefix_ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Like `encode`, on all cores. Texts out of files hold no lone surrogate."""
@@ -226,11 +218,16 @@ class JsonTokenizer(Tokenizer):
 
         content = path.read_bytes()
         described = json.loads(content)
-        self.path, self.settings = path, read_optional(path.with_name(SETTINGS))
+        self.path = path
+        self.settings = read_optional(path.with_name(SETTINGS))
         self._tokenizer = tokenizers.Tokenizer.from_buffer(content)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = bool(self.settings.get("split_special_tokens"))
+        stated = self.settings.get("added_tokens_decoder") or {}
+        # transformers takes the flags of an added token, such as lstrip, from the settings.
+        self._tokenizer.add_tokens([tokenizers.AddedToken(**token) for i, token in stated.items()
+                                    if self._id(token["content"]) == int(i)])
         normalizer = described.get("normalizer") or {}
         replaced = [step["pattern"] for step in normalizer.get("normalizers", [normalizer])
                     if step.get("type") == "Replace" and step["pattern"] not in SPACES]
@@ -241,19 +238,57 @@ class JsonTokenizer(Tokenizer):
         if replaced or dropout:
             raise UserError(f"{path} does not give text back unchanged, or gives other ids each "
                             f"time: it replaces {replaced}, and its dropout is {dropout}")
-        self.bos_id, self.pad_id = self._special_id("bos_token"), self._special_id("pad_token")
-        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(vocabulary.values()) + 1
+        self.bos_id = self._special_id("bos_token")
+        self.pad_id = self._special_id("pad_token")
+        ids = sorted(set(self._tokenizer.get_vocab(with_added_tokens=True).values()))
+        self.vocab_size = ids[-1] + 1
         decoder = described.get("decoder") or {}
-        steps = [step["type"] for step in decoder.get("decoders", [decoder]) if step]
-        self.adds_space = "Strip" in steps
-        piece_bytes = level_bytes if "ByteLevel" in steps else fallback_bytes
-        added = self._tokenizer.get_added_tokens_decoder()
-        special = {i for i, token in added.items() if token.special}
-        self.bytes = {i: piece.encode() if i in added else piece_bytes(piece)
-                      for piece, i in vocabulary.items() if i not in special}
+        steps = decoder.get("decoders", [decoder])
+        self._check_steps(steps)
+        self.adds_space = ONE_SPACE in steps
+        self.bytes = self._read_texts(ids, steps)
+        self._check_texts()
         self.prefix_ids = self._read_prefix()
         self._check(self._special_id("eos_token"))
+
+    def _check_steps(self, steps: list[dict[str, Any]]) -> None:
+        """Raise UserError for a decoder in which the text of an id depends on the ids around it."""
+        types = "".join(f"{step.get('type')} " for step in steps)
+        strips = [step for step in steps if step.get("type") == "Strip"]
+        patterns = [step["pattern"] for step in steps if step.get("type") == "Replace"]
+        strings = all("String" in pattern for pattern in patterns)
+        if not re.fullmatch(TEXT_BY_ID, types) or strips not in ([], [ONE_SPACE]) or not strings:
+            raise UserError(f"{self.path} has the decoder {steps}, with which no text can be "
+                            "printed token by token: use a file that has ByteLevel there, or "
+                            "Replace of a string, ByteFallback, Fuse and Strip of one space")
+
+    def _read_texts(self, ids: list[int], steps: list[dict[str, Any]]) -> dict[int, bytes]:
+        """Return the text of all ids but those of special tokens, as these decoder steps make it.
+
+        For an added token, the decoder reads its content after the normalizer, which may have put
+        a mark for a space in front.
+        """
+        added = self._tokenizer.get_added_tokens_decoder()
+        texts = {}
+        for i in ids:
+            piece = self._tokenizer.id_to_token(i)
+            is_special = i in added and added[i].special
+            if piece is not None and not is_special:
+                texts[i] = decode_piece(piece, steps)
+        return texts
+
+    def _check_texts(self) -> None:
+        """Raise UserError unless `tokenizers` decodes the same text, of all ids in a row.
+
+        Ids that are a part of a character are left out: they have a text only together.
+        """
+        ids = [i for i, text in self.bytes.items() if text.decode(errors="ignore").encode() == text]
+        if self._tokenizer.decode(ids) == self.decode(ids):
+            return
+        other = [i for i in ids if self._tokenizer.decode([i]) != self.decode([i])]
+        names = [self._tokenizer.id_to_token(i) for i in other[:3]]
+        raise UserError(f"{self.path} has tokens whose text is another one in `tokenizers` than "
+                        f"here ({names}): give them another content there")
 
     def _id(self, piece: str) -> int | None:
         return self._tokenizer.token_to_id(piece)
@@ -287,12 +322,33 @@ def stated_eos_ids(file: Path) -> list[int]:
     return ids
 
 
+# Types of the steps of a decoder whose text is the sum of the texts of its ids.
+TEXT_BY_ID = "ByteLevel (Fuse )*|(Replace )*(ByteFallback )?((Fuse )+(Strip )?)?"
+ONE_SPACE = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+
+
+def decode_piece(piece: str, steps: list[dict[str, Any]]) -> bytes:
+    """Return the text of a piece by the steps of the decoder of a tokenizer.json."""
+    for step in steps:
+        if step["type"] == "ByteLevel":
+            return level_bytes(piece)
+        if step["type"] == "Replace":
+            piece = piece.replace(step["pattern"]["String"], step["content"])
+        if step["type"] == "ByteFallback" and re.fullmatch("<0x[0-9A-Fa-f]{2}>", piece):
+            return bytes([int(piece[3:5], 16)])
+    return piece.encode()
+
+
 def level_bytes(piece: str) -> bytes:
     """Return the text of a piece of byte-level BPE (GPT-2).
 
-    A printable character stands for its own byte, the others from U+0100 on for the other bytes.
+    A printable character stands for its own byte, the others from U+0100 on for the other bytes. A
+    piece with any other character stands for itself: an added token may be one.
     """
-    return bytes(LEVEL[character] for character in piece)
+    try:
+        return bytes(LEVEL[character] for character in piece)
+    except KeyError:
+        return piece.encode()
 
 
 PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -305,29 +361,3 @@ def fallback_bytes(piece: str) -> bytes:
     if re.fullmatch("<0x[0-9A-F]{2}>", piece):
         return bytes([int(piece[1:-1], 16)])
     return piece.replace(SPACE, " ").encode()
-
-
-# sentencepiece skips a sentence that holds NUL or U+2585, its own marks. They stay in the text and
-# are encoded as bytes; only training does not see them.
-UNTRAINABLE = str.maketrans({"\0": " ", SPACE: " ", "\u2585": " "})
-
-
-def sample_sentences(texts: Iterable[str]) -> list[str]:
-    """Return every 2^k-th sentence of the text, with the smallest k that keeps it within `SAMPLE`.
-
-    One pass and bounded memory, evenly over the whole text, and no random numbers.
-    """
-    kept: list[str] = []
-    size, stride = 0, 1
-    sentences = (text[start : start + SENTENCE] for text in texts
-                 for start in range(0, len(text), SENTENCE))
-    for number, sentence in enumerate(sentences):
-        if number % stride:
-            continue
-        kept.append(sentence.translate(UNTRAINABLE))
-        size += len(sentence)
-        if size > SAMPLE:
-            kept = kept[::2]
-            size = sum(map(len, kept))
-            stride *= 2
-    return kept

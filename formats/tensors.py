@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
+from zipfile import ZipFile, is_zipfile
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,6 +20,8 @@ from errors import UserError
 from files import read_json
 from gyre.checkpoint import DTYPES
 from model.config import ModelConfig
+
+POINTER = b"version https://git-lfs"  # what a git without LFS checks out in place of a large file
 
 
 @dataclass
@@ -73,29 +75,78 @@ def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]
 
 
 def stored_safetensors(folder: Path) -> dict[str, Stored]:
-    """Every tensor of a folder by its name there. UserError for a shard that is missing or cut."""
-    index, files = folder / "model.safetensors.index.json", [folder / "model.safetensors"]
-    if index.is_file() and not files[0].is_file():  # transformers reads the single file first, too
-        weight_map = read_json(index).get("weight_map")
-        if not weight_map or not isinstance(weight_map, dict):
-            raise UserError(f"{index} is damaged: it has no weight_map")
-        # Path.name: no file outside of this folder.
-        files = sorted({folder / Path(str(file)).name for file in weight_map.values()})
+    """Every tensor of a folder by its name there, from the file that the index names for it.
+
+    Raises UserError for a file that is missing or cut short, and for a tensor that is not in its
+    file.
+    """
+    single = folder / "model.safetensors"
+    index = folder / f"{single.name}.index.json"
+    sharded = index.is_file() and not single.is_file()  # transformers reads the single file first
+    weight_map = read_weight_map(index) if sharded else {}
+    files = sorted(set(weight_map.values())) if sharded else [single]
     stored: dict[str, Stored] = {}
     for file in files:
         if not file.is_file():
-            raise UserError(f"{file} is missing; .bin files are not read, since they can run code")
-        try:
-            tensors = safe_open(file, "pt")
-        except SafetensorError as error:
-            raise UserError(f"{file} is damaged or cut short: {error}") from error
-        for name in tensors.keys():  # noqa: SIM118  # not a dict
-            entry = tensors.get_slice(name)
-            if name in stored:
+            raise UserError(_describe_missing(file, index))
+        for name, tensor in open_safetensors(file).items():
+            if weight_map.get(name, file) != file:
+                continue
+            if name in stored:  # and not in the index
                 raise UserError(f"{name} is both in {stored[name].file} and in {file}")
-            stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
-                                  lambda t=tensors, n=name: t.get_tensor(n))
+            stored[name] = tensor
+    for name, file in weight_map.items():
+        if name not in stored:
+            raise UserError(f"{name} is not in {file}, where {index} says it is: download both "
+                            "again, from one place")
     return stored
+
+
+def read_weight_map(index: Path) -> dict[str, Path]:
+    """{name of a tensor: its file} by a model.safetensors.index.json."""
+    weight_map = read_json(index).get("weight_map")
+    if not weight_map or not isinstance(weight_map, dict):
+        raise UserError(f"{index} is damaged: it has no weight_map")
+    # Path.name: no file outside of this folder.
+    return {name: index.parent / Path(str(file)).name for name, file in weight_map.items()}
+
+
+def _describe_missing(file: Path, index: Path) -> str:
+    """What to do about a file of safetensors that is not there."""
+    folder = file.parent
+    if index.is_file():
+        return f"{file} is missing, and {index.name} names it: download it too"
+    shards = sorted(folder.glob("*-of-*.safetensors"))
+    if shards:
+        return (f"{folder} has shards, such as {shards[0].name}, but no {index.name}, which says "
+                "which of them holds what: download it too")
+    return (f"{file} is missing; .bin files are not read, since they can run code: let "
+            "transformers load and save such a model")
+
+
+def open_safetensors(file: Path) -> dict[str, Stored]:
+    """Every tensor of a file by its name. UserError for a file that is damaged."""
+    read_start(file)
+    try:
+        tensors = safe_open(file, "pt")
+    except SafetensorError as error:
+        raise UserError(f"{file} is damaged or cut short: {error}") from error
+    stored = {}
+    for name in tensors.keys():  # noqa: SIM118  # not a dict
+        entry = tensors.get_slice(name)
+        stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
+                              lambda t=tensors, n=name: t.get_tensor(n))
+    return stored
+
+
+def read_start(file: Path) -> bytes:
+    """The first bytes of a file. Raises UserError for a pointer of Git LFS."""
+    with file.open("rb") as opened:
+        start = opened.read(len(POINTER))
+    if start == POINTER:
+        raise UserError(f"{file} is a pointer of Git LFS and not the file itself: run `git lfs "
+                        "pull` in its folder, or download it")
+    return start
 
 
 def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
@@ -118,14 +169,23 @@ def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
 
 def _load_pickle(file: Path) -> dict[str, Tensor]:
     """The tensors of a .pth, mapped and not read. `weights_only` runs nothing that is in it."""
+    if not file.is_file():
+        raise UserError(f"{file} is missing: download it too")
+    start = read_start(file)
+    if not is_zipfile(file):
+        if start.startswith(b"PK"):
+            raise UserError(f"{file} is damaged or cut short: download it again")
+        raise UserError(f"{file} is no zip archive, as torch.save writes since PyTorch 1.6, but "
+                        f"begins with {start[:8]!r}: download it again, or load and save it with "
+                        "torch")
     try:
         tensors = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         with ZipFile(file) as archive:
             saved_as = archive.namelist()[0].partition("/")[0]  # torch.save's name for it
     except Exception as error:  # torch.load has no exception of its own for a damaged file,
         # and its message may advise to execute it.
-        raise UserError(f"{file} is missing, damaged, or holds other things than tensors, which "
-                        f"could run code ({type(error).__name__})") from error
+        raise UserError(f"{file} is damaged, or holds other things than tensors, which could run "
+                        f"code ({type(error).__name__})") from error
     if saved_as != file.stem and re.fullmatch(r"consolidated\.\d\d", saved_as):
         raise UserError(f"{file} was saved as {saved_as}.pth: parts were swapped or copied")
     if not (isinstance(tensors, dict) and all(

@@ -12,7 +12,6 @@ from typing import Any
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 
 from data.tokenizer import (
-    CHAT,
     GENERATION,
     JSON,
     MODEL,
@@ -27,6 +26,7 @@ from data.tokenizer import (
 )
 from errors import UserError
 from files import stage_json
+from formats.chat import chat_template
 
 # Types of pieces, in sentencepiece's own files and in GGUF.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
@@ -254,17 +254,6 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     if not agree(tokenizer, open_tokenizer(folder)):
         raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
                         "BPE model?")
-
-
-def chat_template(folder: Path) -> str | None:
-    """The Jinja template of a folder's chats: a file, or a field of the settings, which may be a
-    list of named templates."""
-    if (folder / CHAT).is_file():
-        return (folder / CHAT).read_text(encoding="utf-8")
-    template = read_optional(folder / SETTINGS).get("chat_template")
-    if isinstance(template, list):
-        return {entry.get("name"): entry.get("template") for entry in template}.get("default")
-    return template
 
 
 def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:

@@ -1,23 +1,58 @@
 """Build what each process needs for training: data, model, optimizers, dtype, restored state."""
 
+import functools
 import math
-from dataclasses import replace
+import time
+from dataclasses import asdict, replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 
-from data.dataset import find_prepared
+from data.dataset import find_prepared, has_changed
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, read_tensors
-from gyre.device import DTYPE_NAMES, check_memory, matmul_rates, resolve_compile, resolve_dtype
-from gyre.optim import Optimizers
-from gyre.options import Config
+from gyre.device import (
+    DTYPE_NAMES,
+    check_memory,
+    estimate_seconds,
+    format_estimate,
+    matmul_rates,
+    resolve_compile,
+    resolve_dtype,
+    training_flops,
+)
+from gyre.fit import Draft
+from gyre.optim import Optimizers, lr_factor
+from gyre.options import Config, make_config
 from gyre.parallel import Initial, Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.start import Start
-from gyre.step import Progress, Setup, summed_loss
+from gyre.step import Progress, Setup, summed_loss, train_step
 from model import kernels
 from model.transformer import Transformer
+
+# Training tokens. 8,000 of them (30 kB) end at 2.1 bits per byte, 110,000 (400 kB) at 1.4
+# (docs/benchmarks.md).
+LITTLE_TEXT = 50_000
+# How long the rate of the first steps is measured, for train.minutes.
+MIN_TIMED_STEPS = 3
+MAX_TIMED_SECONDS = 10.0
+TIMED_SHARE = 0.02  # of the minutes
+WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
+
+
+class Arithmetic(NamedTuple):
+    """How a training computes here."""
+
+    config: Config
+    """With the choices in it, so that a resumed run keeps them on another machine too."""
+    dtype: torch.dtype
+    compiled: bool
+    seconds: float | None
+    """About how long the steps take; None where that is not known, or no time at all."""
+    reason: str
+    """Why, in words."""
 
 
 def build(start: Start, world: World) -> Setup:
@@ -45,16 +80,26 @@ def build(start: Start, world: World) -> Setup:
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
-    data = find_prepared(config.data, source.manifest["settings"] if source else None)
+    fits_vocabulary = start.draft is not None and start.draft.fits_vocabulary
+    known = source.manifest["settings"] if source else None
+    data = find_prepared(config.data, known, fits_vocabulary)
     if data is None:
         from data.prepare import prepare  # slow to import
 
-        data = prepare(config.data)  # one of several processes does it, and the others wait
+        # One of several processes does it, and the others wait.
+        data = prepare(config.data, fits_vocabulary)
+    chosen: list[str] = []
+    if start.draft is not None:
+        config, chosen = start.draft.fit(data.manifest)
+    elif source and known and world.is_main and has_changed(config.data, known):
+        say(f"note: the text of {source.path} has changed since then, or is gone: the training "
+            "goes on with what was prepared of it")
     if source and source.manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
     world.connect()
-    config, dtype, compiled, reason = decide_arithmetic(config, world, rows)
+    arithmetic = decide_arithmetic(config, world, rows)
+    config, dtype, compiled = arithmetic.config, arithmetic.dtype, arithmetic.compiled
     options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
                "seed": config.seed, "rank": world.rank, "world_size": world.size}
     train_data, val_data = (data.dataset(split, **options) for split in ("train", "val"))
@@ -87,42 +132,69 @@ def build(start: Start, world: World) -> Setup:
     )
     if restores:
         restore(start, setup)
+    if config.train.minutes is not None:
+        assert start.draft is not None, "only a new run has minutes"
+        setup, more = choose_steps(start.draft, setup)
+        chosen += more
     if world.is_main:
-        tokens = config.train.batch_size * config.data.seq_len * config.train.steps
-        if start.repeatable and start.resumed:
-            say(f"{start.resumed.path} goes on with its own configuration, without --config")
-        if start.resumed and not restores:
-            say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
-        say(f"data    {data.folder}: {train_data.n_tokens:,} training tokens and "
-            f"{val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}")
-        say(f"model   {sum(p.numel() for p in model.parameters()):,} parameters, positions: "
-            f"{config.model.position}; {config.train.steps} steps of {config.train.batch_size}x"
-            f"{config.data.seq_len} tokens ({tokens / train_data.n_tokens:.1f} epochs)")
-        say(f"device  {world.device}{layout}; {reason}")
+        print_setup(start, setup, layout, arithmetic, chosen, restores)
     return setup
 
 
-def decide_arithmetic(
-    config: Config, world: World, rows: int
-) -> tuple[Config, torch.dtype, bool, str]:
+def print_setup(
+    start: Start, setup: Setup, layout: str, arithmetic: Arithmetic, chosen: list[str],
+    restores: bool,
+) -> None:
+    """Print what is trained on what, before the first step."""
+    config, n_tokens = setup.config, setup.train_data.n_tokens
+    epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
+    if start.repeatable and start.resumed:
+        say(f"{start.resumed.path} goes on with its own configuration, without --config")
+    if start.resumed and not restores:
+        say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
+    if chosen:
+        say(f"auto    {', '.join(chosen)}: chosen for this text")
+    little = ""
+    if n_tokens < LITTLE_TEXT:
+        little = ". This is little text: expect fragments of it, and hardly a new sentence"
+    say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
+        f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
+    time = "" if arithmetic.seconds is None else f", {format_estimate(arithmetic.seconds)}"
+    parameters = sum(p.numel() for p in setup.model.parameters())
+    say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
+        f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
+        f"({epochs:.1f} epochs{time})")
+    say(f"device  {setup.world.device}{layout}; {arithmetic.reason}")
+
+
+def decide_arithmetic(config: Config, world: World, rows: int) -> "Arithmetic":
     """Decide what `auto` stands for here: the device, the dtype, oneDNN and compilation.
 
-    Returns the configuration with the choices in it, so that a resumed run keeps them on another
-    machine too; the dtype; whether the training is compiled; and the reasons in words. Tells
-    model/kernels.py whether to use oneDNN.
+    Tells model/kernels.py whether to use oneDNN.
     """
-    train, tokens = config.train, rows * config.data.seq_len
+    train, row_tokens = config.train, rows * config.data.seq_len
     # Each rank has timed oneDNN and may differ, so all take rank 0's choice: the others add 0.
     onednn = kernels.uses_onednn if train.onednn == "auto" else train.onednn
     kernels.uses_onednn = world.sum(float(world.is_main and onednn))[0] > 0
-    dtype, why = resolve_dtype(  # by the sums over the ranks, so that all choose the same
-        train.dtype, world.device,
-        lambda: world.sum(*matmul_rates(world.device, config.model, tokens, training=True)),
-    )
-    # 6 FLOPs for every weight in a matrix product, per token. Attention and the encoding are left
-    # out, so that all arms of an ablation decide alike.
-    flops = 6.0 * config.model.matrix_parameters * train.batch_size * config.data.seq_len
-    flops *= train.steps
+
+    @functools.cache
+    def rates(*dtypes: torch.dtype) -> list[float]:
+        # Summed over the ranks, so that all choose the same.
+        return world.sum(*matmul_rates(world.device, config.model, row_tokens, training=True,
+                                       dtypes=dtypes))
+
+    both = (torch.float32, torch.bfloat16)
+    dtype, why = resolve_dtype(train.dtype, world.device, lambda: rates(*both))
+    tokens = train.batch_size * config.data.seq_len * train.steps
+    flops = training_flops(config.model, tokens)
+    seconds = None
+    is_long = train.minutes is not None or flops > WORTH_AN_ESTIMATE
+    if world.device.type == "cpu" and is_long:
+        rate = rates(*both)[both.index(dtype)] if train.dtype == "auto" else rates(dtype)[0]
+        seconds = estimate_seconds(flops, rate, dtype)
+        if train.minutes is not None:
+            flops *= 60 * train.minutes / seconds
+            seconds = 60 * train.minutes
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
     train = replace(
         train, dtype=DTYPE_NAMES[dtype],
@@ -130,7 +202,38 @@ def decide_arithmetic(
         compile=compiled if train.compile == "auto" else train.compile,
         onednn=kernels.uses_onednn,
     )
-    return replace(config, train=train), dtype, compiled, f"{why}; {why_compiled}"
+    return Arithmetic(replace(config, train=train), dtype, compiled, seconds,
+                      f"{why}; {why_compiled}")
+
+
+def choose_steps(draft: Draft, setup: Setup) -> tuple[Setup, list[str]]:
+    """Return the setup with as many steps as fit into train.minutes, and what was chosen, in words.
+
+    The first steps are taken to measure their rate, and then undone: the run is the one that these
+    numbers give, bit for bit.
+    """
+    minutes = setup.config.train.minutes
+    assert minutes is not None
+    if setup.world.is_main:
+        say("timing  the first steps, to choose train.steps")
+    before = {name: tensor.clone() for name, tensor in setup.model.state_dict().items()}
+    train_step(setup, 0)  # compiles, and fills the caches
+    taken, started = 0, time.perf_counter()
+    seconds = 0.0
+    while taken < MIN_TIMED_STEPS or seconds < min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE):
+        taken += 1
+        train_step(setup, taken)
+        # Rank 0's time, so that all ranks stop at the same step: the others add 0.
+        elapsed = time.perf_counter() - started if setup.world.is_main else 0.0
+        (seconds,) = setup.world.sum(elapsed)
+    setup.model.load_state_dict(before)
+    for optimizer in setup.optimizers.optimizers:
+        optimizer.state.clear()
+    steps = max(1, round(60 * minutes * taken / seconds))
+    numbers = {"train.steps": steps, **draft.fit_to_steps(steps)}
+    config = make_config(asdict(setup.config), numbers, {"train.minutes": None})
+    chosen = [f"{name} {number}" for name, number in numbers.items()]
+    return replace(setup, config=config), chosen
 
 
 def restore(start: Start, setup: Setup) -> None:
@@ -153,13 +256,32 @@ def restore(start: Start, setup: Setup) -> None:
             raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
                             f"is {steps}: give a larger number, or an earlier step with --at")
         setup.progress.best = math.inf  # `best` has to be weights that this run has saved
-    elif training["steps"] != steps and "train.steps" not in start.given:
+        return
+    if training["steps"] != steps and "train.steps" not in start.given:
         raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
                         "on which its learning rates depend: repeat that, or give another number")
-    elif step >= steps and not start.repeatable:
-        raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number to "
-                        "go on")
-    elif not 0 < run.checkpoints.saved_step("best") <= step:
+    if step >= steps:
+        if not start.repeatable:
+            raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger "
+                            "number to go on")
+        return
+    if not 0 < run.checkpoints.saved_step("best") <= step:
         # `best` is of a later step, which is taken again, so RunDir.resume removes it; or did so
         # when the run was resumed before.
         setup.progress.best = math.inf
+    if training["steps"] != steps and setup.world.is_main:
+        print_schedule(run, setup.config, step, training["steps"])
+
+
+def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:
+    """Print how the learning rate goes on after `step` with another number of steps."""
+    optim, steps = config.optim, config.train.steps
+    last = optim.lr * lr_factor(optim, step - 1, old_steps)
+    following = optim.lr * lr_factor(optim, step, steps)
+    end = optim.lr * lr_factor(optim, steps - 1, steps)
+    note = (f"note: the learning rate of step {step} was {last:.2g}. With {steps} steps it goes on "
+            f"at {following:.2g} and ends at {end:.2g}.")
+    if last:
+        note += (f" To start low instead: --branch-from {run.path} --train.steps {steps} "
+                 f"--optim.lr {last:.2g}")
+    say(note)

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Literal
@@ -69,9 +69,10 @@ MEASURED_FLOPS = 3e9  # most FLOPs of one measured call
 
 
 def matmul_rates(
-    device: torch.device, model: ModelConfig, tokens: int, *, training: bool
+    device: torch.device, model: ModelConfig, tokens: int, *, training: bool,
+    dtypes: Sequence[torch.dtype] = (torch.float32, torch.bfloat16),
 ) -> list[float]:
-    """Measure FLOP/s in float32 and in bfloat16 of the product with a matrix of the feed-forward.
+    """Measure FLOP/s, by dtype, of the product with a matrix of the feed-forward.
 
     In training the two products for the gradients are measured too. Each rate is the best of two
     calls or more. The number of tokens is limited, so that all take a fraction of a second unless
@@ -89,7 +90,7 @@ def matmul_rates(
         wait()
 
     calls = [partial(multiply, *(torch.ones(shape, dtype=dtype).to(device) for shape in shapes))
-             for dtype in (torch.float32, torch.bfloat16)]
+             for dtype in dtypes]
     flops = (6 if training else 2) * tokens * inputs * outputs
     return [flops / best for best in kernels.shortest_times(calls, time.perf_counter, 2, 0.25)]
 
@@ -122,6 +123,32 @@ def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager
     if dtype == torch.float32:
         return nullcontext()
     return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
+
+
+def training_flops(model: ModelConfig, tokens: int) -> float:
+    """Return the FLOPs of training on so many tokens: 6 for every weight in a matrix product.
+
+    Attention and the encoding are left out, so that all arms of an ablation count alike.
+    """
+    return 6.0 * model.matrix_parameters * tokens
+
+
+# Share of the measured rate of products at which whole training steps compute `training_flops`, on
+# a CPU (docs/benchmarks.md). In bfloat16 all that is no product weighs more.
+EFFICIENCY = {torch.float32: 0.5, torch.bfloat16: 0.3}
+
+
+def estimate_seconds(flops: float, rate: float, dtype: torch.dtype) -> float:
+    """Return about how long a training of `flops` takes on a CPU with this `rate` of products."""
+    return flops / (rate * EFFICIENCY[dtype])
+
+
+def format_estimate(seconds: float) -> str:
+    """Return a duration as text, such as "about 5 minutes"."""
+    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"about {seconds / size:.2g} {unit}"
+    return f"about {max(1, seconds):.0f} seconds"
 
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,

@@ -56,7 +56,7 @@ class Trained:
         if stops and "" in stops:
             raise UserError("stop '' is in every text: leave it out")
         ids = self.tokenizer.encode_prompt(prompt)
-        row = Row("", self.tokenizer, stops)
+        row = Row(prompt, self.tokenizer, stops)
 
         def on_token(_: int, token: int) -> bool:
             row.push(token)
@@ -66,7 +66,7 @@ class Trained:
         generate(self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
                  eos_ids=self.tokenizer.eos_ids, on_token=on_token)
         row.push(None)
-        return row.text
+        return row.text[len(prompt) :]
 
     def new_tokens(self, prompt_tokens: int) -> int:
         """Return how many tokens follow a prompt by default: 200, or what the context has room for.
@@ -134,7 +134,8 @@ class Row:
     """A prompt and its continuation: tokens in, text out, up to the first stop string.
 
     The prompt comes with the first text. The bytes of an unfinished character, and what may be the
-    start of a stop string, are held back. `text` is all that was given out.
+    start of a stop string, are held back. `text` is all that was given out. Without a prompt the
+    text begins as `Tokenizer.decode` begins it: without the tokenizer's own space.
     """
 
     prompt: str
@@ -149,6 +150,9 @@ class Row:
     unfinished: tuple[bytes, int] = (b"", 0)
     """The state of the decoder at the end: the bytes of a character that the end has cut."""
 
+    def __post_init__(self) -> None:
+        self.strips_space = self.tokenizer.adds_space and not self.prompt
+
     def push(self, token: int | None) -> str:
         """Return more text, or the rest if None says that no token follows.
 
@@ -156,21 +160,31 @@ class Row:
         """
         if self.stopped:
             return ""
-        piece = b"" if token is None else self.tokenizer.piece(token)
-        text = self.held + self.decoder.decode(piece, final=token is None)
+        text = self.held + self.decode(token)
         # At the stop string that ends first, and the longest of those: where the text ends must not
         # depend on how it was cut into tokens.
         ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self.stops if stop in text]
         safe = len(text)
         if ends:
-            self.stopped, safe = True, sum(min(ends))
+            self.stopped = True
+            safe = sum(min(ends))
         elif token is not None:
             starts = [stop[:n] for stop in self.stops for n in range(len(stop))]
             safe -= max((len(start) for start in starts if text.endswith(start)), default=0)
-        shown, self.held = self.prompt + text[:safe], text[safe:]
+        shown = self.prompt + text[:safe]
+        self.held = text[safe:]
         self.prompt = ""
         self.text += shown
         return shown
+
+    def decode(self, token: int | None) -> str:
+        """Return the characters that a token completes; of None, what is left."""
+        piece = b"" if token is None else self.tokenizer.piece(token)
+        text = self.decoder.decode(piece, final=token is None)
+        if text and self.strips_space:
+            self.strips_space = False
+            return text.removeprefix(" ")
+        return text
 
     def finish(self) -> str:
         """Return the rest of the text. `resume` can go on after it."""

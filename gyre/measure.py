@@ -3,12 +3,18 @@
 T is the length of the rows that a run was trained on (data.seq_len), and V the vocabulary. All
 losses are mean nats per token, in float64 sums of float32 losses. They are None where they have no
 meaning: for a learned position past the end of its table. Nothing here draws a random number.
+
+A loss is over all tokens of a stream but the first, EOS between documents included, because that is
+what a model is trained on. Bits per byte (`bpb`) are the nats of the text alone, in bits, over the
+bytes of the text: they do not depend on the tokenizer, nor on the number of documents. `eos_share`
+is the share of all nats that was left out: that of EOS and of a tokenizer's prefix. Records without
+an `eos_share` are older, and their `bpb` counts it in.
 """
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,14 +22,16 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from tqdm import tqdm
 
-from data.dataset import Prepared, TokenDataset, find_prepared
+from data.dataset import Prepared, find_prepared
 from data.prepare import prepare
+from data.text import Encoded, Text
+from data.tokenizer import Tokenizer
 from errors import UserError
-from gyre.load import load
+from gyre.load import Trained, load
 from gyre.options import Config
 from gyre.rundir import RunDir
-from gyre.step import token_losses
 from model import kernels
 from model.position import POSITIONS
 from model.transformer import Transformer
@@ -32,9 +40,11 @@ CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T
 Checkpoint = Literal["best", "last"]
 SPAN = 8  # length of the windows that contexts are cut from, in units of T
 WINDOWS = 32
-STRETCHES = 20  # parts of the validation text over which a standard error is taken
+STRETCHES = 20  # parts of a text over which a standard error is taken
 THIN = 2  # contexts use every second window: a target costs over 72 tokens of forward passes there
 FORWARD = 2048  # tokens in a forward pass: what it computes stays in the processor's cache
+LARGEST_LOSS = 700  # whose perplexity a float holds
+LOGITS = 1 << 24  # logits that are computed at a time: 64 MB
 Blocks = list[tuple[int, Tensor]]
 """Pairs (d, starts): the targets of each start s are s + d + 1 .. s + d + T."""
 Windows = Iterator[tuple[Tensor, int, int]]
@@ -49,9 +59,8 @@ def check_length(tokens: int, seq_len: int) -> None:
         raise UserError(f"data.seq_len {seq_len} is odd: contexts of half of it would be no whole "
                         "tokens")
     if tokens < needed:
-        raise UserError(f"the validation split has {tokens} tokens, and contexts of {SPAN} times "
-                        f"data.seq_len {seq_len} need {needed}: raise --data.val_fraction or give "
-                        "more text")
+        raise UserError(f"the text has {tokens} tokens, and contexts of {SPAN} times data.seq_len "
+                        f"{seq_len} need {needed}: raise --data.val_fraction or give more text")
 
 
 def in_lengths(multiple: float) -> str:
@@ -61,19 +70,17 @@ def in_lengths(multiple: float) -> str:
 
 @dataclasses.dataclass
 class Scorer:
-    """A model that can be rebuilt for any length, and the tokens that it is measured on."""
+    """A model that can be rebuilt for any length, and the text that it is measured on."""
 
     trained: Transformer
-    split: TokenDataset
+    text: Encoded
+    seq_len: int
+    """T."""
 
     @property
-    def seq_len(self) -> int:
-        return self.split.seq_len
-
-    @cached_property
     def stream(self) -> Tensor:
-        """The int64 ids of the split, in order, on the CPU."""
-        return torch.from_numpy(self.split.read(slice(None)))
+        """The int64 ids of the text, in order, on the CPU."""
+        return self.text.ids
 
     def model(self, positions: int) -> Transformer | None:
         """Return the model for so many positions; None if its encoding ends before."""
@@ -112,12 +119,15 @@ class Scorer:
         """Return the losses (windows, scored), in float64 on the CPU, of the last targets of the
         windows of `context` tokens at `starts`. The first token stands at position `start`."""
         losses = []
+        at_once = max(1, LOGITS // model.config.vocab_size)
         for rows in self.rows(starts, context):
             hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, -scored:]
-            logits, targets = model.logits(hidden_states), rows[:, -scored:]
-            nats = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
-            losses.append(nats.view(targets.shape).cpu().double())
-        return torch.cat(losses)
+            targets = rows[:, -scored:].flatten()
+            for states, ids in zip(hidden_states.flatten(0, 1).split(at_once),
+                                   targets.split(at_once), strict=True):
+                nats = F.cross_entropy(model.logits(states), ids, reduction="none")
+                losses.append(nats.cpu().double())
+        return torch.cat(losses).view(-1, scored)
 
     def loss(self, model: Transformer | None, windows: Windows) -> dict[str, float | None]:
         """Return `loss`, the mean over the targets of all windows, and `se`, its standard error.
@@ -185,6 +195,37 @@ def slide(blocks: Blocks, seq_len: int, context: int, stride: int) -> Windows:
         yield (starts[:, None] + ends - context).flatten(), context, stride
 
 
+def roll(tokens: int, context: int, stride: int) -> Windows:
+    """Move windows of `context` tokens on by `stride`, over a whole stream of so many tokens.
+
+    Every token but the first is a target once: all targets of the first window are scored, and the
+    last `stride` of the others. The last window is shorter. (transformers, "Perplexity of
+    fixed-length models")
+    """
+    targets = tokens - 1
+    first = min(context, targets)
+    yield torch.zeros(1, dtype=torch.int64), first, first
+    whole = (targets - first) // stride
+    if whole:
+        yield stride * torch.arange(1, whole + 1), context, stride
+    rest = targets - first - whole * stride
+    if rest:
+        start = stride * (whole + 1)
+        yield torch.tensor([start]), targets - start, rest
+
+
+def context_range(tokens: int, context: int, stride: int) -> tuple[int, int]:
+    """Return how many tokens a target of `roll` sees, at least and at most.
+
+    Targets of the first window are left out, whose contexts grow from one token, unless there is no
+    other window.
+    """
+    targets = tokens - 1
+    if targets <= context:
+        return 1, targets
+    return context - stride + 1, context
+
+
 # --- what is measured -----------------------------------------------------------------------------
 
 
@@ -203,17 +244,60 @@ def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
     return rows
 
 
-def whole_split(scorer: Scorer) -> dict[str, Any]:
-    """Return the `loss` over the whole split, `se`, its standard error, and the losses of its
-    `stretches`.
+def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
+    """Return the loss of every token of the stream but the first, in order: float64 (N - 1,).
 
-    All tokens but the first are predicted, in windows of T end to end. The last one is shorter.
+    They are those of `roll`. Raises UserError for windows that are too long for the encoding.
     """
-    device = scorer.trained.tok_embeddings.weight.device
-    rows = max(1, FORWARD // scorer.seq_len)
-    nats = torch.cat([*token_losses(scorer.trained, scorer.split, rows, device, torch.float32)])
+    model = scorer.model(context)
+    if model is None:
+        raise UserError(f"windows of {context} tokens are longer than the table of positions, "
+                        f"{scorer.trained.config.max_positions}: give a shorter --context")
+    losses = []
+    tokens = len(scorer.stream)
+    with tqdm(desc="scoring", total=tokens - 1, unit="token", unit_scale=True, delay=2,
+              leave=False) as bar:
+        for starts, length, scored in roll(tokens, context, stride):
+            for batch in starts.split(max(1, FORWARD // length)):
+                nats = scorer.nats(model, batch, length, scored).flatten()
+                losses.append(nats)
+                bar.update(len(nats))
+    return torch.cat(losses)
+
+
+def mean_loss(nats: Tensor) -> dict[str, Any]:
+    """Return the `loss` of a stream, `se`, its standard error, and the losses of its `stretches`.
+    """
     return {"loss": nats.mean().item(), "se": standard_error(nats),
             "stretches": stretches(nats).tolist()}
+
+
+def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the bits per byte of a text, from the loss of each of its tokens but the first.
+
+    `bpb` divides the nats of the text by all its bytes, `bpb_se` is its standard error, and
+    `bpb_stretches` has the bits per byte of equal parts of the text, which models with different
+    tokenizers can be compared on. `eos_share` is the share of the nats that is left out.
+    """
+    is_text = text.is_text[1:]
+    left_out = nats[~is_text].sum().item()
+    total = nats.sum().item()
+    bits = nats[is_text] / math.log(2)
+    ids = text.ids[1:][is_text]
+    sizes = torch.tensor([len(tokenizer.piece(i)) for i in range(int(ids.max()) + 1)])[ids]
+    # A token is in the part in which the middle of its text is. Where the tokenizer has put spaces
+    # in front, the pieces have more bytes than the text, which is why parts are relative.
+    middles = sizes.cumsum(0) - sizes / 2
+    parts = (middles * STRETCHES / max(1, int(sizes.sum()))).long().clamp(max=STRETCHES - 1)
+    by_part = bits.new_zeros(STRETCHES).index_add_(0, parts, bits) * STRETCHES / text.n_bytes
+    return {"bpb": (total - left_out) / math.log(2) / text.n_bytes,
+            "bpb_se": standard_error(by_part), "bpb_stretches": by_part.tolist(),
+            "eos_share": left_out / total}
+
+
+def whole_split(scorer: Scorer) -> dict[str, Any]:
+    """Return `mean_loss` of the whole stream, in windows of T end to end."""
+    return mean_loss(stream_losses(scorer, scorer.seq_len, scorer.seq_len))
 
 
 def shift(scorer: Scorer, spans: Tensor) -> float | None:
@@ -256,7 +340,9 @@ def loss_of_32(scorer: Scorer) -> float:
 
 def open_data(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
-    data = find_prepared(config.data, run.manifest.get("settings")) or prepare(config.data)
+    data = find_prepared(config.data, run.manifest.get("settings"))
+    if data is None:
+        data = prepare(config.data)
     if data_of(data.manifest, data.folder) != data_of(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")
@@ -267,12 +353,16 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
     """Return what two runs must share for their losses to be about the same tokens, from the
     manifest in a folder. Raises UserError for a run without a text."""
     if "imported" in manifest:
-        raise UserError(f"{folder} was imported and has no validation text of its own: start a run "
-                        "from it with --init-from and evaluate that")
+        raise UserError(f"{folder} was imported and has no validation text of its own: give a text "
+                        "with --data.files")
     tokenizer = [file["sha256"] for name, file in sorted(manifest["files"].items())
                  if name.startswith("tokenizer")]
+    split = [manifest["settings"].get(key) for key in ("val_fraction", "second_val")]
+    # Versions of gyre have split few documents differently, which the settings do not show.
+    held_out = manifest.get("val", {})
+    split += [held_out.get(key) for key in ("documents", "bytes")]
     return {"text": manifest["text"]["sha256"], "tokenizer": " ".join(tokenizer),
-            "split": str([manifest["settings"].get(key) for key in ("val_fraction", "second_val")])}
+            "split": str(split)}
 
 
 def open_run(
@@ -280,49 +370,122 @@ def open_run(
 ) -> tuple[Config, Prepared, Scorer]:
     """Return the configuration of a run, its data, and its model on the validation split."""
     trained = load(run, checkpoint, device)
-    config, data = trained.config, open_data(run, trained.config)
-    if isinstance(config.train.onednn, bool) and trained.device.type == "cpu":
-        kernels.uses_onednn = config.train.onednn  # as trained: two measurements can differ
-    return config, data, Scorer(trained.model, data.dataset("val", seq_len=config.data.seq_len))
+    data = open_data(run, trained.config)
+    compute_as_trained(trained)
+    ids = torch.from_numpy(data.dataset("val", seq_len=1).read(slice(None)))
+    # A text that spells an imported tokenizer's EOS has its id too, which is then left out.
+    is_text = ~torch.isin(ids, torch.tensor(data.separators))
+    text = Encoded(ids, is_text, data.manifest["val"]["bytes"])
+    return trained.config, data, Scorer(trained.model, text, trained.config.data.seq_len)
+
+
+def compute_as_trained(trained: Trained) -> None:
+    """Let oneDNN compute products if it did so in training: two measurements can differ."""
+    onednn = trained.config.train.onednn
+    if isinstance(onednn, bool) and trained.device.type == "cpu":
+        kernels.uses_onednn = onednn
 
 
 def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) -> int:
     """Return on how many tokens a checkpoint, or that of a kept step, was trained."""
     step = checkpoint
     if not isinstance(step, int):  # before the first validation, the best weights are the last
-        step = run.checkpoints.saved_step(step) or run.checkpoints.saved_step("last")
+        step = run.checkpoints.saved_step(step)
+        if not step:
+            step = run.checkpoints.saved_step("last")
     return step * config.train.batch_size * config.data.seq_len
 
 
 def measure(
     run: RunDir, checkpoint: Checkpoint = "best", windows: int | None = None, device: str = "auto",
-    all_blocks: bool = False,
+    all_blocks: bool = False, context: int | None = None, stride: int | None = None,
 ) -> dict[str, Any]:
     """Return what a run is, and its losses, ready for JSON.
 
-    `loss` and `bpb`, bits per byte, are over the whole validation split. With `windows`, contexts
-    and a shift by T are measured in at most so many windows of 8T tokens: contexts on an eighth of
-    the targets of every other window, or with `all_blocks` on all targets of all.
+    `loss` and `bpb`, bits per byte, are over the whole validation split, in windows of `context`
+    tokens (unset: T) that move on by `stride` (unset: `context`). With `windows`, contexts and a
+    shift by T are measured in at most so many windows of 8T tokens: contexts on an eighth of the
+    targets of every other window, or with `all_blocks` on all targets of all.
     """
     config, data, scorer = open_run(run, checkpoint, device)
-    whole, hashes = whole_split(scorer), run.record["sha256"]
-    if not math.isfinite(whole["loss"]):
-        raise UserError(f"the {checkpoint} weights of {run.path} have no finite loss")
-    nats = whole["loss"] * (len(scorer.stream) - 1)
-    record = {
-        "run": str(run.path), "seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
-        "seq_len": scorer.seq_len, "config": dataclasses.asdict(config),
-        "parameters": sum(p.numel() for p in scorer.trained.parameters()),
-        "tokens": trained_tokens(run, checkpoint, config),
-        "data_sha256": data.manifest["text"]["sha256"],
-        "tokenizer_sha256": hashes.get("tokenizer.json") or hashes["tokenizer.model"],
-        **whole, "bpb": nats / math.log(2) / data.manifest["val"]["bytes"],
+    return {
+        "run": str(run.path), **describe_training(run, config, checkpoint),
+        **describe_model(run, scorer), "data_sha256": data.manifest["text"]["sha256"],
+        **measure_losses(scorer, data.tokenizer, f"{checkpoint} weights of {run.path}",
+                         context, stride),
+        **measure_lengths(scorer, windows, all_blocks),
     }
+
+
+def measure_text(
+    trained: Trained, name: Path, checkpoint: Checkpoint, text: Text, context: int,
+    stride: int | None = None, windows: int | None = None,
+) -> dict[str, Any]:
+    """Return the same of a model on any text, without what only a trained run has if it was
+    imported. For such a model, T is `context`."""
+    compute_as_trained(trained)
+    run, config = trained.run, trained.config
+    imported = "imported" in run.manifest
+    seq_len = context if imported else config.data.seq_len
+    scorer = Scorer(trained.model, text.encode(trained.tokenizer), seq_len)
+    training = {} if imported else describe_training(run, config, checkpoint)
+    return {
+        "run": str(name), "config": {"model": dataclasses.asdict(config.model)}, **training,
+        **describe_model(run, scorer), "data_sha256": text.counts["sha256"],
+        **measure_losses(scorer, trained.tokenizer, f"weights of {name}", context, stride),
+        **measure_lengths(scorer, windows),
+    }
+
+
+def describe_training(run: RunDir, config: Config, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what a record says of the training of a run."""
+    return {"seed": config.seed, "lr": config.optim.lr, "checkpoint": checkpoint,
+            "config": dataclasses.asdict(config),
+            "tokens": trained_tokens(run, checkpoint, config)}
+
+
+def describe_model(run: RunDir, scorer: Scorer) -> dict[str, Any]:
+    """Return what a record says of a model, its tokenizer, and the ids that it is measured on."""
+    hashes = run.record["sha256"]
+    tokenizer = "tokenizer.json" if "tokenizer.json" in hashes else "tokenizer.model"
+    return {"seq_len": scorer.seq_len,
+            "parameters": sum(p.numel() for p in scorer.trained.parameters()),
+            "tokenizer_sha256": hashes[tokenizer],
+            "ids_sha256": hashlib.sha256(scorer.stream.numpy().data).hexdigest(),
+            "text_bytes": scorer.text.n_bytes, "text_tokens": len(scorer.stream)}
+
+
+def measure_losses(
+    scorer: Scorer, tokenizer: Tokenizer, weights: str, context: int | None, stride: int | None
+) -> dict[str, Any]:
+    """Return the losses over a whole text, and how much context they were taken with.
+
+    UserError if they are not finite, which names the `weights`.
+    """
+    context = scorer.seq_len if context is None else context
+    stride = context if stride is None else stride
+    nats = stream_losses(scorer, context, stride)
+    whole = mean_loss(nats)
+    if not math.isfinite(whole["loss"]):
+        raise UserError(f"the {weights} have no finite loss")
+    perplexity = math.exp(whole["loss"]) if whole["loss"] < LARGEST_LOSS else None
+    least, most = context_range(len(scorer.stream), context, stride)
+    return {"window": context, "stride": stride, "least_context": least, "most_context": most,
+            **whole, "perplexity": perplexity,
+            **bits_per_byte(nats, scorer.text, tokenizer)}
+
+
+def measure_lengths(
+    scorer: Scorer, windows: int | None, all_blocks: bool = False
+) -> dict[str, Any]:
+    """Return the losses by context and the cost of a shift, see `measure`; nothing for None."""
     if windows is None:
-        return record
+        return {}
+    check_length(len(scorer.stream), scorer.seq_len)
     spans = scorer.spans(windows)
-    shared = blocks(spans if all_blocks else spans[::THIN], scorer.seq_len, all_blocks)
-    return record | {
+    chosen = spans if all_blocks else spans[::THIN]
+    shared = blocks(chosen, scorer.seq_len, all_blocks)
+    return {
         "context": loss_by_context(scorer, shared),
         "targets": sum(len(starts) for _, starts in shared) * scorer.seq_len,
         "shift": shift(scorer, spans),
@@ -330,10 +493,20 @@ def measure(
 
 
 def compare(records: list[dict[str, Any]]) -> None:
-    """Add to all records but the first, which are of one validation split, their `difference`: the
-    loss minus that of the first over the same targets, and `difference_se`, its standard error."""
+    """Add to all records but the first, which are of one text, their differences from the first.
+
+    `bpb_difference` is that of the bits per byte, and `difference` that of the losses, if both are
+    of the same ids; `bpb_difference_se` and `difference_se` are their standard errors.
+    """
     first, *others = records
     for record in others:
-        changes = np.subtract(record["stretches"], first["stretches"])
-        record["difference"] = record["loss"] - first["loss"]
-        record["difference_se"] = standard_error(torch.from_numpy(changes))
+        add_difference(record, first, "bpb", "bpb_")
+        if record["ids_sha256"] == first["ids_sha256"]:
+            add_difference(record, first, "loss", "")
+
+
+def add_difference(record: dict[str, Any], first: dict[str, Any], key: str, prefix: str) -> None:
+    """Add the difference of one number, and its standard error over the stretches of the text."""
+    changes = np.subtract(record[f"{prefix}stretches"], first[f"{prefix}stretches"])
+    record[f"{prefix}difference"] = record[key] - first[key]
+    record[f"{prefix}difference_se"] = standard_error(torch.from_numpy(changes))

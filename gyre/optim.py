@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from data.sources import Fitted
 from errors import UserError, check_ranges
 from gyre.parallel import gather_tensor, is_sharded, shard_like
 
@@ -30,8 +31,9 @@ class OptimConfig:
     """Decay of AdamW's second moment."""
     grad_clip: float = 1.0
     """Largest norm of the whole gradient; 0: no clipping."""
-    warmup_steps: int = 100
-    """Steps over which the learning rate rises linearly from 0."""
+    warmup_steps: Fitted = 100
+    """Steps over which the learning rate rises linearly from 0. auto: a tenth of the steps, at most
+    the number that the configuration has."""
     schedule: Literal["cosine", "linear", "wsd"] = "cosine"
     """How the learning rate falls after the warm-up. wsd (warm-up, stable, decay): it is constant
     until the cooldown, and then falls linearly."""

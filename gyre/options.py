@@ -24,6 +24,7 @@ import msgspec
 import yaml
 
 from data.dataset import DataConfig
+from data.sources import AUTO, Fitted
 from errors import UserError, check_ranges, closest, did_you_mean
 from gyre.device import Dtype
 from gyre.optim import OptimConfig
@@ -40,15 +41,20 @@ OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
 class TrainConfig:
     """How long a run trains, in which batches, and how often it is evaluated."""
 
-    steps: int = 1000
-    """Optimizer steps."""
+    steps: Fitted = 1000
+    """Optimizer steps. auto: so many epochs as suit the size of the text, at most the number that
+    the configuration has."""
+    minutes: float | None = None
+    """Choose the steps so that they take about so many minutes on this machine, by the rate of the
+    first ones. The number is written into the run."""
     batch_size: int = 16
     """Rows of data.seq_len tokens per optimizer step, over all processes together."""
     micro_batch_size: int | None = None
     """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
     the whole share of the process at once."""
-    eval_interval: int = 250
-    """Steps between validations, checkpoints and samples; the last step always has all three."""
+    eval_interval: Fitted = 250
+    """Steps between validations, checkpoints and samples; the last step always has all three. auto:
+    a third of the steps, at most the number that the configuration has."""
     keep: list[int] = field(default_factory=list)
     """Steps whose checkpoints are kept, for --branch-from, beside the last and the best."""
     sample_prompt: str = ""
@@ -104,6 +110,9 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     merged: dict[str, Any] = {}
     for layer in layers:
         merge(merged, layer)
+    for name, value in flatten(merged):
+        if value == AUTO and OPTIONS[name]["type"].args == (Fitted,):
+            raise UserError(f"{name} auto is for a new run of train.py: give a number")
     try:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
@@ -121,7 +130,8 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         reach = scaling.reach if scaling is not None else 0
         model.max_positions = max(data.seq_len * (4 if extrapolates else 1), reach)
     check_ranges("model", model, vocab_size=f"[{data.vocab_size}, inf)")
-    check_ranges("train", train, steps="[1, 1e12]", batch_size="[1, inf)", timeout="(0, 1e6]",
+    check_ranges("train", train, steps="[1, 1e12]", minutes="(0, 1e6]", batch_size="[1, inf)",
+                 timeout="(0, 1e6]",
                  micro_batch_size="[1, inf)", eval_interval="[1, inf)",
                  sample_tokens=f"[0, {model.max_positions})")
     check_ranges("optim", optim, warmup_steps=f"[0, {train.steps}]")
@@ -162,6 +172,8 @@ def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
 
 def show_type(hint: Any) -> str:
     """Return a type as the help shows it, such as int or true|false|auto. None is left out."""
+    if hint == Fitted:
+        return "int|auto"
     if get_origin(hint) is list:
         return f"[{show_type(get_args(hint)[0])}, ...]"
     if get_args(hint):
@@ -176,6 +188,8 @@ def convert(hint: Any, value: Any, option: str) -> Any:
 
     Raises UserError, which names the option and its type.
     """
+    if hint == Fitted and value == AUTO:
+        return AUTO
     try:
         if isinstance(value, str):
             value.encode()  # an argument that is not UTF-8 cannot be stored
@@ -200,7 +214,7 @@ def list_options(cls: type, prefix: str = "") -> dict[str, dict[str, Any]]:
 
     Of each, what argparse's add_argument takes: help, default, and type, which converts a text.
     """
-    types, options = get_type_hints(cls), {}
+    types, options = get_type_hints(cls, include_extras=True), {}
     docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
     for item in dataclasses.fields(cls):
         name, hint, default = prefix + item.name, types[item.name], item.default
@@ -362,6 +376,19 @@ def read_config(path: Path) -> Config:
 # --- the command line -----------------------------------------------------------------------------
 
 
+class AddLists(argparse.Action):
+    """Store a list. If the option is given several times, the lists add up; null begins anew."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest, None)
+        if before is not None and values is not None:
+            values = before + values
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of the fields of dataclasses. Whatever it refuses is a UserError of one sentence.
 
@@ -393,8 +420,11 @@ class Parser(argparse.ArgumentParser):
                       for name, cls in SECTIONS.items()}
             for name, settings in OPTIONS.items():
                 if name != "init_from":  # --init-from sets it, and takes the model of that run
+                    (hint,) = settings["type"].args
+                    is_list = list[str] in (hint, *get_args(hint))
                     group = groups.get(name.partition(".")[0], self)
                     group.add_argument(f"--{name}", **settings | {
+                        "action": AddLists if is_list else "store",
                         "dest": f"given.{name}", "default": argparse.SUPPRESS})
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:

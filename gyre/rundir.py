@@ -49,6 +49,11 @@ def locked_run(path: Path) -> AbstractContextManager[None]:
                   "stop it", wait=False)
 
 
+def is_foreign(path: Path) -> bool:
+    """Return whether a folder holds a model of Hugging Face's or Meta's, and not a run."""
+    return any((path / name).is_file() for name in ("config.json", "params.json"))
+
+
 def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -> str:
     """Return the name of a new run, which nobody else can train until `held` is closed.
 
@@ -96,7 +101,7 @@ def check_is_run(folder: Path) -> None:
         return
     advice = "python evaluate.py lists the runs"
     inside = sorted(file.parent for file in folder.glob("[!.]*/run.json"))
-    if any((folder / name).is_file() for name in ("config.json", "params.json")):
+    if is_foreign(folder):
         advice = f"import this folder with python export.py {folder} --to run runs/NAME"
     elif (folder.parent / "run.json").is_file():
         advice = f"it is a part of {folder.parent}, which you can give"
@@ -154,7 +159,7 @@ class RunDir:
                     "git": git_revision(),
                     "python": platform.python_version(),
                     "torch": torch.__version__,
-                    "wandb_id": wandb_id(path.name),
+                    "wandb_id": wandb_id(path.name, f"{config.model.position}-s{config.seed}"),
                     "inherited": len(points),
                     "sha256": {file.name: sha256(file) for file in sorted(staging.iterdir())},
                 }

@@ -7,8 +7,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from data.sources import AUTO
 from data.tokenizer import open_tokenizer
 from errors import UserError
+from gyre.fit import TEXT, Draft, Layer, make_draft
 from gyre.options import Config, Parser, make_config, read_config, read_yaml
 from gyre.rundir import RunDir
 from gyre.wandb_log import LogConfig
@@ -49,6 +51,8 @@ class Start:
     """The run whose checkpoint is restored: the resumed one, or the one to branch from."""
     step: int | None = None
     """The step of that checkpoint. None: the last."""
+    draft: Draft | None = None
+    """Of a new run: its configuration, in which numbers may depend on the text."""
     repeatable: bool = False
     """Whether the command says --resume auto. Then a finished run is no error."""
 
@@ -88,35 +92,36 @@ def resolve(argv: list[str], doc: str) -> Start:
     if needs_run:
         return resume(RunDir.open(options.resume), argv, given)
 
-    files: dict[str, Any] = {}  # by dotted name, as `given`
-    for name in options.config:
-        files |= read_yaml(name)
+    files = [read_yaml(name) for name in options.config]
     if auto:
-        asked = files | given
+        asked = {name: value for layer in (*files, given) for name, value in layer.items()}
         if asked.get("name") is None:
             raise UserError("--resume auto needs a --name: that of the run to start or go on with")
         path = Path(asked.get("log.runs", LogConfig.runs), asked["name"])
         if path.exists():
             return resume(RunDir.open(path), argv, given, again=True)
-    init_run = read_init_run(RunDir.open(options.init_from), given) if options.init_from else {}
-    config = make_config(files, init_run, given)
+    draft = make_draft(*files, given)
+    if options.init_from:
+        draft = draft_from_run(RunDir.open(options.init_from), files, given)
+    config = draft.limits
     stem = Path(options.config[0]).stem if options.config else "gyre"
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
-                 repeatable=auto)
+                 repeatable=auto, draft=draft)
 
 
 def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
     """Return how to go on with a run, with what the command line changes of it.
 
     `again`: --resume auto repeats the command that started the run. Of that command, --config,
-    --data.tokenizer and every option whose value is `auto` are ignored, because the run has saved
-    what they stood for.
+    --data.tokenizer, --train.minutes and every option whose value is `auto` are ignored, because
+    the run has saved what they stood for.
     """
     saved = read_trained(run)
     if again:
         given = {option: value for option, value in given.items()
-                 if option != "data.tokenizer" and value != "auto"}
+                 if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
+    refuse_minutes(given, "--resume")
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
     return Start(config, run.path.name, argv, given, run, run, repeatable=again)
@@ -125,6 +130,7 @@ def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = Fa
 def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None) -> Start:
     """Return how to start a new run from a checkpoint of another one."""
     saved = read_trained(run)
+    refuse_minutes(given, "--branch-from")
     own: dict[str, Any] = {"name": None, "train.keep": []}
     if given.get("optim.schedule", saved.optim.schedule) != saved.optim.schedule:
         own["optim.cooldown"] = None  # it belongs to the other schedule
@@ -133,10 +139,12 @@ def branch(run: RunDir, argv: list[str], given: dict[str, Any], step: int | None
     return Start(config, f"{run.path.name}-branch", argv, given, source=run, step=step)
 
 
-def read_init_run(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options that --init-from takes from a run: its path, model and tokenizer.
+def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
+    """Return the configuration of a new run that starts from the weights of another one.
 
-    Raises UserError if the command line asks for another model or tokenizer.
+    Its text, and the part of it that is held out, are those of the other run unless they are given:
+    what that run was trained on would otherwise be validated on. Its model and its tokenizer are
+    always those of the other run. Raises UserError if the command line asks for others.
     """
     saved = read_config(run.path / "config.yaml")
     for option in given:
@@ -149,8 +157,25 @@ def read_init_run(run: RunDir, given: dict[str, Any]) -> dict[str, Any]:
     if saved.model.rope_scaling is None and "model.rope_scaling.type" in given:
         # Without scaling, the trained length is data.seq_len.
         model["rope_scaling"] = {"original_positions": saved.data.seq_len}
-    tokenizer = {"tokenizer": str(run.path), "vocab_size": open_tokenizer(run.path).vocab_size}
-    return {"init_from": str(run.path), "model": model, "data": tokenizer}
+    tokenizer = {"data.tokenizer": str(run.path),
+                 "data.vocab_size": open_tokenizer(run.path).vocab_size}
+    inherited: Layer = {"train.steps": AUTO, "optim.warmup_steps": AUTO,
+                        "train.eval_interval": AUTO}
+    if "imported" not in run.manifest:
+        data = asdict(saved.data)
+        named = {name for layer in (*files, given) for name in layer}
+        if not named.isdisjoint(TEXT):  # another text, of which nothing is inherited
+            for name in (*TEXT, "data.sha256"):
+                del data[name.removeprefix("data.")]
+        inherited["data"] = data
+    return make_draft(inherited, *files, {"init_from": str(run.path), "model": model}, given,
+                      tokenizer)
+
+
+def refuse_minutes(given: Layer, option: str) -> None:
+    """Raise UserError for train.minutes, which measures the first steps of a new run."""
+    if given.get("train.minutes") is not None:
+        raise UserError(f"train.minutes is for a new run: with {option} give --train.steps")
 
 
 def read_trained(run: RunDir) -> Config:

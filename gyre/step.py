@@ -153,9 +153,11 @@ def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
 def token_losses(
     model: Transformer, data: TokenDataset, batch_size: int, device: torch.device,
     dtype: torch.dtype,
-) -> Iterator[Tensor]:
-    """Yield the cross entropy in nats of each target of this rank's share of a split, in order:
-    float64, on the CPU, one tensor for each batch.
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the losses and the targets of this rank's share of a split, in order.
+
+    One pair for each batch, on the CPU: the cross entropy in nats of each target, float64 (N,), and
+    its id, int64 (N,).
 
     The mode of the model is restored, and no random number is drawn. A compiled model runs eagerly
     here, because other shapes and the lack of gradients would cost a second compilation. All ranks
@@ -168,7 +170,8 @@ def token_losses(
                      disable=data.rank > 0):
         with autocast(device, dtype), uncompiled():
             logits = model(x.to(device))
-        targets = y.flatten().to(device)
-        nats = F.cross_entropy(logits.float().flatten(0, 1), targets, reduction="none")
-        yield nats.cpu().double()[y.flatten() != -100]
+        targets = y.flatten()
+        nats = F.cross_entropy(logits.float().flatten(0, 1), targets.to(device), reduction="none")
+        is_target = targets != -100
+        yield nats.cpu().double()[is_target], targets[is_target]
     model.train(was_training)

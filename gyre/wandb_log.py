@@ -118,6 +118,13 @@ def log_report(
     thread.finish(0)
 
 
-def wandb_id(name: str) -> str:
-    """Return a new id. `wandb leet` lists folders by it, so it begins with the name of the run."""
+def wandb_id(name: str, distinct: str | None = None) -> str:
+    """Return a new id, which begins with the name of the run.
+
+    `wandb leet` lists folders by it, and shows only its first letters in a narrow terminal. So the
+    part of the name from `distinct` on, such as "rope-s1" of "small-rope-s1", comes first.
+    """
+    if distinct is not None and f"-{distinct}" in name:
+        start = name.index(f"-{distinct}")
+        name = f"{name[start + 1 :]}-{name[:start]}"
     return f"{name[:50]}-{secrets.token_hex(3)}"

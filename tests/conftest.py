@@ -233,7 +233,8 @@ def target_losses(run: Path, dtype: InferenceDtype = "float32") -> Tensor:
     """The loss of every target of the validation split, of the best weights of a run."""
     trained = load_run(run, device="cpu", dtype=dtype)
     split = prepare(trained.config.data).dataset("val", seq_len=trained.config.data.seq_len)
-    return torch.cat([*token_losses(trained.model, split, 27, CPU, torch.float32)]).detach()
+    pairs = token_losses(trained.model, split, 27, CPU, torch.float32)
+    return torch.cat([nats for nats, _ in pairs]).detach()
 
 
 def setup_of(world: Path, *extra: str) -> Setup:

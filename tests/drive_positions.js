@@ -1,4 +1,6 @@
-// Sets the page's controls and replaces its content by what it then shows, as JSON.
+// Sets the page's controls and replaces its content by what it then shows, as JSON. The first answer
+// is what it shows when it is opened.
+const opened = JSON.parse($("numbers").textContent);
 const answers = SETTINGS.map(changes => {
   document.querySelector("form").reset();
   for (const [id, value] of Object.entries({ ...changes, distance: changes.distance ?? 12 })) {
@@ -8,4 +10,4 @@ const answers = SETTINGS.map(changes => {
   return { ...JSON.parse($("numbers").textContent),
            tip: ["x2", "y2"].map(name => $("tip-now").getAttribute(name) / 95) };
 });
-document.body.innerHTML = `<pre id="answers">${JSON.stringify(answers)}</pre>`;
+document.body.innerHTML = `<pre id="answers">${JSON.stringify([opened, ...answers])}</pre>`;

@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import transformers
 from noise import VOCAB, train_sentencepiece, train_tokenizer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 
 def save_settings(folder: Path, **settings: Any) -> None:
@@ -53,6 +55,32 @@ def save_llama3(folder: Path) -> None:
     shutil.copy(Path(__file__).with_name("llama3.json"), folder / "tokenizer.json")
     save_settings(folder, tokenizer_class="PreTrainedTokenizerFast", add_bos_token=None,
                   bos_token="<|begin_of_text|>", eos_token="<|end_of_text|>")
+
+
+def save_gemma(folder: Path) -> None:
+    """The layout of Gemma's: no space in front, and runs of spaces among the added tokens."""
+    content = json.loads(Path(__file__).with_name("llama2_of_4.json").read_text(encoding="utf-8"))
+    merges = [tuple(merge.split(" ")) for merge in content["model"]["merges"]]
+    theirs = tokenizers.Tokenizer(models.BPE(
+        content["model"]["vocab"], merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    theirs.normalizer = normalizers.Replace(" ", "\u2581")
+    theirs.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    theirs.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    theirs.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
+    theirs.add_special_tokens(["<unk>", "<s>", "</s>", "<start_of_turn>"])
+    runs = [n * mark for mark in ("\n", "\t", "\u2581") for n in range(2, 32)]
+    theirs.add_tokens([tokenizers.AddedToken(run, normalized=False) for run in runs])
+    theirs.save(str(folder / "tokenizer.json"))
+    save_settings(folder, tokenizer_class="PreTrainedTokenizerFast", add_bos_token=None,
+                  bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def add_tokens(folder: Path, *contents: str, **flags: bool) -> None:
+    """Add tokens with these flags to a tokenizer.json, as `tokenizers` does."""
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    theirs.add_tokens([tokenizers.AddedToken(content, **flags) for content in contents])
+    theirs.save(str(folder / "tokenizer.json"))
 
 
 SAVE = {"ours": train_tokenizer, "llama2": save_llama2, "llama2-json": save_llama2_json,

@@ -8,32 +8,47 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from conftest import points, random_text, refusal, run, target_losses, trained
+from conftest import points, random_text, refusal, run, stop_at, target_losses, trained
 from matplotlib.image import imread
 
 import evaluate
+import export
+from data.dataset import find_prepared
+from errors import UserError
 from files import write_json
 from gyre import measure
-from gyre.options import make_config
+from gyre.options import make_config, read_config
 from gyre.rundir import RunDir
 
 
-@pytest.mark.parametrize("changes, words", [
-    ({"text": {"sha256": "b"}}, "one and .*three were trained on different texts"),
-    ({"files": {"tokenizer.model": {"sha256": "b"}}}, "one and .*three have different tokenizers"),
-    *(({"settings": {"val_fraction": 0.1} | changes}, "one and .*three hold out different parts")
-      for changes in ({"val_fraction": 0.2}, {"second_val": True})),
-    ({"imported": {}}, "three was imported and has no validation text of its own")])
-def test_runs_that_do_not_compare_are_refused(tmp_path, monkeypatch, capsys, changes, words):
+def made_up_runs(folder: Path, **changes) -> list[RunDir]:
+    """Two runs with manifests only, the second with these fields changed."""
     runs = []
-    for name, other in (("one", {}), ("two", {}), ("three", changes)):
-        files = {"train.bin": {"sha256": name}, "tokenizer.model": {"sha256": "a"}}
-        manifest = {"files": files, "text": {"sha256": "a"}, "settings": {"val_fraction": 0.1}}
-        write_json(tmp_path / name / "manifest.json", manifest | other)
-        runs.append(RunDir(tmp_path / name, {}))
-    evaluate.check_comparable(runs[:2])
-    monkeypatch.setattr(evaluate, "open_runs", lambda _: runs)
-    assert re.search(words, refusal(capsys, evaluate.main, "one")[-1])
+    for name, other in (("one", {}), ("two", changes)):
+        manifest = {
+            "files": {"train.bin": {"sha256": name}, "tokenizer.model": {"sha256": "a"}},
+            "text": {"sha256": "a"}, "settings": {"val_fraction": 0.1},
+            "val": {"documents": 3, "bytes": 100, "tokens": 40}}
+        write_json(folder / name / "manifest.json", manifest | other)
+        runs.append(RunDir(folder / name, {}))
+    return runs
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"text": {"sha256": "b"}}, "one and .*two were trained on different texts"),
+    ({"settings": {"val_fraction": 0.2}}, "one and .*two hold out different parts"),
+    ({"settings": {"val_fraction": 0.1, "second_val": True}}, "hold out different parts"),
+    ({"val": {"documents": 2, "bytes": 90, "tokens": 40}}, "hold out different parts"),
+    ({"imported": {}}, "two was imported and has no validation text of its own: give a text")])
+def test_runs_with_other_texts_do_not_share_a_table(tmp_path, changes, words):
+    with pytest.raises(UserError, match=words):
+        evaluate.check_comparable(made_up_runs(tmp_path, **changes))
+
+
+def test_runs_with_other_tokenizers_share_a_table(tmp_path):
+    files = {"train.bin": {"sha256": "b"}, "tokenizer.model": {"sha256": "b"}}
+    evaluate.check_comparable(made_up_runs(tmp_path, files=files, val={
+        "documents": 3, "bytes": 100, "tokens": 50}))
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +66,14 @@ def runs(world):
     return runs
 
 
+@pytest.fixture(scope="module")
+def more_pieces(world, runs):
+    """A run like rope with a larger vocabulary, which is not in the list of runs."""
+    trained(world, "pieces", "--data.val_fraction", "0.3", "--data.vocab_size", "310",
+            f"--log.runs={world / 'others'}")
+    return world / "others" / "pieces"
+
+
 def evaluated(capsys, *argv):
     """The lines that the command prints, as words, and its lines on stderr."""
     capsys.readouterr()
@@ -59,64 +82,268 @@ def evaluated(capsys, *argv):
     return [line.split() for line in printed.splitlines()], errors.splitlines()
 
 
+def results(capsys, folder: Path, *argv) -> list[dict]:
+    """What the command writes with --json."""
+    evaluated(capsys, *argv, "--device=cpu", f"--json={folder / 'all.json'}")
+    return json.loads((folder / "all.json").read_text(encoding="utf-8"))["runs"]
+
+
+# --- the list of runs ---
+
+
 def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    (_, rope, damaged, learned), (skipped, *warnings) = evaluated(capsys)
+    (head, rope, damaged, learned), (skipped, *warnings) = evaluated(capsys)
+    assert " ".join(head) == "run text encoding parameters lr steps bits/byte loss when"
     created = datetime.fromisoformat(RunDir.open(runs / "rope").record["created"]).astimezone()
     best = min(points(runs / "rope", "val/loss").values())
-    assert rope == f"rope rope 0.002 12 of 12 {best:.4f} {created:%Y-%m-%d %H:%M}".split()
-    assert [learned[:2], damaged[:4]] == [["learned"] * 2, ["damaged", "learned", "0.001", "-"]]
+    bits = min(points(runs / "rope", "val/bpb").values())
+    digest = RunDir.open(runs / "rope").manifest["text"]["sha256"][:6]
+    parameters = sum(value.numel() for value in RunDir.open(runs / "rope").checkpoints
+                     .load_weights().values())
+    assert rope == (f"rope text {digest} rope {parameters:,} 0.002 12 of 12 {bits:.4f} {best:.4f} "
+                    f"{created:%Y-%m-%d %H:%M}").split()
+    assert learned[:4] == ["learned", "text", digest, "learned"]
+    assert damaged[:4] == ["damaged", "text", digest, "learned"]
+    assert damaged[6:9] == ["-", "-", "-"]  # steps, bits per byte, loss
     assert skipped.startswith("skipped: runs/notes is no run")
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
+
+
+def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(evaluate, "read_config", lambda _: RunDir.open("x"))  # refuses every run
-    assert evaluate.open_runs([]) == []
+    assert "no run in runs/ yet" in refusal(capsys, evaluate.main)[-1]
 
 
 def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     run = new_run("a")
-    for step, name, loss in ((1, "best", 0.0), (2, "last", 3.0)):
+    for step, name, loss in ((1, "best", 0.5), (2, "last", 3.0)):
         run.checkpoints.save(name, lambda folder: None, {"step": step})
-        run.log({"step": step, "tokens": step, "val/loss": loss})
-    run.log({"step": 1001})  # of 1000: it was resumed
-    assert " 1001 of 1001 0.0000 " in " ".join(evaluate.list_runs([run]).split())
+        run.log({"step": step, "tokens": step, "val/loss": loss, "val/bpb": loss / 2,
+                 "val/eos_share": 0.0})
+    assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", evaluate.list_runs([run]))
+
+
+def test_a_killed_resume_with_more_steps_is_listed_with_them(world, capsys):
+    """Its configuration still says 12, and the checkpoint says 300."""
+    trained(world, "longer", f"--log.runs={world / 'others'}")
+    path = world / "others" / "longer"
+    stop_at(16, "--resume", path, "--train.steps", "300")
+    assert " 16 of 300 " in evaluate.list_runs([RunDir.open(path)])
+
+
+def test_steps_past_all_that_is_saved_are_of_an_unknown_number(new_run):
+    run = new_run("a")  # of 1000 steps
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 1000}, "steps": 1000})
+    run.log({"step": 1156, "tokens": 1156})  # resumed with more, and killed before it saved
+    assert " 1156 of ? " in evaluate.list_runs([run])
+
+
+def test_losses_of_different_tokenizers_are_not_listed(runs, more_pieces):
+    opened = [RunDir.open(runs / "rope"), RunDir.open(more_pieces)]
+    head, rope, pieces, note = evaluate.list_runs(opened).splitlines()
+    assert "bits/byte" in head and "loss" not in head
+    assert f" {min(points(more_pieces, 'val/bpb').values()):.4f} " in pieces
+    assert note.startswith("losses in nats per token are left out, because the tokenizers differ")
+    assert "loss" in evaluate.list_runs(opened[:1]).splitlines()[0]
+
+
+def test_bits_per_byte_of_an_older_version_are_marked(new_run):
+    run = new_run("a")
+    run.checkpoints.save("best", lambda folder: None, {"step": 1})
+    run.log({"step": 1, "tokens": 1, "val/loss": 2.0, "val/bpb": 1.25})
+    _, row, note = evaluate.list_runs([run]).splitlines()
+    assert " 1.2500* " in row and note.startswith("*: of an older version, which counted EOS")
+
+
+def test_tokens_of_a_checkpoint_are_those_of_its_steps(new_run):
+    run = new_run("a")
+    for step, name in ((1, "best"), (2, "last")):
+        run.checkpoints.save(name, lambda folder: None, {"step": step})
     config = make_config()
     tokens = config.train.batch_size * config.data.seq_len  # of a step
     assert [measure.trained_tokens(run, name, config) for name in ("best", "last", 7)] == [
         tokens, 2 * tokens, 7 * tokens]
 
 
-def test_runs_are_compared_and_measured_on_the_same_targets(runs, capsys, monkeypatch):
+# --- measuring on the runs' own text ---
+
+
+def test_a_run_is_measured_on_its_validation_text(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    # In this order and not by age: the first is the one to compare with.
-    assert [run.path.name for run in evaluate.open_runs(["learned", "rope"])] == ["learned", "rope"]
-    options = "--lengths --device cpu --json all.json --plot loss.png --checkpoint last"
-    lines, _ = evaluated(capsys, "rope", "runs/learned", "runs/notes", *options.split())
-    losses, lengths = lines[:3], lines[lines.index([]) + 1 :]
-    assert ["each", "run", "reads", "windows"] in [line[:4] for line in lines]
+    (record,) = results(capsys, runs.parent, "rope")
+    nats = target_losses(runs / "rope")
+    assert record["loss"] == pytest.approx(nats.mean().item(), abs=1e-6)
+    assert record["perplexity"] == pytest.approx(nats.mean().exp().item(), rel=1e-5)
+    assert record["bpb"] == pytest.approx(min(points(runs / "rope", "val/bpb").values()), rel=1e-5)
+    (head, rope, *_), _ = evaluated(capsys, "rope", "--device=cpu")
+    assert head == ["run", "context", "loss", "perplexity", "bits/byte"]
+    assert rope == ["rope", "1", "to", "20", f"{record['loss']:.4f}", "±", f"{record['se']:.4f}",
+                    f"{record['perplexity']:.2f}", f"{record['bpb']:.4f}", "±",
+                    f"{record['bpb_se']:.4f}"]
+
+
+def test_runs_are_compared_on_the_same_targets(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    lines, _ = evaluated(capsys, "rope", "runs/learned", "runs/notes", "--device=cpu",
+                         "--json=all.json", "--plot=loss.png", "--checkpoint=last")
     first, second = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
-    change, error = second["difference"], second["difference_se"]
-    assert losses == [["run", "loss", "bits/byte", "difference"],
-                      ["rope", f"{first['loss']:.4f}", f"{first['bpb']:.4f}"],
-                      ["learned", f"{second['loss']:.4f}", f"{second['bpb']:.4f}",
-                       f"{change:+.4f}", "±", f"{error:.4f}"]]
     nats = [target_losses(runs / name) for name in ("rope", "learned")]
     means = [each.mean().item() for each in nats]
     assert [first["loss"], second["loss"]] == pytest.approx(means, abs=1e-6)
+    change, error = second["difference"], second["difference_se"]
     stretches = [part.mean().item() for part in (nats[1] - nats[0]).tensor_split(20)]
     assert change == pytest.approx(means[1] - means[0], abs=1e-6)
     assert error == pytest.approx(statistics.stdev(stretches) / 20**0.5, rel=1e-4)
-    alone, alike = (evaluate.tabulate_losses([first] * number) for number in (1, 2))
-    assert len(alone.splitlines()) == 2 and "each run reads" not in alike
+    assert lines[1][:4] == ["rope", "1", "to", "20"]
+    assert lines[2][:4] == ["learned", "1", "to", "40"]
+    assert lines[2][-3:] == [f"{change:+.4f}", "±", f"{error:.4f}"]
+    assert ["contexts", "differ,"] in [line[:2] for line in lines]
     assert imread("loss.png").shape[1] > 500 and first["checkpoint"] == "last"
 
-    head, rope, learned = lengths[:3]
+
+def test_a_plot_is_written_in_the_format_of_its_name(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    evaluated(capsys, "rope", "--device=cpu", "--plot=loss.pdf")
+    assert Path("loss.pdf").read_bytes().startswith(b"%PDF-1")
+
+
+def test_models_stand_in_the_order_in_which_they_are_named(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)  # the first is the one to compare with
+    (_, first, second, *_), _ = evaluated(capsys, "learned", "rope", "--device=cpu")
+    assert (first[0], second[0]) == ("learned", "rope")
+
+
+def test_with_equal_windows_nothing_is_said_of_contexts(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    lines, _ = evaluated(capsys, "rope", "learned", "--device=cpu", "--context=12", "--stride=4")
+    assert lines[1][1:4] == lines[2][1:4] == ["9", "to", "12"]
+    assert ["contexts", "differ,"] not in [line[:2] for line in lines]
+
+
+def test_more_context_is_measured_with_a_stride(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (record,) = results(capsys, runs.parent, "rope", "--stride=5")
+    assert (record["window"], record["stride"]) == (20, 5)
+    assert (record["least_context"], record["most_context"]) == (16, 20)
+
+
+def test_runs_with_other_tokenizers_are_compared_by_bits_per_byte(
+        runs, more_pieces, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    lines, _ = evaluated(capsys, "rope", more_pieces, "--device=cpu", "--json=all.json",
+                         "--plot=bits.png")
+    first, second = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
+    assert "difference" not in second
+    change = second["bpb"] - first["bpb"]
+    assert second["bpb_difference"] == pytest.approx(change)
+    assert lines[2][-3] == f"{change:+.4f}" and lines[2][6].endswith("*")
+    notes = [" ".join(line) for line in lines[3:]]
+    assert "difference: bits/byte minus that of rope on the same text" in notes
+    assert "*: of other tokens than those of rope: only bits/byte compare" in notes
+    assert imread("bits.png").shape[1] > 500
+
+
+def test_lengths_are_measured_in_windows_of_the_trained_length(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    lines, _ = evaluated(capsys, "rope", "runs/learned", "--lengths", "--device=cpu",
+                         "--json=all.json")
+    first, _ = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
+    head, rope, learned = lines[lines.index([]) + 1 :][:3]
     assert " ".join(head).endswith(" slide 4T cut 8T slide 8T shift T")
     assert rope == ["rope", "rope", f"{first['parameters']:,}", f"{first['tokens']:,}", "20",
                     *(f"{row['loss']:.4f}" for row in first["context"]), f"{first['shift']:+.4f}"]
     assert [cell == "-" for cell in learned[5:]] == [False] * 4 + [True] * 7  # past its table
-    (_, rope), _ = evaluated(capsys, "rope", "--device", "cpu", "--json", "one.json")
-    (one,) = json.loads(Path("one.json").read_text(encoding="utf-8"))["runs"]
-    assert rope == ["rope", f"{one['loss']:.4f}", f"{one['bpb']:.4f}"]
+
+
+def test_runs_of_the_same_name_are_shown_by_their_paths():
+    records = [{"run": "a/hf"}, {"run": "b/hf"}, {"run": "runs/x"}]
+    assert evaluate.name_models(records) == ["a/hf", "b/hf", "runs/x"]
+    assert evaluate.name_models(records[1:]) == ["hf", "x"]
+
+
+# --- measuring on any text ---
+
+
+@pytest.fixture
+def held_out(runs, tmp_path) -> Path:
+    """A file with the validation text of the runs."""
+    prepared = find_prepared(read_config(runs / "rope" / "config.yaml").data)
+    assert prepared is not None
+    ids = prepared.dataset("val", seq_len=1).read(slice(None))
+    file = tmp_path / "held out.txt"
+    file.write_text(prepared.tokenizer.decode(ids.tolist()), encoding="utf-8")
+    return file
+
+
+def test_a_file_of_the_validation_text_gives_the_losses_of_the_run(
+        runs, held_out, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (own,) = results(capsys, tmp_path, "rope")
+    (same,) = results(capsys, tmp_path, "rope", f"--data.files={held_out}")
+    for key in ("loss", "se", "stretches", "bpb", "bpb_se", "eos_share", "ids_sha256", "config"):
+        assert same[key] == own[key], key
+
+
+def test_a_run_and_its_export_have_the_same_losses(runs, held_out, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert run(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
+    windows = ("--context=20", "--stride=7")
+    first, second = results(capsys, tmp_path, "rope", tmp_path / "hf", *windows,
+                            f"--data.files={held_out}")
+    assert second["loss"] == pytest.approx(first["loss"], abs=1e-6)
+    assert second["difference"] == pytest.approx(0, abs=1e-6)  # both have the same ids
+
+
+def test_several_files_are_one_text(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.txt").write_text(f"{name} abc dé\n" * 9, encoding="utf-8")
+    listed = f"[{tmp_path / 'b.txt'}, {tmp_path / 'c.txt'}]"
+    (record,) = results(capsys, tmp_path, "rope", f"--data.files={tmp_path / 'a.txt'}",
+                        f"--data.files={listed}")
+    assert record["text_bytes"] == 3 * 9 * 10 and record["eos_share"] > 0
+
+
+def test_the_text_can_be_a_column(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    rows = [{"story": "abc dé\n" * 9}, {"story": "bad c"}]
+    lines = "\n".join(json.dumps(row) for row in rows)
+    (tmp_path / "rows.jsonl").write_text(lines, encoding="utf-8")
+    (record,) = results(capsys, tmp_path, "rope", f"--data.files={tmp_path / 'rows.jsonl'}",
+                        "--data.column=story")
+    assert record["text_bytes"] == 9 * 8 + 5
+
+
+def test_a_text_shorter_than_a_row_is_measured(runs, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (tmp_path / "a.txt").write_text("abc", encoding="utf-8")
+    (record,) = results(capsys, tmp_path, "rope", f"--data.files={tmp_path / 'a.txt'}")
+    assert (record["least_context"], record["most_context"]) == (1, record["text_tokens"] - 1)
+
+
+def test_a_run_without_its_data_is_measured_on_a_text(runs, tmp_path, held_out, capsys):
+    shutil.copytree(runs / "rope", tmp_path / "alone")
+    config = tmp_path / "alone" / "config.yaml"
+    assert str(runs.parent / "prepared") in config.read_text(encoding="utf-8")
+    moved = runs.parent / "prepared"
+    moved.rename(tmp_path / "elsewhere")
+    try:
+        (record,) = results(capsys, tmp_path, tmp_path / "alone", f"--data.files={held_out}")
+    finally:
+        (tmp_path / "elsewhere").rename(moved)
+    assert record["loss"] == pytest.approx(target_losses(runs / "rope").mean().item(), abs=1e-6)
+
+
+# --- what is refused ---
+
+
+def test_a_file_that_an_unquoted_glob_has_named_is_refused(tmp_path, capsys):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("abc", encoding="utf-8")
+    error = refusal(capsys, evaluate.main, "--data.files", tmp_path / "a.txt", tmp_path / "b.txt")
+    assert "b.txt is a file, and no run: give every file with --data.files" in error[-1]
 
 
 def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
@@ -130,9 +357,25 @@ def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
     assert "raise --data.val_fraction" in refusal(capsys, evaluate.main, "rope", "--lengths")[-1]
 
 
+def test_windows_that_leave_tokens_out_are_refused(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    error = refusal(capsys, evaluate.main, "learned", "rope", "--stride=30")[-1]
+    assert "--stride 30 is longer than the windows of 20 tokens in which runs/rope" in error
+
+
+def test_windows_past_a_table_of_positions_are_refused_first(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    error = refusal(capsys, evaluate.main, "rope", "learned", "--context=41")[-1]
+    assert "--context 41 is longer than the table of positions of runs/learned" in error
+
+
 @pytest.mark.parametrize("words, message", [
     ("", "runs/ yet: make one with `python train.py"), ("x", "no run folder at runs/x"),
-    (".", "none of these is a run"), ("--lengths", "name the runs to measure")])
+    (".", "none of these is a run"), ("--lengths", "name the runs to measure"),
+    ("x --data.column=a", "--data.column has no effect without --data.files"),
+    ("x --data.files=a --plot=b", "on their own text: leave out --data.files"),
+    ("x --stride=0", "stride must be at least 1"), ("x --context=0", "context must be at least 1"),
+    ("x --data.file=a", "no option --data.file (did you mean --data.files?)")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, evaluate.main, *words.split())[-1]

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 import generate as script
 from data.tokenizer import open_tokenizer
+from errors import UserError
 from gyre.load import load
 from model import compiled
 from model.config import RopeScaling
@@ -116,13 +117,33 @@ def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, to
 
 def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
     """And an empty prompt begins a document."""
-    text, file = "\ufeffa\r\n\tb 中\n\n", tmp_path / "prompt.txt"
+    text, file = "a\r\n\tb\ufeff 中\n\n", tmp_path / "prompt.txt"
     file.write_bytes(text.encode())
     for path in (file, "-"):
         out, _ = call("--prompt-file", path, "--max-new-tokens", "5", stdin=text.encode())
         assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
     begun = tokenizer.decode(expected("", max_new_tokens=5))
     assert call("--prompt", "", "--max-new-tokens", "5").out == begun + "\n"
+
+
+@pytest.mark.parametrize("content, prompt", [
+    (b"\xef\xbb\xbfOnce\r\n", "Once\r\n"), (b"\xef\xbb\xbf", ""),
+    (b"\xef\xbb\xbf\xef\xbb\xbfa", "\ufeffa"), (b"a\xef\xbb\xbf", "a\ufeff"), (b"", "")])
+def test_a_byte_order_mark_is_no_part_of_a_prompt(tmp_path, content, prompt):
+    """Text to train on loses it too, so a model has never seen one."""
+    (tmp_path / "prompt.txt").write_bytes(content)
+    assert script.read_prompt(str(tmp_path / "prompt.txt")) == prompt
+
+
+@pytest.mark.parametrize("content, words", [
+    ("Once".encode("utf-16"), "it is UTF-16: save it as UTF-8"),
+    ("Once upon".encode("utf-16-le"), "it is UTF-16 without a byte order mark"),
+    (b"caf\xe9", "byte 0xe9 at offset 3 .*'caf\u00e9'"), (b"PK\3\4", "it is a zip archive"),
+    (b"\x1f\x8b\x08", "the byte 0x8b at offset 1")])
+def test_a_prompt_in_another_encoding_is_refused(tmp_path, content, words):
+    (tmp_path / "prompt.txt").write_bytes(content)
+    with pytest.raises(UserError, match=f"prompt-file .*prompt.txt cannot be read: .*{words}"):
+        script.read_prompt(str(tmp_path / "prompt.txt"))
 
 
 # The seeds of the second and the third text of a session of seed 0.
@@ -359,7 +380,7 @@ def test_auto_measures_for_all_rows(call, monkeypatch):
     ("--prompt x --device meta", "device meta was asked"),
     ("--prompt x --rope-scaling yarn --rope-factor 2 --run runs/learned",
      "rope_scaling has no effect with model.position learned: it belongs to rope"),
-    ("--prompt-file params.json", "params.json is not UTF-8: .* byte 0xff in position 3")])
+    ("--prompt-file params.json", "prompt-file params.json cannot be read: the byte 0xff at off")])
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
     monkeypatch.chdir(runs.parent)
     (runs.parent / "params.json").write_bytes(b"abc\xff")

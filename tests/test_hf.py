@@ -4,7 +4,6 @@ import copy
 import math
 import os
 import shutil
-from functools import partial
 
 import foreign
 import pytest
@@ -175,7 +174,7 @@ def field(file="config", **fields):
 
 
 @pytest.mark.parametrize("damage, words", [
-    (lambda f: os.unlink(f / "model.safetensors"), ["model.safetensors", "can run code"]),
+    (lambda f: os.unlink(f / "model.safetensors"), ["model.safetensors is missing", "run code"]),
     (lambda f: os.truncate(f / "model.safetensors", 9999), ["model.safetensors", "cut short"]),
     (tensor(Q_BIAS, torch.ones(48)), ["model.safetensors", Q_BIAS]),
     (tensor(DOWN, None), ["model.safetensors", DOWN, "in none of"]),
@@ -200,25 +199,108 @@ def test_positions_that_no_memory_holds_are_refused(tmp_path, capsys, monkeypatc
     refused(capsys, "run", folder, tmp_path / "ours", str(folder / "config.json"), "positions in")
 
 
-def test_an_index_and_shards_that_do_not_fit_are_refused(tmp_path, capsys):
-    folder = foreign.their_folder(tmp_path, shards="50KB")
-    index = folder / "model.safetensors.index.json"
-    weight_map = foreign.read(index)["weight_map"]
+INDEX = "model.safetensors.index.json"
+
+
+@pytest.fixture
+def sharded(tmp_path):
+    """(a folder of theirs in shards, the name of the first tensor, the files of two shards). The
+    first shard holds the tensor."""
+    folder = foreign.their_folder(tmp_path, shards="100KB")
     first, second = sorted(folder.glob("model-*.safetensors"))[:2]
-    shutil.copy(second, tmp_path / "outside.safetensors")
-    says = partial(refused, capsys, "run", folder, tmp_path / "ours")
-    foreign.edit(index, weight_map=weight_map | {DOWN: "../outside.safetensors"})
-    says(str(folder / "outside.safetensors"), "is missing")
-    foreign.edit(index, weight_map={})
-    says(index.name, "damaged", "weight_map")
-    foreign.edit(index, weight_map=weight_map)
-    name, value = next(iter(load_file(first).items()))
-    foreign.rewrite(second, **{name: value})
-    says(f"{name} is both in {first} and in {second}")
+    return folder, next(iter(load_file(first))), first, second
+
+
+def test_a_tensor_is_read_from_the_file_the_index_names(sharded, tmp_path):
+    folder, name, first, second = sharded
+    before = load(RunDir.open(export_to("run", folder, tmp_path / "before"))).state_dict()
+    foreign.rewrite(second, **{name: torch.zeros_like(load_file(first)[name])})
+    after = load(RunDir.open(export_to("run", folder, tmp_path / "after"))).state_dict()
+    assert_equal(after, before)
+
+
+def test_a_tensor_that_the_index_moves_is_read_there(sharded, tmp_path):
+    folder, name, first, second = sharded
+    before = load(RunDir.open(export_to("run", folder, tmp_path / "before"))).state_dict()
+    foreign.rewrite(second, **{name: load_file(first)[name]})
+    foreign.rewrite(first, **{name: torch.zeros_like(load_file(first)[name])})
+    weight_map = foreign.read(folder / INDEX)["weight_map"]
+    foreign.edit(folder / INDEX, weight_map=weight_map | {name: second.name})
+    after = load(RunDir.open(export_to("run", folder, tmp_path / "after"))).state_dict()
+    assert_equal(after, before)
+
+
+def test_a_file_the_index_does_not_name_is_not_read(sharded, tmp_path):
+    folder, *_ = sharded
+    (folder / "model-99999-of-99999.safetensors").write_bytes(b"not even safetensors")
+    export_to("run", folder, tmp_path / "ours")
+
+
+def test_a_tensor_missing_from_its_named_file_is_refused(sharded, tmp_path, capsys):
+    folder, name, first, second = sharded
+    weight_map = foreign.read(folder / INDEX)["weight_map"]
+    foreign.edit(folder / INDEX, weight_map=weight_map | {name: second.name})
+    refused(capsys, "run", folder, tmp_path / "ours",
+            f"{name} is not in {second}, where {folder / INDEX} says it is: download both again")
+
+
+def test_a_forgotten_tensor_in_two_files_is_refused(sharded, tmp_path, capsys):
+    folder, name, first, second = sharded
+    weight_map = foreign.read(folder / INDEX)["weight_map"]
+    del weight_map[name]
+    foreign.edit(folder / INDEX, weight_map=weight_map)
+    foreign.rewrite(second, **{name: load_file(first)[name]})
+    refused(capsys, "run", folder, tmp_path / "ours", f"{name} is both in {first} and in {second}")
+
+
+def test_a_weight_that_nobody_names_is_refused(sharded, tmp_path, capsys):
+    folder, _, first, _ = sharded
+    foreign.rewrite(first, **{Q_BIAS: torch.ones(48)})
+    refused(capsys, "run", folder, tmp_path / "ours", f"{first} holds {Q_BIAS}")
+
+
+def test_no_file_outside_of_the_folder_is_read(sharded, tmp_path, capsys):
+    folder, name, first, _ = sharded
+    shutil.copy(first, tmp_path / "outside.safetensors")
+    weight_map = foreign.read(folder / INDEX)["weight_map"]
+    foreign.edit(folder / INDEX, weight_map=weight_map | {name: "../outside.safetensors"})
+    refused(capsys, "run", folder, tmp_path / "ours",
+            f"{folder / 'outside.safetensors'} is missing, and {INDEX} names it: download it too")
+
+
+def test_a_shard_that_is_missing_is_named(sharded, tmp_path, capsys):
+    folder, _, _, second = sharded
     second.unlink()
-    says(second.name, "is missing")
-    (folder / "model.safetensors").touch()  # transformers reads this one first
-    says(str(folder / "model.safetensors"), "damaged or cut short")
+    refused(capsys, "run", folder, tmp_path / "ours",
+            f"{second} is missing, and {INDEX} names it: download it too")
+
+
+def test_an_index_without_a_weight_map_is_refused(sharded, tmp_path, capsys):
+    folder, *_ = sharded
+    foreign.edit(folder / INDEX, weight_map={})
+    refused(capsys, "run", folder, tmp_path / "ours", f"{INDEX} is damaged: it has no weight_map")
+
+
+def test_shards_without_their_index_are_refused(sharded, tmp_path, capsys):
+    folder, _, first, _ = sharded
+    (folder / INDEX).unlink()
+    refused(capsys, "run", folder, tmp_path / "ours", f"{folder} has shards, such as {first.name}, "
+            f"but no {INDEX}, which says which of them holds what: download it too")
+
+
+def test_a_single_file_is_read_before_an_index(sharded, tmp_path, capsys):
+    folder, *_ = sharded
+    (folder / "model.safetensors").touch()
+    refused(capsys, "run", folder, tmp_path / "ours",
+            f"{folder / 'model.safetensors'} is damaged or cut short")
+
+
+def test_a_pointer_of_git_lfs_is_no_model(tmp_path, capsys):
+    folder = foreign.their_folder(tmp_path)
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 340032\n"
+    (folder / "model.safetensors").write_text(pointer, encoding="utf-8")
+    refused(capsys, "run", folder, tmp_path / "ours",
+            "model.safetensors is a pointer of Git LFS and not the file itself: run `git lfs pull`")
 
 
 # --- config.json ----------------------------------------------------------------------------------

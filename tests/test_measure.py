@@ -4,8 +4,8 @@ import itertools
 import json
 import math
 import statistics
-import tempfile
-from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -14,11 +14,11 @@ import torch
 from conftest import arguments, draw, load, points, random_model, trained
 
 from ablation import attention, record
-from data.dataset import TokenDataset
+from data.text import Encoded
 from errors import UserError
 from gyre import measure
 from gyre.checkpoint import Checkpoints
-from gyre.measure import Scorer, blocks, cut, slide
+from gyre.measure import Scorer, blocks, context_range, cut, roll, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model import kernels
@@ -37,9 +37,8 @@ def scorer(position: str = "rope", length: int = 300) -> Scorer:
             if parameter.ndim == 2 or name == "position.alpha":
                 parameter *= 8
     stream = torch.randint(V, (length,), generator=torch.Generator().manual_seed(0))
-    with tempfile.NamedTemporaryFile() as file:  # a dataset holds its file open
-        stream.numpy().tofile(file.name)
-        return Scorer(model, TokenDataset(Path(file.name), dtype="int64", vocab_size=V, seq_len=T))
+    text = Encoded(stream, torch.ones(length, dtype=torch.bool), n_bytes=2 * length)
+    return Scorer(model, text, seq_len=T)
 
 
 def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int = 0) -> float:
@@ -154,11 +153,11 @@ def test_the_whole_split_has_every_token_once_and_the_error_of_a_mean_over_stret
     assert_mean_and_error(measure.whole_split(s), nats)
 
 
-def test_the_loss_of_32_is_of_the_same_targets_whatever_rows_a_run_has(monkeypatch):
+def test_the_loss_of_32_is_of_the_same_targets_whatever_rows_a_run_has():
     """Of every fourth window of 32 tokens its second half; rows that are shorter are windows."""
     for seq_len, window in ((T, T), (5 * T, 32)):
         s = scorer()
-        monkeypatch.setattr(s.split, "seq_len", seq_len)
+        s.seq_len = seq_len
         s.trained = s.model(seq_len)
         nats = [one_loss(s, s.trained, first, first + seen) for first in range(0, 300, 4 * window)
                 for seen in range(window // 2 + 1, window + 1) if first + window < 300]
@@ -192,6 +191,133 @@ def test_the_variance_that_distance_explains_is_that_of_the_means_by_distance():
         torch.nn.init.zeros_(layer.attention.wq.weight)
     for layer in attention.measure_attention(s, s.spans(20))["by_distance"]:
         assert layer == pytest.approx([1.0] * 6)
+
+
+# --- windows over a whole text ---
+
+
+def read_windows(windows) -> list[tuple[list[int], list[int]]]:
+    """(places of the tokens that are read, places of the targets) of each window."""
+    found = []
+    for starts, length, scored in windows:
+        for start in starts.tolist():
+            end = start + length
+            found.append(([*range(start, end)], [*range(end - scored + 1, end + 1)]))
+    return found
+
+
+def test_windows_with_a_stride_score_every_token_once():
+    assert read_windows(roll(tokens=10, context=4, stride=2)) == [
+        ([0, 1, 2, 3], [1, 2, 3, 4]), ([2, 3, 4, 5], [5, 6]), ([4, 5, 6, 7], [7, 8]),
+        ([6, 7, 8], [9])]
+
+
+def test_without_overlap_windows_are_those_of_a_validation():
+    assert read_windows(roll(tokens=10, context=4, stride=4)) == [
+        ([0, 1, 2, 3], [1, 2, 3, 4]), ([4, 5, 6, 7], [5, 6, 7, 8]), ([8], [9])]
+
+
+def test_windows_are_those_of_lm_eval_but_for_the_last():
+    """lm-eval 0.4.13, get_rolling_token_windows: 8 ids behind a prefix, max_seq_len 4."""
+    prefix, ids = 0, [1, 2, 3, 4, 5, 6, 7, 8]
+    theirs = [([prefix, 1, 2, 3], [1, 2, 3, 4]), ([4, 5, 6, 7], [5, 6, 7, 8])]
+    assert read_windows(roll(tokens=1 + len(ids), context=4, stride=4)) == theirs
+    # With two ids more, theirs moves the last window back, so that it is as long as the others.
+    their_last = ([6, 7, 8, 9], [9, 10])
+    *before, last = read_windows(roll(tokens=11, context=4, stride=4))
+    assert before == theirs and last == ([8, 9], their_last[1])
+
+
+def test_a_text_shorter_than_a_window_is_one_window():
+    assert read_windows(roll(tokens=3, context=4, stride=2)) == [([0, 1], [1, 2])]
+    assert context_range(tokens=3, context=4, stride=2) == (1, 2)
+
+
+@pytest.mark.parametrize("stride, least", [(1, 8), (3, 6), (8, 1)])
+def test_the_context_said_is_that_of_the_windows_behind_the_first(stride, least):
+    _, *windows = read_windows(roll(tokens=48 + 9, context=8, stride=stride))
+    seen = {target - read[0] for read, targets in windows for target in targets}
+    assert (min(seen), max(seen)) == context_range(48 + 9, 8, stride) == (least, 8)
+
+
+@pytest.mark.parametrize("stride", [1, 3, 8])
+def test_losses_with_a_stride_are_those_of_explicit_loops(stride, monkeypatch):
+    monkeypatch.setattr(measure, "LOGITS", 3 * V)  # three tokens at a time
+    s = scorer(length=31)
+    expected = []
+    for target in range(1, 31):
+        window = 0 if target <= 8 else (target - 8 + stride - 1) // stride
+        expected.append(one_loss(s, s.trained, window * stride, target))
+    assert measure.stream_losses(s, 8, stride).tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_windows_past_a_table_of_positions_are_refused():
+    with pytest.raises(UserError, match="9 tokens are longer than the table of positions, 8"):
+        measure.stream_losses(scorer("learned"), context=9, stride=9)
+
+
+# --- bits per byte ---
+
+
+PIECES = [b"", b"a", b"bc", b"defg"]  # 0 is EOS
+TOKENIZER: Any = SimpleNamespace(piece=lambda i: PIECES[i])
+
+
+def encoded(*ids: int) -> Encoded:
+    stream = torch.tensor(ids)
+    return Encoded(stream, stream != 0, n_bytes=sum(len(PIECES[i]) for i in ids))
+
+
+def measured_bits(text: Encoded, *bits: float) -> dict:
+    """bits_per_byte for so many bits of each target."""
+    nats = torch.tensor(bits, dtype=torch.float64) * math.log(2)
+    return measure.bits_per_byte(nats, text, TOKENIZER)
+
+
+def test_bits_per_byte_leave_the_ends_of_documents_out():
+    found = measured_bits(encoded(0, 3, 1, 0, 2), 3.0, 4.0, 2.0, 7.0)
+    assert found["bpb"] == pytest.approx((3 + 4 + 7) / 7)
+    assert found["eos_share"] == pytest.approx(2 / 16)
+
+
+def test_bits_per_byte_do_not_grow_with_the_number_of_documents():
+    one = measured_bits(encoded(0, 3, 3), 4.0, 4.0)
+    two = measured_bits(encoded(0, 3, 0, 3), 4.0, 6.0, 4.0)
+    assert one["bpb"] == pytest.approx(two["bpb"]) == pytest.approx(1.0)
+
+
+def test_parts_of_a_text_are_equal_for_every_tokenizer(monkeypatch):
+    """Eight bytes in two parts: as two pieces, and as five."""
+    monkeypatch.setattr(measure, "STRETCHES", 2)
+    long = measured_bits(encoded(0, 3, 3), 8.0, 4.0)
+    short = measured_bits(encoded(0, 1, 1, 1, 1, 3), 1.0, 2.0, 4.0, 1.0, 4.0)
+    assert long["bpb_stretches"] == pytest.approx([2.0, 1.0])
+    assert short["bpb_stretches"] == pytest.approx([2.0, 1.0])
+
+
+def test_the_error_of_bits_per_byte_is_that_of_the_parts(monkeypatch):
+    monkeypatch.setattr(measure, "STRETCHES", 4)
+    found = measured_bits(encoded(0, 3, 3, 3, 3), 4.0, 8.0, 12.0, 16.0)
+    assert found["bpb_stretches"] == pytest.approx([1.0, 2.0, 3.0, 4.0])
+    assert found["bpb_se"] == pytest.approx(statistics.stdev([1, 2, 3, 4]) / 2)
+
+
+def as_record(ids: str, loss: float, bpb: float) -> dict:
+    return {"ids_sha256": ids, "loss": loss, "stretches": [loss - 0.5, loss + 0.5], "bpb": bpb,
+            "bpb_stretches": [bpb, bpb]}
+
+
+def test_losses_of_the_same_ids_have_a_difference():
+    records = [as_record("a", 2.0, 1.0), as_record("a", 2.25, 1.125)]
+    measure.compare(records)
+    assert (records[1]["difference"], records[1]["difference_se"]) == (0.25, 0.0)
+    assert (records[1]["bpb_difference"], records[1]["bpb_difference_se"]) == (0.125, 0.0)
+
+
+def test_losses_of_other_ids_have_no_difference():
+    records = [as_record("a", 2.0, 1.0), as_record("b", 2.25, 1.125)]
+    measure.compare(records)
+    assert "difference" not in records[1] and records[1]["bpb_difference"] == 0.125
 
 
 def test_a_split_that_is_too_short_for_long_contexts_is_refused_in_words():
@@ -258,7 +384,9 @@ def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
 
 
 def test_a_loss_that_is_not_finite_is_refused(run, monkeypatch):
-    nothing = {"loss": math.nan, "se": None, "stretches": []}
-    monkeypatch.setattr(measure, "whole_split", lambda scorer: nothing)
-    with pytest.raises(UserError, match="have no finite loss"):
+    def nothing(scorer, *windows):
+        return torch.full((len(scorer.stream) - 1,), math.nan)
+
+    monkeypatch.setattr(measure, "stream_losses", nothing)
+    with pytest.raises(UserError, match="the last weights of .*learned have no finite loss"):
         measure.measure(run, "last", None, "cpu")

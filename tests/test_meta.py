@@ -93,6 +93,36 @@ def test_folders_that_do_not_fit_are_refused(tmp_path, capsys):
     says("params.json", str(first), "rope.freqs", "500000")
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_folder_without_its_tokenizer_says_where_meta_keeps_it(parts, tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), parts, False)
+    (folder / "tokenizer.model").rename(tmp_path / "tokenizer.model")
+    refused(capsys, "run", folder, tmp_path / "new", f"{folder / 'tokenizer.model'} is missing; "
+            "Meta's download keeps it one folder up: copy it in")
+
+
+@pytest.mark.parametrize("content, words", [
+    (b"<!DOCTYPE html><html>403", "is no zip archive, as torch.save writes since PyTorch 1.6, but "
+     "begins with b'<!DOCTYP': download it again, or load and save it with torch"),
+    (b"\x80\x02\x8a\nl\xfc\x9cF", "is no zip archive, as torch.save writes since PyTorch 1.6, but "
+     "begins with b'\\x80\\x02\\x8a\\nl\\xfc\\x9cF': download"),
+    (b"", "is no zip archive, as torch.save writes since PyTorch 1.6, but begins with b'': "),
+    (b"PK\x03\x04" + bytes(999), "is damaged or cut short: download it again"),
+    (b"version https://git-lfs.github.com/spec/v1\noid", "is a pointer of Git LFS and not the file "
+     "itself: run `git lfs pull`")], ids=["html", "legacy", "empty", "cut", "pointer"])
+def test_a_pth_that_is_no_zip_says_what_it_is(content, words, tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
+    (folder / "consolidated.00.pth").write_bytes(content)
+    refused(capsys, "run", folder, tmp_path / "new", f"consolidated.00.pth {words}")
+
+
+def test_a_pth_of_an_older_torch_is_refused(tmp_path, capsys):
+    folder = meta_folder(tmp_path / "meta", make_run(tmp_path), 1, False)
+    file = folder / "consolidated.00.pth"
+    torch.save(torch.load(file), file, _use_new_zipfile_serialization=False)
+    refused(capsys, "run", folder, tmp_path / "new", "consolidated.00.pth is no zip archive")
+
+
 # --- params.json ----------------------------------------------------------------------------------
 
 

@@ -48,6 +48,20 @@ def test_a_value_has_its_type_in_a_file_and_as_an_argument(tmp_path, option, tex
         assert converted == value and type(converted) is type(value)
 
 
+@pytest.mark.parametrize("argv, files", [
+    (["--data.files", "a", "--data.files", "b"], ["a", "b"]),
+    (["--data.files=[a, 'b c']", "--data.files", "d"], ["a", "b c", "d"]),
+    (["--data.files", "a", "--data.files", "a"], ["a", "a"]), (["--data.files", "a/"], ["a/"]),
+    (["--data.files", "a", "--data.files", "null", "--data.files", "b"], ["b"])])
+def test_files_that_are_given_several_times_add_up(argv, files):
+    assert load(*argv).data.files == files
+
+
+def test_files_on_the_command_line_replace_those_of_a_config(tmp_path):
+    file = write(tmp_path, "data: {files: [a, b]}")
+    assert load("--config", file, "--data.files", "c", "--data.files", "d").data.files == ["c", "d"]
+
+
 @settings(max_examples=12, deadline=None)
 @given(text=st.text(max_size=9), lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1),
        keep=st.lists(st.integers(1, 1000)), shard=st.sampled_from(["full", 3]))
@@ -107,8 +121,8 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text, words", [
     ("init_from: runs/a", "init_from .* say --init-from RUN instead"),
     ("model: {positon: rope}", r"no option model.positon \(did you mean model.position\?\)"),
-    ("data: {seq_len: null}", "data.seq_len must be int, not 'null'"),
-    ("train: {steps: 010}", "train.steps must be int, not '010'"),  # 8 in YAML 1.1
+    ("data: {seq_len: null}", r"data.seq_len must be int\|auto, not 'null'"),
+    ("train: {steps: 010}", r"train.steps must be int\|auto, not '010'"),  # 8 in YAML 1.1
     ("train: {steps: 7, steps: 8}", "steps is there twice"), ("seed: [", "while parsing"),
     ("train.steps: 7\ntrain: {steps: 8}", "train.steps is there twice"),
     # Aliases of aliases, which make two to the 99th values of a hundred lines.
@@ -142,6 +156,9 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--optim.cooldown", "0.5"], "optim.cooldown has no effect with optim.schedule cosine"),
     (["--optim.beta2", "1.0"], r"optim.beta2 must be in \[0, 1\), not 1.0"),
     (["--data.source", "url"], "--data.url"), (["--data.files", "[]"], "--data.files"),
+    (["--train.steps", "auto"], "train.steps auto is for a new run of train.py: give a number"),
+    (["--train.steps", "Auto"], r"train.steps must be int\|auto, not 'Auto'"),
+    (["--train.minutes", "0"], "train.minutes must be in"),
     (["--data.source", "mine"], "of stdlib, .*, not mine"), (["--data.val_fraction", "1"], "must"),
     (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files")])
 def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):

@@ -38,9 +38,12 @@ def close(numbers: Any, expected: Tensor, atol: float = 1e-5) -> None:
                                rtol=1e-5, atol=atol)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(BROWSER is None, reason="no chromium here, which runs the page's own program")
-def test_its_numbers_are_those_of_the_functions_that_models_use(tmp_path):
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> list[dict[str, Any]]:
+    """What the page shows when it is opened, and then with each of SETTINGS."""
+    if BROWSER is None:
+        pytest.skip("no chromium here, which runs the page's own program")
+    tmp_path = tmp_path_factory.mktemp("browser")
     page = tmp_path / "page.html"
     drive = DRIVE.replace("SETTINGS", json.dumps(SETTINGS), 1)
     page.write_text(PAGE.replace("</body>", f"<script>{drive}</script></body>"), encoding="utf-8")
@@ -49,8 +52,19 @@ def test_its_numbers_are_those_of_the_functions_that_models_use(tmp_path):
         [str(BROWSER), *options, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
         capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
     (text,) = re.findall(r'<pre id="answers">(.*)</pre>', dom)
-    for changes, answer in zip(SETTINGS, json.loads(text), strict=True):
+    return json.loads(text)
+
+
+@pytest.mark.slow
+def test_its_numbers_are_those_of_the_functions_that_models_use(answers):
+    for changes, answer in zip(SETTINGS, answers[1:], strict=True):
         check(changes, answer)
+
+
+@pytest.mark.slow
+def test_it_opens_where_pairs_stand_at_angles_that_training_did_not_show(answers):
+    assert answers[0]["settings"]["distance"] == 200 > answers[0]["settings"]["trained"] == 128
+    assert answers[0]["unseen"] == 7 * [False] + 9 * [True]
 
 
 def check(changes: dict[str, Any], answer: dict[str, Any]) -> None:

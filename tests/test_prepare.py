@@ -16,7 +16,7 @@ import files
 from data import dataset as dataset_module
 from data import prepare as prepare_module
 from data.dataset import find_prepared, locate
-from data.prepare import copy_text, prepare, read_blocks
+from data.prepare import copy_text, hold_out_end, prepare, read_blocks, split_text
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 
@@ -79,14 +79,14 @@ def count_text(documents):
 def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_size, dtype):
     """Also with a vocabulary that does not fit into 16 bits. Where texts begin with BOS, EOS comes
     before it."""
-    train = prepare_module.Tokenizer.train
+    train_tokenizer = prepare_module.train_tokenizer
 
     def pretend(*arguments):
-        tokenizer = train(*arguments)
+        tokenizer = train_tokenizer(*arguments)
         tokenizer.vocab_size, tokenizer.prefix_ids = vocab_size, [BOS]
         return tokenizer
 
-    monkeypatch.setattr(prepare_module.Tokenizer, "train", pretend)
+    monkeypatch.setattr(prepare_module, "train_tokenizer", pretend)
     monkeypatch.setattr(prepare_module, "BATCH", 7)
     prepared = prepare(config(corpus))
     manifest, written = prepared.manifest, []
@@ -138,7 +138,7 @@ def test_a_single_text_gives_its_last_part_by_characters(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("n, val_fraction, least, most", [
-    (1000, 0.1, 71, 129), (1000, 0.5, 441, 559), (60, 0.001, 1, 1), (60, 0.999, 59, 59)])
+    (1000, 0.1, 71, 129), (1000, 0.5, 441, 559), (60, 0.001, 1, 1), (60, 0.95, 50, 60)])
 def test_the_share_held_out_follows_val_fraction(tmp_path, n, val_fraction, least, most):
     """And no split is empty."""
     documents = [words(seed, 5) for seed in range(n)]
@@ -146,10 +146,13 @@ def test_the_share_held_out_follows_val_fraction(tmp_path, n, val_fraction, leas
     assert least <= prepared.manifest["val"]["documents"] <= most
 
 
-def test_a_document_stays_in_its_split_whatever_is_added(corpus, tmp_path):
-    more = jsonl(tmp_path / "more.jsonl", [words(99), *DOCUMENTS, *DOCUMENTS])
+def test_a_document_stays_in_its_split_whatever_is_added(tmp_path):
+    """Where documents are many."""
+    documents = [words(seed, 5) for seed in range(500)]
+    some = jsonl(tmp_path / "some.jsonl", documents)
+    more = jsonl(tmp_path / "more.jsonl", [words(999, 5), *documents, *documents])
     for second in (False, True):
-        before, after = (prepare(config(path, second_val=second)) for path in (corpus, more))
+        before, after = (prepare(config(path, second_val=second)) for path in (some, more))
         assert {*texts(before, "val")} <= {*texts(after, "val")}
         assert {*texts(before, "train")} <= {*texts(after, "train")}
         assert not {*texts(after, "val")} & {*texts(after, "train")}  # copies are in the same split
@@ -172,13 +175,105 @@ def test_the_tokenizer_never_sees_the_validation_text(tmp_path):
 
 
 @pytest.mark.parametrize("documents, message", [
-    (["same"] * 30, "the val split has 0 tokens"), (["x"], "sentences_.empty"), ([""], "no text")])
+    ([""], "no text"),
+    (["x"], "no tokenizer of 265 pieces: this text allows at most 260; no row of 256 tokens: it "
+            "has 0 for training. Choose smaller numbers, or let auto choose them")])
 def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
     with pytest.raises(UserError, match=message):
-        prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=4)
+        prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=60)
+
+
+BOOK = "".join(words(seed) for seed in range(40))
+
+
+@pytest.mark.parametrize("documents", [
+    [BOOK, words(80, 30)], [words(80, 30), BOOK], [BOOK, BOOK + "end"], [words(80), words(81)],
+    [words(seed, 10) for seed in range(12)], [BOOK, *(words(seed, 2) for seed in range(300))],
+    [*(words(seed, 2) for seed in range(300)), BOOK], [BOOK[:9000], BOOK[9000:], words(80)]],
+    ids=["book and note", "note and book", "two books", "two notes", "notes", "book and lines",
+         "lines and book", "three"])
+@pytest.mark.parametrize("title", ["a", "b", "c"])  # which changes the hashes
+def test_few_documents_give_validation_about_its_share(tmp_path, documents, title):
+    """Hashes alone hold out anything from 1 % to 99 %."""
+    counts = prepare_documents(tmp_path, [title + text for text in documents]).manifest
+    assert 0.05 <= counts["val"]["bytes"] / counts["text"]["bytes"] <= 0.2
+
+
+def cut_documents(documents, split, *options):
+    """The texts of both splits that a function which splits gives."""
+    file = io.BytesIO()
+    _, spans, hashes = copy_text([[text] for text in documents], file)
+    parts = split(file, spans, hashes, *options)[:2]
+    return [[file.getvalue()[start:end].decode() for start, end in part] for part in parts]
+
+
+def test_few_documents_give_their_end_in_one_note(capsys):
+    options = DataConfig(source="files", files=["x"], val_fraction=0.25)
+    train, val = cut_documents(["café " * 60, "b" * 300], split_text, options)
+    assert train == ["café " * 60, "b" * 135]  # of 660 bytes, 165 are held out
+    assert val == ["b" * 165]
+    assert capsys.readouterr().err == (
+        "note: whole documents would give validation 54.5% of the text, not 25.0%: the end of the "
+        "text is held out instead\n")
+
+
+@pytest.mark.parametrize("documents, train, val", [
+    (["a" * 10, "b" * 10, "c" * 2], ["a" * 10, "b" * 6], ["b" * 4, "c" * 2]),
+    (["a" * 10, "b" * 5, "c" * 5], ["a" * 10, "b" * 5], ["c" * 5]), (["ééé é"], ["ééé"], [" é"]),
+    (["0123456789"] * 3, ["0123456"] * 3, ["789"] * 3),
+    (["0123456789", "abcdefghij", "0123456789"], ["0123456789", "ab", "0123456789"], ["cdefghij"])])
+def test_the_end_is_cut_through_one_document_and_its_copies(documents, train, val):
+    """Copies count where the first one is, so that nothing is in both splits."""
+    assert cut_documents(documents, hold_out_end, 0.25) == [train, val]
+
+
+def test_the_end_of_the_standard_library_is_never_held_out():
+    """Its committed studies keep their split."""
+    options = DataConfig(source="stdlib", val_fraction=0.01)
+    documents = ["a" * 50, "b" * 50]
+    assert cut_documents(documents, split_text, options) == [["b" * 50], ["a" * 50]]
+
+
+@pytest.mark.parametrize("documents", [[BOOK, words(80)], [words(80), words(81), words(82)]])
+def test_both_ends_held_out_of_few_documents_are_disjoint(tmp_path, documents):
+    first, second = (prepare_documents(tmp_path, documents, second_val=it) for it in (False, True))
+    parts = (*texts(second, "train"), *texts(second, "val"), *texts(first, "val"))
+    assert sorted("".join(parts)) == sorted("".join(documents))
+    assert "".join(texts(first, "train")).startswith("".join(texts(second, "train")))
+    for prepared in (first, second):
+        assert prepared.manifest["val"]["bytes"] > 0.05 * len("".join(documents))
+
+
+def test_stories_between_separators_are_documents(tmp_path):
+    """As TinyStories writes them. EOS comes before each."""
+    stories = [words(seed, 9).strip() for seed in range(500)]
+    path = tmp_path / "stories.txt"
+    path.write_text("\n<|endoftext|>\n".join(stories) + "\n<|endoftext|>\n", encoding="utf-8")
+    prepared = prepare(config(path, separator="<|endoftext|>"))
+    train, val = texts(prepared, "train"), texts(prepared, "val")
+    assert sorted(train + val) == sorted(stories) and 25 <= len(val) <= 75
+
+
+def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
+    """Each on a line of its own; by the one process that prepares, and not by those that wait."""
+    path = jsonl(tmp_path / "a.jsonl", [*DOCUMENTS, ""])
+    folder = prepare(config(path)).folder
+    assert capsys.readouterr().err == (
+        f"preparing {folder} once\nnote: 1 of 61 rows have no text in column text (they have no "
+        "other columns)\n")
+    assert find_prepared(config(path)) and prepare(config(path))
+    assert capsys.readouterr().err == ""
 
 
 # Made once
+
+
+@pytest.mark.parametrize("options, name", [
+    ({"source": "url", "url": "http://a.b/c.txt"}, "c-9c5802c9974a"),
+    ({"source": "hub", "hub": "a/b", "second_val": True}, "b-403a1f6357ef")])
+def test_folders_from_before_an_option_are_still_found(options, name):
+    """Names that revision 2ea7a68 gave them."""
+    assert locate(DataConfig(**options))[0].name == name
 
 
 def test_every_option_of_a_text_that_has_to_be_fetched_decides_its_folder():
@@ -195,8 +290,7 @@ def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path
         patch.setattr(prepare_module, "write_files", None)
         assert prepare(config(corpus, seq_len=32)) == first  # which decides nothing here
     elsewhere = prepare(config(corpus, prepared=str(tmp_path / "other")))
-    # And so the same bytes; without second_val, so that older folders are found.
-    assert elsewhere.manifest == first.manifest and "second_val" not in first.manifest["settings"]
+    assert elsewhere.manifest == first.manifest  # and so the same bytes
     larger, tokenizer = {"vocab_size": VOCAB + 1}, {"tokenizer": str(first.folder)}
     shutil.copytree(first.folder, locate(config(corpus, **larger))[0])  # it is of other settings
     made = [first, *(prepare(config(corpus, **options))

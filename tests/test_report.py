@@ -48,8 +48,11 @@ def test_the_numbers_in_the_page_are_those_of_the_records(tmp_path):
 
 def test_one_seed_has_no_interval_and_none_no_report(tmp_path):
     page = compose(Study.load(make_pair(tmp_path / "one")))
-    (row,) = table(page, "nats per token, 95 % interval over paired seeds").values()
+    (row,) = table(page, "nats per token, one seed").values()
     assert not any("[" in cell for cell in row)
+    assert "95 %" not in page
+    first = page.splitlines()[2]
+    assert first.startswith("One seed and ") and first.endswith("nothing about the encodings.")
     assert report.with_sd([2.0, None], ".1f") == "2.0"
     assert report.with_sd([1.0, 2.0], ".1f") == "1.5 ± 0.7"
     path = make_pair(tmp_path / "none", 0)

@@ -113,7 +113,7 @@ def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, capsys):
     # The clock that counts is the one in run.json, and not that of the file or its folder.
     shutil.move(shutil.copy(runs / "b" / "run.json", tmp_path), runs / "b" / "run.json")
     assert RunDir.open(runs=runs).path == runs / "a"
-    assert [run.path.name for run in evaluate.open_runs([], runs)] == ["b", "c", "a", "compiles"]
+    assert [run.path.name for run in evaluate.open_all_runs(runs)] == ["b", "c", "a", "compiles"]
     skipped = re.findall(r"skipped: .*?(\w+)(?:/run.json| is)", capsys.readouterr().err)
     assert sorted(skipped) == ["notes", "other"]
 

@@ -265,6 +265,13 @@ def test_a_plan_is_the_same_wherever_its_files_are_and_whatever_does_the_work(wo
         assert decisive(f"--{extra}") != decisive(), extra
 
 
+def test_a_plan_from_before_the_separator_still_fits(world):
+    def data(*extra):
+        return runner.select_decisive(resolve(arguments(world, *extra)).config)["data"]
+
+    assert "separator" not in data() and data("--data.separator=x")["separator"] == "x"
+
+
 def test_jobs_come_seed_by_seed_and_without_what_is_done(world, tmp_path):
     command = resolve(arguments(world, "--arms", "nope,sin", "--log.runs", str(tmp_path)))
     lengths = {"horizons": [10, 50, 100], "tuning": 9}

@@ -1,5 +1,6 @@
 """Text arrives byte for byte and streams; errors name the file and the option."""
 
+import gzip
 import hashlib
 import json
 import os
@@ -16,11 +17,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from data import sources
+from data import readers
 from data.sources import SOURCES, DataConfig
 from errors import UserError
 
-ODD = "\ufeffa\r\nb\rc\n\n\x0cd\u2028e\x85f\0g\x1c\tcaf\u00e9 \U0001f600  \n last line, not ended"
+ODD = "a\ufeff\r\nb\rc\n\n\x0cd\u2028e\x85f\0g\x1c\tcaf\u00e9 \U0001f600  \n last line, not ended"
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
 
 
 def test_text_files_arrive_byte_for_byte(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "PIECE", 3)  # pieces end anywhere, also between "\r" and "\n"
+    monkeypatch.setattr(readers, "PIECE", 3)  # pieces end anywhere, also between "\r" and "\n"
     (document,) = source(write(tmp_path / "a.txt", ODD)).documents()
     pieces = [*document]
     assert "".join(pieces) == ODD and max(map(len, pieces)) == 3
@@ -130,10 +131,6 @@ def test_rows_may_lack_the_text_or_differ_and_files_may_begin_with_a_mark(tmp_pa
 
 @pytest.mark.parametrize("name, content, words", [
     ("a.txt", "caf\u00e9".encode("latin-1"), "a.txt cannot be read.* 0xe9"),
-    ("a.jsonl", b'{"text": "a"}\n["b"]\n', "a.jsonl cannot .*: line 2: "),
-    ("a.jsonl", b'{"text": "a"}\n\n{"text": "b"}\n{"text": "c"\n', "a.jsonl cannot .*: line 4: "),
-    ("a.jsonl", b'\n{"text": "\\ud800"}\n', "a.jsonl cannot .*surrogate"),
-    ("a.jsonl", b'{"story": "x", "n": 1}\n', "'text', only ..n', 'story'.: .*--"),
     ("a.jsonl", b'{"text": "a"}\n{"text": true}\n', "only {'text': 'bool'}"),
     ("no.txt", None, "no.txt matches no file")])
 def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
@@ -151,6 +148,25 @@ def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypa
         texts(files=str(tmp_path / "a.parquet"))
 
 
+def test_the_fingerprint_of_a_folder_follows_its_files(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    first = source(str(tmp_path)).fingerprint()
+    write(tmp_path / "b.png", "no text")
+    assert source(str(tmp_path)).fingerprint() == first
+    write(tmp_path / "deep/b.txt", "b")
+    assert source(str(tmp_path)).fingerprint() != first
+
+
+@pytest.mark.parametrize("name, entry", [
+    ("a.txt", []), ("a.jsonl", []), ("a.parquet", []), ("a.csv", ["rows"]), ("a.tsv", ["rows"]),
+    ("a.ndjson", ["rows"])])
+def test_what_was_prepared_as_prose_is_not_taken_for_rows(tmp_path, name, entry):
+    """And what was prepared of other files is found again."""
+    path = write(tmp_path / name, "abc")
+    os.utime(path, ns=(0, 5))
+    assert source(path).fingerprint() == [[str(Path(path).resolve()), 3, 5, *entry]]
+
+
 def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
     a, b = write(tmp_path / "a.txt", "abc"), write(tmp_path / "b.txt", "abc")
     first = source(a).fingerprint()
@@ -165,6 +181,99 @@ def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
         monkeypatch.setattr("platform.python_version", lambda version=version: version)
         seen.append(source().fingerprint())
     assert all(seen.count(each) == 1 for each in seen) and source().fingerprint() == seen[-1]
+
+
+@pytest.mark.parametrize("name, fingerprint", [
+    ("a.txt", None), ("a.jsonl", None), ("a.csv?raw=true", "rows"), ("a.ndjson.gz", "rows")])
+def test_a_fetched_table_that_was_prose_is_prepared_again(name, fingerprint):
+    assert source(source="url", url=f"http://a.b/{name}").fingerprint() == fingerprint
+
+
+# What is said about a text
+
+
+def notes(capsys):
+    """What was said, without "note: "."""
+    return [line.removeprefix("note: ") for line in capsys.readouterr().err.splitlines()]
+
+
+@pytest.mark.parametrize("rows, counts, have", [
+    ([{"text": "a"}] * 60 + [{"content": "b"}] * 40, "40 of 100", "content"),
+    ([{"text": "a"}, {"text": None, "id": 1}], "1 of 2", "id"),
+    ([{"text": "a"}, {"text": ""}, {}], "2 of 3", "no other columns"),
+    ([{"text": "a"}, {"messages": [{"role": "user"}]}], "1 of 2", "messages"),
+    ([{"text": "a"}, {"title": "b", "body": None, "url": "c"}], "1 of 2", "title, url"),
+    ([{"text": "a"}] * 1000 + [{"text": ""}] * 1000, "1,000 of 2,000", "no other columns")])
+def test_rows_without_a_text_are_counted_in_one_line(tmp_path, capsys, rows, counts, have):
+    texts(files=write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
+    assert notes(capsys) == [f"{counts} rows have no text in column text (they have {have})"]
+
+
+def test_rows_without_a_text_are_counted_over_all_files(tmp_path, capsys):
+    csv = write(tmp_path / "a.csv", "id,text\n1,a\n2,\n3\n")
+    table = pyarrow.table({"text": ["b", None], "id": [1, 2]})
+    pyarrow.parquet.write_table(table, tmp_path / "b.parquet")
+    assert texts(files=[csv, str(tmp_path / "b.parquet")]) == ["a", "b"]
+    assert notes(capsys) == ["3 of 5 rows have no text in column text (they have id)"]
+
+
+@pytest.mark.parametrize("content, marker", [
+    ("A cat.\n<|endoftext|>\nA dog.\n", "<|endoftext|>"), ("A cat.<|endoftext|>", "<|endoftext|>"),
+    ("<s>A cat.", "<s>"), ("A cat.</s>A dog.</s>", "</s>"),
+    ("A cat.<|end_of_text|>A dog.", "<|end_of_text|>")])
+def test_a_separator_in_plain_text_is_noted(tmp_path, capsys, content, marker):
+    path = write(tmp_path / "a.txt", content)
+    assert texts(files=path) == [content]
+    assert notes(capsys) == [f"{marker} in {path} is trained as ordinary characters: to divide the "
+                             f"text into documents there, say --data.separator '{marker}'"]
+
+
+def test_files_are_divided_at_the_separator_and_rows_are_not(tmp_path, capsys):
+    plain = write(tmp_path / "a.txt", "a---\nb\n---\n\nc\n")
+    rows = write_jsonl(tmp_path / "b.jsonl", ["d---e"])
+    assert texts(files=[plain, rows, plain], separator="---") == ["a", "b", "\nc\n", "d---e"]
+    assert notes(capsys) == []
+
+
+def test_a_separator_that_never_occurs_is_noted(tmp_path, capsys):
+    texts(files=write(tmp_path / "a.txt", "a\n\nb"), separator="\\n\\n")
+    (note,) = notes(capsys)
+    assert note.startswith(r"data.separator '\\n\\n' does not occur: each file of plain")
+    assert note.endswith("(in bash, a line break is $'\\n')")
+
+
+def test_an_empty_separator_is_refused(tmp_path):
+    with pytest.raises(UserError, match="data.separator '' is in every text"):
+        source(write(tmp_path / "a.txt", "a"), separator="")
+
+
+def test_unknown_suffixes_are_noted_in_one_line(tmp_path, capsys):
+    names = "a.txt b.xml c.xml d.wiki e.py README f.srt g.md.gz h.qqq i.zz"
+    texts(files=[write(tmp_path / name, "x") for name in names.split()])
+    assert notes(capsys) == [f"read as plain text, with any markup in it: .xml ({tmp_path}/b.xml), "
+                             f".wiki ({tmp_path}/d.wiki), .qqq ({tmp_path}/h.qqq) and 1 more"]
+
+
+@pytest.mark.parametrize("content", ["<!DOCTYPE html>\n<html>", " \n<HTML lang=en>"])
+def test_a_web_page_under_another_name_is_noted(tmp_path, capsys, content):
+    """Such as the page around a file, instead of the file."""
+    path = write(tmp_path / "a.txt", content)
+    texts(files=path)
+    assert notes(capsys) == [f"web pages, whose tags are trained as text: {path}"]
+
+
+def test_html_further_down_is_ordinary_text(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(readers, "PIECE", 8)
+    texts(files=write(tmp_path / "a.txt", "Write:\n\n<html>\n"))
+    assert notes(capsys) == []
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.txt", "a < b <sub>1</sub> endoftext"), ("a.md", "<div>a</div>"),
+    ("a.jsonl", '{"text": "</s>"}'), ("a.csv", "text\n<|endoftext|>\n"), ("empty.txt", "")])
+def test_ordinary_files_need_no_note(tmp_path, capsys, name, content):
+    texts(files=write(tmp_path / name, content))
+    assert notes(capsys) == []
 
 
 # Text that has to be fetched, from servers on this machine
@@ -187,6 +296,7 @@ class Server(BaseHTTPRequestHandler):
 
     answers = {  # path -> status, body, headers
         "/text.txt": (200, ODD.encode(), {}), "/api/datasets/some/stories": as_json(INFO),
+        "/rows.jsonl.gz": (200, gzip.compress(json.dumps({"text": ODD}).encode()), {}),
         "/rows.jsonl": as_json({"text": ODD}), "/b/rows.jsonl": as_json({"text": "b"}),
         f"/api/datasets/some/stories/revision/{COMMIT}": as_json(INFO),
         f"/api/datasets/some/stories/tree/{COMMIT}": as_json(TREE),
@@ -220,7 +330,7 @@ def serving():
             server.shutdown()
 
 
-@pytest.mark.parametrize("name", ["text.txt?raw=true", "rows.jsonl?x=1"])
+@pytest.mark.parametrize("name", ["text.txt?raw=true", "rows.jsonl?x=1", "rows.jsonl.gz"])
 def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, name):
     """Then it needs no network. A copy with another hash is fetched again."""
     with serving() as server:
@@ -241,9 +351,21 @@ def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, n
         texts(**options, sha256=digest)
 
 
+def test_an_address_of_a_file_that_is_no_text_is_refused_unfetched():
+    with pytest.raises(UserError, match="^http://127.0.0.1:1/a.json is not read, because .json"):
+        texts(source="url", url="http://127.0.0.1:1/a.json?download=true")
+
+
+def test_errors_in_a_fetched_file_name_its_address(monkeypatch):
+    monkeypatch.setitem(Server.answers, "/latin.txt", (200, b"caf\xe9", {}))
+    with serving() as server, pytest.raises(UserError, match=f"{server}/latin.txt cannot .*0xe9"):
+        texts(source="url", url=f"{server}/latin.txt")
+
+
 def test_the_options_of_a_data_set_reach_its_reader(monkeypatch):
     """Also its configuration, which the data set below has not."""
     monkeypatch.setattr("datasets.load_dataset", load := MagicMock())
+    load.return_value.features = {"text": "string"}
     texts(source="hub", hub="a", hub_config="b", hub_split="c", hub_revision="d")
     load.assert_called_once_with("a", "b", split="c", revision="d")
 
@@ -273,7 +395,8 @@ def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path, launch):
     more = [{"hub": "some/stories"}, stories | {"hub_split": "test"}]
     with serving() as server:
         *online, column, split = ask(server, *asked, *more)
-    assert "['text'] not in the dataset" in column and "some/stories" in split and "test" in split
+    assert "no text in a column 'text', only {'story': " in column
+    assert "some/stories" in split and "test" in split
     for answers in (online, ask(server, *asked, HF_HUB_OFFLINE="1")):
         got, got_pinned, unknown, missing = answers
         assert got == got_pinned == STORIES

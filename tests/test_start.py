@@ -133,3 +133,30 @@ def test_an_imported_run_is_not_resumed(finished, monkeypatch):
                  training(finished.parent.parent, "--resume", "auto", "--name", finished.name)):
         with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
             start(*argv)
+
+
+def test_a_fine_tuning_holds_out_the_text_that_its_base_has_not_seen(world):
+    base = trained(world, "base", "--train.steps", "3", "--data.val_fraction", "0.2")
+    saved = read_config(base / "config.yaml").data
+    config = start("--init-from", base).config
+    assert config.data.files == saved.files and config.data.source == "files"
+    assert (config.data.val_fraction, config.data.seq_len) == (0.2, 20)
+
+
+def test_a_fine_tuning_on_another_text_keeps_the_other_data_settings_of_its_base(world):
+    base = trained(world, "base-2", "--train.steps", "3", "--data.val_fraction", "0.2")
+    asked = start("--init-from", base, "--data.files", "book.txt")
+    assert asked.config.data.files == ["book.txt"] and asked.config.data.val_fraction == 0.2
+    assert asked.draft.fitted == {"data.seq_len", "train.steps", "optim.warmup_steps",
+                                  "train.eval_interval"}
+    assert asked.draft.limits.data.seq_len == 20
+    library = start("--init-from", base, "--data.source", "stdlib").config.data
+    assert (library.source, library.files) == ("stdlib", None)
+
+
+def test_a_file_of_options_goes_over_the_data_settings_of_a_base(world, tmp_path):
+    base = trained(world, "base-3", "--train.steps", "3")
+    file = tmp_path / "tune.yaml"
+    file.write_text("{data: {val_fraction: 0.3}, train: {steps: 7}}", encoding="utf-8")
+    config = start("--config", file, "--init-from", base).config
+    assert (config.data.val_fraction, config.train.steps, config.data.seq_len) == (0.3, 7, 20)

@@ -143,8 +143,8 @@ def test_validation_is_over_every_byte_and_leaves_no_trace(world):
     before, evaluations = torch.get_rng_state(), []
     for rows, training in ((27, True), (27, False), (4, True)):
         model.train(training)
-        losses = token_losses(model, setup.val_data, rows, CPU, torch.float32)
-        evaluations.append(torch.cat([*losses]))
+        pairs = list(token_losses(model, setup.val_data, rows, CPU, torch.float32))
+        evaluations.append(torch.cat([nats for nats, _ in pairs]))
         assert model.training == training
     assert torch.equal(torch.get_rng_state(), before)
     first, again, smaller = evaluations
@@ -155,6 +155,7 @@ def test_validation_is_over_every_byte_and_leaves_no_trace(world):
     assert data.manifest["val"]["bytes"] == len(held_out.encode()) > len(held_out)
     stream = torch.tensor([data.tokenizer.eos_id, *data.tokenizer.encode(held_out)])
     assert len(first) == len(stream) - 1 and len(first) % 19  # the last window is short
+    assert torch.equal(torch.cat([targets for _, targets in pairs]), stream[1:])
     model.eval()
     rows = [stream[start : start + 20] for start in range(0, len(stream) - 1, 19)]
     nats = sum(summed_loss(model(row[None, :-1]), row[None, 1:]).item() for row in rows)

@@ -2,18 +2,35 @@
 
 import math
 import random
+from unittest import mock
 
 import pytest
 import sentencepiece
 import tokenizers
+from conftest import run as exit_code
 from foreign import edit, export_to, imported, make_run, read, reexport, refused, their_folder
+from foreign_tokenizers import (
+    SAVE,
+    add_tokens,
+    save_gemma,
+    save_llama2,
+    save_llama2_json,
+    save_llama2_of_4,
+    save_llama3,
+)
 from noise import ODD, VOCAB, train_sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
 from test_gguf import read_gguf
 from transformers import AutoTokenizer
 
+import generate
+import train
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
+from errors import UserError
 from formats import tokenizers as formats_tokenizers
+from gyre.load import Row
+from gyre.load import load as load_run
+from gyre.options import TrainConfig
 
 
 def reference_ids(folder, texts):
@@ -270,3 +287,304 @@ def test_an_import_says_what_may_surprise(tmp_path, capsys):
     (folder / "generation_config.json").unlink()
     edit(folder / "config.json", eos_token_id=ours.eos_id)
     assert notes(folder) == []
+
+
+# --- added tokens ---------------------------------------------------------------------------------
+
+
+def stream(tokenizer, ids, prompt=""):
+    """What `generate.py` prints of these ids behind a prompt."""
+    row = Row(prompt, tokenizer)
+    return "".join(row.push(i) for i in ids) + row.push(None)
+
+
+def decodings(folder, text):
+    """The text of the ids of `text`: by `tokenizers`, by us, and by us token by token."""
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    ours = open_tokenizer(folder)
+    ids = theirs.encode(text, add_special_tokens=False).ids
+    assert ours.encode(text) == ids
+    return {theirs.decode(ids), ours.decode(ids), stream(ours, ids)}
+
+
+@pytest.mark.parametrize("text", [
+    "I love New York city", "a <|user|> b", "New York New York", "xNew York",
+    "<|user|>", "a\nNew York", " New York ", "a <|user|><|user|>", "x<|user|> New York"])
+def test_a_normalized_added_token_keeps_the_space_before_it(text, tmp_path):
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, "New York", "<|user|>")
+    assert decodings(tmp_path, text) == {text}
+
+
+@pytest.mark.parametrize("text, decoded", [
+    ("I love New York city", "I love New York  city"), ("a <|user|> b", "a <|user|>  b"),
+    ("New York New York", "New York  New York"), ("xNew York", "xNew York"),
+    ("<|user|>", "<|user|>"), ("a <|user|><|user|>", "a <|user|><|user|>")])
+def test_an_unnormalized_added_token_begins_a_text_anew(text, decoded, tmp_path):
+    """What follows it gets the space that begins every text, and `tokenizers` takes one away."""
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, "New York", "<|user|>", normalized=False)
+    assert decodings(tmp_path, text) == {decoded}
+
+
+@pytest.mark.parametrize("flags, text, decoded", [
+    ({"lstrip": True}, "a  <m>  b", "a<m>   b"), ({"lstrip": True}, " <m>", "<m>"),
+    ({"rstrip": True}, "a  <m>  b", "a  <m> b"), ({"rstrip": True}, "<m> ", "<m>"),
+    ({"single_word": True}, "<m> x<m>", "<m>  x<m>"),
+    ({"single_word": True}, "<m>", "<m>")], ids=str)
+def test_flags_of_added_tokens_act_as_in_tokenizers(flags, text, decoded, tmp_path):
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, "<m>", normalized=False, **flags)
+    assert decodings(tmp_path, text) == {decoded}
+
+
+@pytest.mark.parametrize("text, decoded", [
+    ("a <x> b", "a   b"), ("<x><x>a", "a"), ("a<x>", "a"), ("<x>", ""), ("<x> <x>", " ")])
+def test_a_special_token_has_no_text(text, decoded, tmp_path):
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, "<x>", special=True, normalized=False)
+    assert decodings(tmp_path, text) == {decoded}
+
+
+def test_a_normalized_special_token_has_no_text_either(tmp_path):
+    """`tokenizers` 0.23.3 prints it, since it looks for the content that is not normalized."""
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, "<x>", special=True, normalized=True)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(tmp_path)
+    assert theirs.decode(theirs.encode("a <x>").ids) == "a <x>"
+    assert ours.decode(ours.encode("a <x>")) == "a"
+
+
+@pytest.mark.parametrize("text", [
+    "a New York b", "<|user|> hi", "New YorkNew York", "a\n\n\n\nb", "café x", "x\n\n"])
+def test_added_tokens_of_byte_level_files_come_back(text, tmp_path):
+    save_llama3(tmp_path)
+    add_tokens(tmp_path, "New York", "<|user|>", "\n\n", "é x")
+    assert decodings(tmp_path, text) == {text}
+
+
+@pytest.mark.parametrize("text, decoded", [("a Zürich", "a Z\ufffdrich"), ("Ġx", " x")])
+def test_byte_level_decoders_read_added_tokens_as_bytes(text, decoded, tmp_path):
+    """Where every character of one stands for a byte. `tokenizers` gives such text no better."""
+    save_llama3(tmp_path)
+    add_tokens(tmp_path, "Zürich", "Ġx")
+    assert decodings(tmp_path, text) == {decoded}
+
+
+def test_added_tokens_pass_through_nfc_as_in_qwens_files(tmp_path):
+    save_llama3(tmp_path)
+    edit(tmp_path / "tokenizer.json", normalizer={"type": "NFC"})
+    add_tokens(tmp_path, "cafe\u0301 x")
+    assert decodings(tmp_path, "a cafe\u0301 x") == {"a caf\u00e9 x"}
+
+
+def test_bytes_that_are_no_character_are_counted_otherwise_by_tokenizers(tmp_path):
+    """It gives up on the whole row of bytes. No text has such ids, but a model may draw them."""
+    save_llama2_of_4(tmp_path)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    ids = [theirs.token_to_id(piece) for piece in ("<0xC3>", "<0xA9>", "<0xFF>")]
+    assert theirs.decode(ids) == "\ufffd\ufffd\ufffd"
+    assert open_tokenizer(tmp_path).decode(ids) == "é\ufffd"
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5, 8, 16])
+def test_added_runs_of_spaces_come_back(length, tmp_path):
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, length * SPACE, normalized=False)
+    ours = open_tokenizer(tmp_path)
+    texts = [f"a{n * ' '}b" for n in range(1, 40)]
+    assert [stream(ours, ours.encode(text)) for text in texts] == texts
+
+
+@pytest.mark.parametrize("text", [
+    "a     b", 40 * " " + "a", "a" + 33 * " ", "\n\n\n  a\t\t\tb", "  ", "", "中 é 🙂", "a<t>  b"])
+def test_gemmas_layout_gives_text_back(text, tmp_path):
+    save_gemma(tmp_path)
+    add_tokens(tmp_path, "<t>")
+    assert decodings(tmp_path, text) == {text}
+
+
+def test_gemmas_mark_for_a_space_is_a_space(tmp_path):
+    save_gemma(tmp_path)
+    assert decodings(tmp_path, "\u2581a\u2581\u2581\u2581b") == {" a   b"}
+
+
+def test_gemmas_special_tokens_have_no_text(tmp_path):
+    save_gemma(tmp_path)
+    assert decodings(tmp_path, "<start_of_turn>a</s>") == {"a"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("save", [
+    save_llama2_of_4, save_llama2_json, save_llama3, save_gemma], ids=lambda save: save.__name__)
+def test_random_added_tokens_give_the_text_of_tokenizers(save, tmp_path):
+    """Of these contents and flags; normalized special ones apart, see above."""
+    rng = random.Random(save.__name__)
+    parts = ["New", " ", "York", SPACE, 3 * SPACE, "  ", "<|x|>", "ü", "中", "\n", "Ġ", "def"]
+    for number in range(40):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        save(folder)
+        contents = {"+" + "".join(rng.choices(parts, k=rng.randint(1, 3))) for _ in range(5)}
+        for content in sorted(contents):
+            flags = {flag: rng.random() < 0.2 for flag in ("lstrip", "single_word", "special")}
+            normalized = rng.random() < 0.5 and not flags["special"]
+            add_tokens(folder, content, normalized=normalized, **flags)
+        pieces = [*sorted(contents), "a", " ", "  ", "\n", "é", "🙂", "New York"]
+        text = "".join(rng.choices(pieces, k=12))
+        assert len(decodings(folder, text)) == 1, (text, contents)
+
+
+@pytest.mark.parametrize("kind", ["PreTrainedTokenizerFast", "LlamaTokenizer"])
+def test_the_settings_have_the_last_word_on_flags(kind, tmp_path):
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, "<m>", normalized=False)
+    flags = {"lstrip": True, "rstrip": True, "normalized": False, "special": True}
+    edit(tmp_path / "tokenizer_config.json", tokenizer_class=kind,
+         added_tokens_decoder={str(VOCAB): {"content": "<m>", **flags}})
+    auto = AutoTokenizer.from_pretrained(tmp_path)
+    ours = open_tokenizer(tmp_path)
+    assert ours.encode_prompt("a  <m>  b") == [1, 286, 287, 330, 286, 101]
+    assert auto("a  <m>  b")["input_ids"] == [1, 286, 287, 330, 286, 101]
+    assert ours.decode([286, 287, 330, 286, 101]) == "a b"
+
+
+STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+
+
+@pytest.mark.parametrize("decoder", [
+    None, {"type": "WordPiece", "prefix": "##", "cleanup": True}, {"type": "Sequence", "decoders": [
+        {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}]},
+    {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, STRIP]},
+    {"type": "Sequence", "decoders": [{"type": "Fuse"}, STRIP | {"stop": 1}]},
+    {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"Regex": SPACE}, "content": " "}, {"type": "Fuse"}]},
+    {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True},
+], ids=lambda decoder: str(decoder)[:60])
+def test_a_decoder_that_reads_neighbours_is_refused(decoder, tmp_path):
+    save_llama2_of_4(tmp_path)
+    edit(tmp_path / "tokenizer.json", decoder=decoder)
+    with pytest.raises(UserError, match="no text can be printed token by token"):
+        open_tokenizer(tmp_path)
+
+
+def test_a_token_that_tokenizers_reads_as_another_byte_is_refused(tmp_path):
+    """Its ByteFallback takes a sign for a digit."""
+    save_llama2_of_4(tmp_path)
+    add_tokens(tmp_path, "<0x+A>")
+    edit(tmp_path / "tokenizer.json", normalizer=None, decoder={"type": "ByteFallback"})
+    with pytest.raises(UserError, match="'<0x[+]A>'"):
+        open_tokenizer(tmp_path)
+
+
+# --- the beginning of a text ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind, text, ids", [
+    ("llama3", "<|begin_of_text|>def", [298, 290]), ("llama3", "def", [298, 290]),
+    ("llama3", "<|begin_of_text|>", [298]), ("llama3", "", [299, 298]),
+    ("llama3", "<|begin_of_text|><|begin_of_text|>def", [298, 298, 290]),
+    ("llama2-of-4", "<s>def", [1, 286, 281]), ("llama2-of-4", "def", [1, 286, 281]),
+    ("llama2-of-4", "a<s>", [1, 286, 287, 1])])
+def test_a_prompt_that_spells_bos_has_no_second_one(kind, text, ids, tmp_path):
+    SAVE[kind](tmp_path)
+    assert open_tokenizer(tmp_path).encode_prompt(text) == ids
+
+
+def test_a_sentencepiece_file_alone_reads_bos_as_text(tmp_path):
+    save_llama2(tmp_path)
+    ours = open_tokenizer(tmp_path)
+    ids = ours.encode_prompt("<s>def")
+    assert ids.count(1) == 1 and ours.decode(ids) == "<s>def"
+
+
+@pytest.mark.parametrize("prompt, text, printed", [
+    ("", "Once upon a time", "Once upon a time"), ("", "  two", "  two"), ("", "", ""),
+    ("", "\nx", "\nx"), ("", "中", "中"), ("x", "Once", "x Once"), ("x ", "Once", "x  Once")])
+@pytest.mark.parametrize("kind", ["llama2", "llama2-of-4"])
+def test_only_a_document_begins_without_the_tokenizers_space(
+        kind, prompt, text, printed, tmp_path):
+    """Both kinds put a space in front of every text, also where it begins with one."""
+    SAVE[kind](tmp_path)
+    ours = open_tokenizer(tmp_path)
+    assert stream(ours, ours.encode(text), prompt) == printed
+
+
+def test_a_tokenizer_without_a_space_keeps_the_first(tmp_path):
+    save_llama3(tmp_path)
+    ours = open_tokenizer(tmp_path)
+    assert stream(ours, ours.encode(" Once")) == " Once"
+
+
+def feed(monkeypatch, place, ids):
+    """Let `generate` of a module draw these ids for every prompt."""
+    def draw(model, prompts, *sampling, on_token=lambda row, token: False, **options):
+        for token in ids:
+            on_token(0, token)
+        return [ids]
+
+    monkeypatch.setattr(place, draw)
+
+
+def test_generate_py_begins_a_document_without_that_space(tmp_path, monkeypatch, capsys):
+    folder = their_folder(tmp_path, "llama2-of-4")
+    feed(monkeypatch, "generate.generate", open_tokenizer(folder).encode("Once upon"))
+    assert exit_code(generate.main, "--run", folder, "--prompt", "", "--max-new-tokens", "9") == 0
+    assert capsys.readouterr().out == "Once upon\n"
+
+
+@pytest.mark.parametrize("prompt, text", [("", "Once upon"), ("x", " Once upon")])
+def test_run_generate_begins_only_a_document_without_that_space(
+        prompt, text, tmp_path, monkeypatch):
+    run, folder = imported(tmp_path, "llama2-of-4")
+    feed(monkeypatch, "gyre.load.generate", open_tokenizer(folder).encode("Once upon"))
+    assert load_run(run, device="cpu").generate(prompt) == text
+
+
+@pytest.mark.parametrize("prompt, text", [("", "Once upon"), ("x", "x Once upon")])
+def test_samples_of_a_training_begin_without_that_space(prompt, text, tmp_path, monkeypatch):
+    save_llama2(tmp_path)
+    setup = mock.MagicMock()
+    run = mock.MagicMock()
+    setup.data.tokenizer = open_tokenizer(tmp_path)
+    setup.progress.axes = {}
+    setup.config.model.max_positions = 64
+    setup.config.train = TrainConfig(sample_prompt=prompt, sample_tokens=9)
+    feed(monkeypatch, "train.generate", setup.data.tokenizer.encode("Once upon"))
+    train.sample(setup, run)
+    run.log.assert_called_once_with({"sample": text})
+
+
+BOS_NOTE = "note: a prompt begins with the token that begins every text: it is not added again\n"
+
+
+@pytest.mark.parametrize("kind, prompts, count", [
+    ("llama3", ["<|begin_of_text|>def"], 1), ("llama3", ["def"], 0), ("llama3", [""], 0),
+    ("llama3", ["<|begin_of_text|>a", "<|begin_of_text|>b"], 1), ("llama2-of-4", ["<s>def"], 1),
+    ("llama2-of-4", ["a<s>"], 0), ("llama2", ["<s>def"], 0)])
+def test_a_prompt_that_spells_bos_gets_one_note(kind, prompts, count, tmp_path, capsys):
+    folder = their_folder(tmp_path, kind)
+    words = [f"--prompt={prompt}" for prompt in prompts]
+    assert exit_code(generate.main, "--run", folder, *words, "--max-new-tokens", "1") == 0
+    assert capsys.readouterr().err.count(BOS_NOTE) == count
+
+
+# --- files that are missing -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beside, words", [
+    ("params.json", "tokenizer.model is missing; Meta's download keeps it one folder up: copy it"),
+    ("vocab.json", "has a vocab.json but no tokenizer.json: load its tokenizer with transformers"),
+    ("config.json", "tokenizer.model is missing, and .*tokenizer.json too: copy the one that")])
+def test_a_folder_without_a_tokenizer_says_where_to_get_it(beside, words, tmp_path):
+    (tmp_path / beside).write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match=words):
+        open_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "tokenizer.json"])
+def test_a_tokenizer_file_that_is_missing_is_named(name, tmp_path):
+    with pytest.raises(UserError, match=f"{name} is missing"):
+        open_tokenizer(tmp_path / name)

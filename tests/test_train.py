@@ -1,5 +1,7 @@
 """The loop: exact resumption, signals, what it reports, and that bad input leaves nothing."""
 
+import itertools
+import json
 import math
 import os
 import runpy
@@ -13,14 +15,27 @@ from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
-from conftest import arguments, points, refusal, run, setup_of, stop_at, trained, training, wait_for
+from conftest import (
+    arguments,
+    points,
+    random_text,
+    refusal,
+    run,
+    setup_of,
+    stop_at,
+    target_losses,
+    trained,
+    training,
+    wait_for,
+)
 from safetensors.torch import load_file
 
 import gyre.build
 import train
 from ablation.jobs import count_saved_steps
+from data.dataset import find_prepared
 from evaluate import list_runs
-from gyre import signals
+from gyre import measure, signals
 from gyre.device import resolve_device
 from gyre.options import make_config, read_config
 from gyre.parallel import ALONE, World
@@ -48,6 +63,13 @@ def equal_runs(a, b):
     torch.testing.assert_close(tensors, same_tensors, rtol=0, atol=0)
     training["progress"]["seconds"] = same_training["progress"]["seconds"]
     assert training == same_training
+
+
+def load_data(path):
+    """The prepared data of a run."""
+    data = find_prepared(read_config(path / "config.yaml").data)
+    assert data is not None
+    return data
 
 
 def not_resumed(capfd, path, *options):
@@ -99,6 +121,39 @@ def test_a_run_leaves_what_the_readme_says(world, straight):
     bits = (count["tokens"] - 1) / math.log(2) / count["bytes"]
     assert points(straight, "val/bpb")[12] == pytest.approx(validated[12] * bits, rel=1e-9)
     assert validated[RunDir.open(straight).checkpoints.saved_step("best")] == progress["best"]
+
+
+@pytest.fixture(scope="module")
+def of_documents(world):
+    """A run on 44 documents, of which several are held out."""
+    texts = random_text(seed=3).splitlines()
+    lines = (json.dumps({"text": "\n".join(texts[i : i + 5])}) for i in range(0, 220, 5))
+    (world / "documents.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return trained(world, "documents", f"--data.files={world / 'documents.jsonl'}",
+                   "--data.val_fraction=0.3")
+
+
+def test_validation_leaves_ends_of_documents_out_of_bits_per_byte(of_documents):
+    opened = RunDir.open(of_documents)
+    best = opened.checkpoints.saved_step("best")
+    ids = load_data(of_documents).dataset("val", seq_len=1).read(slice(None))
+    nats = target_losses(of_documents)
+    of_text = [loss for loss, target in zip(nats.tolist(), ids[1:], strict=True) if target != 2]
+    assert len(of_text) == len(nats) - (opened.manifest["val"]["documents"] - 1) < len(nats)
+    bits = math.fsum(of_text) / math.log(2) / opened.manifest["val"]["bytes"]
+    assert points(of_documents, "val/bpb")[best] == pytest.approx(bits, rel=1e-5)
+    share = 1 - math.fsum(of_text) / nats.sum().item()
+    assert points(of_documents, "val/eos_share")[best] == pytest.approx(share, rel=1e-4)
+    assert points(of_documents, "val/loss")[best] == pytest.approx(nats.mean().item(), rel=1e-5)
+
+
+def test_a_measurement_has_the_bits_per_byte_of_the_training(of_documents):
+    opened = RunDir.open(of_documents)
+    best = opened.checkpoints.saved_step("best")
+    measured = measure.measure(opened, device="cpu")
+    for key in ("loss", "bpb", "eos_share"):
+        logged = points(of_documents, f"val/{key}")[best]
+        assert measured[key] == pytest.approx(logged, rel=1e-5)
 
 
 def test_killed_anywhere_and_resumed_equals_never_stopped(world, straight):
@@ -247,7 +302,7 @@ def test_a_resume_forgets_the_checkpoints_of_steps_that_it_takes_again(world, go
 
     def worse(*arguments):
         bests.append(checkpoints.saved_step("best"))
-        return [torch.tensor([next(losses)])]
+        return [(torch.tensor([next(losses)]), torch.tensor([5]))]
 
     monkeypatch.setattr(train, "token_losses", worse)
     assert run(train.main, "--resume", path, "--train.steps", "6", "--train.keep", "[]",
@@ -375,6 +430,78 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
         assert f"{name}; {dtype}" in capfd.readouterr().err and kernels.uses_onednn == was
 
 
+def test_a_fine_tuning_measures_the_base_on_its_own_text_first(world, straight, tmp_path, capfd):
+    (tmp_path / "other.txt").write_text("def f(x):\n    return x\n" * 200, encoding="utf-8")
+    path = tmp_path / "runs" / "tuned"
+    assert run(train.main, "--init-from", straight, "--name", path.name, "--train.steps=3",
+               "--data.files", tmp_path / "other.txt", "--log.runs", path.parent,
+               "--data.prepared", tmp_path / "prepared", "--log.wandb=disabled") == 0
+    losses = points(path, "val/loss")
+    assert list(losses) == [0, 1, 2, 3] and losses[3] < losses[0]
+    assert f"step 0: val loss {losses[0]:.4f} nats/token" in capfd.readouterr().err
+    assert RunDir.open(path).checkpoints.saved_step("best") == 3
+
+
+def test_a_killed_fine_tuning_keeps_one_loss_of_its_base(world, straight):
+    path = world / "runs" / "tuned-killed"
+    kill("save", lambda *_: True, *training(world, "--init-from", straight, "--name", path.name))
+    assert run(train.main, "--resume", path) == 0
+    assert list(points(path, "val/loss")) == [0, 5, 10, 12]
+
+
+def test_minutes_become_steps_of_which_the_run_is_an_exact_one(world):
+    """The steps that were timed have left no trace."""
+    fitted = ["--train.steps=auto", "--optim.warmup_steps=auto", "--train.eval_interval=auto"]
+    path = trained(world, "minutes", *EXACT, *fitted, "--train.minutes=0.01")
+    config = read_config(path / "config.yaml")
+    assert config.train.minutes is None and config.train.steps == max(points(path))
+    again = trained(world, "as-many-steps", *EXACT, f"--train.steps={config.train.steps}",
+                    f"--optim.warmup_steps={config.optim.warmup_steps}",
+                    f"--train.eval_interval={config.train.eval_interval}")
+    equal_runs(path, again)
+
+
+def test_the_steps_fill_the_minutes_at_the_rate_of_the_first_steps(world, monkeypatch, capfd):
+    """A clock that ticks a quarter of a second at every reading: at the start, and after a step."""
+    clock = itertools.count(0, 0.25)
+    monkeypatch.setattr(gyre.build.time, "perf_counter", lambda: next(clock))
+    argv = ["--train.steps=auto", "--optim.warmup_steps=auto", "--train.minutes=0.5"]
+    config = setup_of(world, *argv).config
+    assert (config.train.steps, config.optim.warmup_steps) == (120, 12)
+    assert "auto    train.steps 120, optim.warmup_steps 12" in capfd.readouterr().err
+
+
+def test_only_a_new_run_chooses_its_steps_by_minutes(straight, capfd):
+    said = not_resumed(capfd, straight, "--train.minutes", "1")
+    assert "train.minutes is for a new run: with --resume give --train.steps" in said
+
+
+@pytest.mark.parametrize("final_lr, words", [
+    ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start "
+            "low instead: --branch-from {path} --train.steps 8 --optim.lr 0.0005"),
+    ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
+def test_a_longer_run_says_what_becomes_of_its_learning_rate(world, capfd, final_lr, words):
+    path = trained(world, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
+                   f"--optim.final_lr={final_lr}", "--optim.warmup_steps=0", "--train.steps=4")
+    capfd.readouterr()
+    assert run(train.main, "--resume", path, "--train.steps", "8") == 0
+    assert f"the learning rate of {words.format(path=path)}" in capfd.readouterr().err
+
+
+def test_a_run_whose_text_has_changed_says_so_and_goes_on_with_what_was_prepared(
+        world, tmp_path, capfd):
+    text = Path(shutil.copy(world / "text.txt", tmp_path))
+    stop_at(2, *arguments(tmp_path, "--train.steps", "4"))
+    path = tmp_path / "runs" / "gyre-rope-s1"
+    note = f"the text of {path} has changed since then, or is gone"
+    capfd.readouterr()
+    stop_at(3, "--resume", path)
+    assert note not in capfd.readouterr().err
+    text.write_text(text.read_text(encoding="utf-8") + "more\n", encoding="utf-8")
+    assert run(train.main, "--resume", path) == 0
+    assert note in capfd.readouterr().err
+
+
 def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
     """From its start, and when it is resumed."""
     path, train_step, refused = world / "runs" / "gyre-rope-s1", train.train_step, []
@@ -410,26 +537,22 @@ def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
     assert train.first_words(text) == words
 
 
-@pytest.mark.parametrize("given, resumed, prompt", [
-    ({}, False, "def read_file("),  # of the YAML file, as the text is
-    ({"data.files": ["poem.txt"]}, False, "ab c d"), ({}, True, "ab c d"),
-    ({"data.files": ["poem.txt"], "train.sample_prompt": " def read_file( "}, False,
-     "def read_file(")])
-def test_a_prompt_is_suggested_in_the_manner_of_the_text(given, resumed, prompt):
+@pytest.mark.parametrize("sample_prompt, prompt", [
+    (" def read_file( ", "def read_file("), ("", "ab c d"), (" ", "ab c d")])
+def test_the_sample_prompt_is_suggested_or_else_words_of_the_text(sample_prompt, prompt):
     tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?")
     setup = SimpleNamespace(
-        config=make_config({"train.sample_prompt": " def read_file( "}),
+        config=make_config({"train.sample_prompt": sample_prompt}),
         data=SimpleNamespace(tokenizer=tokenizer),
         train_data=SimpleNamespace(read=lambda index: torch.tensor([5, 6])))
-    start = SimpleNamespace(given=given, resumed=Path("a") if resumed else None)
-    assert train.suggest_prompt(start, setup) == prompt
+    assert train.suggest_prompt(setup) == prompt
 
 
 def test_a_training_ends_with_a_command_that_continues_its_text(world, capfd):
     text = world / "my poem.txt"
     text.write_text("It's a poem, of one line.\n" * 400, encoding="utf-8")
-    path = trained(world, "poem", f"--data.files={text}", "--data.vocab_size=277",
-                   "--train.steps=3")
+    path = trained(world, "poem", "--data.files=null", f"--data.files={text}",
+                   "--data.vocab_size=277", "--train.steps=3")
     last = capfd.readouterr().err.splitlines()[-1]
     _, *words = shlex.split(last)
     assert words == ["python", "generate.py", "--run", str(path), "--prompt",

@@ -1,0 +1,131 @@
+"""Learn the pieces of a tokenizer from a text: sentencepiece BPE with byte fallback.
+
+Every vocabulary of 260 pieces or more fits every text. If a text has more characters than there is
+room for, the rarest ones get no piece of their own, and are spelt as bytes.
+"""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import sentencepiece
+
+from errors import UserError
+from files import first_line
+
+SPACE = "\u2581"  # sentencepiece's mark for a space; in a text it can only be spelt in bytes
+SMALLEST_VOCABULARY = 260  # unk, bos, eos, the 256 bytes and the space
+SAMPLE = 20_000_000  # characters to train on: more costs time and changes few pieces
+SENTENCE = 4_000  # characters of one training sentence; sentencepiece is slow on longer ones
+
+# Where not all characters fit, these many of the pieces are characters, and the rest are merges of
+# them. On 1 MB of Chinese, 0.7 to 0.8 gave the shortest texts for 1024 and 2048 pieces.
+CHARACTER_SHARE = 0.75
+
+# sentencepiece skips a sentence that holds NUL or U+2585, its own marks. They stay in the text and
+# are encoded as bytes; only training does not see them.
+UNTRAINABLE = str.maketrans({"\0": " ", SPACE: " ", "\u2585": " "})
+
+
+class VocabularyTooLargeError(Exception):
+    """A text from which no more than `most` pieces can be learned."""
+
+    def __init__(self, most: int):
+        super().__init__(most)
+        self.most = most
+
+
+class TooManyCharactersError(Exception):
+    """A text with more characters than the vocabulary has room for."""
+
+
+def learn_pieces(texts: Iterable[str], vocab_size: int) -> bytes:
+    """Return a sentencepiece file of `vocab_size` pieces; equal texts give equal files.
+
+    Raises VocabularyTooLargeError if the text is too small for so many.
+    """
+    sentences = sample_sentences(texts)
+    try:
+        return train(sentences, vocab_size)
+    except TooManyCharactersError:
+        return learn_frequent(sentences, vocab_size)
+
+
+def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
+    """Return a sentencepiece file in which only the most frequent characters have a piece."""
+    counts = Counter(character for sentence in sentences for character in sentence)
+    del counts[" "]  # always has a piece
+    # By frequency, and characters of equal frequency by their numbers, so that equal texts give
+    # equal files.
+    ranked = sorted(counts, key=lambda character: (-counts[character], character))
+    kept = int(CHARACTER_SHARE * (vocab_size - SMALLEST_VOCABULARY))
+    while True:
+        parts = split_at_others(sentences, [" ", *ranked[:kept]])
+        try:
+            return train(parts, vocab_size, character_coverage=1.0)
+        except VocabularyTooLargeError as error:
+            if kept >= len(ranked):
+                raise
+            # Too few pairs repeat. Every piece that is missing becomes another character.
+            kept += vocab_size - error.most
+
+
+def split_at_others(sentences: Iterable[str], characters: Iterable[str]) -> list[str]:
+    """Return the parts of sentences between characters that are not among these.
+
+    So no pair is counted that has another character in between.
+    """
+    others = re.compile(f"[^{re.escape(''.join(characters))}]+")
+    return [part for sentence in sentences for part in others.split(sentence)]
+
+
+def train(sentences: Sequence[str], vocab_size: int, character_coverage: float = 0.9995) -> bytes:
+    """Return what sentencepiece learns. Raises the errors above instead of sentencepiece's."""
+    # sentencepiece strips line ends, and refuses a text of which nothing is left.
+    sentences = [sentence for sentence in sentences if sentence.strip("\r\n")] or [" "]
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(sentences), model_writer=model,
+            model_type="bpe", vocab_size=vocab_size, byte_fallback=True,
+            character_coverage=character_coverage,
+            normalization_rule_name="identity", add_dummy_prefix=False,
+            remove_extra_whitespaces=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
+            allow_whitespace_only_pieces=True,  # indentation is one piece
+            required_chars=SPACE,  # else a text without spaces has no piece for them
+            max_sentence_length=8 * SENTENCE,  # in bytes; longer ones would be dropped
+            num_threads=2,  # written into the file: the machine's own number would change it
+            minloglevel=3,
+        )
+    except (RuntimeError, ValueError) as error:
+        message = first_line(error)
+        most = re.search(r"Please set it to a value <= (\d+)", message)
+        if most:
+            raise VocabularyTooLargeError(int(most[1])) from error
+        if "smaller than required_chars" in message:
+            raise TooManyCharactersError from error
+        raise UserError(f"sentencepiece cannot learn {vocab_size} pieces from this text "
+                        f"({message}): choose another --data.vocab_size") from error
+    return model.getvalue()
+
+
+def sample_sentences(texts: Iterable[str]) -> list[str]:
+    """Return every 2^k-th sentence of the text, with the smallest k that keeps it within `SAMPLE`.
+
+    One pass and bounded memory, evenly over the whole text, and no random numbers.
+    """
+    kept: list[str] = []
+    size, stride = 0, 1
+    sentences = (text[start : start + SENTENCE] for text in texts
+                 for start in range(0, len(text), SENTENCE))
+    for number, sentence in enumerate(sentences):
+        if number % stride:
+            continue
+        kept.append(sentence.translate(UNTRAINABLE))
+        size += len(sentence)
+        if size > SAMPLE:
+            kept = kept[::2]
+            size = sum(map(len, kept))
+            stride *= 2
+    return kept

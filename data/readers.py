@@ -1,0 +1,466 @@
+"""Files as people have them: which kinds are read, and how they become texts and rows.
+
+Every text arrives byte for byte: no line end, form feed or final newline is touched. Only a byte
+order mark at the start of a file is dropped. Files are read in pieces, and may be larger than
+memory.
+"""
+
+import codecs
+import csv
+import glob
+import gzip
+import io
+import json
+import logging
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain, groupby
+from operator import itemgetter
+from pathlib import Path, PurePath
+from types import ModuleType
+from typing import Any
+
+from errors import UserError
+from files import first_line
+
+PIECE = 1 << 20  # bytes of a text file that are read at a time
+ROWS = 1000  # rows of a Parquet file in memory at a time
+HEAD = 4096  # bytes at the start of a file that tell what it is
+NEARBY = 20  # characters on each side of a bad byte that are shown
+
+# --- kinds of files -------------------------------------------------------------------------------
+
+TABLES = {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
+COMPRESSED = {".gz", ".zst"}
+# Suffixes that are read without a note, and that are read of a folder.
+SUFFIXES = """
+.txt .text .utf8 .utf-8 .md .mdx .markdown .rst .adoc .asciidoc .org .tex .bib .log .po .srt .vtt
+.py .pyi .pyx .c .h .cc .cpp .cxx .hh .hpp .hxx .cu .cuh .m .mm .cs .fs .vb .java .kt .kts .scala
+.groovy .gradle .clj .cljs .go .rs .zig .nim .d .v .sv .vhd .vhdl .swift .dart .js .jsx .mjs .cjs
+.ts .tsx .vue .svelte .css .scss .sass .less .php .rb .pl .pm .t .r .jl .lua .tcl .sh .bash .zsh
+.fish .ps1 .bat .cmd .awk .sed .sql .hs .lhs .ml .mli .elm .ex .exs .erl .hrl .lisp .el .scm .rkt
+.pro .f .f90 .f95 .for .pas .ada .adb .ads .cob .asm .s .cmake .mk .make .proto .graphql .tf .nix
+.toml .yaml .yml .ini .cfg .conf
+"""
+PLAIN = {"", *SUFFIXES.split()}  # "": no suffix
+
+SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
+
+AS_TEXT = "save it as plain text in UTF-8, from its program or with pandoc FILE -t plain -o NEW.txt"
+AS_LINES = "write one object on each line of a .jsonl file, as jq -c '.[]' FILE > NEW.jsonl does"
+AS_CSV = "save its sheet as CSV in UTF-8"
+UNPACK = "unpack it, and name what is in it"
+# Files that are no plain text although some of them look like it, and what to do with them.
+REFUSED = {
+    ".json": f"{AS_LINES}; if it has one object on each line already, rename it to .jsonl",
+    ".html": AS_TEXT, ".htm": AS_TEXT, ".xhtml": AS_TEXT, ".mhtml": AS_TEXT,
+    ".pdf": "extract its text, as pdftotext FILE NEW.txt does",
+    ".docx": AS_TEXT, ".doc": AS_TEXT, ".odt": AS_TEXT, ".rtf": AS_TEXT, ".epub": AS_TEXT,
+    ".mobi": AS_TEXT, ".azw3": AS_TEXT, ".pages": AS_TEXT, ".pptx": AS_TEXT,
+    ".xlsx": AS_CSV, ".xls": AS_CSV, ".ods": AS_CSV,
+    ".ipynb": "write its cells as text, as jupyter nbconvert --to markdown FILE does",
+    ".zip": UNPACK, ".tar": UNPACK, ".tgz": UNPACK, ".7z": UNPACK, ".rar": UNPACK,
+    ".bz2": "unpack it with bunzip2 FILE", ".xz": "unpack it with unxz FILE",
+}
+
+# First bytes of files that are no UTF-8, what they are, and what to do with them. UTF-32 comes
+# before UTF-16, whose mark is the beginning of its own.
+UTF_8 = "save it as UTF-8 (in Notepad: Save as, Encoding), or run iconv -f {0} -t UTF-8 FILE > NEW"
+SIGNATURES = (
+    (codecs.BOM_UTF32_LE, "UTF-32", UTF_8.format("UTF-32")),
+    (codecs.BOM_UTF32_BE, "UTF-32", UTF_8.format("UTF-32")),
+    (codecs.BOM_UTF16_LE, "UTF-16", UTF_8.format("UTF-16")),
+    (codecs.BOM_UTF16_BE, "UTF-16", UTF_8.format("UTF-16")),
+    (b"PK\3\4", "a zip archive (.docx, .xlsx, .odt and .epub are such)",
+     "unpack it, or save its text as UTF-8"),
+    (b"%PDF-", "a PDF", REFUSED[".pdf"]),
+    (b"{\\rtf", "rich text (RTF)", AS_TEXT),
+    (b"\xd0\xcf\x11\xe0", "an old Word or Excel file", AS_TEXT),
+    (b"PAR1", "a Parquet file", "name it .parquet"),
+    (b"BZh91AY&SY", "compressed with bzip2", REFUSED[".bz2"]),
+    (b"\xfd7zXZ", "compressed with xz", REFUSED[".xz"]),
+    (b"7z\xbc\xaf", "a 7z archive", UNPACK),
+    (b"Rar!", "a RAR archive", UNPACK),
+    (b"SQLite format 3\0", "a database of SQLite", "write its texts to a .csv or .jsonl file"),
+    (b"\x89PNG", "an image", "leave it out"),
+    (b"\xff\xd8\xff", "an image", "leave it out"),
+)
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+def file_kind(path: str | PurePath) -> str:
+    """Return the suffix that decides how a file is read: .jsonl for rows.JSONL.gz.
+
+    A suffix begins with a letter and has no space: "notes 1.2" and "3. Dr. No" have none.
+    """
+    name = PurePath(str(path).lower())
+    if name.suffix in COMPRESSED:
+        name = name.with_suffix("")
+    return name.suffix if re.fullmatch(r"\.[a-z]\S*", name.suffix) else ""
+
+
+def check_kind(path: str) -> None:
+    """Raise UserError for a file that its name shows to be no text."""
+    kind = file_kind(path)
+    if kind in REFUSED:
+        raise UserError(f"{path} is not read, because {kind} is no plain text: {REFUSED[kind]}")
+
+
+def list_folder(folder: str) -> tuple[list[str], Counter[str]]:
+    """Return the text files in a folder and its subfolders, sorted, and how many others of each
+    suffix are in it.
+
+    Hidden files and folders, and folders of software, are not looked into. A file without a suffix
+    is a text file if its first bytes are text.
+    """
+    texts: list[str] = []
+    others: Counter[str] = Counter()
+    for parent, subfolders, names in os.walk(folder):
+        subfolders[:] = [name for name in subfolders if name[0] != "." and name not in SOFTWARE]
+        for name in names:
+            path = os.path.join(parent, name)
+            kind = file_kind(name)
+            if name[0] == "." or not os.path.isfile(path):
+                continue
+            is_text = kind in TABLES or kind in PLAIN
+            if kind == "":
+                is_text = begins_as_text(path)
+            if is_text:
+                texts.append(path)
+            else:
+                others[kind] += 1
+    return sorted(texts, key=lambda path: Path(path).parts), others
+
+
+def begins_as_text(path: str) -> bool:
+    """Return whether the first bytes of a file, decompressed, are UTF-8 without NUL."""
+    try:
+        with reading(path), open_file(path) as file:
+            head = file.read(HEAD)
+            # A longer file may have half a character there.
+            codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
+    except UserError:
+        return False
+    return b"\0" not in head
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reading(name: str, advice: str = "") -> Iterator[None]:
+    """Turn any error of reading a text into a UserError, which ends with `advice`."""
+    try:
+        yield
+    except UserError as error:  # it says what to do
+        raise type(error)(f"{name} cannot be read: {error}") from error
+    except Exception as error:
+        raise UserError(f"{name} cannot be read: {type(error).__name__}: {first_line(error)}. "
+                        f"{advice}".rstrip()) from error
+
+
+@contextmanager
+def open_file(path: str) -> Iterator[io.BufferedReader]:
+    """Yield the bytes of a file, decompressed. The first bytes tell whether it is compressed,
+    because browsers unpack a file and keep its name.
+
+    Raises UserError if they show that it is no UTF-8.
+    """
+    with open(path, "rb") as packed, unpack(packed) as file:
+        check_head(file.peek(HEAD)[:HEAD])
+        yield file
+
+
+def unpack(file: io.BufferedReader) -> io.BufferedReader:
+    """Return the content of a file that is compressed with gzip or zstd, or the file itself."""
+    head = file.peek(HEAD)
+    content: Any = file
+    if head.startswith(GZIP):
+        content = io.BufferedReader(gzip.GzipFile(fileobj=file))
+    elif head.startswith(ZSTD):
+        import pyarrow
+
+        content = io.BufferedReader(pyarrow.input_stream(file, compression="zstd"))
+    return content
+
+
+def check_head(head: bytes) -> None:
+    """Raise UserError if the first bytes of a file show that it is no UTF-8."""
+    for signature, what, advice in SIGNATURES:
+        if head.startswith(signature):
+            raise UserError(f"it is {what}: {advice}")
+    if head[257:262] == b"ustar":
+        raise UserError(f"it is a tar archive: {UNPACK}")
+    # In UTF-16, a space and each Latin letter have a NUL, always in the same half.
+    nuls = head.count(0)
+    if nuls >= max(2, len(head) // 20) and nuls in (head[0::2].count(0), head[1::2].count(0)):
+        order = "BE" if head[0::2].count(0) else "LE"
+        raise UserError(f"it is UTF-16 without a byte order mark: {UTF_8.format(f'UTF-16{order}')}")
+
+
+def not_utf8(
+    error: UnicodeDecodeError, place: str, before: str = "", is_ascii: bool = True
+) -> UserError:
+    """Return the error for bytes that are no UTF-8; `place` says where they are.
+
+    `before` is the end of the text before those that were decoded; `is_ascii` says whether all of
+    that text is.
+    """
+    data, start = error.object, error.start
+    byte = f"the byte 0x{data[start]:02x} {place} is not UTF-8"
+    if b"\0" in data[:HEAD]:
+        return UserError(f"{byte}, and there are NULs, so it is no text: leave it out")
+    before += data[:start].decode().removeprefix("\ufeff")
+    if not (is_ascii and before.isascii()):
+        return UserError(f"{byte}, but the text before it is, so a part of it is damaged or has "
+                         "another encoding: mend that part, or drop such bytes with iconv -c -f "
+                         "UTF-8 -t UTF-8 FILE > NEW")
+    nearby = before[-NEARBY:] + data[start : start + NEARBY].decode("cp1252", "replace")
+    return UserError(f"{byte}; in cp1252, the encoding of older Windows programs, the text there "
+                     f"is {' '.join(nearby.split())!r}: if that is right, run iconv -f CP1252 -t "
+                     "UTF-8 FILE > NEW")
+
+
+def decode(data: bytes) -> str:
+    """Return the text of a whole file without its byte order mark. UserError if it is no UTF-8."""
+    check_head(data[:HEAD])
+    try:
+        return data.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        raise not_utf8(error, f"at offset {error.start:,}") from None
+
+
+def read_text(path: str) -> Iterator[str]:
+    """Yield a text file in pieces.
+
+    The builder "text" of `datasets` would translate line ends, and hold a whole file in memory.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset = 0  # of the next byte
+    before = ""  # the end of what was yielded
+    is_ascii = True
+    with open_file(path) as file:
+        while True:
+            data = file.read(PIECE)
+            pending, _ = decoder.getstate()  # half a character of the piece before
+            try:
+                text = decoder.decode(data, final=not data)
+            except UnicodeDecodeError as error:
+                place = offset - len(pending) + error.start
+                raise not_utf8(error, f"at offset {place:,}", before, is_ascii) from None
+            if not before:
+                text = text.removeprefix("\ufeff")
+            if text:
+                yield text
+                before = (before + text)[-NEARBY:]
+                is_ascii &= text.isascii()
+            if not data:
+                return
+            offset += len(data)
+
+
+def split_documents(pieces: Iterable[str], separator: str) -> Iterator[Iterator[str]]:
+    """Yield the documents between separators, each in pieces; `pieces` are not empty.
+
+    The line break before a separator and the one after it belong to it. Read a document before
+    asking for the next one.
+    """
+    parts = (part for part in number_pieces(pieces, separator) if part[1])
+    for _, document in groupby(parts, key=itemgetter(0)):
+        yield (text for _, text in document)
+
+
+def number_pieces(pieces: Iterable[str], separator: str) -> Iterator[tuple[int, str]]:
+    """Yield the text between separators in pieces, each with the number of its document."""
+    number = 0
+    text = ""
+    for piece in chain(pieces, [""]):  # "" is the end
+        text += piece
+        ahead = 2 if piece else 0  # the line break after a separator may be in the next piece
+        start = 0
+        found = text.find(separator)
+        while found >= 0 and found + len(separator) + ahead <= len(text):
+            yield number, text[start:found].removesuffix("\n").removesuffix("\r")
+            number += 1
+            start = found + len(separator)
+            start += text.startswith("\r", start)
+            start += text.startswith("\n", start)
+            found = text.find(separator, start)
+        end = len(text)
+        if piece:  # keep what may be a separator and the line breaks around it
+            end = max(start, end - len(separator) - 4)
+        yield number, text[start:end]
+        text = text[end:]
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+class NoText(UserError):
+    """A table has no text in the column that is read."""
+
+
+def no_text(column: str, columns: Mapping[str, str]) -> NoText:
+    """Return the error for a table of these columns and types, of which `column` is no text."""
+    for chat in ("messages", "conversations"):
+        if re.match(r"(large_)?list|\[|sequence", columns.get(chat, ""), re.IGNORECASE):
+            return NoText(f"its rows are chats, with a list of turns in the column {chat!r}: write "
+                          "the turns of each row, with their roles, as one text into a .jsonl file "
+                          "with a column 'text'")
+    return NoText(f"it has no text in a column {column!r}, only {dict(columns)}: choose a column "
+                  "of text with --data.column")
+
+
+def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
+    """Return the rows of a table, with at least one column. Raises UserError."""
+    kind = file_kind(path)
+    if kind == ".parquet":
+        return read_parquet(path, column)
+    if kind in (".csv", ".tsv"):
+        return read_csv(path, column, "\t" if kind == ".tsv" else ",;\t|")
+    return read_json(path, column)
+
+
+def read_lines(file: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a file with their line ends. UserError, with the line, if one is no UTF-8.
+    """
+    is_ascii = True
+    for number, line in enumerate(file, 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError as error:
+            raise not_utf8(error, f"in line {number}", is_ascii=is_ascii) from None
+        if number == 1:
+            text = text.removeprefix("\ufeff")
+        yield text
+        is_ascii &= text.isascii()
+
+
+def read_json(path: str, column: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects in the lines of a file.
+
+    The builder "json" of `datasets` would turn texts that look like dates into dates, and infer the
+    columns of the whole file from its first 10 MB.
+    """
+    with open_file(path) as file:
+        head = file.peek(HEAD).removeprefix(codecs.BOM_UTF8)
+        # An array may be a single line that is larger than memory.
+        if re.match(rb"\s*\[(\s*[\[{]|[ \t\r]*(\n|$))", head):
+            raise UserError(f"it holds one JSON array, not one object per line: {AS_LINES}")
+        for number, line in enumerate(read_lines(file), 1):
+            if line.strip():
+                yield parse_object(line, column, f"line {number}")
+
+
+JSON_TYPES = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
+
+
+def parse_object(line: str, column: str, place: str) -> dict[str, Any]:
+    """Return the JSON object in a line. Raises UserError, which begins with `place`."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        if line.strip() == "{":
+            raise UserError("its objects are pretty-printed over several lines, not one object per "
+                            "line: run jq -c . FILE > NEW.jsonl") from None
+        words = first_line(error)
+        if isinstance(error, json.JSONDecodeError):  # its own line number is always 1
+            words = f"{error.msg} at column {error.colno}"
+        raise UserError(f"{place} is no JSON object: {words}") from None
+    if not isinstance(value, dict):
+        what = JSON_TYPES.get(type(value), "a number")
+        raise UserError(f"{place} is {what}, not an object with a column {column!r}: write each "
+                        f"line as {{\"{column}\": \"...\"}}")
+    text = value.get(column)
+    if isinstance(text, str):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = text[error.start]
+            raise UserError(f"{place} has half a character, the surrogate {half!r} without its "
+                            "other half: remove it") from None
+    return value
+
+
+def read_csv(path: str, column: str, delimiters: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a CSV, whose first line names its columns.
+
+    Of the possible delimiters it takes the one that makes `column` a column. The builder "csv" of
+    `datasets` would make numbers of texts such as "007", and nothing of "NA".
+    """
+    with open_file(path) as file, unlimited_fields():
+        lines = read_csv_lines(file)
+        first = next(lines, "")
+        skipped = 0
+        if re.fullmatch("sep=.", first.strip("\r\n")):  # written for Excel
+            delimiters = first[4]
+            first = next(lines, "")
+            skipped = 1
+        columns = {each: next(csv.reader([first], delimiter=each), []) for each in delimiters}
+        delimiter = max(delimiters, key=lambda each: (column in columns[each], len(columns[each])))
+        rows = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
+        begin = 1 + skipped  # line of the row
+        try:
+            names = next(rows, [])
+            if names and column not in names:
+                raise no_text(column, dict.fromkeys(names, "str"))
+            begin = rows.line_num + 1 + skipped
+            for fields in rows:
+                if any(fields[len(names) :]):
+                    raise UserError(f"line {begin} has {len(fields)} fields, and the first line "
+                                    f"names {len(names)} columns: a text with {delimiter!r} in it "
+                                    "needs quotes around it")
+                if fields:  # else the line is empty
+                    yield dict(zip(names, fields, strict=False))
+                begin = rows.line_num + 1 + skipped
+        except csv.Error as error:
+            raise UserError(f"the row that begins in line {begin} is no CSV: {error}; a quote "
+                            "inside a quoted text is written twice") from None
+
+
+def read_csv_lines(file: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a CSV, which may also end with a carriage return alone."""
+    for line in read_lines(file):
+        if "\r" in line[:-2]:
+            yield from io.StringIO(line, newline="")
+        else:
+            yield line
+
+
+@contextmanager
+def unlimited_fields() -> Iterator[None]:
+    """Let a field of a CSV be longer than the 131,072 characters that `csv` allows."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
+    """Return the rows of a Parquet file, with one column.
+
+    Raises NoText for a column that is not there or holds no text, before a row is read: if reading
+    ends early, Arrow may crash (apache/arrow issue 45214).
+    """
+    from pyarrow import parquet
+
+    types = {field.name: str(field.type) for field in parquet.read_schema(path)}
+    if not re.match("(dictionary<values=)?(large_)?string", types.get(column, "")):
+        raise no_text(column, types)
+    return import_datasets().load_dataset(
+        "parquet", data_files=glob.escape(os.path.abspath(path)), split="train", streaming=True,
+        columns=[column], batch_size=ROWS,
+    )
+
+
+def import_datasets() -> ModuleType:
+    """Return Hugging Face `datasets`, silent: errors reach the user once, as a UserError."""
+    import datasets
+
+    datasets.logging.set_verbosity(logging.CRITICAL)
+    return datasets

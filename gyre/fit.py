@@ -1,0 +1,142 @@
+"""Fit the numbers of a configuration to its text: what `auto` stands for.
+
+A configuration file has the numbers that suit its own text. If a later file or the command line
+names another text, they become limits, and what suits that text is chosen below them. A number that
+is given together with the text, or after it, is kept.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from data.sources import AUTO
+from errors import UserError
+from gyre.options import OPTIONS, Config, TrainConfig, flatten, make_config
+
+Layer = dict[str, Any]
+"""Values by dotted name."""
+
+FITTED = ("data.vocab_size", "data.seq_len", "train.steps", "optim.warmup_steps",
+          "train.eval_interval")
+FITTED_STEPS = ("train.steps", "optim.warmup_steps", "train.eval_interval")
+TEXT = ("data.source", "data.files", "data.url", "data.hub", "data.hub_config", "data.hub_split",
+        "data.hub_revision")
+
+SHORTEST_ROW = 8  # tokens: the shortest row that `auto` chooses
+WARMUP_SHARE = 0.1  # of the steps
+VALIDATIONS = 3  # in a training of fitted length, if its steps allow so many
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A configuration in which numbers may still depend on the text."""
+
+    layers: Sequence[Layer]
+    """Without the values that are `auto`: their limits are in earlier layers or the defaults."""
+    fitted: frozenset[str]
+    """The options that are chosen for the text."""
+
+    @property
+    def limits(self) -> Config:
+        """The configuration with each number that is chosen later at its limit."""
+        return make_config(*self.layers)
+
+    @property
+    def fits_vocabulary(self) -> bool:
+        """Whether the size of the vocabulary depends on the text."""
+        return "data.vocab_size" in self.fitted
+
+    def fit(self, manifest: Mapping[str, Any]) -> tuple[Config, list[str]]:
+        """Return the configuration for the prepared text of `manifest`, and what was chosen.
+
+        The choices are in words, such as "data.vocab_size 512".
+        """
+        limits = self.limits
+        train_tokens = manifest["train"]["tokens"]
+        numbers: dict[str, int] = {}
+        if self.fits_vocabulary:
+            numbers["data.vocab_size"] = manifest["vocab_size"]
+        seq_len = limits.data.seq_len
+        if "data.seq_len" in self.fitted:
+            seq_len = fit_row(seq_len, train_tokens, limits.train.batch_size)
+            numbers["data.seq_len"] = seq_len
+        if limits.train.minutes is None:  # else the steps are chosen once their rate is measured
+            steps = limits.train.steps
+            if "train.steps" in self.fitted:
+                steps = fit_steps(steps, train_tokens, limits.train.batch_size * seq_len)
+                numbers["train.steps"] = steps
+            numbers |= self.fit_to_steps(steps)
+        chosen = [f"{name} {number}" for name, number in numbers.items()]
+        if "data.seq_len" in self.fitted:  # a sample has to fit into the context of short rows
+            context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
+            most = context.model.max_positions // 2
+            numbers["train.sample_tokens"] = min(limits.train.sample_tokens, most)
+        return make_config(*self.layers, numbers), chosen
+
+    def fit_to_steps(self, steps: int) -> dict[str, int]:
+        """Return the options that follow from the number of steps, as far as they are fitted."""
+        limits = self.limits
+        numbers = {
+            "optim.warmup_steps": min(limits.optim.warmup_steps, round(WARMUP_SHARE * steps)),
+            "train.eval_interval": min(limits.train.eval_interval, -(-steps // VALIDATIONS)),
+        }
+        return {name: number for name, number in numbers.items() if name in self.fitted}
+
+
+def make_draft(*layers: Mapping[str, Any]) -> Draft:
+    """Return the configuration of these layers, each over the one before it.
+
+    A layer that names another text than the layers before it makes limits of their numbers; so does
+    train.minutes of the numbers that depend on the steps. A warm-up that is longer than the steps
+    of a later layer is shortened.
+    """
+    values = {name: option["default"] for name, option in OPTIONS.items()}
+    set_by = dict.fromkeys(FITTED, -1)  # the number of the layer that an option is from
+    fitted: set[str] = set()
+    kept: list[Layer] = []
+    for number, layer in enumerate(layers):
+        options = dict(flatten(layer))
+        if any(name in options and options[name] != values[name] for name in TEXT):
+            fitted.update(FITTED)
+            # A prompt of another text shows nothing: samples begin a document.
+            options = {"train.sample_prompt": TrainConfig.sample_prompt, **options}
+        if options.get("train.minutes") is not None:
+            if options.get("train.steps", AUTO) != AUTO:
+                raise UserError("train.minutes chooses train.steps: leave one of them out")
+            fitted.update(FITTED_STEPS)
+        for name in FITTED:
+            if name not in options:
+                continue
+            set_by[name] = number
+            if options[name] == AUTO:
+                fitted.add(name)
+                del options[name]
+            else:
+                fitted.discard(name)
+        values |= options
+        kept.append(options)
+    steps, warmup_steps = values["train.steps"], values["optim.warmup_steps"]
+    if warmup_steps > steps and set_by["train.steps"] > set_by["optim.warmup_steps"]:
+        fitted.add("optim.warmup_steps")
+    if "optim.warmup_steps" in fitted:
+        kept.append({"optim.warmup_steps": min(warmup_steps, steps)})
+    return Draft(kept, frozenset(fitted))
+
+
+def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:
+    """Return the length of a row: `limit`, halved until the training text has room for a batch."""
+    seq_len = limit
+    while seq_len > SHORTEST_ROW and train_tokens < batch_size * seq_len:
+        seq_len = max(SHORTEST_ROW, seq_len // 2)
+    return seq_len
+
+
+def fit_steps(limit: int, train_tokens: int, step_tokens: int) -> int:
+    """Return the steps of a training: so many epochs as suit the text, at most `limit` steps.
+
+    More epochs would learn a short text by heart and get worse at any other. Fitted by hand to the
+    validation losses of small.yaml's model (docs/benchmarks.md): 10 epochs of 10,000 tokens, 7 of
+    100,000, 5 of 600,000.
+    """
+    epochs = 48 * train_tokens**-0.17
+    return min(limit, max(1, round(epochs * train_tokens / step_tokens)))

@@ -1,0 +1,273 @@
+"""Chat templates, against transformers' `apply_chat_template`, and `generate.py --chat`."""
+
+from unittest import mock
+
+import pytest
+from conftest import refusal, run
+from foreign import edit, export_to, their_folder
+from foreign_tokenizers import add_tokens, save_gemma, save_llama2, save_llama2_of_4, save_llama3
+from noise import noise_run
+from transformers import AutoTokenizer
+
+import generate as script
+from data.tokenizer import open_tokenizer
+from errors import UserError
+from formats.chat import chat_template, render_chat
+from gyre.load import load as load_run
+from model.generation import generate
+from model.sampling import Sampling
+
+# In the style of Qwen's: turns between two special tokens, and a system message by default.
+CHATML = """\
+{%- if messages[0].role != 'system' %}
+    {{- '<|im_start|>system\\nYou help.<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if tools is not none %}
+        {%- continue %}
+    {%- endif %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content | trim + '<|im_end|>' + '\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+{%- endif %}
+"""
+
+# In the style of Llama 2's: BOS, brackets, and an exception for turns out of order.
+INST = """\
+{% set ns = namespace(turns=0) %}
+{% for message in messages %}
+    {% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
+        {{ raise_exception('Turns must alternate: user, assistant, user') }}
+    {% endif %}
+    {% set ns.turns = ns.turns + 1 %}
+    {% if message['role'] == 'user' %}
+{{ bos_token + '[INST] ' + message['content'].strip() + ' [/INST]' }}
+    {% else %}
+{% generation %}{{ ' ' + message['content'] + ' ' + eos_token }}{% endgeneration %}
+    {% endif %}
+{% endfor %}
+"""
+
+# In the style of Llama 3's: headers, JSON, and loops that break.
+HEADERS = """\
+{{- bos_token }}
+{%- if documents is none and strftime_now is defined %}
+    {{- '<|start_header_id|>system<|end_header_id|>\\n\\n' + {'tools': 'é<&>', 'n': [1]} | tojson }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if loop.index > 1 %}{% break %}{% endif %}
+    {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' }}
+    {%- generation %}{{ message['content'] + '<|end_of_text|>' }}{% endgeneration %}
+{%- endfor %}
+{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' if add_generation_prompt }}
+"""
+
+
+def save_chatml(folder):
+    """A byte-level tokenizer without BOS, as Qwen's."""
+    save_llama3(folder)
+    add_tokens(folder, "<|im_start|>", "<|im_end|>", special=True)
+    edit(folder / "tokenizer.json", post_processor=None)
+    edit(folder / "tokenizer_config.json", bos_token=None)
+    (folder / "chat_template.jinja").write_text(CHATML, encoding="utf-8")
+
+
+def save_inst(folder):
+    """A tokenizer that adds a space in front; the template is a field of the settings, and BOS is
+    written there as older versions of transformers did."""
+    save_llama2_of_4(folder)
+    bos = {"__type": "AddedToken", "content": "<s>", "normalized": False}
+    edit(folder / "tokenizer_config.json", chat_template=INST, bos_token=bos)
+
+
+def save_headers(folder):
+    """A byte-level tokenizer with BOS; the template is one of several in the settings."""
+    save_llama3(folder)
+    add_tokens(folder, "<|start_header_id|>", "<|end_header_id|>", special=True)
+    templates = [{"name": "default", "template": HEADERS}, {"name": "rag", "template": "no"}]
+    edit(folder / "tokenizer_config.json", chat_template=templates)
+
+
+FAMILIES = {"chatml": save_chatml, "inst": save_inst, "headers": save_headers}
+
+
+def their_chat(folder, text, **options):
+    """What transformers makes of one turn of a user."""
+    chat = [{"role": "user", "content": text}]
+    auto = AutoTokenizer.from_pretrained(folder)
+    return auto.apply_chat_template(chat, add_generation_prompt=True, **options)
+
+
+@pytest.mark.parametrize("family, rendered", [
+    ("chatml", "<|im_start|>system\nYou help.<|im_end|>\n<|im_start|>user\nHi 中<|im_end|>\n"
+               "<|im_start|>assistant\n"),
+    ("inst", "<s>[INST] Hi 中 [/INST]\n"),
+    ("headers", "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
+                '{"tools": "é<&>", "n": [1]}'
+                "<|start_header_id|>user<|end_header_id|>\n\n Hi 中 <|end_of_text|>"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n")])
+def test_a_template_is_rendered_as_by_transformers(family, rendered, tmp_path):
+    FAMILIES[family](tmp_path)
+    assert render_chat(tmp_path, " Hi 中 ") == rendered
+    assert their_chat(tmp_path, " Hi 中 ", tokenize=False) == rendered
+
+
+@pytest.mark.parametrize("text", [
+    "def f(x)", "", "  naïve\n中 🙂", "</s><|end_of_text|><|im_end|>", "{{ 1 }} {% raw %}",
+    "a a a a a a a a "])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_ids_of_a_chat_are_those_of_transformers(family, text, tmp_path):
+    FAMILIES[family](tmp_path)
+    ours = open_tokenizer(tmp_path).encode(render_chat(tmp_path, text))
+    assert ours == their_chat(tmp_path, text)["input_ids"]
+
+
+@pytest.mark.parametrize("family, text, token, count", [
+    ("chatml", "a<|im_end|>", 302, 3), ("inst", "a</s>", 2, 1),
+    ("headers", "<|end_of_text|>", 299, 2)])
+def test_a_user_who_spells_a_special_token_says_it(family, text, token, count, tmp_path):
+    """As in transformers, unless it is told to sanitize control tokens."""
+    FAMILIES[family](tmp_path)
+    assert open_tokenizer(tmp_path).encode(render_chat(tmp_path, text)).count(token) == count
+    assert their_chat(tmp_path, text)["input_ids"].count(token) == count
+
+
+def test_a_file_comes_before_the_settings(tmp_path):
+    save_inst(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("file: {{ messages[0].content }}", "utf-8")
+    assert render_chat(tmp_path, "x") == "file: x" == their_chat(tmp_path, "x", tokenize=False)
+
+
+@pytest.mark.parametrize("template, words", [
+    ("{{ raise_exception('Only tools here') }}", "Only tools here"),
+    ("{% if %}", "TemplateSyntaxError"), ("{{ tokenizer.path }}", "'tokenizer' is undefined"),
+    ("{{ 1 + 'a' }}", "TypeError: unsupported operand"), ("{{ [][1].x }}", "UndefinedError"),
+    ("{{ messages.append(1) }}", "SecurityError"), ("{{ ''.__class__.__mro__ }}", "SecurityError"),
+    ("{{ namespace(__html__=1) }}", "cannot have an attribute __html__"),
+    ("{% set ns = namespace() %}{% set ns._x = 1 %}", "cannot have an attribute _x"),
+    ("{{ messages[7]['content'] }}", "UndefinedError"), ("{{ 1 / 0 }}", "ZeroDivisionError")])
+def test_a_template_that_fails_is_one_sentence(template, words, tmp_path):
+    save_llama3(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(template, encoding="utf-8")
+    with pytest.raises(UserError, match="chat_template|chat template of .* fails") as info:
+        render_chat(tmp_path, "x")
+    assert words in str(info.value)
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"chat_template": None}, {"chat_template": [{"name": "rag", "template": "x"}]}])
+def test_a_folder_without_a_template_says_so(settings, tmp_path):
+    save_llama3(tmp_path)
+    edit(tmp_path / "tokenizer_config.json", **settings)
+    assert chat_template(tmp_path) is None
+    with pytest.raises(UserError, match="has no chat template .*: leave --chat out"):
+        render_chat(tmp_path, "x")
+
+
+def test_a_template_that_is_not_utf_8_is_refused(tmp_path):
+    save_llama3(tmp_path)
+    (tmp_path / "chat_template.jinja").write_bytes(b"caf\xe9 {{ messages[0].content }}")
+    with pytest.raises(UserError, match="chat_template.jinja is not UTF-8: save it as UTF-8"):
+        render_chat(tmp_path, "x")
+
+
+def test_a_sentencepiece_file_alone_cannot_chat(tmp_path):
+    save_llama2(tmp_path)
+    edit(tmp_path / "tokenizer_config.json", chat_template=INST)
+    with pytest.raises(UserError, match="--chat needs a tokenizer.json"):
+        render_chat(tmp_path, "x")
+
+
+def test_a_template_without_bos_gets_none(tmp_path):
+    """Though the tokenizer begins every other text with it."""
+    save_llama2_of_4(tmp_path)
+    edit(tmp_path / "tokenizer_config.json", chat_template="{{ messages[0].content }}:")
+    trained = mock.Mock(tokenizer=open_tokenizer(tmp_path))
+    trained.run.path = tmp_path
+    (ids,) = script.encode_prompts(trained, ["def"], chat=True)
+    assert ids == their_chat(tmp_path, "def")["input_ids"]
+    assert ids[0] != 1 and script.encode_prompts(trained, ["def"], chat=False)[0][0] == 1
+
+
+def test_gemmas_layout_can_chat(tmp_path):
+    save_gemma(tmp_path)
+    template = "{{ bos_token }}<start_of_turn>{{ messages[0].content | trim }}\n\n"
+    edit(tmp_path / "tokenizer_config.json", chat_template=template)
+    ids = open_tokenizer(tmp_path).encode(render_chat(tmp_path, "a   b"))
+    assert ids == their_chat(tmp_path, "a   b")["input_ids"]
+    assert ids[:2] == [1, 330]
+
+
+# --- generate.py ----------------------------------------------------------------------------------
+
+
+def chat_folder(tmp_path):
+    folder = their_folder(tmp_path, "llama2-of-4")
+    edit(folder / "tokenizer_config.json", chat_template=INST)
+    return folder
+
+
+def answer(folder, prompt):
+    """The greedy continuation of what transformers makes of a prompt."""
+    ids = their_chat(folder, prompt)["input_ids"]
+    run = export_to("run", folder, folder.with_name("imported"))
+    model = load_run(run, device="cpu").model
+    (new,) = generate(model, [ids], Sampling(temperature=0), max_new_tokens=8, eos_ids=[2])
+    return open_tokenizer(folder).decode(new)
+
+
+GREEDY = ("--max-new-tokens", "8", "--temperature", "0", "--device", "cpu")
+
+
+def test_chat_prints_the_answer_only(tmp_path, capsys):
+    folder = chat_folder(tmp_path)
+    expected = answer(folder, "def f")
+    capsys.readouterr()
+    assert run(script.main, "--run", folder, "--chat", "--prompt", "def f", *GREEDY) == 0
+    assert capsys.readouterr().out == expected + "\n"
+
+
+def test_an_imported_run_can_chat(tmp_path, capsys):
+    folder = chat_folder(tmp_path)
+    expected = answer(folder, "def f")
+    capsys.readouterr()
+    words = ("--run", tmp_path / "imported", "--chat", "--prompt", "def f", *GREEDY)
+    assert run(script.main, *words) == 0
+    assert capsys.readouterr().out == expected + "\n"
+
+
+def test_every_prompt_is_a_chat_of_its_own(tmp_path, capsys):
+    folder = chat_folder(tmp_path)
+    expected = answer(folder, "x")
+    capsys.readouterr()
+    words = ("--run", folder, "--chat", "--prompt", "x", "--prompt", "x", *GREEDY)
+    assert run(script.main, *words) == 0
+    assert capsys.readouterr().out == (f"=== prompt 1, sample 1 ===\n{expected}\n"
+                                       f"=== prompt 2, sample 1 ===\n{expected}\n")
+
+
+RAW_NOTE = "has a chat template, and prompts are continued as they are: --chat puts them into it\n"
+
+
+@pytest.mark.parametrize("words, count", [
+    (["--prompt", "x"], 1), (["--prompt", "x", "--prompt", "y"], 1),
+    (["--prompt", "x", "--chat"], 0)])
+def test_raw_prompts_of_a_chat_model_get_one_note(words, count, tmp_path, capsys):
+    folder = chat_folder(tmp_path)
+    assert run(script.main, "--run", folder, *words, *GREEDY) == 0
+    assert capsys.readouterr().err.count(RAW_NOTE) == count
+
+
+def test_a_folder_without_a_template_gets_no_note(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama2-of-4")
+    assert run(script.main, "--run", folder, "--prompt", "x", *GREEDY) == 0
+    assert "chat" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [["--prompt", "x"], ["--interactive"]])
+def test_chat_without_a_template_is_an_error(how, tmp_path, capsys):
+    noise_run(tmp_path / "runs", "noise")
+    message = refusal(capsys, script.main, "--run", tmp_path / "runs/noise", "--chat", *how)[-1]
+    assert "runs/noise has no chat template (chat_template.jinja, or chat_template in " in message
+    assert message.endswith("leave --chat out")

@@ -1,0 +1,116 @@
+"""A number that is `auto` is chosen for the text, below the number that the configuration has."""
+
+import pytest
+
+from errors import UserError
+from gyre.fit import Draft, fit_row, fit_steps, make_draft
+
+SMALL = {"data.vocab_size": 4096, "data.seq_len": 256, "train.steps": 1350, "train.batch_size": 8,
+         "optim.warmup_steps": 40, "train.eval_interval": 450}
+MINE = {"data.files": ["mine.txt"]}
+ALL = {"data.vocab_size", "data.seq_len", "train.steps", "optim.warmup_steps",
+       "train.eval_interval"}
+
+
+def manifest(train_tokens: int, vocab_size: int = 300) -> dict:
+    """As far as it decides anything."""
+    return {"vocab_size": vocab_size, "train": {"tokens": train_tokens}}
+
+
+def fitted(*layers) -> set[str]:
+    return set(make_draft(*layers).fitted)
+
+
+def test_a_configuration_keeps_its_numbers_for_its_own_text():
+    draft = make_draft(SMALL)
+    assert fitted(SMALL) == fitted(SMALL, {"data.source": "stdlib"}) == set()
+    assert draft.fit(manifest(1000)) == (draft.limits, [])
+
+
+@pytest.mark.parametrize("text", [
+    {"data.files": ["a"]}, {"data.source": "hub", "data.hub": "a/b"}, {"data": {"files": ["a"]}},
+    {"data.source": "url", "data.url": "http://a"}], ids=str)
+def test_another_text_makes_limits_of_the_numbers_before_it(text):
+    assert fitted(SMALL, text) == ALL
+    assert make_draft(SMALL, text).limits.train.steps == 1350
+
+
+def test_the_sample_prompt_of_another_text_is_not_kept():
+    prompted = SMALL | {"train.sample_prompt": "def "}
+    assert make_draft(prompted).limits.train.sample_prompt == "def "
+    assert make_draft(prompted, MINE).limits.train.sample_prompt == ""
+    said = make_draft(prompted, MINE | {"train.sample_prompt": "Once"})
+    assert said.limits.train.sample_prompt == "Once"
+
+
+def test_numbers_beside_the_text_or_after_it_are_kept():
+    assert fitted(SMALL | MINE) == set()
+    assert fitted(SMALL, MINE | {"train.steps": 90}) == ALL - {"train.steps"}
+    assert fitted(SMALL, MINE, {"train.steps": 90}) == ALL - {"train.steps"}
+    assert fitted(SMALL, {"train.steps": 90}, MINE) == ALL
+
+
+def test_the_same_text_named_again_changes_nothing():
+    assert fitted(SMALL | MINE, MINE) == set()
+
+
+def test_auto_is_chosen_with_the_configurations_own_text_too():
+    draft = make_draft(SMALL, {"train.steps": "auto"})
+    assert draft.fitted == {"train.steps"} and draft.limits.train.steps == 1350
+    assert fitted({"data.seq_len": "auto"}) == {"data.seq_len"}
+
+
+def test_rows_are_halved_until_a_batch_of_them_fits():
+    assert fit_row(256, train_tokens=2048, batch_size=8) == 256
+    assert fit_row(256, train_tokens=2047, batch_size=8) == 128
+    assert fit_row(100, train_tokens=399, batch_size=8) == 25
+    assert fit_row(256, train_tokens=10, batch_size=8) == 8
+    assert fit_row(4, train_tokens=10, batch_size=8) == 4
+
+
+@pytest.mark.parametrize("train_tokens, steps", [
+    (500, 4), (10_000, 49), (100_000, 331), (600_000, 1350), (50_000_000, 1350), (2, 1)])
+def test_a_short_text_is_read_more_often_and_no_text_for_more_steps(train_tokens, steps):
+    assert fit_steps(1350, train_tokens, step_tokens=2048) == steps
+
+
+def test_a_warm_up_that_is_too_long_for_later_steps_is_a_tenth_of_them():
+    draft = make_draft(SMALL, {"train.steps": 20})
+    config, chosen = draft.fit(manifest(100_000))
+    assert (config.train.steps, config.optim.warmup_steps) == (20, 2)
+    assert chosen == ["optim.warmup_steps 2"]
+    assert draft.limits.optim.warmup_steps == 20
+
+
+def test_a_warm_up_that_contradicts_the_steps_beside_it_is_refused():
+    with pytest.raises(UserError, match=r"optim.warmup_steps must be in \[0, 20\], not 40"):
+        make_draft(SMALL, {"train.steps": 20, "optim.warmup_steps": 40}).fit(manifest(9))
+
+
+def test_the_vocabulary_is_that_of_the_prepared_text():
+    config, chosen = make_draft(SMALL, MINE).fit(manifest(100_000, vocab_size=777))
+    assert config.data.vocab_size == config.model.vocab_size == 777
+    assert chosen[0] == "data.vocab_size 777"
+
+
+def test_what_follows_from_the_length_of_rows_follows_the_fitted_one():
+    limits = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).limits
+    assert limits.model.max_positions == 1024
+    config, _ = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).fit(manifest(200))
+    assert config.data.seq_len == 16
+    assert (config.model.max_positions, config.train.sample_tokens) == (64, 32)
+
+
+def test_minutes_leave_the_steps_to_a_measurement():
+    draft = make_draft(SMALL, {"train.minutes": 2.0})
+    assert draft.fitted == {"train.steps", "optim.warmup_steps", "train.eval_interval"}
+    config, chosen = draft.fit(manifest(100_000))
+    assert config.train.steps == 1350 and chosen == []
+    assert draft.fit_to_steps(300) == {"optim.warmup_steps": 30, "train.eval_interval": 100}
+    assert draft.fit_to_steps(90_000) == {"optim.warmup_steps": 40, "train.eval_interval": 450}
+
+
+def test_minutes_and_steps_contradict_each_other():
+    with pytest.raises(UserError, match="train.minutes chooses train.steps: leave one of them out"):
+        make_draft(SMALL, {"train.minutes": 2.0, "train.steps": 9})
+    assert isinstance(make_draft(SMALL, {"train.minutes": 2.0, "train.steps": "auto"}), Draft)

@@ -1,0 +1,366 @@
+"""Files as people have them are read byte for byte, or refused with the way out."""
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import json
+import lzma
+import tarfile
+import zipfile
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from data import readers
+from data.readers import split_documents
+from data.sources import SOURCES, DataConfig
+from errors import UserError
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def read(*paths, **options):
+    """The documents of files and folders."""
+    config = DataConfig(files=[str(path) for path in paths], **options)
+    config.check()
+    return ["".join(document) for document in SOURCES["files"](config).documents()]
+
+
+def gz(content):
+    return gzip.compress(content, mtime=0)  # the same bytes in every worker of pytest-xdist
+
+
+def zstd(content):
+    return pyarrow.compress(content, codec="zstd", asbytes=True)
+
+
+def short(value):
+    """The id of a parameter."""
+    return repr(value)[:40]
+
+
+def notes(capsys):
+    """What was said, without "note: "."""
+    return [line.removeprefix("note: ") for line in capsys.readouterr().err.splitlines()]
+
+
+# Tables
+
+
+@pytest.mark.parametrize("name, content", [
+    ("plain.csv", "id,text,label\n1,a,0\n2,b,1\n"),
+    ("excel.csv", "\ufeffid;text\r\n1;a\r\n2;b\r\n"),  # of a country that writes 1,5
+    ("hint.csv", "sep=;\r\nid;text\r\n1;a\r\n2;b\r\n"),
+    ("commas.csv", "name, first, last;text\nAnn, B., C.;a\nD, E, F;b\n"),
+    ("pipes.csv", "id|text\n1|a\n2|b"),
+    ("mac.csv", "id,text\r1,a\r2,b\r"),
+    ("gaps.csv", "text,,\na,,\n\n,,\nb,,,\n"),  # a sheet with empty columns and lines
+    ("one.csv", "text\na\nb\n"),
+    ("rows.tsv", "id\ttext\n1\ta\n2\tb\n"),
+    ("UPPER.TSV", '"id"\t"text"\r\n"1"\t"a"\r\n"2"\t"b"\r\n'),
+    ("rows.csv.gz", gz(b"text\na\nb\n")),
+    ("rows.ndjson", '{"text": "a"}\n{"text": "b"}\n'),
+    ("rows.jsonl.gz", gz(b'{"text": "a"}\n') + gz(b'{"text": "b"}\n')),
+    ("rows.jsonl.zst", zstd(b'{"text": "a"}\n{"text": "b"}\n')),
+    ("windows.jsonl", '\ufeff{"text": "a"}\r\n\r\n{"text": "b"}\r\n')])
+def test_rows_of_a_table_are_documents(tmp_path, name, content):
+    assert read(write(tmp_path / name, content)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", [
+    "007", "1.50", "2020-01-01", "NA", "null", "true", "  spaces ", 'He said "hi".', "a, b; c\td|e",
+    "line\r\nbreak\rs\n\n", "#", "'", "=1+1", "caf\u00e9 \u4e2d\U0001f600\u2028",
+    "x" * 200_000], ids=short)
+def test_texts_of_a_csv_arrive_byte_for_byte(tmp_path, text):
+    """Where a library guesses, 007 becomes 7 and NA nothing."""
+    table = io.StringIO(newline="")
+    csv.writer(table).writerows([["id", "text"], [1, text], [2, text]])
+    assert read(write(tmp_path / "a.csv", table.getvalue())) == [text, text]
+
+
+def test_quotes_inside_an_unquoted_field_stay(tmp_path):
+    path = write(tmp_path / "a.tsv", 'text\tid\nHe said "hi"\t1\n5" disk\t2\n')
+    assert read(path) == ['He said "hi"', '5" disk']
+
+
+def test_a_chat_exported_as_csv_has_its_own_column(tmp_path):
+    """As DiscordChatExporter writes it."""
+    path = write(tmp_path / "general.csv", (
+        "AuthorID,Author,Date,Content,Attachments,Reactions\n"
+        '"1","ann","2024-05-01T10:00:00","hi, ""all""","",""\n'
+        '"2","bob","2024-05-01T10:01:00","two\nlines","","\u2764 (1)"\n'))
+    assert read(path, column="Content") == ['hi, "all"', "two\nlines"]
+
+
+@pytest.mark.parametrize("name, content, words", [
+    ("a.csv", "0,a tweet\n1,another\n", "no text in a column 'text', only {'0': .*--data.column"),
+    ("a.csv", "id,text\n1,Hello, world\n", "line 2 has 3 fields, .* names 2 columns: .*quotes"),
+    ("a.csv", 'id,text\n1,a\n2,"b\n3,c\n', "row that begins in line 3 is no CSV"),
+    ("a.csv", 'sep=;\nid;text\n1;"a" b\n', "row that begins in line 3 is no CSV"),
+    ("a.csv", 'sep=;\nid;text\n1;"a\nb"\n\n2;"a" b', "row that begins in line 6 is no CSV"),
+    ("a.tsv", "id,text\n1,a\n", "no text in a column 'text', only {'id,text'"),
+    ("a.csv", b"text\na\ncaf\xe9\n", "byte 0xe9 in line 3 .* cp1252, .*'caf\u00e9'")])
+def test_a_csv_that_is_none_names_the_line(tmp_path, name, content, words):
+    with pytest.raises(UserError, match=f"{name} cannot be read: .*{words}"):
+        read(write(tmp_path / name, content))
+
+
+@pytest.mark.parametrize("name, words", [
+    ("conversations.json", "jq .* rename it to .jsonl"), ("c4.json.gz", "jq"), ("a.HTML", "pandoc"),
+    ("b.htm", "plain text in UTF-8"), ("paper.pdf", "pdftotext"), ("book.docx", "pandoc"),
+    ("novel.epub", "pandoc"), ("old.doc", "its program"), ("note.rtf", "pandoc"),
+    ("sheet.xlsx", "as CSV"), ("tour.ipynb", "nbconvert"), ("all.zip", "unpack"),
+    ("src.tar.gz", "unpack"), ("a.txt.bz2", "bunzip2"), ("a.txt.xz", "unxz")])
+def test_files_that_are_no_text_are_refused_by_name(tmp_path, name, words):
+    with pytest.raises(UserError, match=f"{name} is not read, because .*{words}"):
+        read(write(tmp_path / name, "x"))
+
+
+# JSON lines that are none
+
+
+@pytest.mark.parametrize("content, words", [
+    ('[{"text": "a"}, {"text": "b"}]', "it holds one JSON array, not one object per line: .*jq"),
+    ('[\n {\n  "text": "a"\n }\n]\n', "it holds one JSON array, not one object per line"),
+    ('\ufeff[\r\n{"text": "a"}]', "it holds one JSON array, not one object per line"),
+    ('[\n"a",\n"b"]', "it holds one JSON array, not one object per line"),
+    ('[[{"role": "user", "content": "a"}]]', "it holds one JSON array"),
+    ('"a"\n"b"\n', "line 1 is a string, not an object with a column 'text'"),
+    ('{"text": "a"}\n["b"]\n', "line 2 is an array, not an object with a column 'text'"),
+    ('["a", "b"]\n["c", "d"]\n', "line 1 is an array, not"),
+    ("\n1\n2\n", "line 2 is a number, not"),
+    ('{"text": "a"}\nnull\n', "line 2 is null, not"),
+    ("true\n", "line 1 is true or false, not"),
+    ('{\n  "text": "a"\n}\n', "objects are pretty-printed over several lines.*jq -c"),
+    ("{'text': 'a'}\n", "line 1 is no JSON object: Expecting property name .*quotes at column 2"),
+    ('{"text": "a"}{"text": "b"}\n', "line 1 is no JSON object: Extra data at column 14"),
+    ('{"text": "a"},\n', "line 1 is no JSON object: Extra data at column 14"),
+    ('{"text": "a"}\n\n{"text": "b"', "line 3 is no JSON object: Expecting ',' delimiter at col"),
+    ("a plain text\n", "line 1 is no JSON object: Expecting value at column 1"),
+    ('{"a": ' + "[" * 100_000, "line 1 is no JSON object: .*recursion"),
+    ('{"text": "a"}\n{"text": "\\ud83d"}\n', "line 2 has half a character, the surrogate .*ud83d"),
+    (b'{"text": "a"}\n{"text": "caf\xe9"}\n', "byte 0xe9 in line 2 is not UTF-8; in cp1252"),
+    ('{"text": "中"}\n{"text": "'.encode() + b'\xe9"}', "byte 0xe9 in line 2 .*another encoding"),
+    ('{"story": "a", "n": 1}\n', "only {'story': 'str', 'n': 'int'}: choose .*--data.column"),
+    ('{"text": "a"}\n{"text": ["b"]}\n', "no text in a column 'text', only {'text': 'list'}")],
+    ids=short)
+def test_jsonl_that_is_none_is_described(tmp_path, content, words):
+    with pytest.raises(UserError, match=f"a.jsonl cannot be read: .*{words}"):
+        read(write(tmp_path / "a.jsonl", content))
+
+
+def test_an_array_on_one_line_is_never_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "read_lines", None)
+    with pytest.raises(UserError, match="one JSON array"):
+        read(write(tmp_path / "a.jsonl", b'[{"text": "a"},' * 1000))
+
+
+@pytest.mark.parametrize("name, turns", [
+    ("messages", [{"role": "user", "content": "hi"}]), ("conversations", [{"from": "gpt"}])])
+def test_chat_rows_are_named_as_such(tmp_path, name, turns):
+    path = write(tmp_path / "a.jsonl", json.dumps({"id": 1, name: turns}))
+    with pytest.raises(UserError, match=f"rows are chats.* column '{name}': write the turns"):
+        read(path)
+    with pytest.raises(UserError, match="rows are chats"):
+        read(path, column=name)
+
+
+def test_chat_rows_of_a_parquet_file_are_named_as_such(tmp_path):
+    table = pyarrow.table({"messages": [[{"role": "user", "content": "hi"}]]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="rows are chats.* column 'messages'"):
+        read(tmp_path / "a.parquet")
+
+
+# Bytes
+
+
+MARK = codecs.BOM_UTF8
+
+
+@pytest.mark.parametrize("name, content, expected", [
+    ("a.txt", MARK + b"Title\r\n", "Title\r\n"), ("a.txt.gz", gz(MARK + b"a"), "a"),
+    ("a.md", MARK + MARK + b"a", "\ufeffa"), ("a.txt", b"a" + MARK + b"b", "a\ufeffb"),
+    ("a.csv", MARK + b'"text"\na\n', "a"), ("a.jsonl", b'{"text": "\xef\xbb\xbfa"}', "\ufeffa")])
+def test_only_a_byte_order_mark_at_the_start_is_dropped(tmp_path, name, content, expected):
+    assert read(write(tmp_path / name, content)) == [expected]
+
+
+def test_a_file_of_a_byte_order_mark_alone_is_empty(tmp_path):
+    assert read(write(tmp_path / "a.txt", MARK)) == [""]
+
+
+NAIVE = "naïve\r\n".encode()
+
+
+@pytest.mark.parametrize("name, content", [
+    ("a.txt.gz", gz(NAIVE)), ("a.gz", gz(NAIVE)), ("a.md.zst", zstd(NAIVE)),
+    ("a.zst", zstd(NAIVE)), ("packed.txt", gz(NAIVE)),
+    ("unpacked.txt.gz", NAIVE),  # a browser has unpacked it and kept the name
+    ("padded.gz", gz(NAIVE) + b"\0" * 512),
+    ("parts.zst", zstd(NAIVE[:3]) + zstd(NAIVE[3:]))], ids=short)
+def test_the_content_tells_whether_a_file_is_packed(tmp_path, name, content):
+    assert read(write(tmp_path / name, content)) == ["naïve\r\n"]
+
+
+@pytest.mark.parametrize("pack", [gz, zstd])
+def test_packed_text_streams(tmp_path, monkeypatch, pack):
+    monkeypatch.setattr(readers, "PIECE", 1000)
+    pieces = [*readers.read_text(str(write(tmp_path / "a", pack(b"0123456789" * 100_000))))]
+    assert len(pieces) == 1000 and set(map(len, pieces)) == {1000}
+
+
+def tar(content):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("a.txt"), io.BytesIO(content))
+    return file.getvalue()
+
+
+def archive(name):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as document:
+        document.writestr(zipfile.ZipInfo(name), "x")
+    return file.getvalue()
+
+
+TEXT = "The old cat sat.\r\nКот.\r\n"
+
+
+@pytest.mark.parametrize("content, words", [
+    (TEXT.encode("utf-16"), "it is UTF-16: .*Notepad.*iconv -f UTF-16 -t UTF-8"),
+    (codecs.BOM_UTF16_BE + TEXT.encode("utf-16-be"), "it is UTF-16: save it as UTF-8"),
+    (TEXT.encode("utf-16-le"), "it is UTF-16 without a byte order mark: .*iconv -f UTF-16LE"),
+    (TEXT.encode("utf-16-be"), "it is UTF-16 without a byte order mark: .*iconv -f UTF-16BE"),
+    ("Кот сидел на окне и смотрел".encode("utf-16-le"), "it is UTF-16 without"),
+    (TEXT.encode("utf-32"), "it is UTF-32: save it as UTF-8"),
+    (gz(TEXT.encode("utf-16")), "it is UTF-16"),
+    (archive("word/document.xml"), "it is a zip archive .*docx.*: unpack it"),
+    (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "it is a PDF: extract its text"),
+    (b"{\\rtf1\\ansi Hello}", "it is rich text"), (bz2.compress(b"a"), "bzip2: .*bunzip2"),
+    (lzma.compress(b"a"), "xz: .*unxz"), (tar(b"a"), "it is a tar archive: unpack"),
+    (gz(tar(b"a")), "it is a tar archive: unpack"),
+    (b"PAR1\x15\x04", "it is a Parquet file: name it .parquet"),
+    (b"\x89PNG\r\n\x1a\n\0\0", "it is an image: leave it out"),
+    (b"SQLite format 3\0\x10", "SQLite"), (b"\xd0\xcf\x11\xe0\xa1\xb1", "old Word or Excel"),
+    (b"\x7fELF\x02\x01\0\0\0\xff", "byte 0xff at offset 9 .* NULs, so it is no text: leave it"),
+    (gz(bytes(range(65, 91)) * 9)[:30], "EOFError: .*ended before")], ids=short)
+def test_what_a_file_is_and_the_remedy_are_named(tmp_path, content, words):
+    with pytest.raises(UserError, match=f"a.txt cannot be read: .*{words}"):
+        read(write(tmp_path / "a.txt", content))
+
+
+CHINESE = "\u4e2d\u6587".encode()
+
+
+@pytest.mark.parametrize("content, words", [
+    (b"word " * 9 + b"it\x92s late\n", "0x92 at offset 47"), (b"caf\xe9", "0xe9 at offset 3"),
+    (MARK + b"\x93Hi\x94", "0x93 at offset 3"), (CHINESE + b"\xff", "0xff at offset 6"),
+    (CHINESE[:-1], "0xe6 at offset 3"), (gz(b"abcdefg\xe9"), "0xe9 at offset 7")], ids=short)
+@pytest.mark.parametrize("size", [3, 5, 1 << 20])
+def test_a_bad_byte_has_its_offset_in_the_file(tmp_path, monkeypatch, content, words, size):
+    monkeypatch.setattr(readers, "PIECE", size)
+    with pytest.raises(UserError, match=f"a.txt cannot be read: the byte {words} is not UTF-8"):
+        read(write(tmp_path / "a.txt", content))
+
+
+@pytest.mark.parametrize("content, words", [
+    (b"word " * 9 + b"it\x92s late\n", "'rd word word word it\u2019s late': .*-f CP1252"),
+    (b"caf\xe9", "in cp1252, .*'caf\u00e9'"), (MARK + b"\x93Hi\x94", "cp1252, .*'\u201cHi\u201d'"),
+    (b"5\xa3, d\xe9j\xe0 vu", "in cp1252, .*'5\u00a3, d\u00e9j\u00e0 vu'"),
+    (CHINESE + b"\xff\xfe!", "but the text before it is, so a part of it is damaged .* iconv -c"),
+    (CHINESE[:-1], "a part of it is damaged"), (NAIVE + b"caf\xe9", "another encoding"),
+    (CHINESE + b" text" * 50 + b"\xe9", "another encoding")], ids=short)
+def test_a_bad_byte_is_shown_as_it_was_meant(tmp_path, content, words):
+    with pytest.raises(UserError, match=words):
+        read(write(tmp_path / "a.txt", content))
+
+
+# Documents between separators
+
+
+@pytest.mark.parametrize("separator, content, documents", [
+    ("<|endoftext|>", "A cat.\n<|endoftext|>\nA dog.\n<|endoftext|>\n", ["A cat.", "A dog."]),
+    ("<|endoftext|>", "A cat.<|endoftext|>A dog.\n", ["A cat.", "A dog.\n"]),
+    ("<|endoftext|>", "<|endoftext|>\n\nA\n\n<|endoftext|>", ["\nA\n"]),
+    ("==========", "Book (Ann)\r\n\r\nLine\r\n==========\r\nBook (Bob)\r\n==========\r\n",
+     ["Book (Ann)\r\n\r\nLine", "Book (Bob)"]),  # a Kindle's clippings
+    ("\n\n", "Roses\nare red\n\n\nViolets\n\nblue\n", ["Roses\nare red", "Violets", "blue\n"]),
+    ("</s>", "<s>a</s>\n\n<s>b</s>", ["<s>a", "\n<s>b"]),
+    ("\x0c", "page 1\x0cpage 2", ["page 1", "page 2"]),
+    ("***", "a\n* * *\nb***\rc", ["a\n* * *\nb", "c"])])
+def test_a_separator_divides_a_text_wherever_its_pieces_end(separator, content, documents):
+    for size in (1, 2, 3, 7, 1000):
+        pieces = [content[start : start + size] for start in range(0, len(content), size)]
+        assert ["".join(parts) for parts in split_documents(pieces, separator)] == documents
+
+
+def test_a_document_between_separators_streams():
+    def pieces():
+        yield from ["x" * 100] * 1000
+        yield "<|endoftext|>end"
+
+    first, last = ([*map(len, parts)] for parts in split_documents(pieces(), "<|endoftext|>"))
+    assert sum(first) == 100_000 and max(first) <= 120 and last == [3]
+
+
+# Folders
+
+
+def test_a_folder_means_its_text_files_in_order(tmp_path):
+    for name in ("b.txt", "a/z.md", "a.txt", "a/b/main.rs", "README", "3. list"):
+        write(tmp_path / "notes" / name, name)
+    write(tmp_path / "notes/c.jsonl.gz", gz(b'{"text": "row"}'))
+    write(tmp_path / "notes/d.gz", gz(b"prose"))
+    assert read(tmp_path / "notes") == [
+        "3. list", "README", "a/b/main.rs", "a/z.md", "a.txt", "b.txt", "row", "prose"]
+
+
+@pytest.mark.parametrize("name, content", [
+    ("cat.png", b"\x89PNG\r\n\x1a\n\0"), ("package.json", "{}"), ("page.html", "<p>"),
+    ("paper.pdf", "%PDF-"), (".DS_Store", b"\0"), (".git/config", "x"), ("a.txt~", "x"),
+    ("__pycache__/a.py", "x"), ("web/node_modules/b.js", "x"), (".venv/lib/c.py", "x"),
+    ("venv/lib/site-packages/d.py", "x"), ("program", b"\x7fELF\0\0"), ("latin", b"caf\xe9")])
+def test_a_folder_leaves_out_what_nobody_means(tmp_path, name, content):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / name, content)
+    assert read(tmp_path) == ["text"]
+
+
+def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
+    for name in ("a.txt", "b.md", "c.png", "d.png", "e.json", ".hidden.txt"):
+        write(tmp_path / name, "x")
+    write(tmp_path / "program", b"\x7fELF\0\0")
+    read(tmp_path)
+    left_out = "(left out: 2 .png, 1 .json, 1 without a suffix)"
+    assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read {left_out}"]
+
+
+def test_a_table_without_the_column_is_left_out_of_a_folder(tmp_path, capsys):
+    """Yet it is an error where the user has named it."""
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.csv", "day,amount\nMo,5\n")
+    write(tmp_path / "c.jsonl", '{"event": 1}\n')
+    assert read(tmp_path) == ["text"]
+    note = f"without a text in column text, and left out: {tmp_path}/b.csv, {tmp_path}/c.jsonl"
+    assert notes(capsys)[1:] == [note]
+    with pytest.raises(UserError, match="'day': 'str'"):
+        read(tmp_path, tmp_path / "b.csv")
+
+
+def test_a_folder_without_text_says_what_it_has(tmp_path):
+    write(tmp_path / "a.png", b"\x89PNG")
+    write(tmp_path / "b.pdf", b"%PDF")
+    write(tmp_path / "c.png", b"\x89PNG")
+    with pytest.raises(UserError, match="is a folder without text files, and has 2 .png, 1 .pdf"):
+        read(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="is a folder without text files$"):
+        read(tmp_path / "empty")
