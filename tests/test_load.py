@@ -5,7 +5,7 @@ import torch
 from conftest import target_losses, trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise import FIRST_BYTE, PROMPT, VOCAB, noise_run, train_tokenizer
+from noise import FIRST_BYTE, PROMPT, VOCAB, noise_run, train_sentencepiece, train_tokenizer
 
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
@@ -175,6 +175,17 @@ def test_a_row_that_was_cut_in_a_character_goes_on_with_it(tokenizer):
     assert [row.push(first), row.push(second), row.finish()] == ["x", "", "\ufffd"]
     row.resume()
     assert [row.push(third), row.finish()] == ["中", ""]
+
+
+def test_a_row_that_goes_on_keeps_the_space_of_its_first_token(tmp_path):
+    """Of a tokenizer that puts a space in front of every text, which is left out at its start."""
+    tokenizer = Tokenizer(train_sentencepiece(tmp_path))
+    assert tokenizer.adds_space
+    (word,) = {i for i, text in tokenizer.bytes.items() if text == b" return"}
+    row = Row("", tokenizer)
+    assert [row.push(word), row.finish()] == ["return", ""]
+    row.resume()
+    assert [row.push(word), row.finish()] == [" return", ""]
 
 
 @pytest.mark.slow
