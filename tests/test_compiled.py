@@ -49,7 +49,7 @@ def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeyp
 @pytest.mark.parametrize("new, samples, opened", [
     (12, 1, [(1, 5, 5), (1, 1, 6), (1, 1, 16)]), (12, 2, [(1, 5, 5), (2, 1, 6), (2, 1, 16)]),
     (3, 1, [(1, 5, 5), (1, 1, 6)]), (1, 1, [(1, 5, 5)])])
-def test_all_that_a_text_needs_is_opened_before_its_first_token(
+def test_what_a_text_needs_is_opened_before_its_first_token(
         new, samples, opened, monkeypatch):
     """Rows, tokens and keys of each package: prefill, and decoding on both sides of 10 keys."""
     monkeypatch.setattr(kernels, "LONGEST_SUM", 10)

@@ -212,7 +212,7 @@ def test_more_goes_on_after_a_stop_string_and_shows_it(talk, expected, tokenizer
     assert out == "x\n]]\n]]\n"
 
 
-def test_more_reads_the_end_of_a_text_that_fills_the_context(talk, runs, tokenizer):
+def test_more_reads_the_end_of_a_full_context(talk, runs, tokenizer):
     """A context of 32 tokens, of which 20 are for each continuation."""
     options = ("--run", "runs/learned", "--temperature", "0", "--max-new-tokens", "20")
     out, err = talk("x", ":more", argv=options)

@@ -159,7 +159,7 @@ def test_an_empty_text_as_the_only_stop_means_none(run):
     assert trained.generate(PROMPT, stop="", **options) == trained.generate(PROMPT, **options) != ""
 
 
-def test_a_row_that_was_stopped_goes_on_with_its_stop_string(tokenizer):
+def test_a_stopped_row_goes_on_with_its_stop_string(tokenizer):
     row = Row("x", tokenizer, ["bc"])
     a, b, c, d = [FIRST_BYTE + byte for byte in b"abcd"]
     assert [row.push(token) for token in (a, b, c)] == ["xa", "", ""] and row.stopped
@@ -169,7 +169,7 @@ def test_a_row_that_was_stopped_goes_on_with_its_stop_string(tokenizer):
     assert row.text == "bcdb" and not row.stopped
 
 
-def test_a_row_that_was_cut_in_a_character_goes_on_with_it(tokenizer):
+def test_a_row_goes_on_within_a_character(tokenizer):
     first, second, third = [FIRST_BYTE + byte for byte in "中".encode()]
     row = Row("x", tokenizer)
     assert [row.push(first), row.push(second), row.finish()] == ["x", "", "\ufffd"]
@@ -177,7 +177,7 @@ def test_a_row_that_was_cut_in_a_character_goes_on_with_it(tokenizer):
     assert [row.push(third), row.finish()] == ["中", ""]
 
 
-def test_a_row_that_goes_on_keeps_the_space_of_its_first_token(tmp_path):
+def test_a_row_that_goes_on_keeps_its_first_space(tmp_path):
     """Of a tokenizer that puts a space in front of every text, which is left out at its start."""
     tokenizer = Tokenizer(train_sentencepiece(tmp_path))
     assert tokenizer.adds_space

@@ -258,7 +258,7 @@ def test_a_text_may_begin_with_dashes(text):
     assert words("--prompt", text)["prompt"] == [text]
 
 
-def test_a_text_that_is_an_option_too_is_given_with_an_equals_sign():
+def test_an_option_as_a_text_needs_an_equals_sign():
     assert mistake("--prompt", "--run", "a") == (
         "--prompt needs a value (if --run is meant to be it: --prompt=--run)")
     assert words("--prompt=--run")["prompt"] == ["--run"]
@@ -341,7 +341,7 @@ def test_words_of_other_repositories_lead_to_our_options(habit, ours):
 @pytest.mark.parametrize("habit, ours", [
     ("max_tokens", "max-new-tokens"), ("n_predict", "max-new-tokens"), ("start", "prompt"),
     ("model", "run"), ("new-token", "max-new-tokens")])
-def test_words_of_other_repositories_lead_to_options_that_the_command_has(habit, ours):
+def test_suggested_options_are_those_that_the_command_has(habit, ours):
     assert mistake(f"--{habit}=3") == f"there is no option --{habit} (did you mean --{ours}?)"
 
 

@@ -102,6 +102,6 @@ def test_the_suffix_of_a_plot_is_its_format(path, format):
 
 
 @pytest.mark.parametrize("path", ["loss.jpg", "loss", ".pdf"])
-def test_a_plot_of_another_format_is_refused_before_runs_are_opened(path, capsys):
+def test_another_format_is_refused_before_runs_are_opened(path, capsys):
     (line,) = refusal(capsys, evaluate.main, "no-such-run", "--plot", path)
     assert line == f"error: --plot {path} must end in .png, .pdf or .svg"

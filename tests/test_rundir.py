@@ -154,7 +154,7 @@ def test_the_nearest_run_is_suggested(new_run, tmp_path, monkeypatch, path, mess
     assert refused(path) == message
 
 
-def test_a_folder_that_is_no_run_is_told_from_a_damaged_one(tmp_path):
+def test_no_run_is_told_from_a_damaged_one(tmp_path):
     assert refused(tmp_path) == f"{tmp_path} is no run: python evaluate.py lists the runs"
     (tmp_path / "config.yaml").touch()
     assert refused(tmp_path) == (f"{tmp_path}/run.json is missing or damaged: restore it, or "

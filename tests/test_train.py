@@ -539,7 +539,7 @@ def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
 
 @pytest.mark.parametrize("sample_prompt, prompt", [
     (" def read_file( ", "def read_file("), ("", "ab c d"), (" ", "ab c d")])
-def test_the_sample_prompt_is_suggested_or_else_words_of_the_text(sample_prompt, prompt):
+def test_a_sample_prompt_or_else_the_text_is_suggested(sample_prompt, prompt):
     tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?")
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": sample_prompt}),
