@@ -255,7 +255,9 @@ class Session:
             raise UserError(f":more goes on with one text, and there are {len(self.rows)}: leave "
                             "out --num-samples")
         context = self.trained.model.config.max_positions
-        new_tokens = self.options.max_new_tokens or min(NEW_TOKENS, context // 2)
+        new_tokens = self.options.max_new_tokens
+        if new_tokens is None:
+            new_tokens = min(NEW_TOKENS, context // 2)
         kept = max(1, context - new_tokens)
         if len(self.ids) > kept:
             say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "

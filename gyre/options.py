@@ -291,20 +291,20 @@ def spell(name: str) -> str:
     return name[:2] + name[2:].replace("-", "_")
 
 
-def advise_quotes(name: str, hint: Any, values: list[str]) -> str:
-    """Return how to give several words to an option of this type, or "" if it takes one only."""
+def advise(name: str, hint: Any, values: list[str]) -> str:
+    """Return what to do about several words after an option of this type."""
     parts = (hint, *get_args(hint))
     if any(get_origin(part) is list for part in parts):
-        shown = ", ".join(values[:2] + ["..."] * (len(values) > 2))
-        advice = f"give a list, as in {name} '[{shown}]'"
+        shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
+        as_list = f"give a list, as in {name} '[{shown}]'"
         first = Path(values[0])
-        if first.exists():  # the shell may have expanded a glob
-            pattern = first.with_name(f"*{first.suffix}")
-            advice = f"quote a glob, as in {name} '{pattern}', or {advice}"
-        return advice
+        if not first.exists():
+            return as_list
+        glob = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
+        return f"quote a glob, as in {name} '{glob}', or {as_list}"
     if str in parts:
         return f"quote it, as in {name} {shlex.quote(' '.join(values))}"
-    return ""
+    return "leave it out"
 
 
 # --- YAML -----------------------------------------------------------------------------------------
@@ -491,14 +491,14 @@ class Parser(argparse.ArgumentParser):
         if action is None:
             takers = [f"{name} {shlex.quote(stray)}" for name in ("--config", "--run", "--prompt")
                       if name in names]
-            return f"{stray} is no option: did you mean {' or '.join(takers)}?"
+            advice = f"did you mean {' or '.join(takers)}?" if takers else "leave it out"
+            return f"{stray} is no option: {advice}"
         name, _, value = before.partition("=")
         if action.nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
         converter: Any = action.type
-        advice = "leave it out"
-        if isinstance(converter, functools.partial):  # of `convert`
-            advice = advise_quotes(name, converter.args[0], [value, *unknown]) or advice
+        hint = converter.args[0] if isinstance(converter, functools.partial) else None
+        advice = advise(name, hint, [value, *unknown])
         return f"{name} takes one value, and {stray} follows it: {advice}"
 
     def format_help(self) -> str:

@@ -102,14 +102,14 @@ def generate(
         autocast = torch.is_autocast_enabled(device.type)
         dtype = torch.get_autocast_dtype(device.type) if autocast else model.norm.weight.dtype
         cache = KVCache(model.config, len(starts), total, device, dtype)
-    step: Step = next_logits
-    if compile and cache is not None:
-        step = compile_step(next_logits, model, cache, prompt=min(starts), samples=num_samples)
-    on_start()
 
     was_training = model.training
     model.eval()
     try:
+        step: Step = next_logits
+        if compile and cache is not None:
+            step = compile_step(next_logits, model, cache, prompt=min(starts), samples=num_samples)
+        on_start()
         live = list(range(len(starts)))
         while live:
             known = min(lengths[row] for row in live)

@@ -63,6 +63,15 @@ def test_what_a_text_needs_is_opened_before_its_first_token(
     assert events == [*opened, "start", *["token"] * (new * samples)]
 
 
+def test_a_model_in_training_is_compiled_as_it_generates(monkeypatch):
+    modes = []
+    model = sharpened(n_layers=1).train()
+    monkeypatch.setattr(compiled, "open_package",
+                        lambda model, cache, inputs: modes.append(model.training))
+    generate(model, [[1, 2, 3]], Sampling(), max_new_tokens=3, compile=True)
+    assert modes == [False] and model.training
+
+
 @pytest.mark.slow
 def test_in_int8_few_rows_round_the_weights_only_and_more_rows_the_inputs_too(kept, monkeypatch):
     monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor

@@ -322,6 +322,15 @@ def test_a_word_without_an_option_is_given_one(config, message):
     assert mistake("tiny.yaml", parser=parser) == message
 
 
+def test_a_word_too_many_is_to_be_left_out():
+    parser = Parser()
+    parser.add_argument("source")
+    parser.add_argument("--to", choices=["hf", "run"])
+    assert mistake("a", "b", parser=parser) == "b is no option: leave it out"
+    assert mistake("a", "--to=hf", "b", parser=parser) == (
+        "--to takes one value, and b follows it: leave it out")
+
+
 @pytest.mark.parametrize("habit, ours", [
     ("learning_rate", "optim.lr"), ("lr", "optim.lr"), ("batch_size", "train.batch_size"),
     ("max_iters", "train.steps"), ("max-steps", "train.steps"), ("epochs", "train.steps"),
