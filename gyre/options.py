@@ -286,11 +286,6 @@ def nearest(word: str, names: Iterable[str]) -> str:
     return f" (did you mean {plain[option]}?)" if option else ""
 
 
-def spell(name: str) -> str:
-    """Return an option of the command line with underscores for the dashes within it."""
-    return name[:2] + name[2:].replace("-", "_")
-
-
 def advise(name: str, hint: Any, values: list[str]) -> str:
     """Return what to do about several words after an option of this type."""
     parts = (hint, *get_args(hint))
@@ -441,30 +436,29 @@ class Parser(argparse.ArgumentParser):
                          for name in [*values] if name.startswith("given.")}
         return options
 
-    def find(self, word: str) -> argparse.Action | None:
-        """Return the option that a word names, in either spelling: --top-k or --top_k."""
-        spellings = {spell(name): action for name, action in self._option_string_actions.items()}
-        return spellings.get(spell(word.partition("=")[0]))
-
     def join_values(self, argv: Sequence[str]) -> list[str]:
         """Return the words with every option spelt as it was declared, and joined to its value.
 
         So a value may begin with a dash, which argparse itself takes for an option. Raises
         UserError for an option without its value, and for a flag with one.
         """
+        spellings: dict[str, argparse.Action] = {}
+        for name, action in self._option_string_actions.items():
+            stem = name[2:]
+            for spelling in (stem, stem.replace("_", "-"), stem.replace("-", "_")):
+                spellings[name[:2] + spelling] = action
         words: list[str] = []
         rest = deque(argv)
         while rest:
             word = rest.popleft()
             if word == "--":  # no options behind it
                 return [*words, word, *rest]
-            action = self.find(word)
-            if action is None:
+            name, equals, value = word.partition("=")
+            if name not in spellings:
                 words.append(word)
                 continue
-            name = action.option_strings[-1]
-            _, equals, value = word.partition("=")
-            is_flag = action.nargs == 0
+            is_flag = spellings[name].nargs == 0
+            name = spellings[name].option_strings[-1]
             if is_flag and equals:
                 self.error(f"{name} takes no value, and was given {value!r}: say it alone, or "
                            "leave it out")
@@ -473,7 +467,7 @@ class Parser(argparse.ArgumentParser):
                 continue
             if not equals and not rest:
                 self.error(f"{name} needs a value")
-            if not equals and self.find(rest[0]) is not None:
+            if not equals and rest[0].partition("=")[0] in spellings:
                 self.error(f"{name} needs a value (if {rest[0]} is meant to be it: "
                            f"{name}={rest[0]})")
             words.append(f"{name}={value if equals else rest.popleft()}")
@@ -487,13 +481,13 @@ class Parser(argparse.ArgumentParser):
             return f"there is no option {', '.join(o + nearest(o, names) for o in options)}"
         stray = unknown[0]
         before = words[words.index(stray) - 1] if stray != words[0] else ""
-        action = self.find(before)
+        name, _, value = before.partition("=")
+        action = names.get(name)
         if action is None:
-            takers = [f"{name} {shlex.quote(stray)}" for name in ("--config", "--run", "--prompt")
-                      if name in names]
+            takers = [f"{taker} {shlex.quote(stray)}"
+                      for taker in ("--config", "--run", "--prompt") if taker in names]
             advice = f"did you mean {' or '.join(takers)}?" if takers else "leave it out"
             return f"{stray} is no option: {advice}"
-        name, _, value = before.partition("=")
         if action.nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
         converter: Any = action.type

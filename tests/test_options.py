@@ -212,14 +212,14 @@ def mistake(*argv, parser=None):
 
 
 @pytest.mark.parametrize("option", [
-    "--train.batch_size", "--train.batch-size", "--train.micro_batch-size"])
+    "--train.batch_size", "--train.batch-size", "--train.micro-batch-size"])
 def test_dashes_and_underscores_of_dotted_options_are_the_same(option):
     given = Parser(config=True).parse_args([option, "7"]).given
     assert given == {option[2:].replace("-", "_"): 7}
 
 
 @pytest.mark.parametrize("argv", [
-    ["--max-new-tokens", "3"], ["--max_new_tokens", "3"], ["--max_new-tokens=3"]])
+    ["--max-new-tokens", "3"], ["--max_new_tokens", "3"], ["--max_new_tokens=3"]])
 def test_dashes_and_underscores_of_other_options_are_the_same(argv):
     assert words(*argv) == {"prompt": [], "run": None, "max_new_tokens": 3, "compile": False}
 
