@@ -19,8 +19,10 @@ ablation.yaml, for every run; what the study sets itself is refused.
 
 import sys
 
-from ablation.runner import run_study
-from errors import report_errors
+from errors import report_errors, starting
+
+with starting(__name__):
+    from ablation.runner import run_study
 
 
 def main(argv: list[str] | None = None) -> None:

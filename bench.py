@@ -31,23 +31,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-import torch
-from tqdm import tqdm
+from errors import UserError, check_ranges, report_errors, say, starting
 
-from ablation.plan import processor
-from errors import UserError, check_ranges, report_errors, say
-from files import write_json
-from formats import gguf, hf, names
-from gyre import device as devices
-from gyre.optim import OptimConfig, Optimizers
-from gyre.options import Config, Parser, make_config, read_yaml
-from gyre.step import summed_loss
-from model.compiled import compile_step
-from model.config import ModelConfig
-from model.generation import generate, next_logits
-from model.int8 import int8_tensors, to_int8
-from model.sampling import Sampling
-from model.transformer import KVCache, Transformer, linear
+with starting(__name__):
+    import torch
+    from tqdm import tqdm
+
+    from ablation.plan import processor
+    from files import write_json
+    from formats import gguf, hf, names
+    from gyre import device as devices
+    from gyre.optim import OptimConfig, Optimizers
+    from gyre.options import Config, Parser, make_config, read_yaml
+    from gyre.step import summed_loss
+    from model.compiled import compile_step
+    from model.config import ModelConfig
+    from model.generation import generate, next_logits
+    from model.int8 import int8_tensors, to_int8
+    from model.sampling import Sampling
+    from model.transformer import KVCache, Transformer, linear
 
 Call = Callable[[], Any]
 GGUF_DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int8: "q8_0"}

@@ -1,13 +1,16 @@
 """Errors of the user: one sentence on stderr, and no traceback."""
 
+import difflib
 import os
 import reprlib
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from types import FrameType
 
-from tqdm import tqdm
+LOADING = "loading PyTorch ..."
 
 
 class UserError(Exception):
@@ -19,8 +22,58 @@ def say(text: str) -> None:
 
     A terminal that is closed, or a full disk under a log, is no reason to stop a training.
     """
+    from tqdm import tqdm  # here, so that commands reach `starting` before anything slow
+
     with suppress(OSError):
         tqdm.write(text, file=sys.stderr)
+
+
+def closest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that begins with `word`, or else the one that is most like it, or None."""
+    candidates = sorted(names)
+    longer = [name for name in candidates if word and name.startswith(word)]
+    like = longer or difflib.get_close_matches(word, candidates, n=1)
+    return like[0] if like else None
+
+
+def did_you_mean(word: str, names: Iterable[str]) -> str:
+    """Return " (did you mean NAME?)" for the closest name, or "" if none is close."""
+    name = closest(word, names)
+    return f" (did you mean {name}?)" if name else ""
+
+
+@contextmanager
+def starting(module: str) -> Iterator[None]:
+    """Import the packages of a command: within, Ctrl-C exits with 130 and without a traceback.
+
+    A terminal shows a line meanwhile, because importing PyTorch takes seconds. `module` is the
+    command's `__name__`: where another module imports the command, nothing is different.
+    """
+    if module != "__main__":
+        yield
+        return
+    terminal = sys.stderr.isatty()
+    if terminal:  # at once: while a library is loaded, no other thread could print
+        print(f"\r{LOADING}", end="", file=sys.stderr, flush=True)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:  # it may be ignored, as under nohup
+        signal.signal(signal.SIGINT, exit_at_once)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if terminal:
+            print(f"\r{' ' * len(LOADING)}\r", end="", file=sys.stderr, flush=True)
+
+
+def exit_at_once(number: int, frame: FrameType | None) -> None:
+    """End the process on Ctrl-C.
+
+    A KeyboardInterrupt would do only in Python: half-imported packages turn it into errors of
+    their own, or swallow it.
+    """
+    os.write(2, b"\n")
+    os._exit(130)
 
 
 @contextmanager

@@ -31,21 +31,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-from tqdm import tqdm
+from errors import UserError, check_ranges, report_errors, say, starting
 
-from data.dataset import label_text
-from data.sources import SOURCES, DataConfig
-from data.text import Text, open_text
-from errors import UserError, check_ranges, report_errors, say
-from files import write_file, write_json
-from gyre import measure
-from gyre.load import load
-from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
-from gyre.rundir import RunDir, is_foreign
-from model.position import POSITIONS
-from model.transformer import Transformer
+with starting(__name__):
+    import torch
+    from torch import Tensor
+    from tqdm import tqdm
+
+    from data.dataset import label_text
+    from data.sources import SOURCES, DataConfig
+    from data.text import Text, open_text
+    from files import write_file, write_json
+    from gyre import measure
+    from gyre.load import load
+    from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
+    from gyre.rundir import RunDir, is_foreign
+    from model.position import POSITIONS
+    from model.transformer import Transformer
 
 MANY_RUNS = 100  # take two seconds to read, and get a progress bar
 LONGEST = 2048  # tokens of a window of an imported model by default
@@ -65,7 +67,7 @@ class Options:
     lengths: bool = False
     """Measure losses by length of the context too, and what a shift of all positions costs."""
     plot: str | None = None
-    """Draw the losses of the runs in training into this file (PNG)."""
+    """Draw the losses of the runs in training into this .png, .pdf or .svg file."""
     json: str | None = None
     """Write all that was measured into this file."""
 
@@ -102,7 +104,9 @@ def main(argv: list[str] | None = None) -> None:
             from ablation.plots import draw_losses  # slow to import
 
             in_bits = not have_same_ids(results)
-            write_file(Path(options.plot), draw_losses([model.run for model in models], in_bits))
+            figure = draw_losses([model.run for model in models], in_bits,
+                                 plot_format(options.plot))
+            write_file(Path(options.plot), figure)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -128,8 +132,18 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if options.given and options.plot:
         raise UserError("--plot draws what runs measured in training, on their own text: leave out "
                         "--data.files")
+    if options.plot:
+        plot_format(options.plot)  # refused before anything is measured
     check_ranges("", options, context="[1, inf)", stride="[1, inf)")
     return options
+
+
+def plot_format(path: str) -> str:
+    """Return the format of a figure by the suffix of its file. UserError for other formats."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".png", ".pdf", ".svg"):
+        raise UserError(f"--plot {path} must end in .png, .pdf or .svg")
+    return suffix[1:]
 
 
 # --- which models ---------------------------------------------------------------------------------

@@ -15,15 +15,17 @@ import signal
 import sys
 from pathlib import Path
 
-from errors import UserError, report_errors, say
-from files import atomic_path, require_space, writing
-from formats import gguf, hf
-from formats.folders import import_folder
-from formats.names import Target
-from formats.run import open_run
-from formats.tensors import DTYPES, largest_value
-from gyre.checkpoint import DTYPE_NAMES
-from gyre.options import Parser
+from errors import UserError, report_errors, say, starting
+
+with starting(__name__):
+    from files import atomic_path, require_space, writing
+    from formats import gguf, hf
+    from formats.folders import import_folder
+    from formats.names import Target
+    from formats.run import open_run
+    from formats.tensors import DTYPES, largest_value
+    from gyre.checkpoint import DTYPE_NAMES
+    from gyre.options import Parser
 
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
 LARGEST = {"f16": 65_504, "q8_0": 127 * 65_504}  # whose scales are f16

@@ -3,7 +3,7 @@
     python generate.py --prompt "def read_file("
     python generate.py --prompt-file start.txt --temperature 0 --stop "class "
     python generate.py --prompt "import" --prompt "from" --num-samples 3
-    python generate.py --interactive
+    python generate.py --interactive --prompt "class Stack:"
 
 The text goes to stdout, everything else to stderr.
 """
@@ -13,19 +13,30 @@ import sys
 import time
 from collections import Counter
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from io import TextIOWrapper
 from pathlib import Path
 
-from data.readers import decode, reading
-from errors import UserError, check_ranges, report_errors, say
-from formats.chat import chat_template, check_chat, render_chat
-from gyre.device import DTYPE_NAMES, InferenceDtype
-from gyre.load import Row, Trained, load
-from gyre.options import Parser, RunOptions
-from model.config import RopeScaling, ScalingType
-from model.generation import generate
-from model.sampling import Sampling
+from errors import UserError, check_ranges, report_errors, say, starting
+
+with starting(__name__):
+    from tqdm import tqdm
+
+    from data.readers import decode, reading
+    from formats.chat import chat_template, check_chat, render_chat
+    from gyre.device import DTYPE_NAMES, InferenceDtype
+    from gyre.load import NEW_TOKENS, Row, Trained, load
+    from gyre.options import Parser, RunOptions
+    from model.config import RopeScaling, ScalingType, derive_seed
+    from model.generation import generate
+    from model.sampling import Sampling
+
+COMMANDS = """Each line is a prompt of its own, but for these commands:
+    :more      go on with the last text
+    :seed N    draw the texts of another seed, N
+    :help      print this
+    ::TEXT     the prompt :TEXT
+Ctrl-D ends."""
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -36,9 +47,11 @@ def main(argv: list[str] | None = None) -> None:
         if options.interactive:
             speed = converse(trained, options)
         else:
-            speed = write(trained, options.prompt, options)
+            ids, rows = start_rows(trained, options.prompt, options)
+            _, speed = write(trained, ids, rows, options, options.seed)
         for part in ("prefill", "decode"):
-            if tokens := speed[f"{part} tokens"]:
+            tokens = speed[f"{part} tokens"]
+            if tokens:
                 say(f"{part}: {tokens} tokens in {speed[part]:.3f} s "
                     f"({tokens / speed[part]:.0f} tokens/s)")
 
@@ -60,9 +73,10 @@ class ModelOptions:
     but for compiled decoding of up to 4 samples, their inputs. It pays for larger models, with
     --compile and a processor with AVX-512, and is much slower otherwise."""
     compile: bool = False
-    """Compile decoding, and the reading of prompts of 128 tokens or more. Each takes up to some
-    minutes the first time. On a CPU the outcome is kept for later starts (in ~/.cache/gyre), and
-    one sample is several times as fast; with more samples the gain is smaller."""
+    """Compile decoding, and the reading of prompts of 128 tokens or more, before the first text.
+    Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the outcome is
+    kept for later starts (in ~/.cache/gyre), and one sample is several times as fast; with more
+    samples the gain is smaller."""
     rope_scaling: ScalingType | None = None
     """Slow the rotations of a RoPE model down, without training it again, so that it reads further
     than its training rows. Unset: as it was trained."""
@@ -85,7 +99,9 @@ class TextOptions:
     """Put every prompt into the chat template of the model's folder, as what a user says, and print
     the answer only. A special token that the prompt spells is one, as in transformers."""
     interactive: bool = False
-    """Continue one line of stdin after the other. Ctrl-D ends."""
+    """Continue one line of stdin after the other, each with random numbers of its own. A --prompt
+    comes first. The line :more goes on with the last text, :seed N changes the seed, and :help
+    lists all commands. Ctrl-D ends."""
     max_new_tokens: int | None = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
     (model.max_positions) has room for behind the longest prompt."""
@@ -101,9 +117,12 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     prompted = bool(options.prompt or options.prompt_file)
     if (options.rope_scaling is None) != (options.rope_factor is None):
         raise UserError("--rope-scaling TYPE and --rope-factor F belong together: give both")
-    if options.interactive == prompted:
+    if not options.interactive and not prompted:
         raise UserError("give --prompt TEXT or --prompt-file FILE, or else --interactive, which "
                         "reads stdin")
+    if options.interactive and options.prompt_file == "-":
+        raise UserError("--prompt-file - reads all of stdin, which leaves none to --interactive: "
+                        "give the prompt by --prompt TEXT")
     if options.prompt_file:
         options.prompt.append(read_prompt(options.prompt_file))
     if "" in options.stop:
@@ -116,8 +135,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def open_run(options: argparse.Namespace) -> Trained:
     """Return the run, and print on stderr what it is."""
     scaling = options.rope_scaling and RopeScaling(options.rope_scaling, options.rope_factor)
-    rows = max(1, len(options.prompt)) * options.num_samples
-    source, theirs = nullcontext((options.run, None)), ("config.json", "params.json")
+    prompts = 1 if options.interactive else len(options.prompt)
+    rows = prompts * options.num_samples
+    source = nullcontext((options.run, None))
+    theirs = ("config.json", "params.json")
     if options.run and any(Path(options.run, name).is_file() for name in theirs):
         from formats.folders import open_folder  # slow to import, and not needed for runs
 
@@ -161,75 +182,189 @@ def encode_prompts(trained: Trained, prompts: list[str], chat: bool) -> list[lis
 
 
 def converse(trained: Trained, options: argparse.Namespace) -> Counter[str]:
-    """Continue the lines of stdin, each on its own, until Ctrl-D or Ctrl-C.
+    """Continue the prompts of the command line, then lines of stdin, until Ctrl-D or Ctrl-C.
 
-    On a terminal they can be edited, and the arrow keys bring earlier ones back.
+    On a terminal lines can be edited, and the arrow keys bring earlier ones back.
     """
-    say("Each line is a prompt of its own. --seed draws other texts, and Ctrl-D ends.")
+    say("Each line is a prompt of its own. :more goes on with the last text, and :seed N draws "
+        "others; :help lists the commands. Ctrl-D ends.")
     if isinstance(sys.stdin, TextIOWrapper):  # the tokenizer refuses what is not UTF-8
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     with suppress(ImportError):
         import readline  # noqa: F401  input() edits lines with it
     terminal = sys.stdin.isatty() and sys.stdout.isatty()  # else "> " would be in the results
-    total: Counter[str] = Counter()
+    session = Session(trained, options, options.seed)
+    for prompt in options.prompt:
+        session.begin(prompt)
     while True:
         try:
             line = input("> " if terminal else "")
         except (EOFError, KeyboardInterrupt):
-            return total
+            return session.speed
         try:
-            if line:
-                total.update(write(trained, [line], options))
+            session.answer(line)
         except UserError as error:  # about this line; the next one may be better
             say(f"error: {error}")
+
+
+@dataclass
+class Session:
+    """An interactive session. The random numbers of a text are those of (seed, turn)."""
+
+    trained: Trained
+    options: argparse.Namespace
+    seed: int
+    turn: int = 0
+    """Texts since the seed was set. The first is the one that --seed draws for a single prompt."""
+    ids: list[int] = field(default_factory=list)
+    """Tokens of the last text, its prompt included."""
+    rows: list[Row] = field(default_factory=list)
+    """The last text, or the samples of it."""
+    speed: Counter[str] = field(default_factory=Counter)
+    """Tokens and seconds of all texts."""
+
+    def answer(self, line: str) -> None:
+        """Continue a line that is not empty, or obey a command. UserError for an unknown one."""
+        command, _, argument = line.partition(" ")
+        if not line:
+            return
+        if not line.startswith(":"):
+            self.begin(line)
+        elif line.startswith("::"):
+            self.begin(line[1:])
+        elif command == ":seed":
+            self.set_seed(argument)
+        elif line.strip() == ":more":
+            self.go_on()
+        elif line.strip() == ":help":
+            say(COMMANDS)
+        else:
+            raise UserError(f"{command} is no command (:more, :seed N, :help); the prompt is "
+                            f"written :{line}")
+
+    def begin(self, prompt: str) -> None:
+        """Continue a prompt."""
+        ids, rows = start_rows(self.trained, [prompt], self.options)
+        self.write(ids[0], rows)
+
+    def go_on(self) -> None:
+        """Continue the last text. If the context has no room, only the end of the text is read."""
+        if not self.rows:
+            raise UserError(":more goes on with a text, and there is none yet")
+        if len(self.rows) > 1:
+            raise UserError(f":more goes on with one text, and there are {len(self.rows)}: leave "
+                            "out --num-samples")
+        context = self.trained.model.config.max_positions
+        new_tokens = self.options.max_new_tokens
+        if new_tokens is None:
+            new_tokens = min(NEW_TOKENS, context // 2)
+        kept = max(1, context - new_tokens)
+        if len(self.ids) > kept:
+            say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "
+                f"on from its last {kept}")
+        self.rows[0].resume()
+        self.write(self.ids[-kept:], self.rows)
+
+    def set_seed(self, number: str) -> None:
+        """Draw texts as with another --seed, from the first turn on."""
+        try:
+            self.seed = int(number)
+        except ValueError:
+            raise UserError(":seed takes a whole number, such as :seed 3, not "
+                            f"{number!r}") from None
+        self.turn = 0
+
+    def write(self, ids: list[int], rows: list[Row]) -> None:
+        """Print the rows, and remember them for `go_on`."""
+        seed = derive_seed(self.seed, "turn", self.turn) if self.turn else self.seed
+        new, speed = write(self.trained, [ids], rows, self.options, seed)
+        self.ids = ids + new[0]
+        self.rows = rows
+        self.turn += 1
+        self.speed.update(speed)
 
 
 # --- text -----------------------------------------------------------------------------------------
 
 
-def write(trained: Trained, prompts: list[str], options: argparse.Namespace) -> Counter[str]:
-    """Print every prompt with its continuations: a single one as it comes, several at the end.
-
-    Notes on stderr a text that ends early or is longer than the training rows. Returns the tokens
-    and seconds of reading prompts ("prefill") and of what follows ("decode").
-    """
+def start_rows(
+    trained: Trained, prompts: list[str], options: argparse.Namespace
+) -> tuple[list[list[int]], list[Row]]:
+    """Return the ids of prompts, and a row for each sample of each of them."""
     ids = encode_prompts(trained, prompts, options.chat)
+    rows = []
+    for prompt in prompts:
+        shown = "" if options.chat else prompt
+        rows += [Row(shown, trained.tokenizer, options.stop) for _ in range(options.num_samples)]
+    return ids, rows
+
+
+def write(
+    trained: Trained, ids: list[list[int]], rows: list[Row], options: argparse.Namespace, seed: int
+) -> tuple[list[list[int]], Counter[str]]:
+    """Print all rows, with `num_samples` for each of `ids`: one as it comes, several at the end.
+
+    Notes on stderr a text that ends early or is longer than the training rows. Returns the new
+    tokens of every row; and the tokens and seconds of reading prompts ("prefill") and of what
+    follows ("decode"), without those of compiling.
+    """
     new_tokens = options.max_new_tokens or trained.new_tokens(max(map(len, ids)))
-    samples, times = options.num_samples, [time.perf_counter()]
-    rows = [Row("" if options.chat else prompt, trained.tokenizer, options.stop)
-            for prompt in prompts for _ in range(samples)]
+    streamed = len(rows) == 1
+    times = [time.perf_counter()]
+
+    def on_start() -> None:
+        times[0] = time.perf_counter()
 
     def on_token(row: int, token: int) -> bool:
         times.append(time.perf_counter())
+        bar.update()
         text = rows[row].push(token)
-        if len(rows) == 1:
+        if streamed:
             print(text, end="", flush=True)
         return rows[row].stopped
 
-    new = generate(
-        trained.model, ids, options.sampling, max_new_tokens=new_tokens, num_samples=samples,
-        eos_ids=trained.tokenizer.eos_ids, seed=options.seed, compile=options.compile,
-        on_token=on_token,
-    )
+    with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
+              disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
+        new = generate(
+            trained.model, ids, options.sampling, max_new_tokens=new_tokens,
+            num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed,
+            compile=options.compile, on_start=on_start, on_token=on_token,
+        )
     times.append(time.perf_counter())
     for i, row in enumerate(rows):
-        rest = row.push(None)
-        heading = f"=== prompt {i // samples + 1}, sample {i % samples + 1} ==="
-        print(rest if len(rows) == 1 else f"{heading}\n{row.text}", flush=True)
-    ended = sum(len(x) < new_tokens and not row.stopped for x, row in zip(new, rows, strict=True))
+        rest = row.finish()
+        prompt, sample = divmod(i, options.num_samples)
+        heading = f"=== prompt {prompt + 1}, sample {sample + 1} ==="
+        print(rest if streamed else f"{heading}\n{row.text}", flush=True)
+    lengths: list[int] = []  # of the prompt of each row
+    for prompt in ids:
+        lengths += [len(prompt)] * options.num_samples
+    ended = sum(len(tokens) < new_tokens and not row.stopped
+                for tokens, row in zip(new, rows, strict=True))
     if ended:
-        other = f"--seed {options.seed + 1}" if options.temperature else "--temperature 0.8"
-        say(f"note: the model ended {ended} of {len(rows)} texts by itself: {other} draws another")
-    lengths = [len(prompt) for prompt in ids for _ in range(samples)]
-    length = max(n + len(tokens) for n, tokens in zip(lengths, new, strict=True))
-    if length > (seq_len := trained.config.data.seq_len):
-        say(f"note: this text has {length} tokens; the model was trained on rows of {seq_len} "
+        say(f"note: the model ended {ended} of {len(rows)} texts by itself: "
+            f"{suggest_another(options)} draws another")
+    longest = max(n + len(tokens) for n, tokens in zip(lengths, new, strict=True))
+    seq_len = trained.config.data.seq_len
+    if longest > seq_len:
+        say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
     # Prefill reads min(lengths) tokens of every prompt, and draws the first token of the rows with
     # the shortest prompt: these are not decoded.
     decoded = len(times) - 2 - lengths.count(min(lengths))
-    return Counter({"prefill tokens": min(lengths) * len(ids), "prefill": times[1] - times[0],
-                    "decode tokens": max(0, decoded), "decode": times[-1] - times[1]})
+    return new, Counter({
+        "prefill tokens": min(lengths) * len(ids), "prefill": times[1] - times[0],
+        "decode tokens": max(0, decoded), "decode": times[-1] - times[1],
+    })
+
+
+def suggest_another(options: argparse.Namespace) -> str:
+    """Return what draws another text."""
+    if options.temperature == 0:
+        return "--temperature 0.8"
+    if options.interactive:
+        return "the same line again"
+    return f"--seed {options.seed + 1}"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import math
 import shlex
 import signal
 import sys
+import textwrap
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -24,19 +25,21 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from tqdm import tqdm
+from errors import UserError, report_errors, say, starting
 
-from errors import UserError, report_errors, say
-from gyre.build import build
-from gyre.checkpoint import STATES, WEIGHTS, write_tensors
-from gyre.parallel import World
-from gyre.rundir import RunDir, claim_name, locked_run
-from gyre.signals import StopSignal
-from gyre.start import Start, resolve
-from gyre.step import Setup, token_losses, train_step
-from model.generation import generate
-from model.sampling import Sampling
+with starting(__name__):
+    import torch
+    from tqdm import tqdm
+
+    from gyre.build import build
+    from gyre.checkpoint import STATES, WEIGHTS, write_tensors
+    from gyre.parallel import World
+    from gyre.rundir import RunDir, claim_name, locked_run
+    from gyre.signals import StopSignal
+    from gyre.start import Start, resolve
+    from gyre.step import Setup, token_losses, train_step
+    from model.generation import generate
+    from model.sampling import Sampling
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -114,9 +117,11 @@ def train(start: Start, world: World) -> int:
         bar.close()
         trained = run or start.resumed
         if world.is_main and trained:
+            prompt = shlex.quote(suggest_prompt(setup))
             state = "done   " if run else "nothing to do:"  # --resume auto found it finished
             say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {trained.path}\n"
-                f"next    python generate.py --run {shlex.quote(str(trained.path))} --prompt Once")
+                f"next    python generate.py --run {shlex.quote(str(trained.path))} "
+                f"--prompt {prompt}")
     return 0
 
 
@@ -145,6 +150,23 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     if world.is_main:
         say(f"run     {run.path}")
     return run
+
+
+def suggest_prompt(setup: Setup) -> str:
+    """Return the sample prompt, or else the first words of the text that was trained on."""
+    prompt = setup.config.train.sample_prompt.strip()
+    if prompt:
+        return prompt
+    ids = setup.train_data.read(slice(0, 200)).tolist()
+    return first_words(setup.data.tokenizer.decode(ids))
+
+
+def first_words(text: str) -> str:
+    """Return the first words of the first line that has any, at most 30 characters."""
+    for line in map(str.strip, text.splitlines()):
+        if line.isprintable() and any(map(str.isalpha, line)):
+            return textwrap.wrap(line, 30)[0]
+    return ""
 
 
 def validate(setup: Setup, run: RunDir) -> None:

@@ -99,11 +99,11 @@ def context(study: Study) -> Figure:
 FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context}
 
 
-def draw_losses(runs: list[RunDir], in_bits: bool = False) -> bytes:
-    """Return a PNG of validation losses (with markers) and training losses (pale) against tokens.
+def draw_losses(runs: list[RunDir], in_bits: bool = False, format: str = "png") -> bytes:
+    """Return a figure of validation losses (markers) and training losses (pale) against tokens.
 
     With `in_bits`, it has bits per byte of the validation text instead, which compare runs with
-    different tokenizers.
+    different tokenizers. `format` is png, pdf or svg.
     """
     fig = Figure(figsize=(7, 4), layout="constrained")
     ax = fig.add_subplot()
@@ -132,7 +132,7 @@ def draw_losses(runs: list[RunDir], in_bits: bool = False) -> bytes:
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     image = io.BytesIO()
-    fig.savefig(image, format="png", dpi=120)
+    fig.savefig(image, format=format, dpi=120)
     return image.getvalue()
 
 

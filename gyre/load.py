@@ -52,8 +52,11 @@ class Trained:
         `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises UserError where the context has no room or an option has no meaning.
         """
+        stops = [stop] if stop and isinstance(stop, str) else stop
+        if stops and "" in stops:
+            raise UserError("stop '' is in every text: leave it out")
         ids = self.tokenizer.encode_prompt(prompt)
-        row = Row(prompt, self.tokenizer, [stop] if stop and isinstance(stop, str) else stop)
+        row = Row(prompt, self.tokenizer, stops)
 
         def on_token(_: int, token: int) -> bool:
             row.push(token)
@@ -144,6 +147,8 @@ class Row:
     """Text that is not given out yet."""
     decoder: codecs.IncrementalDecoder = field(
         default_factory=partial(codecs.getincrementaldecoder("utf-8"), errors="replace"))
+    unfinished: tuple[bytes, int] = (b"", 0)
+    """The state of the decoder at the end: the bytes of a character that the end has cut."""
 
     def __post_init__(self) -> None:
         self.strips_space = self.tokenizer.adds_space and not self.prompt
@@ -180,3 +185,16 @@ class Row:
             self.strips_space = False
             return text.removeprefix(" ")
         return text
+
+    def finish(self) -> str:
+        """Return the rest of the text. `resume` can go on after it."""
+        self.unfinished = self.decoder.getstate()
+        return self.push(None)
+
+    def resume(self) -> None:
+        """Go on after the end. A stop string that was held back comes with the first text."""
+        self.decoder.setstate(self.unfinished)
+        self.prompt = self.held
+        self.held = ""
+        self.text = ""
+        self.stopped = False

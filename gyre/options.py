@@ -8,10 +8,12 @@ function, `convert`, gives every value its type.
 
 import argparse
 import dataclasses
-import difflib
 import functools
 import reprlib
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -23,7 +25,7 @@ import yaml
 
 from data.dataset import DataConfig
 from data.sources import AUTO, Fitted
-from errors import UserError, check_ranges
+from errors import UserError, check_ranges, closest, did_you_mean
 from gyre.device import Dtype
 from gyre.optim import OptimConfig
 from gyre.parallel import Shard
@@ -233,11 +235,76 @@ SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
 OPTIONS = list_options(Config)
 
 
+# Words of other repositories for our options.
+HABITS = {
+    "data.files": "data data_dir data_path dataset input text train_file",
+    "data.seq_len": "block_size context_length ctx_len max_seq_len seq_length sequence_length",
+    "data.vocab_size": "n_vocab vocab vocab_size",
+    "init_from": "model_name_or_path pretrained",
+    "log.runs": "out_dir output_dir save_dir",
+    "model.dim": "d_model emb_dim hidden_size n_embd",
+    "model.hidden_dim": "ffn_dim intermediate_size",
+    "model.n_heads": "n_head num_attention_heads num_heads",
+    "model.n_kv_heads": "n_kv_head num_key_value_heads",
+    "model.n_layers": "depth n_layer num_hidden_layers num_layers",
+    "model.theta": "rope_theta",
+    "name": "exp_name run_name wandb_run_name",
+    "optim.final_lr": "min_lr",
+    "optim.grad_clip": "clip max_grad_norm",
+    "optim.lr": "learning_rate max_lr",
+    "optim.schedule": "decay_lr lr_decay lr_scheduler_type",
+    "optim.warmup_steps": "warmup warmup_iters",
+    "resume": "resume_from resume_from_checkpoint",
+    "train.eval_interval": "eval_every eval_steps save_steps",
+    "train.micro_batch_size": "device_batch_size gradient_accumulation_steps "
+                              "per_device_train_batch_size",
+    "train.sample_prompt": "prompt start",
+    "train.sample_tokens": "max_new_tokens",
+    "train.steps": "epochs iters max_epochs max_iters max_steps num_epochs num_iterations "
+                   "num_train_epochs",
+    "max_new_tokens": "length max_length max_tokens n_predict num_tokens",
+    "num_samples": "n_samples num_return_sequences",
+    "prompt": "input start text",
+    "run": "checkpoint_path ckpt ckpt_path model model_name_or_path model_path",
+    "temperature": "temp",
+}
+
+
 def nearest(word: str, names: Iterable[str]) -> str:
-    """Return a did-you-mean for a misspelt option, by the part after its section."""
-    last = {name.lstrip("-").rpartition(".")[2]: name for name in reversed([*names])}
-    close = difflib.get_close_matches(word.lstrip("-").rpartition(".")[2], last, n=1)
-    return f" (did you mean {last[close[0]]}?)" if close else ""
+    """Return a did-you-mean for a misspelt option, or for the word of another repository.
+
+    Options are compared by the part after their section, with dashes as underscores.
+    """
+    plain = {name.lstrip("-").replace("-", "_"): name for name in names}
+    by_last_part = {option.rpartition(".")[2]: option for option in plain}
+    wanted = word.lstrip("-").replace("-", "_").rpartition(".")[2]
+    habits = [ours for ours, words in HABITS.items() if wanted in words.split()]
+    option = next((ours for ours in habits if ours in plain), None)
+    if option is None:
+        last_part = closest(wanted, by_last_part)
+        option = by_last_part[last_part] if last_part else None
+    return f" (did you mean {plain[option]}?)" if option else ""
+
+
+def spell(name: str) -> str:
+    """Return an option of the command line with underscores for the dashes within it."""
+    return name[:2] + name[2:].replace("-", "_")
+
+
+def advise(name: str, hint: Any, values: list[str]) -> str:
+    """Return what to do about several words after an option of this type."""
+    parts = (hint, *get_args(hint))
+    if any(get_origin(part) is list for part in parts):
+        shown = ", ".join(values) if len(values) <= 2 else f"{values[0]}, {values[1]}, ..."
+        as_list = f"give a list, as in {name} '[{shown}]'"
+        first = Path(values[0])
+        if not first.exists():
+            return as_list
+        glob = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
+        return f"quote a glob, as in {name} '{glob}', or {as_list}"
+    if str in parts:
+        return f"quote it, as in {name} {shlex.quote(' '.join(values))}"
+    return "leave it out"
 
 
 # --- YAML -----------------------------------------------------------------------------------------
@@ -251,13 +318,16 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
     candidates = (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml")
     path = next((path for path in candidates if path.is_file()), None)
     if path is None:
-        raise UserError(f"no config {name}, neither as a path nor among ours: {OURS}")
+        beside = [str(file) for file in Path(name).parent.glob("*.y*ml")]
+        hint = did_you_mean(str(name), [*OURS.split(", "), *beside])
+        raise UserError(f"no config {name}{hint}, neither as a path nor among ours: {OURS}")
     layer: dict[str, Any] = {}
     try:
         table = yaml.load(path.read_text(encoding="utf-8"), Texts)
         if not isinstance(table, dict):
             raise ValueError("it holds no table of options")
-        for option, value in flatten(table):
+        for written, value in flatten(table):
+            option = written.replace("-", "_")  # either spelling, as on the command line
             if option in layer:
                 raise ValueError(f"{option} is there twice")
             if option == "init_from" and value != "null":
@@ -324,11 +394,13 @@ class Parser(argparse.ArgumentParser):
 
     Each of `tables` is a group of options, `top_k` as --top-k. A field of type bool is a flag
     without a value, and list[str] an option that can be given several times. With `config` there
-    are --config too, and an option for each field of Config, such as --model.dim.
+    are --config too, and an option for each field of Config, such as --model.dim. Dashes and
+    underscores are the same in the name of an option.
     """
 
     def __init__(self, doc: str | None = None, *tables: type, config: bool = False):
         super().__init__(description=doc, allow_abbrev=False,
+                         epilog="In the name of an option, - and _ are the same.",
                          formatter_class=argparse.RawDescriptionHelpFormatter)
         for table in tables:
             group = self.add_argument_group(f"{table.__doc__}".partition(".")[0])
@@ -355,16 +427,79 @@ class Parser(argparse.ArgumentParser):
                         "action": AddLists if is_list else "store",
                         "dest": f"given.{name}", "default": argparse.SUPPRESS})
 
-    def parse_args(self, *args: Any, **kwargs: Any) -> Any:
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the options. `given` is the layer of the fields of Config that were named."""
-        options, unknown = self.parse_known_args(*args, **kwargs)
+        words = self.join_values(sys.argv[1:] if args is None else args)
+        ordered = words
+        if "--" not in words:  # argparse wants all words without an option side by side
+            ordered = sorted(words, key=lambda word: word.startswith("-"))
+        options, unknown = self.parse_known_args(ordered, namespace)
         if unknown:
-            word = unknown[0].partition("=")[0]
-            self.error(f"there is no option {word}{nearest(word, self._option_string_actions)}")
+            self.error(self.explain(words, unknown))
         values = vars(options)
         options.given = {name.removeprefix("given."): values.pop(name)
                          for name in [*values] if name.startswith("given.")}
         return options
+
+    def find(self, word: str) -> argparse.Action | None:
+        """Return the option that a word names, in either spelling: --top-k or --top_k."""
+        spellings = {spell(name): action for name, action in self._option_string_actions.items()}
+        return spellings.get(spell(word.partition("=")[0]))
+
+    def join_values(self, argv: Sequence[str]) -> list[str]:
+        """Return the words with every option spelt as it was declared, and joined to its value.
+
+        So a value may begin with a dash, which argparse itself takes for an option. Raises
+        UserError for an option without its value, and for a flag with one.
+        """
+        words: list[str] = []
+        rest = deque(argv)
+        while rest:
+            word = rest.popleft()
+            if word == "--":  # no options behind it
+                return [*words, word, *rest]
+            action = self.find(word)
+            if action is None:
+                words.append(word)
+                continue
+            name = action.option_strings[-1]
+            _, equals, value = word.partition("=")
+            is_flag = action.nargs == 0
+            if is_flag and equals:
+                self.error(f"{name} takes no value, and was given {value!r}: say it alone, or "
+                           "leave it out")
+            if is_flag:
+                words.append(name)
+                continue
+            if not equals and not rest:
+                self.error(f"{name} needs a value")
+            if not equals and self.find(rest[0]) is not None:
+                self.error(f"{name} needs a value (if {rest[0]} is meant to be it: "
+                           f"{name}={rest[0]})")
+            words.append(f"{name}={value if equals else rest.popleft()}")
+        return words
+
+    def explain(self, words: list[str], unknown: list[str]) -> str:
+        """Return what is wrong with the words of a command line that no option takes."""
+        names = self._option_string_actions
+        options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        if options:
+            return f"there is no option {', '.join(o + nearest(o, names) for o in options)}"
+        stray = unknown[0]
+        before = words[words.index(stray) - 1] if stray != words[0] else ""
+        action = self.find(before)
+        if action is None:
+            takers = [f"{name} {shlex.quote(stray)}" for name in ("--config", "--run", "--prompt")
+                      if name in names]
+            advice = f"did you mean {' or '.join(takers)}?" if takers else "leave it out"
+            return f"{stray} is no option: {advice}"
+        name, _, value = before.partition("=")
+        if action.nargs == 0:
+            return f"{name} takes no value, and {stray} follows it: leave it out"
+        converter: Any = action.type
+        hint = converter.args[0] if isinstance(converter, functools.partial) else None
+        advice = advise(name, hint, [value, *unknown])
+        return f"{name} takes one value, and {stray} follows it: {advice}"
 
     def format_help(self) -> str:
         """Return the help, with the type of each option that takes a value."""

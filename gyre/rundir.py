@@ -32,7 +32,7 @@ from typing import Any, Literal
 import torch
 
 from data.tokenizer import FILES
-from errors import UserError, say
+from errors import UserError, did_you_mean, say
 from files import atomic_path, fsync, locked, read_json, sha256, stage_json, write_file, writing
 from files import json_sha256 as seal
 from gyre.checkpoint import Checkpoints
@@ -71,6 +71,43 @@ def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -
                 return name
         number += 1
         name = f"{stem}-{number}"
+
+
+def find_run(path: Path, runs: Path) -> Path:
+    """Return the folder at `path`, or that of this name in `runs`.
+
+    Raises UserError, which says what is meant, if there is none or if it is no run.
+    """
+    is_name = path.name == str(path)
+    folder = runs / path if is_name and not path.is_dir() else path
+    if folder.is_dir():
+        check_is_run(folder)
+        return folder
+    if path.suffix.lower() == ".gguf":
+        raise UserError(f"{path} is GGUF, which is only written: give the run or the folder that "
+                        "it was made from")
+    if path.is_file():
+        raise UserError(f"{path} is a file: give the folder of a run")
+    names = {file.parent.name for file in folder.parent.glob("[!.]*/run.json")}
+    if not is_name:
+        names = {str(folder.parent / name) for name in names}
+    raise UserError(f"no run folder at {folder}{did_you_mean(str(path), names)}: python "
+                    "evaluate.py lists the runs")
+
+
+def check_is_run(folder: Path) -> None:
+    """Raise UserError, which says what a folder is instead, if it has no file of a run."""
+    if any((folder / name).exists() for name in ("run.json", "config.yaml")):
+        return
+    advice = "python evaluate.py lists the runs"
+    inside = sorted(file.parent for file in folder.glob("[!.]*/run.json"))
+    if is_foreign(folder):
+        advice = f"import this folder with python export.py {folder} --to run runs/NAME"
+    elif (folder.parent / "run.json").is_file():
+        advice = f"it is a part of {folder.parent}, which you can give"
+    elif inside:
+        advice = f"give one that is in it, such as {inside[0]}"
+    raise UserError(f"{folder} is no run: {advice}")
 
 
 @dataclass
@@ -151,20 +188,15 @@ class RunDir:
                 raise UserError(f"no run with weights in {runs}/ yet: make one with `python "
                                 "train.py --config small.yaml`")
             path = max(with_weights, key=lambda p: f"{read_json(p / 'run.json').get('created')}")
-        path = Path(path)
-        if not path.is_dir() and path.name == str(path):
-            path = Path(runs) / path
-        if not path.is_dir():
-            raise UserError(f"no run folder at {path} (python evaluate.py lists the runs)")
+        path = find_run(Path(path), Path(runs))
         try:
             record = json.loads((path / "run.json").read_text(encoding="utf-8"))
             hashes = dict(record["sha256"])
             if record.pop("seal", None) not in (None, seal(record)):
                 raise ValueError("a field was changed")
         except (FileNotFoundError, KeyError, TypeError, ValueError):
-            advice = (f"import this folder with python export.py {path} --to run runs/NAME"
-                      if is_foreign(path) else "restore it, or choose another run")
-            raise UserError(f"{path / 'run.json'} is missing or damaged: {advice}") from None
+            raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
+                            "another run") from None
         # A tokenizer that somebody added would be read instead of ours.
         for file in (path / name for name in {*FILES, *hashes}):
             digest = sha256(file) if file.is_file() else None

@@ -40,7 +40,9 @@ OPTIONS = {
 OPENED: dict[Path, Any] = {}
 
 
-def compile_step(step: Step, model: Transformer, cache: KVCache) -> Step:
+def compile_step(
+    step: Step, model: Transformer, cache: KVCache, *, prompt: int | None = None, samples: int = 1
+) -> Step:
     """Return `step`, tokens (B, T) -> logits (B, V), compiled for this model and cache.
 
     On a CPU there is a package of decoding for each number of rows up to MAX_SUMMED_TOKENS, one for
@@ -48,38 +50,82 @@ def compile_step(step: Step, model: Transformer, cache: KVCache) -> Step:
     prefill, for prompts of MIN_PREFILL tokens and more. All else is eager: a first token, shorter
     and later parts of prompts, and everything if compiling fails. Elsewhere PyTorch compiles
     decoding anew in every process.
+
+    With `prompt`, the length of the first prefill, compile everything now that a text which fills
+    the cache needs; without, compile each part when it is first called. That prefill reads one row
+    for all `samples` of a prompt.
     """
     device = cache.keys[0].device.type
     if device != "cpu" or torch.is_autocast_enabled(device):
-        torch._dynamo.config.recompile_limit = 32  # 8 is too low for a graph per number of rows
-        torch._dynamo.config.suppress_errors = True  # what does not compile runs eagerly
-        # Without this, every step wraps every norm's eps in a tensor. That and the size checks,
-        # which are turned off, would take a good part of one row's step.
-        torch._dynamo.config.specialize_float = True
-        graph = torch.compile(step, dynamic=True, options={"size_asserts": False})
-        return lambda model, tokens, cache: (graph if tokens.shape[1] == 1 else step)(
-            model, tokens, cache)
+        return compile_graph(step, model, cache, prompt)
     weights = list(read_tensors(model).values())
     packages: dict[tuple[bool, bool], Any] = {}
 
+    def find_package(cache: KVCache, tokens: Tensor, seen: Tensor) -> Any:
+        """Return the package for these tokens and len(seen) keys, or None if there can be none."""
+        kind = (tokens.shape[1] > 1, len(seen) > kernels.LONGEST_SUM)
+        if kind not in packages:
+            packages[kind] = open_package(model, cache, (weights, tokens, seen))
+        return packages[kind]
+
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         length = tokens.shape[1]
-        # A cache that is a view, for one sample of each prompt, has strides that no package knows.
-        whole = not cache.length and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
-        if not (cache.length if length == 1 else whole):
+        compiled = cache.length > 0 if length == 1 else compiles_prefill(cache, length)
+        if not compiled:
             return step(model, tokens, cache)
+        tokens = tokens.contiguous()
         # A package takes tensors only. The size of this one is the number of keys.
         seen = tokens.new_empty(1).expand(cache.length + length)
-        inputs = weights, tokens.contiguous(), seen
-        kind = length > 1, len(seen) > kernels.LONGEST_SUM
-        if kind not in packages:
-            packages[kind] = open_package(model, cache, inputs)
-        if packages[kind] is None:
+        package = find_package(cache, tokens, seen)
+        if package is None:
             return step(model, tokens, cache)
-        (logits,) = packages[kind].run([*weights, *inputs[1:], *cache.keys, *cache.values])
+        (logits,) = package.run([*weights, tokens, seen, *cache.keys, *cache.values])
         cache.length += length
         return logits
 
+    if prompt is None:
+        return run
+    rows, _, capacity, _ = cache.keys[0].shape
+    tokens = torch.zeros(rows, prompt, dtype=torch.long)
+    key = tokens.new_empty(1)
+    once = cache.every(samples)
+    if compiles_prefill(once, prompt):
+        find_package(once, tokens[::samples].contiguous(), key.expand(prompt))
+    # The first and the last step of decoding may be on either side of LONGEST_SUM. No step reads
+    # the last token of a text.
+    for n_keys in (prompt + 1, capacity - 1):
+        if prompt < n_keys < capacity:
+            find_package(cache, tokens[:, :1].contiguous(), key.expand(n_keys))
+    return run
+
+
+def compiles_prefill(cache: KVCache, length: int) -> bool:
+    """Return whether there is a package for the prefill of prompts of this length."""
+    # Views of a cache, for one sample of each prompt, have strides that no package knows.
+    return cache.length == 0 and length >= MIN_PREFILL and cache.keys[0].is_contiguous()
+
+
+def compile_graph(step: Step, model: Transformer, cache: KVCache, prompt: int | None) -> Step:
+    """Return `step`, whose calls for one token of each row run as a graph of torch.compile.
+
+    With `prompt`, it is compiled now for texts that begin with so many tokens.
+    """
+    torch._dynamo.config.recompile_limit = 32  # 8 is too low for a graph per number of rows
+    torch._dynamo.config.suppress_errors = True  # what does not compile runs eagerly
+    # Without this, every step wraps every norm's eps in a tensor. That and the size checks, which
+    # are turned off, would take a good part of one row's step.
+    torch._dynamo.config.specialize_float = True
+    graph = torch.compile(step, dynamic=True, options={"size_asserts": False})
+
+    def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+        chosen = graph if tokens.shape[1] == 1 else step
+        return chosen(model, tokens, cache)
+
+    rows, _, capacity, _ = cache.keys[0].shape
+    if prompt is not None and prompt < capacity - 1:  # else there is no decoding
+        cache.length = max(2, prompt)  # 0 and 1 keys have graphs of their own
+        run(model, torch.zeros(rows, 1, dtype=torch.long, device=cache.keys[0].device), cache)
+        cache.length = 0  # what this has written will be overwritten
     return run
 
 
@@ -111,8 +157,8 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
         path = Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
         if path not in OPENED:
             OPENED[path] = None
-            if not is_whole(path):  # said on a line of its own: a text may have begun
-                say(f"\ncompiling {part}, once, which takes up to some minutes; kept as {path}")
+            if not is_whole(path):
+                say(f"compiling {part}, once, which takes up to some minutes; kept as {path}")
                 make_package(model, cache, inputs, path)
             # As torch._inductor.aoti_load_package does it, whose import takes two seconds.
             OPENED[path] = torch._C._aoti.AOTIModelPackageLoader(str(path), "model", True, 1, -1)

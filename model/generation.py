@@ -3,7 +3,6 @@
 Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 """
 
-import copy
 from collections.abc import Callable, Collection
 from types import SimpleNamespace
 
@@ -31,8 +30,7 @@ def prefill_samples(
 
     Run each prompt once and copy its keys and values.
     """
-    once = copy.copy(cache)  # its tensors will be views of every `samples`-th row
-    once.keys, once.values = ([x[::samples] for x in xs] for xs in (cache.keys, cache.values))
+    once = cache.every(samples)
     logits = step(model, tokens[::samples], once)
     for x in cache.keys + cache.values:
         rows = x[:, :, : once.length].unflatten(0, (-1, samples))
@@ -52,6 +50,7 @@ def generate(
     num_samples: int = 1,
     seed: int = 0,
     compile: bool = False,
+    on_start: Callable[[], None] = lambda: None,
     on_token: Callable[[int, int], bool] = lambda row, token: False,
 ) -> list[list[int]]:
     """Continue every prompt `num_samples` times and return the new tokens of every row.
@@ -59,9 +58,10 @@ def generate(
     Row `p * num_samples + s` is sample s of prompt p. It does not depend on the other rows. It ends
     after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
     True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding and
-    long prefills (model/compiled.py), which makes a single row several times as fast on a CPU. Keys
-    are cached, unless dynamic RoPE scaling would change their rotations at this length; without a
-    cache nothing is compiled.
+    long prefills (model/compiled.py), which makes a single row several times as fast on a CPU.
+    `on_start` is called once all is compiled, before the first forward pass. Keys are cached,
+    unless dynamic RoPE scaling would change their rotations at this length; without a cache nothing
+    is compiled.
 
     Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
     tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then
@@ -102,19 +102,21 @@ def generate(
         autocast = torch.is_autocast_enabled(device.type)
         dtype = torch.get_autocast_dtype(device.type) if autocast else model.norm.weight.dtype
         cache = KVCache(model.config, len(starts), total, device, dtype)
-    step: Step = next_logits
-    if compile and cache is not None:
-        step = compile_step(next_logits, model, cache)
 
     was_training = model.training
     model.eval()
     try:
+        step: Step = next_logits
+        if compile and cache is not None:
+            step = compile_step(next_logits, model, cache, prompt=min(starts), samples=num_samples)
+        on_start()
         live = list(range(len(starts)))
         while live:
             known = min(lengths[row] for row in live)
             due = [row for row in live if lengths[row] == known]  # the others read their prompt
-            # Cloned, because the compiler would compile again for a slice at another offset.
-            fed = tokens[:, 0 if cache is None else cache.length : known].clone().to(device)
+            # Contiguous, because the compiler would compile again for other offsets or strides.
+            first = 0 if cache is None else cache.length
+            fed = tokens[:, first:known].clone(memory_format=torch.contiguous_format).to(device)
             if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
                 logits = prefill_samples(step, model, fed, cache, num_samples)
             else:

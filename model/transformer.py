@@ -6,6 +6,7 @@ Positions are in `model/position.py`. Functions marked `@or_faster` are plain Py
 B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C width, V vocabulary.
 """
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -61,6 +62,13 @@ class KVCache:
         self.keys = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
         self.values = [torch.empty(shape, device=device, dtype=dtype) for _ in layers]
         self.length = 0
+
+    def every(self, samples: int) -> "KVCache":
+        """Return a cache of every `samples`-th row. Its tensors are views of this one's."""
+        rows = copy.copy(self)
+        rows.keys = [x[::samples] for x in self.keys]
+        rows.values = [x[::samples] for x in self.values]
+        return rows
 
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
         """Append xk, xv (B, H_kv, T, D) and return all keys and values, (B, H_kv, S, D).

@@ -46,6 +46,32 @@ def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeyp
     assert counts == [1, 1, 2, 3, 3, 3, 3, 5, 5, 6]
 
 
+@pytest.mark.parametrize("new, samples, opened", [
+    (12, 1, [(1, 5, 5), (1, 1, 6), (1, 1, 16)]), (12, 2, [(1, 5, 5), (2, 1, 6), (2, 1, 16)]),
+    (3, 1, [(1, 5, 5), (1, 1, 6)]), (1, 1, [(1, 5, 5)])])
+def test_what_a_text_needs_is_opened_before_its_first_token(
+        new, samples, opened, monkeypatch):
+    """Rows, tokens and keys of each package: prefill, and decoding on both sides of 10 keys."""
+    monkeypatch.setattr(kernels, "LONGEST_SUM", 10)
+    monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
+    monkeypatch.setattr(compiled, "open_package", lambda model, cache, inputs: events.append(
+        (*inputs[1].shape, len(inputs[2]))))
+    events = []
+    generate(sharpened(n_layers=1), [[1, 2, 3, 4, 5]], Sampling(), max_new_tokens=new,
+             num_samples=samples, compile=True, on_start=lambda: events.append("start"),
+             on_token=lambda row, token: events.append("token"))
+    assert events == [*opened, "start", *["token"] * (new * samples)]
+
+
+def test_a_model_in_training_is_compiled_as_it_generates(monkeypatch):
+    modes = []
+    model = sharpened(n_layers=1).train()
+    monkeypatch.setattr(compiled, "open_package",
+                        lambda model, cache, inputs: modes.append(model.training))
+    generate(model, [[1, 2, 3]], Sampling(), max_new_tokens=3, compile=True)
+    assert modes == [False] and model.training
+
+
 @pytest.mark.slow
 def test_in_int8_few_rows_round_the_weights_only_and_more_rows_the_inputs_too(kept, monkeypatch):
     monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor
@@ -108,6 +134,20 @@ def test_a_package_has_the_name_of_all_it_depends_on_and_without_one_decoding_is
             patch.setattr(owner, key, value)
             names.append(name(model))
     assert len({*names}) == len(names) and kept() == []
+
+
+@pytest.mark.slow
+def test_elsewhere_the_graph_is_made_before_the_first_token():
+    """As on a GPU, under autocast."""
+    graphs = []
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    stats = torch._dynamo.utils.counters["stats"]
+    model = sharpened(n_layers=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        generate(model, [[1, 2, 3]], Sampling(), max_new_tokens=9, compile=True,
+                 on_start=lambda: graphs.append(stats["unique_graphs"]))
+    assert (graphs, stats["unique_graphs"]) == ([1], 1)
 
 
 @pytest.mark.slow

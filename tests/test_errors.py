@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -9,10 +10,12 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, start
 from tqdm import tqdm
 
-from errors import UserError, check_ranges, report_errors, say
+from errors import UserError, check_ranges, did_you_mean, report_errors, say, starting
+
+COMMANDS = ["ablate.py", "bench.py", "evaluate.py", "export.py", "generate.py", "train.py"]
 
 
 @pytest.mark.parametrize("interval, inside, outside", [
@@ -74,3 +77,91 @@ def test_what_is_said_stands_above_the_progress_bar(capsys):
     with tqdm(total=2, file=sys.stderr, desc="bar"):
         say("a line")
     assert "\ra line\n" in capsys.readouterr().err.replace("  ", "")
+
+
+@pytest.fixture
+def fake_torch(tmp_path):
+    """Return a function that makes PyTorch, for a process with this PYTHONPATH, a few lines."""
+    def fake_torch(code):
+        (tmp_path / "torch.py").write_text(code, encoding="utf-8")
+        return {"PYTHONPATH": str(tmp_path)}
+
+    return fake_torch
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_ctrl_c_during_imports_has_no_traceback(command, fake_torch):
+    """Even where a package turns the interrupt into an error of its own."""
+    environment = fake_torch("""import time
+print("importing", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    raise ImportError("half imported")
+""")
+    process = start(ROOT / command, "--help", **environment)
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == ("", "\n")
+    assert process.returncode == 130
+
+
+def test_an_ignored_ctrl_c_stays_ignored_during_imports(fake_torch):
+    environment = fake_torch("import os, signal, sys\nos.kill(os.getpid(), signal.SIGINT)\n"
+                             "sys.exit(3)")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a child inherits it, as from nohup
+    try:
+        process = start(ROOT / "train.py", **environment)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 3
+
+
+def test_ctrl_c_is_an_exception_again_after_the_imports():
+    before = signal.getsignal(signal.SIGINT)
+    with starting("__main__"):
+        pass
+    assert signal.getsignal(signal.SIGINT) is before is signal.default_int_handler
+
+
+def test_importing_a_command_as_a_module_changes_no_handler(capsys):
+    with starting("train"):
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert capsys.readouterr() == ("", "")
+
+
+def read_stderr_of_terminal(environment):
+    """All that generate.py writes to a stderr that is a terminal."""
+    terminal, stderr = os.openpty()
+    process = subprocess.Popen([sys.executable, ROOT / "generate.py"], stderr=stderr,
+                               env=os.environ | environment)
+    process.wait(timeout=60)
+    os.close(stderr)
+    shown = os.read(terminal, 1000)
+    os.close(terminal)
+    return shown
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_terminal_shows_a_line_while_pytorch_is_imported(fake_torch):
+    shown = read_stderr_of_terminal(fake_torch("raise SystemExit(3)"))
+    assert shown == b"\rloading PyTorch ...\r                   \r"
+
+
+def test_a_log_gets_no_line_while_pytorch_is_imported(fake_torch):
+    process = start(ROOT / "generate.py", **fake_torch("raise SystemExit(3)"))
+    assert process.communicate(timeout=60) == ("", "")
+
+
+def test_the_nearest_name_is_suggested():
+    assert did_you_mean("smal-rope", ["small-rope", "tiny-rope"]) == " (did you mean small-rope?)"
+
+
+def test_a_name_that_begins_so_is_suggested():
+    names = ["small-alibi-s1", "tiny-rope-s1"]
+    assert did_you_mean("small", names) == " (did you mean small-alibi-s1?)"
+
+
+def test_nothing_is_suggested_for_what_is_like_no_name():
+    assert did_you_mean("xyz", ["small-rope", "tiny-rope"]) == ""

@@ -106,7 +106,7 @@ def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, mo
     assert learned[:4] == ["learned", "text", digest, "learned"]
     assert damaged[:4] == ["damaged", "text", digest, "learned"]
     assert damaged[6:9] == ["-", "-", "-"]  # steps, bits per byte, loss
-    assert skipped.startswith("skipped: runs/notes/run.json is missing")
+    assert skipped.startswith("skipped: runs/notes is no run")
     assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
 
 
@@ -201,6 +201,12 @@ def test_runs_are_compared_on_the_same_targets(runs, capsys, monkeypatch):
     assert lines[2][-3:] == [f"{change:+.4f}", "±", f"{error:.4f}"]
     assert ["contexts", "differ,"] in [line[:2] for line in lines]
     assert imread("loss.png").shape[1] > 500 and first["checkpoint"] == "last"
+
+
+def test_a_plot_is_written_in_the_format_of_its_name(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    evaluated(capsys, "rope", "--device=cpu", "--plot=loss.pdf")
+    assert Path("loss.pdf").read_bytes().startswith(b"%PDF-1")
 
 
 def test_models_stand_in_the_order_in_which_they_are_named(runs, capsys, monkeypatch):

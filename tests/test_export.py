@@ -32,7 +32,7 @@ def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
     for there in (run, run / "run.json"):
         refused(capsys, "gguf", run, there, "is there already")
-    refused(capsys, "hf", tmp_path, out, "run.json is missing")
+    refused(capsys, "hf", tmp_path, out, "is no run")
     refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
 
     run, folder = make_run(tmp_path).path, their_folder(tmp_path)

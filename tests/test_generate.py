@@ -10,11 +10,13 @@ from unittest import mock
 import pytest
 from conftest import refusal, run
 from noise import PROMPT, noise_run
+from tqdm import tqdm
 
 import generate as script
 from data.tokenizer import open_tokenizer
 from errors import UserError
 from gyre.load import load
+from model import compiled
 from model.config import RopeScaling
 from model.generation import generate
 from model.sampling import Sampling
@@ -84,14 +86,15 @@ def test_every_option_arrives(call, expected, tokenizer, monkeypatch):
     words = ("--checkpoint last --rope-scaling yarn --rope-factor 3 --prompt x --max-new-tokens 12 "
              "--seed 3 --temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 "
              "--repetition-penalty 1.3 --dtype int8 --compile")
-    compiled = mock.Mock(side_effect=lambda step, model, cache: step)
-    monkeypatch.setattr("model.generation.compile_step", compiled)
+    compile_step = mock.Mock(side_effect=lambda step, model, cache, **prefill: step)
+    monkeypatch.setattr("model.generation.compile_step", compile_step)
     options = dict(checkpoint="last", scaling=RopeScaling("yarn", 3.0), seed=3, dtype="int8",
                    max_new_tokens=12)
     new = expected("x", sampling, **options)
     out, err = call(*words.split())
     assert out == "x" + tokenizer.decode(new) + "\n"
-    assert "runs/rope: last weights, rope positions, cpu, int8, compiled" in err and compiled.called
+    assert "runs/rope: last weights, rope positions, cpu, int8, compiled" in err
+    assert compile_step.called
     for part in dataclasses.fields(Sampling):  # none of them is without effect here
         changed = dataclasses.replace(sampling, **{part.name: part.default})
         assert expected("x", changed, **options) != new, part.name
@@ -143,17 +146,183 @@ def test_a_prompt_in_another_encoding_is_refused(tmp_path, content, words):
         script.read_prompt(str(tmp_path / "prompt.txt"))
 
 
-def test_interactive_continues_line_after_line_until_ctrl_c(call, expected, tokenizer, monkeypatch):
+# The seeds of the second and the third text of a session of seed 0.
+SECOND = 1911258136983961498
+THIRD = 7840605766364344384
+
+
+@pytest.fixture
+def talk(call):
+    """Type lines into a session of 5 tokens a text; return stdout and stderr."""
+    def talk(*lines, argv=()):
+        text = "".join(f"{line}\n" for line in lines)
+        return call("--interactive", "--max-new-tokens", "5", *argv, stdin=text.encode())
+
+    return talk
+
+
+def test_interactive_continues_line_after_line_until_ctrl_d(call, expected, tokenizer):
     lines = f"x\n\n{6000 * chr(1)}\n🙂 y\n".encode() + b"\xff"
     out, err = call("--interactive", "--max-new-tokens", "5", stdin=lines)
-    texts = [t + tokenizer.decode(expected(t, max_new_tokens=5)) + "\n" for t in ("x", "🙂 y")]
-    assert out == "".join(texts)
+    first = tokenizer.decode(expected("x", max_new_tokens=5))
+    second = tokenizer.decode(expected("🙂 y", max_new_tokens=5, seed=SECOND))
+    assert out == f"x{first}\n🙂 y{second}\n"
     # The long line and what is not UTF-8 are errors, and the next line was read.
     assert "past the context of 6000" in err and err.count("error: ") == 2
     assert err.count("tokens/s)") == 2 and "decode: 8 tokens" in err.splitlines()[-1]  # at the end
+
+
+def test_ctrl_c_at_the_prompt_ends_a_session(call, monkeypatch):
     ctrl_c = {"readline": mock.Mock(side_effect=KeyboardInterrupt)}
     monkeypatch.setattr(io, "TextIOWrapper", type("Terminal", (io.TextIOWrapper,), ctrl_c))
     assert call("--interactive").out == ""
+
+
+def test_the_same_line_gets_another_text_each_turn(talk, expected, tokenizer):
+    texts = [tokenizer.decode(expected("x", max_new_tokens=5, seed=seed))
+             for seed in (0, SECOND, THIRD)]
+    assert talk("x", "x", "x").out == "".join(f"x{text}\n" for text in texts)
+    assert len({*texts}) == 3
+
+
+def test_a_seed_begins_with_the_text_of_that_seed(talk, expected, tokenizer):
+    out, _ = talk("y", "y", ":seed 3", "x")
+    assert out.endswith(f"x{tokenizer.decode(expected('x', max_new_tokens=5, seed=3))}\n")
+
+
+def test_more_goes_on_where_the_text_ended(talk, expected, tokenizer):
+    new = expected("x", Sampling(temperature=0), max_new_tokens=15)
+    parts = [tokenizer.decode(new[i : i + 5]) for i in (0, 5, 10)]
+    out, _ = talk("x", ":more", ":more", argv=("--temperature", "0"))
+    assert out == f"x{parts[0]}\n{parts[1]}\n{parts[2]}\n"
+
+
+def test_more_draws_with_the_numbers_of_its_turn(talk, runs, expected, tokenizer):
+    first = expected("x", max_new_tokens=5)
+    prompt = tokenizer.encode_prompt("x") + first
+    (new,) = generate(load(runs / "rope").model, [prompt], Sampling(), max_new_tokens=5,
+                      seed=SECOND, eos_ids=tokenizer.eos_ids)
+    assert talk("x", ":more").out == f"x{tokenizer.decode(first)}\n{tokenizer.decode(new)}\n"
+
+
+def test_more_goes_on_after_a_stop_string_and_shows_it(talk, expected, tokenizer):
+    text = tokenizer.decode(expected("x", Sampling(temperature=0), max_new_tokens=6))
+    assert text == "]]]]]]"
+    out, _ = talk("x", ":more", ":more", argv=("--temperature", "0", "--stop", "]]"))
+    assert out == "x\n]]\n]]\n"
+
+
+def test_more_reads_the_end_of_a_full_context(talk, runs, tokenizer):
+    """A context of 32 tokens, of which 20 are for each continuation."""
+    options = ("--run", "runs/learned", "--temperature", "0", "--max-new-tokens", "20")
+    out, err = talk("x", ":more", argv=options)
+    model = load(runs / "learned").model
+    prompt = tokenizer.encode_prompt("x")
+    (first,) = generate(model, [prompt], Sampling(temperature=0), max_new_tokens=20)
+    (second,) = generate(model, [(prompt + first)[-12:]], Sampling(temperature=0),
+                         max_new_tokens=20)
+    assert out == f"x{tokenizer.decode(first)}\n{tokenizer.decode(second)}\n"
+    assert ("note: the context (model.max_positions) is 32 tokens long: the text goes on from its "
+            "last 12\n") in err
+
+
+def test_two_colons_are_a_prompt_that_begins_with_one(talk, expected, tokenizer):
+    text = tokenizer.decode(expected(":more", max_new_tokens=5))
+    assert talk("::more").out == f":more{text}\n"
+
+
+def test_help_lists_the_commands(talk):
+    out, err = talk(":help")
+    assert out == "" and ("    :more      go on with the last text\n"
+                          "    :seed N    draw the texts of another seed, N\n"
+                          "    :help      print this\n"
+                          "    ::TEXT     the prompt :TEXT\n") in err
+
+
+@pytest.mark.parametrize("line, message", [
+    (":more", ":more goes on with a text, and there is none yet"),
+    (":seed", ":seed takes a whole number, such as :seed 3, not ''"),
+    (":seed x 3", ":seed takes a whole number, such as :seed 3, not 'x 3'"),
+    (":sed 3", ":sed is no command (:more, :seed N, :help); the prompt is written ::sed 3"),
+    (":more 3", ":more is no command (:more, :seed N, :help); the prompt is written ::more 3")])
+def test_a_command_that_cannot_be_obeyed_is_said(talk, line, message):
+    out, err = talk(line)
+    assert out == "" and f"\nerror: {message}\n" in err
+
+
+def test_more_is_for_one_text(talk):
+    _, err = talk("x", ":more", argv=("--num-samples", "2"))
+    assert "error: :more goes on with one text, and there are 2: leave out --num-samples\n" in err
+
+
+def test_a_session_begins_with_the_prompts_of_the_command_line(talk, expected, tokenizer):
+    texts = [tokenizer.decode(expected(prompt, max_new_tokens=5, seed=seed))
+             for prompt, seed in ((":more", 0), ("y", SECOND), ("z", THIRD))]
+    out, _ = talk("z", argv=("--prompt", ":more", "--prompt", "y"))
+    assert out == f":more{texts[0]}\ny{texts[1]}\nz{texts[2]}\n"
+
+
+def test_a_session_may_begin_with_a_document(talk, expected, tokenizer):
+    text = tokenizer.decode(expected("", max_new_tokens=5))
+    assert talk("", argv=("--prompt", "")).out == f"{text}\n"
+
+
+# --- compiling and progress -----------------------------------------------------------------------
+
+
+def test_the_rate_leaves_compiling_out(call, monkeypatch):
+    """The clock ticks every half a second, when it is read; compiling reads it a hundred times."""
+    def slow_compile(step, model, cache, **prefill):
+        for _ in range(100):
+            script.time.perf_counter()
+        return step
+
+    monkeypatch.setattr("model.generation.compile_step", slow_compile)
+    monkeypatch.setattr(script, "time", mock.Mock(perf_counter=itertools.count(7, 0.5).__next__))
+    _, err = call("--prompt", "x", "--max-new-tokens", "5", "--compile")
+    assert err.endswith("prefill: 1 tokens in 0.500 s (2 tokens/s)\n"
+                        "decode: 4 tokens in 2.500 s (2 tokens/s)\n")
+
+
+def test_the_notice_of_compiling_comes_before_the_text(call, expected, tokenizer, monkeypatch,
+                                                        tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(compiled, "OPENED", {})
+    monkeypatch.setattr(compiled, "make_package", mock.Mock(side_effect=RuntimeError("broken")))
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "stdout", terminal)
+    call("--prompt", PROMPT, "--max-new-tokens", "9", "--compile")
+    text = tokenizer.decode(expected(max_new_tokens=9))
+    notice, note, *shown = terminal.getvalue().split("\n", 3)[1:]
+    assert notice.startswith("compiling decoding, once, which takes up to some minutes; kept as ")
+    assert note == "note: decoding is eager, because compiling it failed: broken"
+    assert shown[0].startswith(f"{PROMPT}{text}\nprefill: ")
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """The options of all progress bars, which appear at once."""
+    bars = []
+
+    def bar(**options):
+        bars.append(options)
+        return tqdm(**options | {"delay": 0, "mininterval": 0})
+
+    monkeypatch.setattr(script, "tqdm", bar)
+    return bars
+
+
+def test_several_samples_show_their_progress_after_two_seconds(call, bars):
+    _, err = call("--prompt", "x", "--max-new-tokens", "5", "--num-samples", "3",
+                  "--temperature", "0")
+    assert "generate: 100%" in err and " 15/15 " in err
+    (options,) = bars
+    assert (options["delay"], options["mininterval"]) == (2, 10)  # as stderr is no terminal
+
+
+def test_a_single_sample_shows_no_progress(call, bars):
+    assert "generate:" not in call("--prompt", "x", "--max-new-tokens", "5").err
 
 
 def test_past_the_training_rows_there_is_a_note_and_past_a_table_nothing(
@@ -202,7 +371,9 @@ def test_auto_measures_for_all_rows(call, monkeypatch):
 
 
 @pytest.mark.parametrize("words, message", [
-    ("", "give --prompt TEXT or --pr"), ("--interactive --prompt x", "give --prompt TEXT or --pr"),
+    ("", "give --prompt TEXT or --prompt-file FILE, or else --interactive, which reads stdin"),
+    ("--interactive --prompt-file -", "--prompt-file - reads all of stdin, which leaves none to "
+     "--interactive: give the prompt by --prompt TEXT"),
     ("--prompt x --rope-scaling yarn", "give both"), ("--prompt x --rope-factor 2", "give both"),
     ("--prompt x --num-samples -1 --dtype auto", "num_samples must be in .* not -1"),
     ("--prompt x --stop=", "--stop '' is in"), ("--prompt x --run .", "params.json"),

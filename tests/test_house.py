@@ -46,9 +46,17 @@ def imports(tree: Iterable[ast.AST]) -> set[str]:
     return names
 
 
+def run_at_import(source: str) -> list[ast.AST]:
+    """The statements that run when a module is imported, those of `with starting(...)` included."""
+    statements: list[ast.AST] = []
+    for statement in ast.parse(source).body:
+        statements += statement.body if isinstance(statement, ast.With) else [statement]
+    return statements
+
+
 # At the top or in a function; and at the top alone, which is when a module is imported.
 IMPORTS = {module: imports(tree) for module, tree in TREES.items()}
-AT_ONCE = {module: imports(ast.parse(source).body) for module, source in SOURCES.items()}
+AT_ONCE = {module: imports(run_at_import(source)) for module, source in SOURCES.items()}
 SLOW = {"datasets", "gguf", "huggingface_hub", "matplotlib", "scipy", "tokenizers", "transformers",
         "wandb"}
 

@@ -5,7 +5,7 @@ import torch
 from conftest import target_losses, trained
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise import FIRST_BYTE, PROMPT, VOCAB, noise_run, train_tokenizer
+from noise import FIRST_BYTE, PROMPT, VOCAB, noise_run, train_sentencepiece, train_tokenizer
 
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
@@ -145,6 +145,47 @@ def test_what_is_held_back_comes_with_the_end(tokenizer):
     ids = [FIRST_BYTE + byte for byte in "ab中".encode()]
     assert play(Row("x", tokenizer, ["bc", "中d"]), ids) == ("xab中", False)
     assert play(Row("x", tokenizer), ids[:-1]) == ("xab\ufffd", False)
+
+
+def test_an_empty_stop_string_is_refused(run):
+    with pytest.raises(UserError) as caught:
+        load(run, device="cpu").generate(PROMPT, stop=["x", ""])
+    assert str(caught.value) == "stop '' is in every text: leave it out"
+
+
+def test_an_empty_text_as_the_only_stop_means_none(run):
+    options = {"max_new_tokens": 3, "temperature": 0}
+    trained = load(run, device="cpu")
+    assert trained.generate(PROMPT, stop="", **options) == trained.generate(PROMPT, **options) != ""
+
+
+def test_a_stopped_row_goes_on_with_its_stop_string(tokenizer):
+    row = Row("x", tokenizer, ["bc"])
+    a, b, c, d = [FIRST_BYTE + byte for byte in b"abcd"]
+    assert [row.push(token) for token in (a, b, c)] == ["xa", "", ""] and row.stopped
+    assert row.finish() == ""
+    row.resume()
+    assert [row.push(d), row.push(b), row.finish()] == ["bcd", "", "b"]
+    assert row.text == "bcdb" and not row.stopped
+
+
+def test_a_row_goes_on_within_a_character(tokenizer):
+    first, second, third = [FIRST_BYTE + byte for byte in "中".encode()]
+    row = Row("x", tokenizer)
+    assert [row.push(first), row.push(second), row.finish()] == ["x", "", "\ufffd"]
+    row.resume()
+    assert [row.push(third), row.finish()] == ["中", ""]
+
+
+def test_a_row_that_goes_on_keeps_its_first_space(tmp_path):
+    """Of a tokenizer that puts a space in front of every text, which is left out at its start."""
+    tokenizer = Tokenizer(train_sentencepiece(tmp_path))
+    assert tokenizer.adds_space
+    (word,) = {i for i, text in tokenizer.bytes.items() if text == b" return"}
+    row = Row("", tokenizer)
+    assert [row.push(word), row.finish()] == ["return", ""]
+    row.resume()
+    assert [row.push(word), row.finish()] == [" return", ""]
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import train
 from errors import UserError
-from gyre.options import CONFIGS, OPTIONS, Parser, RunOptions, make_config, read_config
+from gyre.options import CONFIGS, HABITS, OPTIONS, Parser, RunOptions, make_config, read_config
 from model.position import POSITIONS
 from model.sampling import Sampling
 
@@ -139,7 +139,6 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
 
 @pytest.mark.parametrize("argv, words", [
     # No abbreviations.
-    (["tiny.yaml"], "^there is no option tiny.yaml"),
     (["--train.step", "64"], r"^there is no option --train.step \(did you mean --train.steps\?\)$"),
     (["--data.files", "[*.md, a]"], "quote its globs"), (["--data.files", 400 * "["], "must be"),
     (["--name", "caf\udce9"], "^name must be text"),  # the byte E9 is not UTF-8
@@ -180,6 +179,220 @@ def test_a_command_tells_its_own_options_from_those_of_the_configuration():
         (["a", "--checkpoint", "first"], r"^checkpoint must be best\|last, not 'first'$")):
         with pytest.raises(UserError, match=words):
             parser.parse_args(argv)
+
+
+# --- the words of a command line ------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Words:
+    """Options of a command that has no configuration."""
+
+    prompt: list[str]
+    """A text."""
+    run: str | None = None
+    """A run."""
+    max_new_tokens: int = 9
+    """A number."""
+    compile: bool = False
+    """A flag."""
+
+
+def words(*argv):
+    """The options of Words in a command line, but for those of the configuration."""
+    options = vars(Parser(None, Words).parse_args([*argv]))
+    return {name: value for name, value in options.items() if name != "given"}
+
+
+def mistake(*argv, parser=None):
+    """What is wrong with a command line."""
+    with pytest.raises(UserError) as caught:
+        (parser or Parser(None, Words)).parse_args([*argv])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("option", [
+    "--train.batch_size", "--train.batch-size", "--train.micro_batch-size"])
+def test_dashes_and_underscores_of_dotted_options_are_the_same(option):
+    given = Parser(config=True).parse_args([option, "7"]).given
+    assert given == {option[2:].replace("-", "_"): 7}
+
+
+@pytest.mark.parametrize("argv", [
+    ["--max-new-tokens", "3"], ["--max_new_tokens", "3"], ["--max_new-tokens=3"]])
+def test_dashes_and_underscores_of_other_options_are_the_same(argv):
+    assert words(*argv) == {"prompt": [], "run": None, "max_new_tokens": 3, "compile": False}
+
+
+def test_underscores_in_front_make_no_option():
+    assert mistake("__run") == "__run is no option: did you mean --run __run or --prompt __run?"
+
+
+def test_a_value_keeps_its_dashes_and_underscores():
+    assert words("--run", "--max_new", "--prompt=--top_k")["run"] == "--max_new"
+    assert words("--run", "--max_new", "--prompt=--top_k")["prompt"] == ["--top_k"]
+
+
+def test_keys_of_a_file_may_have_dashes(tmp_path):
+    file = write(tmp_path, "{train: {batch-size: 7}, model.n-layers: 2}")
+    config = load("--config", file)
+    assert (config.train.batch_size, config.model.n_layers) == (7, 2)
+
+
+def test_a_key_in_both_spellings_is_there_twice(tmp_path):
+    file = write(tmp_path, "train: {batch-size: 7, batch_size: 8}")
+    with pytest.raises(UserError, match="train.batch_size is there twice"):
+        load("--config", file)
+
+
+def test_help_shows_one_spelling():
+    shown = Parser(None, Words, config=True).format_help()
+    assert "--max-new-tokens int" in shown and "--train.batch_size int" in shown
+    assert "--max_new_tokens" not in shown and "--train.batch-size" not in shown
+    assert "\nIn the name of an option, - and _ are the same.\n" in shown
+
+
+@pytest.mark.parametrize("text", ["--x", "-x", "- item", "-1", "---", "--no-such=3", ""])
+def test_a_text_may_begin_with_dashes(text):
+    assert words("--prompt", text, "--run", "a") == words(f"--prompt={text}", "--run=a")
+    assert words("--prompt", text)["prompt"] == [text]
+
+
+def test_an_option_as_a_text_needs_an_equals_sign():
+    assert mistake("--prompt", "--run", "a") == (
+        "--prompt needs a value (if --run is meant to be it: --prompt=--run)")
+    assert words("--prompt=--run")["prompt"] == ["--run"]
+
+
+def test_an_option_at_the_end_without_its_value_is_named():
+    assert mistake("--compile", "--prompt") == "--prompt needs a value"
+
+
+def test_a_flag_with_a_value_is_named():
+    assert mistake("--compile=False") == (
+        "--compile takes no value, and was given 'False': say it alone, or leave it out")
+    assert mistake("--compile", "False") == (
+        "--compile takes no value, and False follows it: leave it out")
+
+
+def test_arguments_without_an_option_may_stand_apart():
+    parser = Parser(None, Words)
+    parser.add_argument("runs", nargs="*")
+    assert parser.parse_args(["a", "--run", "b", "c", "--compile", "d"]).runs == ["a", "c", "d"]
+
+
+def test_what_follows_two_dashes_is_no_option():
+    parser = Parser(None, Words)
+    parser.add_argument("runs", nargs="*")
+    options = parser.parse_args(["--run", "a", "--", "--max_new_tokens", "b"])
+    assert (options.run, options.runs) == ("a", ["--max_new_tokens", "b"])
+
+
+def test_a_glob_that_the_shell_expanded_is_to_be_quoted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    write(tmp_path / "notes", "a text", "a.md")
+    parser = Parser(config=True)
+    assert mistake("--data.files", "notes/a.md", "notes/b.md", "notes/c.md", parser=parser) == (
+        "--data.files takes one value, and notes/b.md follows it: quote a glob, as in --data.files "
+        "'notes/*.md', or give a list, as in --data.files '[notes/a.md, notes/b.md, ...]'")
+
+
+def test_numbers_side_by_side_are_to_be_a_list():
+    assert mistake("--train.keep", "3", "5", parser=Parser(config=True)) == (
+        "--train.keep takes one value, and 5 follows it: give a list, as in --train.keep '[3, 5]'")
+
+
+def test_a_text_of_several_words_is_to_be_quoted():
+    assert mistake("--prompt", "def", "read", "it's") == (
+        "--prompt takes one value, and read follows it: quote it, as in "
+        """--prompt 'def read it'"'"'s'""")
+
+
+def test_a_second_number_is_to_be_left_out():
+    assert mistake("--max-new-tokens", "3", "4") == (
+        "--max-new-tokens takes one value, and 4 follows it: leave it out")
+
+
+@pytest.mark.parametrize("config, message", [
+    (True, "tiny.yaml is no option: did you mean --config tiny.yaml?"),
+    (False, "tiny.yaml is no option: did you mean --run tiny.yaml or --prompt tiny.yaml?")])
+def test_a_word_without_an_option_is_given_one(config, message):
+    parser = Parser(config=True) if config else Parser(None, Words)
+    assert mistake("tiny.yaml", parser=parser) == message
+
+
+def test_a_word_too_many_is_to_be_left_out():
+    parser = Parser()
+    parser.add_argument("source")
+    parser.add_argument("--to", choices=["hf", "run"])
+    assert mistake("a", "b", parser=parser) == "b is no option: leave it out"
+    assert mistake("a", "--to=hf", "b", parser=parser) == (
+        "--to takes one value, and b follows it: leave it out")
+
+
+@pytest.mark.parametrize("habit, ours", [
+    ("learning_rate", "optim.lr"), ("lr", "optim.lr"), ("batch_size", "train.batch_size"),
+    ("max_iters", "train.steps"), ("max-steps", "train.steps"), ("epochs", "train.steps"),
+    ("block_size", "data.seq_len"), ("n_embd", "model.dim"), ("n_layer", "model.n_layers"),
+    ("n_head", "model.n_heads"), ("dropout", "model.dropout"), ("device", "train.device"),
+    ("dtype", "train.dtype"), ("weight_decay", "optim.weight_decay"), ("out_dir", "log.runs"),
+    ("eval_interval", "train.eval_interval"), ("compile", "train.compile"),
+    ("prompt", "train.sample_prompt"), ("max_new_tokens", "train.sample_tokens"),
+    ("grad_clip", "optim.grad_clip"), ("warmup_iters", "optim.warmup_steps"),
+    ("min_lr", "optim.final_lr"), ("beta2", "optim.beta2"), ("dataset", "data.files"),
+    ("model.steps", "train.steps"), ("optim.learning_rate", "optim.lr"), ("stepps", "train.steps")])
+def test_words_of_other_repositories_lead_to_our_options(habit, ours):
+    message = mistake(f"--{habit}", "3", parser=Parser(config=True))
+    assert message == f"there is no option --{habit} (did you mean --{ours}?)"
+
+
+@pytest.mark.parametrize("habit, ours", [
+    ("max_tokens", "max-new-tokens"), ("n_predict", "max-new-tokens"), ("start", "prompt"),
+    ("model", "run"), ("new-token", "max-new-tokens")])
+def test_suggested_options_are_those_that_the_command_has(habit, ours):
+    assert mistake(f"--{habit}=3") == f"there is no option --{habit} (did you mean --{ours}?)"
+
+
+def test_a_word_like_no_option_gets_no_suggestion():
+    assert mistake("--zzz") == "there is no option --zzz"
+
+
+def test_all_unknown_options_are_named_at_once():
+    assert mistake("--learning_rate", "1e-3", "--max_iters=9", parser=Parser(config=True)) == (
+        "there is no option --learning_rate (did you mean --optim.lr?), --max_iters (did you mean "
+        "--train.steps?)")
+
+
+def test_every_habit_leads_to_an_option_that_there_is():
+    known = {*OPTIONS, "resume", "prompt", "run", "max_new_tokens", "num_samples", "temperature"}
+    assert set(HABITS) <= known
+
+
+@pytest.mark.parametrize("key, ours", [
+    ("lr", "optim.lr"), ("dim", "model.dim"), ("learning_rate", "optim.lr"),
+    ("max_iters", "train.steps"), ("batch-size", "train.batch_size"),
+    ("vocab_size", "data.vocab_size"), ("sampel_tokens", "train.sample_tokens")])
+def test_a_key_without_its_section_is_told_where_it_belongs(tmp_path, key, ours):
+    file = write(tmp_path, f"{key}: 3")
+    option = key.replace("-", "_")
+    with pytest.raises(UserError) as caught:
+        load("--config", file)
+    assert str(caught.value) == f"{file}: there is no option {option} (did you mean {ours}?)"
+
+
+@pytest.mark.parametrize("name, ours", [
+    ("small.yml", "small.yaml"), ("smal", "small.yaml"), ("shakespear.yaml", "shakespeare.yaml"),
+    ("mine/my.yml", "mine/my.yaml")])
+def test_the_nearest_configuration_is_suggested(tmp_path, monkeypatch, name, ours):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    write(tmp_path / "mine", "seed: 9", "my.yaml")
+    with pytest.raises(UserError) as caught:
+        load("--config", name)
+    assert str(caught.value) == (
+        f"no config {name} (did you mean {ours}?), neither as a path nor among ours: "
+        "ablation.yaml, bench.yaml, shakespeare.yaml, small.yaml, tiny.yaml, tinystories.yaml")
 
 
 def test_help_explains_every_option(capsys):

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from conftest import refusal
 from made_up_study import EFFECT, HORIZONS, NGRAMS, make_study
 
+import evaluate
 from ablation import plots
 from ablation.study import Study
 
@@ -83,3 +85,23 @@ def test_losses_of_runs_are_drawn_against_tokens(new_run, monkeypatch):
     assert plots.draw_losses([run]).startswith(b"\x89PNG")
     drawn = [(*line.get_xdata(), *line.get_ydata()) for line in figure.axes[0].lines]
     assert drawn == [(96, 3.0), (192, 2.5)] and lines(figure.axes[0]).keys() == {"a"}
+
+
+@pytest.mark.parametrize("format, start", [
+    ("png", b"\x89PNG"), ("pdf", b"%PDF-1"), ("svg", b"<?xml")])
+def test_losses_of_runs_are_drawn_in_each_format(new_run, format, start):
+    run = new_run("a")
+    run.log({"step": 1, "tokens": 96, "val/loss": 2.5})
+    assert plots.draw_losses([run], format=format).startswith(start)
+
+
+@pytest.mark.parametrize("path, format", [
+    ("loss.pdf", "pdf"), ("a.b/loss.SVG", "svg"), ("loss.png", "png")])
+def test_the_suffix_of_a_plot_is_its_format(path, format):
+    assert evaluate.plot_format(path) == format
+
+
+@pytest.mark.parametrize("path", ["loss.jpg", "loss", ".pdf"])
+def test_another_format_is_refused_before_runs_are_opened(path, capsys):
+    (line,) = refusal(capsys, evaluate.main, "no-such-run", "--plot", path)
+    assert line == f"error: --plot {path} must end in .png, .pdf or .svg"

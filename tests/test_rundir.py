@@ -127,11 +127,73 @@ def test_a_run_is_opened_by_its_path_or_else_by_its_name(new_run, tmp_path, monk
     with pytest.raises(UserError, match="no run folder at runs/nothing"):
         RunDir.open("nothing")
     Path("b").mkdir()
-    with pytest.raises(UserError, match="^b/run.json is missing or damaged"):
+    with pytest.raises(UserError, match="^b is no run"):
         RunDir.open("b")  # a path first
-    Path("b", "config.json").touch()
-    with pytest.raises(UserError, match="python export.py b --to run"):
-        RunDir.open("b")
+
+
+def refused(path):
+    """What is said of a run that cannot be opened."""
+    with pytest.raises(UserError) as caught:
+        RunDir.open(path)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path, message", [
+    ("smal-rope", "no run folder at runs/smal-rope (did you mean small-rope-s1?): python "
+     "evaluate.py lists the runs"),
+    ("small", "no run folder at runs/small (did you mean small-rope-s1?): python evaluate.py lists "
+     "the runs"),
+    ("runs/small-rope", "no run folder at runs/small-rope (did you mean runs/small-rope-s1?): "
+     "python evaluate.py lists the runs"),
+    ("else/small-rope", "no run folder at else/small-rope: python evaluate.py lists the runs"),
+    ("nothing", "no run folder at runs/nothing: python evaluate.py lists the runs")])
+def test_the_nearest_run_is_suggested(new_run, tmp_path, monkeypatch, path, message):
+    monkeypatch.chdir(tmp_path)
+    new_run("small-rope-s1")
+    (tmp_path / "runs" / "smal").mkdir()  # no run
+    assert refused(path) == message
+
+
+def test_no_run_is_told_from_a_damaged_one(tmp_path):
+    assert refused(tmp_path) == f"{tmp_path} is no run: python evaluate.py lists the runs"
+    (tmp_path / "config.yaml").touch()
+    assert refused(tmp_path) == (f"{tmp_path}/run.json is missing or damaged: restore it, or "
+                                 "choose another run")
+
+
+def test_of_a_folder_of_runs_one_is_to_be_given(new_run, tmp_path):
+    runs = new_run("b").path.parent
+    new_run("a")
+    assert refused(runs) == f"{runs} is no run: give one that is in it, such as {runs}/a"
+
+
+def test_a_checkpoint_leads_to_its_run(new_run):
+    run = new_run().path
+    (run / "best").mkdir()
+    assert refused(run / "best") == (
+        f"{run}/best is no run: it is a part of {run}, which you can give")
+
+
+@pytest.mark.parametrize("file", ["config.json", "params.json"])
+def test_a_folder_of_another_program_is_to_be_imported(tmp_path, file):
+    (tmp_path / file).touch()
+    assert refused(tmp_path) == (f"{tmp_path} is no run: import this folder with python export.py "
+                                 f"{tmp_path} --to run runs/NAME")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_gguf_is_only_written(tmp_path, monkeypatch, exists):
+    monkeypatch.chdir(tmp_path)
+    if exists:
+        Path("x.gguf").touch()
+    assert refused("x.gguf") == ("x.gguf is GGUF, which is only written: give the run or the "
+                                 "folder that it was made from")
+
+
+def test_a_file_is_no_run(tmp_path):
+    file = tmp_path / "model.safetensors"
+    file.touch()
+    assert refused(file) == f"{file} is a file: give the folder of a run"
 
 
 @pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model", "manifest.json", "run.json"])

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import MagicMock, Mock
 
 import pytest
@@ -36,7 +37,7 @@ from data.dataset import find_prepared
 from evaluate import list_runs
 from gyre import measure, signals
 from gyre.device import resolve_device
-from gyre.options import read_config
+from gyre.options import make_config, read_config
 from gyre.parallel import ALONE, World
 from gyre.rundir import RunDir
 from gyre.start import resolve
@@ -524,3 +525,35 @@ def test_bad_input_is_one_line_and_leaves_no_run(world, straight, capfd, extra, 
     before = sorted(straight.parent.rglob("*"))
     assert words in refusal(capfd, train.main, *arguments(world, "--name=bad", *extra.split()))[-1]
     assert sorted(straight.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("text, words", [
+    ("Once upon a time there was a king who had three sons.", "Once upon a time there was a"),
+    ("\n\n  ***\n\tdef read_file(path):\n", "def read_file(path):"),
+    ("Moby-Dick; or, \nThe Whale", "Moby-Dick; or,"),
+    ("\0\x1b[1m no line of text\nbut this", "but this"),
+    ("\u4e00" * 99, "\u4e00" * 30), ("12 34\n", ""), ("", "")])
+def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
+    assert train.first_words(text) == words
+
+
+@pytest.mark.parametrize("sample_prompt, prompt", [
+    (" def read_file( ", "def read_file("), ("", "ab c d"), (" ", "ab c d")])
+def test_a_sample_prompt_or_else_the_text_is_suggested(sample_prompt, prompt):
+    tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?")
+    setup = SimpleNamespace(
+        config=make_config({"train.sample_prompt": sample_prompt}),
+        data=SimpleNamespace(tokenizer=tokenizer),
+        train_data=SimpleNamespace(read=lambda index: torch.tensor([5, 6])))
+    assert train.suggest_prompt(setup) == prompt
+
+
+def test_a_training_ends_with_a_command_that_continues_its_text(world, capfd):
+    text = world / "my poem.txt"
+    text.write_text("It's a poem, of one line.\n" * 400, encoding="utf-8")
+    path = trained(world, "poem", "--data.files=null", f"--data.files={text}",
+                   "--data.vocab_size=277", "--train.steps=3")
+    last = capfd.readouterr().err.splitlines()[-1]
+    _, *words = shlex.split(last)
+    assert words == ["python", "generate.py", "--run", str(path), "--prompt",
+                     "It's a poem, of one line."]
