@@ -23,6 +23,7 @@ TEXT = ("data.source", "data.files", "data.url", "data.hub", "data.hub_config", 
         "data.hub_revision")
 
 SHORTEST_ROW = 8  # tokens: the shortest row that `auto` chooses
+BATCHES = 4  # of one epoch at least: with fewer, a short training would take too few steps
 WARMUP_SHARE = 0.1  # of the steps
 VALIDATIONS = 3  # in a training of fitted length, if its steps allow so many
 
@@ -124,9 +125,9 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:
-    """Return the length of a row: `limit`, halved until the training text has room for a batch."""
+    """Return the length of a row: `limit`, halved until an epoch has BATCHES batches."""
     seq_len = limit
-    while seq_len > SHORTEST_ROW and train_tokens < batch_size * seq_len:
+    while seq_len > SHORTEST_ROW and train_tokens < BATCHES * batch_size * seq_len:
         seq_len = max(SHORTEST_ROW, seq_len // 2)
     return seq_len
 

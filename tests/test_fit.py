@@ -60,10 +60,10 @@ def test_auto_is_chosen_with_the_configurations_own_text_too():
     assert fitted({"data.seq_len": "auto"}) == {"data.seq_len"}
 
 
-def test_rows_are_halved_until_a_batch_of_them_fits():
-    assert fit_row(256, train_tokens=2048, batch_size=8) == 256
-    assert fit_row(256, train_tokens=2047, batch_size=8) == 128
-    assert fit_row(100, train_tokens=399, batch_size=8) == 25
+def test_rows_are_halved_until_an_epoch_has_four_batches():
+    assert fit_row(256, train_tokens=8192, batch_size=8) == 256
+    assert fit_row(256, train_tokens=8191, batch_size=8) == 128
+    assert fit_row(100, train_tokens=1599, batch_size=8) == 25
     assert fit_row(256, train_tokens=10, batch_size=8) == 8
     assert fit_row(4, train_tokens=10, batch_size=8) == 4
 
@@ -96,7 +96,7 @@ def test_the_vocabulary_is_that_of_the_prepared_text():
 def test_what_follows_from_the_length_of_rows_follows_the_fitted_one():
     limits = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).limits
     assert limits.model.max_positions == 1024
-    config, _ = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).fit(manifest(200))
+    config, _ = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).fit(manifest(800))
     assert config.data.seq_len == 16
     assert (config.model.max_positions, config.train.sample_tokens) == (64, 32)
 
