@@ -26,13 +26,7 @@ from data.prepare import prepare
 from errors import UserError, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.device import (
-    estimate_seconds,
-    format_estimate,
-    matmul_rates,
-    resolve_device,
-    training_flops,
-)
+from gyre.device import estimate_seconds, format_estimate, matmul_rates, resolve_device
 from gyre.options import Config
 from gyre.rundir import git_revision
 from model import kernels
@@ -149,8 +143,8 @@ def print_plan(command: Command, plan: Plan) -> None:
             model = command.arm_configs[arm].model
             (rate,) = matmul_rates(torch.device("cpu"), model, plan["step_tokens"], training=True,
                                    dtypes=[dtype])
-            flops = training_flops(model, plan["step_tokens"] * count_steps(command, plan, arm))
-            seconds += estimate_seconds(flops, rate, dtype)
+            tokens = plan["step_tokens"] * count_steps(command, plan, arm)
+            seconds += estimate_seconds(model, tokens, rate)
         say(f"time    {format_estimate(seconds)} of training, if this machine does it all")
 
 

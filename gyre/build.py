@@ -191,7 +191,7 @@ def decide_arithmetic(config: Config, world: World, rows: int) -> "Arithmetic":
     is_long = train.minutes is not None or flops > WORTH_AN_ESTIMATE
     if world.device.type == "cpu" and is_long:
         rate = rates(*both)[both.index(dtype)] if train.dtype == "auto" else rates(dtype)[0]
-        seconds = estimate_seconds(flops, rate, dtype)
+        seconds = estimate_seconds(config.model, tokens, rate)
         if train.minutes is not None:
             flops *= 60 * train.minutes / seconds
             seconds = 60 * train.minutes

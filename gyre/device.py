@@ -133,14 +133,15 @@ def training_flops(model: ModelConfig, tokens: int) -> float:
     return 6.0 * model.matrix_parameters * tokens
 
 
-# Share of the measured rate of products at which whole training steps compute `training_flops`, on
-# a CPU (docs/benchmarks.md). In bfloat16 all that is no product weighs more.
-EFFICIENCY = {torch.float32: 0.5, torch.bfloat16: 0.3}
+def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
+    """Return about how long a training on so many tokens takes on a CPU.
 
-
-def estimate_seconds(flops: float, rate: float, dtype: torch.dtype) -> float:
-    """Return about how long a training of `flops` takes on a CPU with this `rate` of products."""
-    return flops / (rate * EFFICIENCY[dtype])
+    `rate` is that of its products, in FLOP/s. What is no product weighs more in narrow models:
+    whole steps reach 0.3 to 0.5 of the rate at width 128, and 0.6 to 0.7 at 288
+    (docs/benchmarks.md).
+    """
+    share = 0.75 * model.dim / (model.dim + 110)
+    return training_flops(model, tokens) / (rate * share)
 
 
 def format_estimate(seconds: float) -> str:

@@ -11,6 +11,7 @@ from conftest import CPU, model_config, output
 from errors import UserError
 from gyre import device, parallel
 from model import kernels
+from model.config import ModelConfig
 
 
 def test_a_device_is_one_that_this_machine_has(monkeypatch):
@@ -62,6 +63,21 @@ def test_the_rates_are_those_of_products_that_took_place_twice_and_no_more(monke
     for training, flops in ((True, 6 * 3 * 5 * 7), (False, 2 * 3 * 5 * 7)):
         assert device.matmul_rates(CPU, model, 3, training=training) == [flops, flops / 60]
     assert calls == {torch.float32: 4, torch.bfloat16: 4}
+
+
+def test_whole_steps_reach_a_share_of_the_rate_that_grows_with_the_width():
+    narrow, wide = ModelConfig(dim=110, n_heads=1, vocab_size=1000), ModelConfig(vocab_size=1000)
+    for model, share in ((narrow, 0.375), (wide, 0.525)):  # 110 and 256 wide
+        flops = 6 * model.matrix_parameters * 5000
+        seconds = device.estimate_seconds(model, 5000, 1e9)
+        assert seconds == pytest.approx(flops / 1e9 / share, rel=0.002)
+
+
+@pytest.mark.parametrize("seconds, words", [
+    (0.2, "about 1 seconds"), (89, "about 89 seconds"), (90, "about 1.5 minutes"),
+    (300, "about 5 minutes"), (5400, "about 1.5 hours"), (200_000, "about 2.3 days")])
+def test_an_estimate_has_the_unit_that_fits(seconds, words):
+    assert device.format_estimate(seconds) == words
 
 
 @pytest.mark.slow

@@ -255,6 +255,16 @@ def test_rates_are_tuned_no_longer_than_the_longest_run(world, capsys, monkeypat
         assert f"for {tokens[:5].replace(',', ', ')} tokens" in err and size == 300
 
 
+def test_a_dry_run_says_how_long_the_study_trains(world, capsys, monkeypatch):
+    """Two arms of one seed: 100 steps of the longest run, 2 of the cooldown of the shorter one, and
+    9 of tuning."""
+    monkeypatch.setattr(runner, "matmul_rates", lambda *_, training, dtypes: [1e6])
+    monkeypatch.setattr(runner, "estimate_seconds", lambda model, tokens, rate: tokens)
+    assert run(ablate.main, *arguments(world, "--name", "dry", "--dry-run")) == 0
+    assert 2 * 256 * (100 + 2 + 9) == 56832
+    assert "time    about 16 hours of training, if this machine" in capsys.readouterr().err
+
+
 def test_a_plan_is_the_same_wherever_its_files_are_and_whatever_does_the_work(world):
     def decisive(*extra: str) -> dict:
         return runner.select_decisive(resolve(arguments(world, *extra)).config)

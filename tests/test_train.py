@@ -471,6 +471,23 @@ def test_the_steps_fill_the_minutes_at_the_rate_of_the_first_steps(world, monkey
     assert "auto    train.steps 120, optim.warmup_steps 12" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("dtype, measured", [("auto", 2), ("float32", 1)])
+def test_a_long_training_says_about_how_long_before_its_first_step(
+        world, monkeypatch, capfd, dtype, measured):
+    rates = []
+
+    def rate(*_, training, dtypes):
+        rates.extend(dtypes)
+        return [1e9 for _ in dtypes]
+
+    monkeypatch.setattr(gyre.build, "matmul_rates", rate)
+    setup_of(world, f"--train.dtype={dtype}", "--train.steps=9000", "--train.compile=false")
+    assert "epochs, about 2.3 hours)" in capfd.readouterr().err
+    assert len(rates) == measured
+    setup_of(world, "--train.steps=9")
+    assert "epochs)" in capfd.readouterr().err and len(rates) == measured
+
+
 def test_only_a_new_run_chooses_its_steps_by_minutes(straight, capfd):
     said = not_resumed(capfd, straight, "--train.minutes", "1")
     assert "train.minutes is for a new run: with --resume give --train.steps" in said
