@@ -83,8 +83,8 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert capfd.readouterr() == ("", "")  # the terminal belongs to the progress bar
 
     (folder,) = folders(run)
-    # `wandb leet` lists runs by the name of this folder.
-    assert re.fullmatch(r"offline-run-\d{8}_\d{6}-small-rope-s1-\w{6}", folder.name)
+    # `wandb leet` lists runs by the name of this folder, of which it may show the start only.
+    assert re.fullmatch(r"offline-run-\d{8}_\d{6}-rope-s1-small-\w{6}", folder.name)
     written = records(folder)
     points = history(written)
     assert points.pop(1248)["train/loss"] == "NaN"
