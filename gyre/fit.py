@@ -22,8 +22,10 @@ FITTED_STEPS = ("train.steps", "optim.warmup_steps", "train.eval_interval")
 TEXT = ("data.source", "data.files", "data.url", "data.hub", "data.hub_config", "data.hub_split",
         "data.hub_revision")
 
-SHORTEST_ROW = 8  # tokens: the shortest row that `auto` chooses
-BATCHES = 4  # of one epoch at least: with fewer, a short training would take too few steps
+# Rows are shortened until an epoch has so many batches, because a short training would take too few
+# steps, but not below SHORTEST_ROW tokens, because the context of a model is four times its rows.
+BATCHES = 4
+SHORTEST_ROW = 32
 WARMUP_SHARE = 0.1  # of the steps
 VALIDATIONS = 3  # in a training of fitted length, if its steps allow so many
 
@@ -125,11 +127,14 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:
-    """Return the length of a row: `limit`, halved until an epoch has BATCHES batches."""
+    """Return the length of a row: `limit`, halved until it suits a training text of so many tokens.
+
+    A text that is shorter than the shortest row is one row.
+    """
     seq_len = limit
-    while seq_len > SHORTEST_ROW and train_tokens < BATCHES * batch_size * seq_len:
-        seq_len = max(SHORTEST_ROW, seq_len // 2)
-    return seq_len
+    while seq_len >= 2 * SHORTEST_ROW and train_tokens < BATCHES * batch_size * seq_len:
+        seq_len //= 2
+    return max(1, min(seq_len, train_tokens - 1))
 
 
 def fit_steps(limit: int, train_tokens: int, step_tokens: int) -> int:

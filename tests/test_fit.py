@@ -60,12 +60,12 @@ def test_auto_is_chosen_with_the_configurations_own_text_too():
     assert fitted({"data.seq_len": "auto"}) == {"data.seq_len"}
 
 
-def test_rows_are_halved_until_an_epoch_has_four_batches():
-    assert fit_row(256, train_tokens=8192, batch_size=8) == 256
-    assert fit_row(256, train_tokens=8191, batch_size=8) == 128
-    assert fit_row(100, train_tokens=1599, batch_size=8) == 25
-    assert fit_row(256, train_tokens=10, batch_size=8) == 8
-    assert fit_row(4, train_tokens=10, batch_size=8) == 4
+@pytest.mark.parametrize("limit, train_tokens, seq_len", [
+    (256, 8192, 256), (256, 8191, 128), (250, 3999, 62), (256, 33, 32), (256, 32, 31), (16, 40, 16),
+    (256, 1, 1)])
+def test_rows_are_halved_until_an_epoch_has_four_batches_or_rows_are_short(
+        limit, train_tokens, seq_len):
+    assert fit_row(limit, train_tokens, batch_size=8) == seq_len
 
 
 @pytest.mark.parametrize("train_tokens, steps", [
@@ -97,8 +97,8 @@ def test_what_follows_from_the_length_of_rows_follows_the_fitted_one():
     limits = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).limits
     assert limits.model.max_positions == 1024
     config, _ = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).fit(manifest(800))
-    assert config.data.seq_len == 16
-    assert (config.model.max_positions, config.train.sample_tokens) == (64, 32)
+    assert config.data.seq_len == 32
+    assert (config.model.max_positions, config.train.sample_tokens) == (128, 64)
 
 
 def test_minutes_leave_the_steps_to_a_measurement():
