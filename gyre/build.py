@@ -1,6 +1,5 @@
 """Build what each process needs for training: data, model, optimizers, dtype, restored state."""
 
-import functools
 import math
 import time
 from dataclasses import asdict, replace
@@ -80,7 +79,7 @@ def build(start: Start, world: World) -> Setup:
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
-    fits_vocabulary = start.draft is not None and start.draft.fits_vocabulary
+    fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
     known = source.manifest["settings"] if source else None
     data = find_prepared(config.data, known, fits_vocabulary)
     if data is None:
@@ -177,21 +176,22 @@ def decide_arithmetic(config: Config, world: World, rows: int) -> "Arithmetic":
     onednn = kernels.uses_onednn if train.onednn == "auto" else train.onednn
     kernels.uses_onednn = world.sum(float(world.is_main and onednn))[0] > 0
 
-    @functools.cache
-    def rates(*dtypes: torch.dtype) -> list[float]:
-        # Summed over the ranks, so that all choose the same.
-        return world.sum(*matmul_rates(world.device, config.model, row_tokens, training=True,
-                                       dtypes=dtypes))
-
-    both = (torch.float32, torch.bfloat16)
-    dtype, why = resolve_dtype(train.dtype, world.device, lambda: rates(*both))
     tokens = train.batch_size * config.data.seq_len * train.steps
     flops = training_flops(config.model, tokens)
-    seconds = None
     is_long = train.minutes is not None or flops > WORTH_AN_ESTIMATE
-    if world.device.type == "cpu" and is_long:
-        rate = rates(*both)[both.index(dtype)] if train.dtype == "auto" else rates(dtype)[0]
-        seconds = estimate_seconds(config.model, tokens, rate)
+    estimates = is_long and world.device.type == "cpu"
+    dtypes = [torch.float32, torch.bfloat16]
+    if train.dtype != "auto":
+        dtypes = [getattr(torch, train.dtype)]
+    rates = []
+    if estimates or (train.dtype == "auto" and world.device.type != "mps"):
+        # Summed over the ranks, so that all choose the same.
+        rates = world.sum(*matmul_rates(world.device, config.model, row_tokens, training=True,
+                                        dtypes=dtypes))
+    dtype, why = resolve_dtype(train.dtype, world.device, lambda: rates)
+    seconds = None
+    if estimates:
+        seconds = estimate_seconds(config.model, tokens, rates[dtypes.index(dtype)])
         if train.minutes is not None:
             flops *= 60 * train.minutes / seconds
             seconds = 60 * train.minutes

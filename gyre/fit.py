@@ -5,6 +5,7 @@ names another text, they become limits, and what suits that text is chosen below
 is given together with the text, or after it, is kept.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,16 +39,8 @@ class Draft:
     """Without the values that are `auto`: their limits are in earlier layers or the defaults."""
     fitted: frozenset[str]
     """The options that are chosen for the text."""
-
-    @property
-    def limits(self) -> Config:
-        """The configuration with each number that is chosen later at its limit."""
-        return make_config(*self.layers)
-
-    @property
-    def fits_vocabulary(self) -> bool:
-        """Whether the size of the vocabulary depends on the text."""
-        return "data.vocab_size" in self.fitted
+    limits: Config
+    """The configuration of the layers, with each number that is chosen later at its limit."""
 
     def fit(self, manifest: Mapping[str, Any]) -> tuple[Config, list[str]]:
         """Return the configuration for the prepared text of `manifest`, and what was chosen.
@@ -55,9 +48,11 @@ class Draft:
         The choices are in words, such as "data.vocab_size 512".
         """
         limits = self.limits
+        if not self.fitted:
+            return limits, []
         train_tokens = manifest["train"]["tokens"]
         numbers: dict[str, int] = {}
-        if self.fits_vocabulary:
+        if "data.vocab_size" in self.fitted:
             numbers["data.vocab_size"] = manifest["vocab_size"]
         seq_len = limits.data.seq_len
         if "data.seq_len" in self.fitted:
@@ -79,9 +74,11 @@ class Draft:
     def fit_to_steps(self, steps: int) -> dict[str, int]:
         """Return the options that follow from the number of steps, as far as they are fitted."""
         limits = self.limits
+        warmup_steps = round(WARMUP_SHARE * steps)
+        eval_interval = math.ceil(steps / VALIDATIONS)
         numbers = {
-            "optim.warmup_steps": min(limits.optim.warmup_steps, round(WARMUP_SHARE * steps)),
-            "train.eval_interval": min(limits.train.eval_interval, -(-steps // VALIDATIONS)),
+            "optim.warmup_steps": min(limits.optim.warmup_steps, warmup_steps),
+            "train.eval_interval": min(limits.train.eval_interval, eval_interval),
         }
         return {name: number for name, number in numbers.items() if name in self.fitted}
 
@@ -123,7 +120,7 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         fitted.add("optim.warmup_steps")
     if "optim.warmup_steps" in fitted:
         kept.append({"optim.warmup_steps": min(warmup_steps, steps)})
-    return Draft(kept, frozenset(fitted))
+    return Draft(kept, frozenset(fitted), make_config(*kept))
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:

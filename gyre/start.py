@@ -100,9 +100,10 @@ def resolve(argv: list[str], doc: str) -> Start:
         path = Path(asked.get("log.runs", LogConfig.runs), asked["name"])
         if path.exists():
             return resume(RunDir.open(path), argv, given, again=True)
-    draft = make_draft(*files, given)
     if options.init_from:
         draft = draft_from_run(RunDir.open(options.init_from), files, given)
+    else:
+        draft = make_draft(*files, given)
     config = draft.limits
     stem = Path(options.config[0]).stem if options.config else "gyre"
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
