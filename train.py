@@ -117,7 +117,7 @@ def train(start: Start, world: World) -> int:
         bar.close()
         trained = run or start.resumed
         if world.is_main and trained:
-            prompt = shlex.quote(suggest_prompt(setup))
+            prompt = shlex.quote(choose_prompt(setup).strip())
             state = "done   " if run else "nothing to do:"  # --resume auto found it finished
             say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {trained.path}\n"
                 f"next    python generate.py --run {shlex.quote(str(trained.path))} "
@@ -152,11 +152,10 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     return run
 
 
-def suggest_prompt(setup: Setup) -> str:
+def choose_prompt(setup: Setup) -> str:
     """Return the sample prompt, or else the first words of the text that was trained on."""
-    prompt = setup.config.train.sample_prompt.strip()
-    if prompt:
-        return prompt
+    if setup.config.train.sample_prompt.strip():
+        return setup.config.train.sample_prompt
     ids = setup.train_data.read(slice(0, 200)).tolist()
     return first_words(setup.data.tokenizer.decode(ids))
 
@@ -207,7 +206,7 @@ def sample(setup: Setup, run: RunDir) -> None:
     train, tokenizer = setup.config.train, setup.data.tokenizer
     # If the prompt is too long for the context, keep its last tokens only.
     room = setup.config.model.max_positions - train.sample_tokens
-    prompt = tokenizer.encode_prompt(train.sample_prompt)[-room:]
+    prompt = tokenizer.encode_prompt(choose_prompt(setup))[-room:]
     with setup.parallelism.gather(setup.model):
         # Without `eos_ids`: ranks gather weights together, so all must take the same number of
         # steps, even if rounding lets them draw different tokens.

@@ -110,8 +110,8 @@ def resolve_dtype(
         return torch.float32, "float32: bfloat16 is not tried on mps"
     float32, bfloat16 = rates()
     chosen = torch.bfloat16 if bfloat16 >= BFLOAT16_GAIN * float32 else torch.float32
-    return chosen, (f"{DTYPE_NAMES[chosen]}: products run at {float32 / 1e9:,.0f} GFLOP/s in "
-                    f"float32 and at {bfloat16 / 1e9:,.0f} in bfloat16")
+    return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products run at {float32 / 1e9:,.0f} GFLOP/s "
+                    f"in float32 and at {bfloat16 / 1e9:,.0f} in bfloat16")
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager:
@@ -171,7 +171,7 @@ def resolve_compile(
         if device.type not in REPAYING_FLOPS:
             return False, f"eager: compilation is not tried on {device.type}"
         if training_flops < REPAYING_FLOPS[device.type].get(dtype, 1e15):
-            return False, f"eager: {training_flops:.1e} FLOPs are too few to repay a compilation"
+            return False, "eager: compiling takes longer than it would save in so short a training"
     compilers = [os.environ.get("CXX") or "g++", "g++", "clang++", "cl"]
     if device.type == "cpu" and not any(map(shutil.which, compilers)):
         return False, "eager: no C++ compiler found"  # torch takes ten seconds to say so

@@ -98,7 +98,7 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         options = dict(flatten(layer))
         if any(name in options and options[name] != values[name] for name in TEXT):
             fitted.update(FITTED)
-            # A prompt of another text shows nothing: samples begin a document.
+            # A prompt of another text shows nothing. Samples then continue the first words of this.
             options = {"train.sample_prompt": TrainConfig.sample_prompt, **options}
         if options.get("train.minutes") is not None:
             if options.get("train.steps", AUTO) != AUTO:

@@ -555,14 +555,14 @@ def test_the_first_words_of_a_text_are_cut_at_a_word(text, words):
 
 
 @pytest.mark.parametrize("sample_prompt, prompt", [
-    (" def read_file( ", "def read_file("), ("", "ab c d"), (" ", "ab c d")])
-def test_a_sample_prompt_or_else_the_text_is_suggested(sample_prompt, prompt):
+    (" def read_file( ", " def read_file( "), ("", "ab c d"), (" ", "ab c d")])
+def test_the_prompt_is_the_configured_one_or_else_of_the_text(sample_prompt, prompt):
     tokenizer = SimpleNamespace(decode=lambda ids: "ab c d\n" if ids == [5, 6] else "?")
     setup = SimpleNamespace(
         config=make_config({"train.sample_prompt": sample_prompt}),
         data=SimpleNamespace(tokenizer=tokenizer),
         train_data=SimpleNamespace(read=lambda index: torch.tensor([5, 6])))
-    assert train.suggest_prompt(setup) == prompt
+    assert train.choose_prompt(setup) == prompt
 
 
 def test_a_training_ends_with_a_command_that_continues_its_text(world, capfd):
@@ -572,5 +572,6 @@ def test_a_training_ends_with_a_command_that_continues_its_text(world, capfd):
                    "--data.vocab_size=277", "--train.steps=3")
     last = capfd.readouterr().err.splitlines()[-1]
     _, *words = shlex.split(last)
+    assert points(path, "sample")[3].startswith("It's a poem, of one line.")
     assert words == ["python", "generate.py", "--run", str(path), "--prompt",
                      "It's a poem, of one line."]
