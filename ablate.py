@@ -7,7 +7,7 @@
     python ablate.py --arms rope,sin --name pair --data.files mine.txt
     python ablate.py --arms rope --arm b500=model.theta=500 --baseline rope
     python ablate.py --tier full --arms rope,rope_b100 --seeds 3 --tokens 4M --name base
-    python ablate.py --arm mine=model.position=log --beside docs/results
+    python ablate.py --arm mine=model.position=log --beside studies/five
 
 It tunes the learning rate of every arm on seeds of their own, trains all arms on the same seeds,
 measures every run, and writes runs/STUDY/RESULTS.md. Each arm and seed is one run at a constant

@@ -49,7 +49,7 @@ class StudyOptions:
     """Do not choose the best rate of each arm: train all at optim.lr, or at their own."""
     beside: str | None = None
     """Train only the new arms, beside the records of the study in this folder, such as
-    docs/results: with its text, seeds, lengths and rule for rates."""
+    studies/five: with its text, seeds, lengths and rule for rates."""
     jobs: int | None = None
     """Runs at a time on this machine. Default: one for each core, with one thread each; on a GPU,
     1."""

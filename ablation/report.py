@@ -1,7 +1,7 @@
 """From plan.json and results/ of a study to RESULTS.md and its figures.
 
     python -m ablation.report runs/ablation
-    python -m ablation.report docs/results
+    python -m ablation.report studies/five
 
 The words stand in report.md, and the numbers are filled in here. All of them are read from the
 study's files, so the report can be made again anywhere. Losses are in nats per token.

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 from matplotlib.image import imread
 
-from docs import draw_figures
+from tools import draw_figures
 
 TEXT = (ROOT / "docs" / "positions.md").read_text(encoding="utf-8")
 
@@ -22,7 +22,7 @@ def test_the_document_shows_every_figure_and_no_other():
 def test_the_figures_are_what_the_code_draws(tmp_path):
     for drawn in draw_figures.draw_all(tmp_path):
         here, there = imread(drawn), imread(draw_figures.FOLDER / drawn.name)
-        assert here.shape == there.shape, f"{drawn.name}: run python -m docs.draw_figures"
+        assert here.shape == there.shape, f"{drawn.name}: run python -m tools.draw_figures"
         # Another processor may round a pixel differently; another curve moves many.
         changed = (np.abs(here - there) > 0.1).any(axis=-1).mean()
-        assert changed < 1e-4, f"{drawn.name}: run python -m docs.draw_figures"
+        assert changed < 1e-4, f"{drawn.name}: run python -m tools.draw_figures"

@@ -14,7 +14,7 @@ from conftest import ROOT
 from gyre.options import Config
 from model.position import POSITIONS
 
-ROOMS = ("ablation", "data", "docs", "formats", "gyre", "model")
+ROOMS = ("ablation", "data", "formats", "gyre", "model", "tools")
 FILES = [*ROOT.glob("*.py"), *(file for room in ROOMS for file in (ROOT / room).glob("*.py"))]
 SOURCES = {".".join(file.relative_to(ROOT).with_suffix("").parts): file.read_text(encoding="utf-8")
            for file in FILES}
@@ -23,7 +23,7 @@ GROUND = {"errors", "files"}
 # What each room may import of ours, beside itself.
 ARROWS = {"errors": set(), "files": {"errors"}, "model": {"errors"}, "data": GROUND,
           "gyre": {"data", "model"} | GROUND}
-ARROWS["formats"] = ARROWS["ablation"] = ARROWS["docs"] = {"gyre"} | ARROWS["gyre"]
+ARROWS["formats"] = ARROWS["ablation"] = ARROWS["tools"] = {"gyre"} | ARROWS["gyre"]
 ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats"} | ARROWS["formats"])
 
 
@@ -103,7 +103,7 @@ def test_no_module_asks_which_encoding_it_is():
     """Comparing with an encoding's name is for the encodings, for formats/, which must refuse what
     other runtimes cannot load, and for ablation/, which compares them."""
     for module, tree in TREES.items():
-        if module != "model.position" and room(module) not in ("formats", "ablation", "docs"):
+        if module != "model.position" and room(module) not in ("formats", "ablation", "tools"):
             words = {part.value for node in tree if isinstance(node, ast.Compare)
                      for part in ast.walk(node)
                      if isinstance(part, ast.Constant) and isinstance(part.value, str)}
@@ -115,7 +115,7 @@ def test_every_option_is_read_by_something():
     effect."""
     read = set()
     for module, tree in TREES.items():
-        if room(module) in ("ablation", "docs", "formats"):
+        if room(module) in ("ablation", "formats", "tools"):
             continue
         checks = {id(node) for function in tree if isinstance(function, ast.FunctionDef)
                   and function.name in ("__post_init__", "check", "make_config")

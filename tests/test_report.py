@@ -18,8 +18,8 @@ from errors import UserError
 from files import read_json, write_sealed
 from gyre.wandb_log import LogConfig
 
-COMMITTED = ["results", "bases", "english", "wide", "qk", "causes", "qk/long", "qk/english",
-             "qk/wide", "qk/mechanism", "qk/tuned", "qk/tuned2"]
+COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
+             "qk-wide", "qk-mechanism", "qk-tuned", "qk-retuned"]
 
 
 def table(page: str, *header: str) -> dict[str, list[str]]:
@@ -100,7 +100,7 @@ def test_what_never_happened_is_longer_than_was_looked(times, words):
 
 @pytest.fixture(scope="module")
 def committed():
-    return {name: Study.load(ROOT / "docs" / name) for name in COMMITTED}
+    return {name: Study.load(ROOT / "studies" / name) for name in COMMITTED}
 
 
 def words(name: str) -> str:
@@ -116,7 +116,7 @@ def interval(study, arm, tokens, baseline=None, base=None, sign="+"):
 
 
 def test_the_readme_says_what_the_records_hold(committed):
-    full, qk, readme = committed["results"], committed["qk"], words("README.md")
+    full, qk, readme = committed["five"], committed["qk"], words("README.md")
     for tokens, unit in ((full.horizons[0], " nats per token"), (full.horizons[-1], "")):
         lead, after = -full.paired("rope", tokens).mean, f"{tokens / 1e6:.2f} M"
         assert f"{lead:.2f}{unit} lower after {after}" in readme
@@ -129,7 +129,7 @@ def test_the_readme_says_what_the_records_hold(committed):
 
 
 def test_positions_md_says_what_the_records_hold(committed):
-    full, page = committed["results"], words("docs/positions.md")
+    full, page = committed["five"], words("docs/positions.md")
     rope, sin, alibi = (
         stats.paired(*(full.values(arm, "context", "loss", context=length * full.plan["seq_len"],
                                    mode="nonoverlapping") for length in (2, 1))).mean
@@ -137,7 +137,7 @@ def test_positions_md_says_what_the_records_hold(committed):
     assert f"on {full.horizons[-1] / 1e6:.2f} M tokens, the loss of whole windows" in page
     assert (f"{rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by {alibi:+.2f} "
             f"for ALiBi (means of {len(full.plan['seeds'])} seeds;") in page
-    records = {arm: [read_json(ROOT / f"docs/results/probes/P1-{arm}-s{seed}.json")["excess"]
+    records = {arm: [read_json(ROOT / f"studies/five/probes/P1-{arm}-s{seed}.json")["excess"]
                      for seed in range(3)] for arm in ("rope", "sin", "alibi", "nope")}
     once, twice = ({arm: statistics.fmean(excess[length] for excess in by_seed)
                     for arm, by_seed in records.items()} for length in ("T", "2T"))
@@ -163,7 +163,7 @@ def test_results_md_says_what_the_records_hold(committed):
     assert f"three seeds, 4.19 M tokens | {interval(wide, 'rope', tokens, sign='')}" in page
     assert f"500,000: {interval(bases, 'rope_b1k', tokens, 'rope_b500k')}" in page
     assert f"{interval(bases, 'p_rope_50', tokens)} against base 10,000" in page
-    long = committed["qk/long"]
+    long = committed["qk-long"]
     for arm in ("rope", "alibi", "sin"):
         row = (interval(long, "rope_2e3", tokens, arm) for tokens in long.horizons)
         assert f" | {' | '.join(row)} |" in page
@@ -177,7 +177,7 @@ def test_results_md_says_what_the_records_hold(committed):
             (arm,) = (arm for arm in study.plan["arms"] if arm.startswith("sin_qk"))
             rope, sin = (interval(study, arm, tokens, study.plan["committed"][k]) for k in (0, 1))
             assert f" | {rope} | " in page and f" | {sin} |" in page
-    twice = committed["qk/tuned2"]
+    twice = committed["qk-retuned"]
     later = {"learned_qk": interval(twice, "learned_qk_2e3", twice.horizons[1])}
     for arm in causes.others:
         first, second = interval(causes, arm, qk.horizons[0]), later.get(arm, "\u2013")
@@ -185,11 +185,11 @@ def test_results_md_says_what_the_records_hold(committed):
 
 
 def test_the_page_of_rates_says_what_tuning_found(committed):
-    path, page = ROOT / "docs" / "qk" / "rates", words("docs/results.md")
+    path, page = ROOT / "studies" / "qk-rates", words("docs/results.md")
     study, text = Study.load(path), (path / "RATES.md").read_text(encoding="utf-8")
     for part in (f"\n{report.tuning_table(study)}\n", study.plan["command"]):
         assert f"\n{part}\n" in text
-    at_best, twice = committed["qk/tuned"], committed["qk/tuned2"]
+    at_best, twice = committed["qk/tuned"], committed["qk-retuned"]
     near, later = (" and ".join(interval(twice, arm, tokens) for tokens in twice.horizons)
                    for arm in ("sin_qk_4e3", "sin_qk_first_4e3"))
     assert f"`sin_qk` - RoPE is {near}, `sin_qk_first` - RoPE {later}." in page
@@ -200,7 +200,7 @@ def test_the_page_of_rates_says_what_tuning_found(committed):
 
 
 def test_the_page_on_context_has_the_table_that_its_code_prints(capsys, monkeypatch):
-    page = (ROOT / "docs" / "context" / "RESULTS.md").read_text(encoding="utf-8")
+    page = (ROOT / "studies" / "context" / "RESULTS.md").read_text(encoding="utf-8")
     (code,) = re.findall("```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(ROOT)
     exec(code, {})
@@ -209,7 +209,7 @@ def test_the_page_on_context_has_the_table_that_its_code_prints(capsys, monkeypa
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_the_committed_report_is_what_the_records_give(committed, name):
-    folder = ROOT / "docs" / name
+    folder = ROOT / "studies" / name
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
     assert compose(committed[name]) == page
     plan, tier = committed[name].plan, tier_beside(committed[name].plan, seeds=99)

@@ -1,0 +1,25 @@
+"""The map of modules in CONTRIBUTING.md: the first line of each. Run it to write the map again."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def draw_map() -> str:
+    """Return one line for each module, by folder."""
+    lines = []
+    for folder in ("", "model", "data", "gyre", "formats", "ablation", "tools"):
+        lines += [f"{folder}/"] * bool(folder)
+        for file in sorted((ROOT / folder).glob("[!_]*.py")):
+            doc = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+            name = f"    {file.name}" if folder else file.name
+            lines.append(f"{name:<20} {doc.splitlines()[0]}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    file = ROOT / "CONTRIBUTING.md"
+    before, start, rest = file.read_text(encoding="utf-8").partition("## Map\n\n```\n")
+    after = rest[rest.index("\n```\n"):]
+    file.write_text(before + start + draw_map() + after, encoding="utf-8")
