@@ -189,7 +189,7 @@ def test_the_page_of_rates_says_what_tuning_found(committed):
     study, text = Study.load(path), (path / "RATES.md").read_text(encoding="utf-8")
     for part in (f"\n{report.tuning_table(study)}\n", study.plan["command"]):
         assert f"\n{part}\n" in text
-    at_best, twice = committed["qk/tuned"], committed["qk-retuned"]
+    at_best, twice = committed["qk-tuned"], committed["qk-retuned"]
     near, later = (" and ".join(interval(twice, arm, tokens) for tokens in twice.horizons)
                    for arm in ("sin_qk_4e3", "sin_qk_first_4e3"))
     assert f"`sin_qk` - RoPE is {near}, `sin_qk_first` - RoPE {later}." in page
