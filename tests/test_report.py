@@ -195,7 +195,8 @@ def test_the_page_of_rates_says_what_tuning_found(committed):
     assert f"`sin_qk` - RoPE is {near}, `sin_qk_first` - RoPE {later}." in page
     scaled, *linked = (interval(at_best, arm, at_best.horizons[0]) for arm in (
         "rope_sinscale_8e3", "sin_matched_2e3", "sin_qk_aligned_4e3"))
-    assert all(found.replace(" ", "](../studies/qk-tuned/RESULTS.md) ", 1) in page for found in linked)
+    link = "](../studies/qk-tuned/RESULTS.md) "
+    assert all(found.replace(" ", link, 1) in page for found in linked)
     assert f"and {float(scaled.split()[0]):.2f} at its" in page
 
 
