@@ -139,7 +139,7 @@ def fit_steps(limit: int, train_tokens: int, step_tokens: int) -> int:
 
     More epochs would learn a short text by heart and get worse at any other. Fitted by hand to the
     validation losses of small.yaml's model (docs/benchmarks.md): 10 epochs of 10,000 tokens, 7 of
-    100,000, 5 of 600,000.
+    100,000, 5 of 600,000. A text of one character has no token for training, and is refused later.
     """
-    epochs = 48 * train_tokens**-0.17
+    epochs = 48 * max(1, train_tokens)**-0.17
     return min(limit, max(1, round(epochs * train_tokens / step_tokens)))

@@ -69,7 +69,8 @@ def test_rows_are_halved_until_an_epoch_has_four_batches_or_rows_are_short(
 
 
 @pytest.mark.parametrize("train_tokens, steps", [
-    (500, 4), (10_000, 49), (100_000, 331), (600_000, 1350), (50_000_000, 1350), (2, 1)])
+    (500, 4), (10_000, 49), (100_000, 331), (600_000, 1350), (50_000_000, 1350), (2, 1),
+    (0, 1)])
 def test_a_short_text_is_read_more_often_and_no_text_for_more_steps(train_tokens, steps):
     assert fit_steps(1350, train_tokens, step_tokens=2048) == steps
 
