@@ -60,6 +60,7 @@ def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
     # equal files.
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     kept = int(CHARACTER_SHARE * (vocab_size - SMALLEST_VOCABULARY))
+    most = SMALLEST_VOCABULARY
     while True:
         parts = split_at_others(sentences, [" ", *ranked[:kept]])
         try:
@@ -68,7 +69,11 @@ def learn_frequent(sentences: Sequence[str], vocab_size: int) -> bytes:
             if kept >= len(ranked):
                 raise
             # Too few pairs repeat. Every piece that is missing becomes another character.
-            kept += vocab_size - error.most
+            most = error.most
+            kept += vocab_size - most
+        except TooManyCharactersError:
+            # A line end counts only where a kept character follows it.
+            raise VocabularyTooLargeError(most) from None
 
 
 def split_at_others(sentences: Iterable[str], characters: Iterable[str]) -> list[str]:

@@ -202,6 +202,9 @@ def split_text(
     of the text is held out instead, the convention for tiny Shakespeare. Not of the standard
     library, which has many documents, and in whose order the end is of another kind.
     """
+    if not len(spans):
+        raise UserError("no text is left for a second validation split: give more text, or leave "
+                        "out --data.second_val")
     limit = np.uint64(config.val_fraction * 2**64)
     if len(spans) > 1:  # no split stays empty: it gets the document with the nearest hash
         limit = np.clip(limit, hashes.min(), hashes.max() - 1)

@@ -41,6 +41,8 @@ class Draft:
     """The options that are chosen for the text."""
     limits: Config
     """The configuration of the layers, with each number that is chosen later at its limit."""
+    shortens_samples: bool = False
+    """Whether samples are shortened to fit into the context of shorter rows."""
 
     def fit(self, manifest: Mapping[str, Any]) -> tuple[Config, list[str]]:
         """Return the configuration for the prepared text of `manifest`, and what was chosen.
@@ -65,7 +67,7 @@ class Draft:
                 numbers["train.steps"] = steps
             numbers |= self.fit_to_steps(steps)
         chosen = [f"{name} {number}" for name, number in numbers.items()]
-        if "data.seq_len" in self.fitted:  # a sample has to fit into the context of short rows
+        if self.shortens_samples:
             context = make_config(*self.layers, numbers, {"train.sample_tokens": 0})
             most = context.model.max_positions // 2
             numbers["train.sample_tokens"] = min(limits.train.sample_tokens, most)
@@ -93,10 +95,16 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     values = {name: option["default"] for name, option in OPTIONS.items()}
     set_by = dict.fromkeys(FITTED, -1)  # the number of the layer that an option is from
     fitted: set[str] = set()
+    shortens_samples = False
     kept: list[Layer] = []
     for number, layer in enumerate(layers):
         options = dict(flatten(layer))
-        if any(name in options and options[name] != values[name] for name in TEXT):
+        names_text = any(name in options and options[name] != values[name] for name in TEXT)
+        if names_text or options.get("data.seq_len") == AUTO:
+            shortens_samples = True
+        if "train.sample_tokens" in options:
+            shortens_samples = False
+        if names_text:
             fitted.update(FITTED)
             # A prompt of another text shows nothing. Samples then continue the first words of this.
             options = {"train.sample_prompt": TrainConfig.sample_prompt, **options}
@@ -120,7 +128,8 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
         fitted.add("optim.warmup_steps")
     if "optim.warmup_steps" in fitted:
         kept.append({"optim.warmup_steps": min(warmup_steps, steps)})
-    return Draft(kept, frozenset(fitted), make_config(*kept))
+    shortens_samples &= "data.seq_len" in fitted
+    return Draft(kept, frozenset(fitted), make_config(*kept), shortens_samples)
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:
@@ -139,7 +148,7 @@ def fit_steps(limit: int, train_tokens: int, step_tokens: int) -> int:
 
     More epochs would learn a short text by heart and get worse at any other. Fitted by hand to the
     validation losses of small.yaml's model (docs/benchmarks.md): 10 epochs of 10,000 tokens, 7 of
-    100,000, 5 of 600,000.
+    100,000, 5 of 600,000. A text of one character has no token for training, and is refused later.
     """
-    epochs = 48 * train_tokens**-0.17
+    epochs = 48 * max(1, train_tokens)**-0.17
     return min(limit, max(1, round(epochs * train_tokens / step_tokens)))

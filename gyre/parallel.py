@@ -179,7 +179,17 @@ class Replicated:
         if self.world.size == 1:
             return model, model
         ids = [self.world.device.index] if self.world.device.type == "cuda" else None
-        return model, DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+        module = DistributedDataParallel(model, device_ids=ids, gradient_as_bucket_view=True)
+        # DDP sorts its buckets anew after its first backward. With three processes or more, the
+        # place of a gradient in a bucket decides how its sum is rounded. So that comes before the
+        # first step of every training: else a resumed one would round its first step differently.
+        tokens = torch.zeros(1, 1, dtype=torch.int64, device=self.world.device)
+        model.eval()
+        with uncompiled():
+            module(tokens).sum().backward()
+        model.train()
+        model.zero_grad()
+        return model, module
 
     def averaging(self, module: nn.Module, last: bool) -> AbstractContextManager[None]:
         """Return the context for one of several micro-batches.

@@ -73,7 +73,8 @@ def test_a_pair_across_a_rare_character_is_no_pair():
 
 
 @pytest.mark.parametrize("text, vocab_size, most", [
-    ("hello world", 5000, 285), ("x", 262, 261), ("", 261, 260), ("\n", 300, 260)])
+    ("hello world", 5000, 285), ("x", 262, 261), ("", 261, 260), ("\n", 300, 260),
+    ("a\nb", 262, 260)])
 def test_too_large_a_vocabulary_says_how_many_pieces_there_are(text, vocab_size, most):
     with pytest.raises(VocabularyTooLargeError) as caught:
         learn_pieces([text], vocab_size)

@@ -69,7 +69,8 @@ def test_rows_are_halved_until_an_epoch_has_four_batches_or_rows_are_short(
 
 
 @pytest.mark.parametrize("train_tokens, steps", [
-    (500, 4), (10_000, 49), (100_000, 331), (600_000, 1350), (50_000_000, 1350), (2, 1)])
+    (500, 4), (10_000, 49), (100_000, 331), (600_000, 1350), (50_000_000, 1350), (2, 1),
+    (0, 1)])
 def test_a_short_text_is_read_more_often_and_no_text_for_more_steps(train_tokens, steps):
     assert fit_steps(1350, train_tokens, step_tokens=2048) == steps
 
@@ -94,11 +95,19 @@ def test_the_vocabulary_is_that_of_the_prepared_text():
 
 
 def test_what_follows_from_the_length_of_rows_follows_the_fitted_one():
-    limits = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).limits
-    assert limits.model.max_positions == 1024
-    config, _ = make_draft(SMALL, MINE, {"train.sample_tokens": 120}).fit(manifest(800))
+    draft = make_draft(SMALL | {"train.sample_tokens": 120}, MINE)
+    assert draft.limits.model.max_positions == 1024
+    config, _ = draft.fit(manifest(800))
     assert config.data.seq_len == 32
     assert (config.model.max_positions, config.train.sample_tokens) == (128, 64)
+
+
+@pytest.mark.parametrize("layers", [
+    (SMALL, MINE, {"train.sample_tokens": 120}), (SMALL, MINE | {"train.sample_tokens": 120}),
+    (SMALL, {"data.seq_len": "auto", "train.sample_tokens": 120})], ids=["after", "with", "auto"])
+def test_a_length_of_samples_given_with_the_text_is_kept(layers):
+    config, _ = make_draft(*layers).fit(manifest(800))
+    assert config.train.sample_tokens == 120
 
 
 def test_minutes_leave_the_steps_to_a_measurement():

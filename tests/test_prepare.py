@@ -183,6 +183,11 @@ def test_a_text_that_cannot_be_split_is_refused(tmp_path, documents, message):
         prepare_documents(tmp_path, documents, vocab_size=265).dataset("val", seq_len=60)
 
 
+def test_a_text_too_short_for_a_second_split_is_refused(tmp_path):
+    with pytest.raises(UserError, match="no text is left for a second validation split"):
+        prepare_documents(tmp_path, ["x"], second_val=True)
+
+
 BOOK = "".join(words(seed) for seed in range(40))
 
 

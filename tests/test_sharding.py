@@ -119,6 +119,16 @@ def test_a_run_goes_on_with_any_number_of_processes(world, launch):
 
 
 @pytest.mark.slow
+def test_three_processes_go_on_bit_for_bit(world, launch):
+    options = ["--model.dim", "96", "--train.keep", "[6]"]  # of several buckets
+    launch(3, train_rank, 0, *arguments(world, *options, "--name=whole")).join()
+    branch = ["--branch-from", world / "runs" / "whole", "--at=6", "--name=branch"]
+    launch(3, train_rank, 0, *map(str, branch)).join()
+    whole, branched = (points(world / "runs" / name, "train/loss") for name in ("whole", "branch"))
+    assert branched == whole
+
+
+@pytest.mark.slow
 def test_processes_meet_again_in_a_store_that_was_used_before(launch):
     """torchrun keeps its store, and counts no restart, when a machine comes or goes."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
