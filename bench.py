@@ -22,7 +22,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -40,10 +40,11 @@ with starting(__name__):
     from ablation.plan import processor
     from files import write_json
     from formats import gguf, hf, names
-    from gyre import device as devices
+    from gyre import compute as computing
     from gyre.optim import OptimConfig, Optimizers
     from gyre.options import Config, Parser, make_config, read_yaml
     from gyre.step import summed_loss
+    from model import kernels
     from model.compiled import compile_step
     from model.config import ModelConfig
     from model.generation import generate, next_logits
@@ -136,12 +137,18 @@ _calls: list[Call] = []  # what the process of a subject measures
 
 def measure_call(device: torch.device, make: Any = None, *arguments: object) -> float:
     """Return the seconds of one call of what `make` returns; without it, of the same once more."""
-    if make is not None:
-        _calls[:] = [make(*arguments)]
-        gc.collect()  # the model before is part of a cycle if it was compiled
-    seconds = measure_seconds(device, _calls[0])
+    with fastest_products(device):
+        if make is not None:
+            _calls[:] = [make(*arguments)]
+            gc.collect()  # the model before is part of a cycle if it was compiled
+        seconds = measure_seconds(device, _calls[0])
     time.sleep(0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
     return seconds
+
+
+def fastest_products(device: torch.device) -> AbstractContextManager[None]:
+    """Return the context in which our float32 products are those that training would choose."""
+    return kernels.products_by_onednn(device.type == "cpu" and kernels.prefers_onednn())
 
 
 # --- the subjects ---------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ def build_model(
         # Without an id that ends texts, it decodes as many tokens as it is asked for.
         theirs: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), eos_token_id=None))
         return theirs.to(device, dtype).eval()
-    devices.resolve_device(str(device))  # for what it sets in this process
+    computing.keep_freed_memory()
     model = Transformer(config)
     model.init_weights(0)
     weights = model.state_dict()
@@ -205,7 +212,7 @@ def training_step(setting: Setting, config: ModelConfig, device: torch.device, r
         model.compile()
 
     def step() -> float:
-        with devices.autocast(device, setting.dtype):
+        with computing.Compute(device, setting.dtype).autocast():
             # Without the cache, as transformers' own trainer does it.
             out = model(x, labels=y, shift_labels=y, use_cache=False) if peer else model(x)
         loss = out.loss if peer else sum_loss(out, y) / y.numel()
@@ -266,11 +273,11 @@ def choose_settings(
     """Return the dtype that training would choose, and our settings, in it, and those of the peer.
     """
     tokens = config.train.batch_size * config.data.seq_len
-    rates = devices.matmul_rates(device, config.model, tokens, training=True)
-    dtype, reason = devices.resolve_dtype(config.train.dtype, device, lambda: rates)
+    rates = computing.matmul_rates(device, config.model, tokens, training=True)
+    dtype, reason = computing.resolve_dtype(config.train.dtype, device, lambda: rates)
     say(f"{device}; {reason}; {torch.get_num_threads()} threads")
     wanted = config.train.compile is not False
-    kinds = [True, False] if devices.resolve_compile(wanted, device, dtype, 0)[0] else [False]
+    kinds = [True, False] if computing.resolve_compile(wanted, device, dtype, 0)[0] else [False]
     # Some processors emulate bfloat16 at a hundredth of float32's rate, and one step would take
     # minutes.
     dtypes = [dtype] if config.train.dtype != "auto" else [
@@ -297,14 +304,15 @@ def choose_settings(
 
 def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dict[str, Any]:
     """Print a table of training, of prefill and of decoding; return the figures in them."""
-    device = devices.resolve_device(config.train.device)
+    device = computing.resolve_device(config.train.device)
     rows, length = config.train.batch_size, config.data.seq_len
     # Decoding may be longer than the rows are.
     reach = max(config.model.max_positions, new_tokens + 1)
     config.model = model = replace(config.model, max_positions=reach, dropout=0.0)
-    dtype, settings = choose_settings(config, device, peer)
+    with fastest_products(device):
+        dtype, settings = choose_settings(config, device, peer)
+        copy, flops = measure_machine(device, dtype)
     ours = [setting for setting in settings if setting.program == "gyre" or not setting.compiled]
-    copy, flops = measure_machine(device, dtype)
     rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in flops.items())
     print(f"machine: {processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
     figures: dict[str, Any] = {

@@ -43,6 +43,7 @@ with starting(__name__):
     from data.text import Text, open_text
     from files import write_file, write_json
     from gyre import measure
+    from gyre.compute import keep_freed_memory, resolve_device
     from gyre.load import load
     from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
     from gyre.rundir import RunDir, is_foreign
@@ -89,6 +90,8 @@ def main(argv: list[str] | None = None) -> None:
         if not options.runs:
             print(list_runs(open_all_runs()))
             return
+        if resolve_device(options.device).type == "cpu":
+            keep_freed_memory()
         models = open_models(options.runs, options.given, held)
         if options.given:
             results = measure_on_text(models, options)

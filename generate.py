@@ -24,7 +24,7 @@ with starting(__name__):
 
     from data.readers import decode, reading
     from formats.chat import chat_template, check_chat, render_chat
-    from gyre.device import DTYPE_NAMES, InferenceDtype
+    from gyre.compute import DTYPE_NAMES, InferenceDtype, keep_freed_memory
     from gyre.load import NEW_TOKENS, Row, Trained, load
     from gyre.options import Parser, RunOptions
     from model.config import RopeScaling, ScalingType, derive_seed
@@ -44,11 +44,14 @@ def main(argv: list[str] | None = None) -> None:
     with report_errors():
         options = parse(argv)
         trained = open_run(options)
-        if options.interactive:
-            speed = converse(trained, options)
-        else:
-            ids, rows = start_rows(trained, options.prompt, options)
-            _, speed = write(trained, ids, rows, options, options.seed)
+        if trained.compute.device.type == "cpu":
+            keep_freed_memory()
+        with trained.compute.active():
+            if options.interactive:
+                speed = converse(trained, options)
+            else:
+                ids, rows = start_rows(trained, options.prompt, options)
+                _, speed = write(trained, ids, rows, options, options.seed)
         for part in ("prefill", "decode"):
             tokens = speed[f"{part} tokens"]
             if tokens:
@@ -148,9 +151,9 @@ def open_run(options: argparse.Namespace) -> Trained:
     with source as (run, weights):
         trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
                        weights)
-    dtype = DTYPE_NAMES[trained.dtype] if options.dtype == "auto" else options.dtype
+    dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
     say(f"{trained.run.path}: {options.checkpoint} weights, "
-        f"{trained.config.model.position} positions, {trained.device}, {dtype}, "
+        f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
     if options.chat:
         check_chat(trained.run.path)

@@ -20,7 +20,7 @@ import sys
 import textwrap
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal
@@ -31,69 +31,82 @@ with starting(__name__):
     import torch
     from tqdm import tqdm
 
-    from gyre.build import build
+    from gyre.build import build, complete, print_setup
     from gyre.checkpoint import STATES, WEIGHTS, write_tensors
+    from gyre.compute import Compute, keep_freed_memory
     from gyre.parallel import World
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
     from gyre.start import Start, resolve
-    from gyre.step import Setup, token_losses, train_step
+    from gyre.step import Setup, StepResult, token_losses, train_step
     from model.generation import generate
     from model.sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training has ended."""
+
+    path: Path
+    """Folder of the run."""
+    signal: int = 0
+    """Number of the signal that stopped it; 0: it has taken all its steps."""
 
 
 def main(argv: list[str] | None = None) -> None:
     """Exit with 0, with 2 for bad input, or with 128 plus the number of a signal."""
     argv = sys.argv[1:] if argv is None else argv
     with report_errors():
-        start = resolve(argv, __doc__)
-        world = World.from_env(start.config.train.device, start.config.train.timeout)
-        try:
-            with world.explain_lost_ranks():
-                number = train(start, world)
-        finally:
-            world.disconnect()
-    sys.exit(128 + number if number else 0)
+        outcome = run(resolve(argv, __doc__), StopSignal())
+    sys.exit(128 + outcome.signal if outcome.signal else 0)
 
 
-def train(start: Start, world: World) -> int:
-    """Train to the last step, or until a signal. Returns the number of the signal, or 0."""
+def run(start: Start, stop: StopSignal) -> Outcome:
+    """Train what `start` asks for: choose what it leaves open, then train."""
+    world = World.from_env(start.config.train.device, start.config.train.timeout)
+    if world.device.type == "cpu":
+        keep_freed_memory()
+    try:
+        with world.explain_lost_ranks():
+            start, compute = complete(start, world)
+            return train(start, world, compute, stop)
+    finally:
+        world.disconnect()
+
+
+def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Outcome:
+    """Train to the last step, or until `stop` asks to stop."""
+    config = start.config
     with ExitStack() as held:
+        held.enter_context(compute.active())
         if start.resumed and world.is_main:
             held.enter_context(locked_run(start.resumed.path))
-        setup = build(start, world)
-        config, progress = setup.config, setup.progress
-        tokens = config.train.batch_size * config.data.seq_len
+        setup = build(start, world, compute)
+        progress = setup.progress
+        if world.is_main:
+            print_setup(start, setup)
+        if start.resumed and progress.step >= config.train.steps:
+            outcome = Outcome(start.resumed.path)
+            print_end(outcome, setup, "nothing to do:")  # --resume auto found it finished
+            return outcome
+        base: dict[str, float] = {}
+        if config.init_from is not None and start.source is None:
+            base = measure_validation(setup)  # so that one sees what the training gains
         bar = held.enter_context(tqdm(
             total=config.train.steps, initial=progress.step, desc="train", unit="step",
             disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
-        base: dict[str, float] = {}
-        if config.init_from is not None and start.source is None:
-            base = measure_validation(setup)  # so that one sees what the training gains
-        stop = StopSignal()
-        run = None  # made after the first step: a training that fails in it leaves no folder
-        while progress.step < config.train.steps:
-            started = time.perf_counter()
-            result = train_step(setup, progress.step)
-            seconds = time.perf_counter() - started
-            first_of_branch = run is None and start.is_branch
-            if run is None:
-                run = open_run(start, setup, held)
-                held.enter_context(stop)
-                if base:
-                    run.log({**progress.axes, **base})
-            can_go_on = progress.advance(result, tokens, seconds)
-            run.log({
-                **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
-                "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
-                "train/tokens_per_second": tokens / seconds,
-            })
-            stop_unless(can_go_on, "3 steps in a row were not finite, up to", setup, run)
-            bar.update()
-            bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s",
-                                refresh=False)
+        # A branch saves after its first step: it cannot be resumed without a checkpoint.
+        first_save = progress.step + 1 if start.is_branch else None
 
+        # The first step comes before the folder: a training that fails in it leaves none.
+        taken = take_step(setup)
+        run = open_run(start, setup, held)
+        held.enter_context(stop)
+        if base:
+            run.log({**progress.axes, **base})
+        while True:
+            count_step(setup, run, *taken, bar)
             at_end = progress.step == config.train.steps
             due = at_end or progress.step % config.train.eval_interval == 0
             if progress.step in config.train.keep:
@@ -103,26 +116,59 @@ def train(start: Start, world: World) -> int:
             if due and config.train.sample_tokens:
                 sample(setup, run)
             stopping = world.sum(float(stop.number))[0] > 0  # whether any rank got a signal
-            # A branch saves after its first step: it cannot be resumed without a checkpoint.
-            if due or stopping or first_of_branch:
+            if due or stopping or progress.step == first_save:
                 save(setup, run, "last")
-            if stopping and not at_end:
-                bar.close()
-                again = start.argv if start.resumed else ["--resume", str(run.path)]
-                launcher = "python" if world.size == 1 else "torchrun ..."
-                if world.is_main:
-                    say(f"stopped after step {progress.step}, saved. To go on:\n"
-                        f"    {launcher} train.py {shlex.join(again)}")
-                return stop.number or signal.SIGTERM  # number is 0 if only another rank got one
+            if at_end or stopping:
+                break
+            taken = take_step(setup)
         bar.close()
-        trained = run or start.resumed
-        if world.is_main and trained:
-            prompt = shlex.quote(choose_prompt(setup).strip())
-            state = "done   " if run else "nothing to do:"  # --resume auto found it finished
-            say(f"{state} {tqdm.format_interval(progress.seconds)} spent in steps; {trained.path}\n"
-                f"next    python generate.py --run {shlex.quote(str(trained.path))} "
-                f"--prompt {prompt}")
-    return 0
+        if at_end:
+            outcome = Outcome(run.path)
+            print_end(outcome, setup, "done   ")
+        else:  # number is 0 if only another rank got one
+            outcome = Outcome(run.path, stop.number or signal.SIGTERM)
+            print_stop(start, setup, outcome)
+    return outcome
+
+
+def take_step(setup: Setup) -> tuple[StepResult, float]:
+    """Take the next step. Returns what it has measured, and its seconds."""
+    started = time.perf_counter()
+    result = train_step(setup, setup.progress.step)
+    return result, time.perf_counter() - started
+
+
+def count_step(setup: Setup, run: RunDir, result: StepResult, seconds: float, bar: tqdm) -> None:
+    """Count a step and log what it has measured. UserError after three that were not finite."""
+    config, progress = setup.config, setup.progress
+    tokens = config.train.batch_size * config.data.seq_len
+    can_go_on = progress.advance(result, tokens, seconds)
+    run.log({
+        **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
+        "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
+        "train/tokens_per_second": tokens / seconds,
+    })
+    stop_unless(can_go_on, "3 steps in a row were not finite, up to", setup, run)
+    bar.update()
+    bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s", refresh=False)
+
+
+def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
+    """Print what the training has taken, and what to do next."""
+    if setup.world.is_main:
+        time_taken = tqdm.format_interval(setup.progress.seconds)
+        prompt = shlex.quote(choose_prompt(setup).strip())
+        say(f"{state} {time_taken} spent in steps; {outcome.path}\n"
+            f"next    python generate.py --run {shlex.quote(str(outcome.path))} --prompt {prompt}")
+
+
+def print_stop(start: Start, setup: Setup, outcome: Outcome) -> None:
+    """Print how a training that was stopped can go on."""
+    if setup.world.is_main:
+        again = start.argv if start.resumed else ["--resume", str(outcome.path)]
+        launcher = "python" if setup.world.size == 1 else "torchrun ..."
+        say(f"stopped after step {setup.progress.step}, saved. To go on:\n"
+            f"    {launcher} train.py {shlex.join(again)}")
 
 
 def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
@@ -131,25 +177,33 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     Its mirror in wandb is open until `held` is closed. All ranks call this, before
     `Progress.advance`.
     """
-    config, world, step = setup.config, setup.world, setup.progress.step
-    if world.is_main and not start.resumed:
-        config.name = claim_name(config.log.runs, config.name, start.stem, held)
-    config.name = world.collect(config.name)[0]
-    # For a new run this is a stand-in with the path, which is all that ranks other than 0 need.
-    run = start.resumed or RunDir(Path(config.log.runs, str(config.name)), {})
-    run.is_main = world.is_main
-    if world.is_main and start.resumed:
-        run.resume(step, config)
-    elif world.is_main:
-        run = RunDir.create(
-            config, tokenizer=setup.data.tokenizer_files, manifest=setup.data.manifest,
-            command=["python", "train.py", *start.argv],
-            points=start.source.points_until(step) if start.source else (),
-        )
+    world, step = setup.world, setup.progress.step
+    if start.resumed:
+        run = start.resumed
+        run.is_main = world.is_main
+        if world.is_main:
+            run.resume(step, setup.config)
+    else:
+        run = create_run(start, setup, held)
     held.push(lambda error, *_: run.finish(exit_code=1 if error else 0))
     if world.is_main:
         say(f"run     {run.path}")
     return run
+
+
+def create_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
+    """Make and lock the folder of a new run. All ranks call this, and rank 0 makes it."""
+    config, world = setup.config, setup.world
+    name = config.name
+    if world.is_main:
+        name = claim_name(config.log.runs, config.name, start.stem, held)
+    name = world.collect(name)[0]
+    if not world.is_main:  # which needs the path, and writes nothing
+        return RunDir(Path(config.log.runs, name), {}, is_main=False)
+    points = start.source.points_until(setup.progress.step) if start.source else ()
+    return RunDir.create(
+        replace(config, name=name), tokenizer=setup.data.tokenizer_files,
+        manifest=setup.data.manifest, command=["python", "train.py", *start.argv], points=points)
 
 
 def choose_prompt(setup: Setup) -> str:
@@ -189,8 +243,7 @@ def measure_validation(setup: Setup) -> dict[str, float]:
     separators = torch.tensor(setup.data.separators)
     nats = 0.0
     eos_nats = 0.0
-    for losses, targets in token_losses(setup.model, setup.val_data, setup.rows,
-                                        setup.world.device, setup.dtype):
+    for losses, targets in token_losses(setup.model, setup.val_data, setup.rows, setup.compute):
         nats += losses.sum().item()
         eos_nats += losses[torch.isin(targets, separators)].sum().item()
     nats, eos_nats = setup.world.sum(nats, eos_nats)

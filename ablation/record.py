@@ -39,8 +39,11 @@ def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[
 def measure_end(run: RunDir, windows: int, device: str) -> dict[str, Any]:
     """Return tokens, `whole_split`, and the cost of a shift by T, of the last checkpoint."""
     config, _, scorer = measure.open_run(run, "last", device)
-    return {"tokens": measure.trained_tokens(run, "last", config), **measure.whole_split(scorer),
-            "shift": measure.shift(scorer, scorer.spans(windows))}
+    with scorer.compute.active():
+        return {
+            "tokens": measure.trained_tokens(run, "last", config), **measure.whole_split(scorer),
+            "shift": measure.shift(scorer, scorer.spans(windows)),
+        }
 
 
 def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
@@ -51,12 +54,14 @@ def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
     spans, points = scorer.spans(windows), []
     for step in run.checkpoints.kept_steps():
         scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
-        points.append({
-            "tokens": measure.trained_tokens(run, step, config),
-            "loss": measure.whole_split(scorer)["loss"], "loss_of_32": measure.loss_of_32(scorer),
-            "shift": measure.shift(scorer, spans), "permuted": measure.permute(scorer, spans),
-            **measure_attention(scorer, spans),
-        })
+        with scorer.compute.active():
+            points.append({
+                "tokens": measure.trained_tokens(run, step, config),
+                "loss": measure.whole_split(scorer)["loss"],
+                "loss_of_32": measure.loss_of_32(scorer),
+                "shift": measure.shift(scorer, spans), "permuted": measure.permute(scorer, spans),
+                **measure_attention(scorer, spans),
+            })
     return points
 
 

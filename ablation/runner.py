@@ -26,7 +26,7 @@ from data.prepare import prepare
 from errors import UserError, say
 from files import first_line, locked, write_sealed
 from gyre import measure
-from gyre.device import estimate_seconds, format_estimate, matmul_rates, resolve_device
+from gyre.compute import estimate_seconds, format_estimate, matmul_rates, resolve_device
 from gyre.options import Config
 from gyre.rundir import git_revision
 from model import kernels
@@ -118,7 +118,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     return {
         "name": path.name, "command": command.line, **wanted, "dtype": config.train.dtype,
         # Measured once, or runs could differ.
-        "onednn": kernels.onednn_gain() >= kernels.ONEDNN_GAIN,
+        "onednn": kernels.prefers_onednn(),
         "ngrams": ngram_losses(train, held_out, data.manifest["vocab_size"]),
         "machine": planning.machine(), "versions": planning.versions(), "git": git_revision(),
         "tuned": {"arms": beside["tuned"].get("arms", {}) if beside else {}},

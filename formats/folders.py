@@ -20,7 +20,7 @@ from formats.names import tensor_names
 from formats.tensors import Stored, largest_value
 from formats.tokenizers import read_tokenizer
 from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
-from gyre.device import check_memory
+from gyre.compute import check_memory
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig
 from gyre.rundir import RunDir

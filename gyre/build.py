@@ -1,18 +1,24 @@
-"""Build what each process needs for training: data, model, optimizers, dtype, restored state."""
+"""Build what each process needs for training.
 
+`complete` chooses what a command line leaves open, and `build` makes what a step needs.
+"""
+
+import gc
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
+from torch import Tensor, nn
 
 from data.dataset import find_prepared, has_changed
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, read_tensors
-from gyre.device import (
+from gyre.compute import (
     DTYPE_NAMES,
+    Compute,
     check_memory,
     estimate_seconds,
     format_estimate,
@@ -21,9 +27,8 @@ from gyre.device import (
     resolve_dtype,
     training_flops,
 )
-from gyre.fit import Draft
 from gyre.optim import Optimizers, lr_factor
-from gyre.options import Config, make_config
+from gyre.options import Config, TrainConfig, make_config
 from gyre.parallel import Initial, Replicated, World, copy_weights
 from gyre.rundir import RunDir
 from gyre.start import Start
@@ -41,34 +46,60 @@ TIMED_SHARE = 0.02  # of the minutes
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
 
 
-class Arithmetic(NamedTuple):
-    """How a training computes here."""
-
-    config: Config
-    """With the choices in it, so that a resumed run keeps them on another machine too."""
-    dtype: torch.dtype
-    compiled: bool
-    seconds: float | None
-    """About how long the steps take; None where that is not known, or no time at all."""
-    reason: str
-    """Why, in words."""
+# --- what a training is: its text, its numbers, how it computes ----------------------------------
 
 
-def build(start: Start, world: World) -> Setup:
-    """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
+def complete(start: Start, world: World) -> tuple[Start, Compute]:
+    """Return `start` with its text and its final configuration, and how the training computes.
 
-    Raises UserError for whatever stands in the way, before any training.
+    Connects the processes, which all call this.
     """
-    config, source = start.config, start.source
+    start = prepare_data(start, world)
+    world.connect()
+    compute = choose_compute(start.config, world)
+    start = replace(start, config=record_compute(start.config, compute))
+    if start.config.train.minutes is not None:
+        start = choose_steps(start, world, compute)
+    return start, compute
+
+
+def prepare_data(start: Start, world: World) -> Start:
+    """Return `start` with its prepared text, and with the numbers that are chosen for it.
+
+    Raises UserError for whatever can be seen to stand in the way of the training, before any work.
+    """
+    config = start.config
+    source = start.source
     if config.name is not None and not start.resumed:
-        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name before any work
-    share = math.ceil(config.train.batch_size / world.size)  # rows of any process, at most
-    rows = min(config.train.micro_batch_size or share, share)
+        RunDir.new_path(config.log.runs, config.name)  # refuses a bad name
+    check_sizes(config, world)
+    fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
+    known = source.manifest["settings"] if source else None
+    data = find_prepared(config.data, known, fits_vocabulary)
+    if data is None:
+        from data.prepare import prepare  # slow to import
+
+        # One of several processes does it, and the others wait.
+        data = prepare(config.data, fits_vocabulary)
+    if source and source.manifest["files"] != data.manifest["files"]:
+        raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
+                        "or start a new run")
+    if start.draft is not None:
+        config, chosen = start.draft.fit(data.manifest)
+        return replace(start, config=config, data=data, chosen=chosen)
+    if source and known and world.is_main and has_changed(config.data, known):
+        say(f"note: the text of {source.path} has changed since then, or is gone: the training "
+            "goes on with what was prepared of it")
+    return replace(start, data=data)
+
+
+def check_sizes(config: Config, world: World) -> None:
+    """Raise UserError for a batch or a model that these processes cannot share or hold."""
     if config.train.batch_size < world.size:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                         f"{world.size} processes")
-    named = {"none": 1, "full": world.size}
-    shards = 1 if world.size == 1 else int(named.get(str(config.train.shard), config.train.shard))
+    rows = count_rows(config.train, world)
+    shards = count_shards(config.train, world)
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
@@ -79,103 +110,37 @@ def build(start: Start, world: World) -> Setup:
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
-    fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
-    known = source.manifest["settings"] if source else None
-    data = find_prepared(config.data, known, fits_vocabulary)
-    if data is None:
-        from data.prepare import prepare  # slow to import
 
-        # One of several processes does it, and the others wait.
-        data = prepare(config.data, fits_vocabulary)
-    chosen: list[str] = []
-    if start.draft is not None:
-        config, chosen = start.draft.fit(data.manifest)
-    elif source and known and world.is_main and has_changed(config.data, known):
-        say(f"note: the text of {source.path} has changed since then, or is gone: the training "
-            "goes on with what was prepared of it")
-    if source and source.manifest["files"] != data.manifest["files"]:
-        raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
-                        "or start a new run")
-    world.connect()
-    arithmetic = decide_arithmetic(config, world, rows)
-    config, dtype, compiled = arithmetic.config, arithmetic.dtype, arithmetic.compiled
-    options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
-               "seed": config.seed, "rank": world.rank, "world_size": world.size}
-    train_data, val_data = (data.dataset(split, **options) for split in ("train", "val"))
-
-    # A run that was killed before its first save is resumed without a checkpoint.
-    restores = source is not None and (start.is_branch or source.checkpoints.has_training)
-    # Only a branch has points of another run.
-    if start.resumed and not restores and start.resumed.record.get("inherited"):
-        raise UserError(f"{start.resumed.path} is a branch that was killed before its first "
-                        "checkpoint: remove it, and branch again")
-    initial: Initial | None = None  # yields the first weights, which `wrap` copies into the model
-    if not restores and config.init_from is None:
-        initial = partial(Transformer.draw_matrices, seed=config.seed)
-    elif not restores:
-        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
-        initial = lambda model: weights.items()  # noqa: E731
-    parallelism, layout = Replicated(world), f" x {world.size}" if world.size > 1 else ""
-    if shards > 1:
-        from gyre.sharding import Sharded  # slow to import
-
-        parallelism = Sharded(world, shards)
-        layout += f", each with 1/{shards} of the model"
-    model, module = parallelism.wrap(config.model, initial, compiled)
-    setup = Setup(
-        config=config, world=world, parallelism=parallelism, data=data, train_data=train_data,
-        val_data=val_data, model=model, module=module,
-        optimizers=Optimizers(model, config.optim, dtype),
-        loss=torch.compile(summed_loss) if compiled else summed_loss,
-        dtype=dtype, rows=rows, progress=Progress(),
-    )
-    if restores:
-        restore(start, setup)
-    if config.train.minutes is not None:
-        assert start.draft is not None, "only a new run has minutes"
-        setup, more = choose_steps(start.draft, setup)
-        chosen += more
-    if world.is_main:
-        print_setup(start, setup, layout, arithmetic, chosen, restores)
-    return setup
+def count_rows(train: TrainConfig, world: World) -> int:
+    """Return the largest number of rows in one forward pass of one process."""
+    share = math.ceil(train.batch_size / world.size)
+    if train.micro_batch_size is None:
+        return share
+    return min(train.micro_batch_size, share)
 
 
-def print_setup(
-    start: Start, setup: Setup, layout: str, arithmetic: Arithmetic, chosen: list[str],
-    restores: bool,
-) -> None:
-    """Print what is trained on what, before the first step."""
-    config, n_tokens = setup.config, setup.train_data.n_tokens
-    epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
-    if start.repeatable and start.resumed:
-        say(f"{start.resumed.path} goes on with its own configuration, without --config")
-    if start.resumed and not restores:
-        say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
-    if chosen:
-        say(f"auto    {', '.join(chosen)}: chosen for this text")
-    little = ""
-    if n_tokens < LITTLE_TEXT:
-        little = ". This is little text: expect fragments of it, and hardly a new sentence"
-    say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
-        f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
-    time = "" if arithmetic.seconds is None else f", {format_estimate(arithmetic.seconds)}"
-    parameters = sum(p.numel() for p in setup.model.parameters())
-    say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
-        f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
-        f"({epochs:.1f} epochs{time})")
-    say(f"device  {setup.world.device}{layout}; {arithmetic.reason}")
+def count_shards(train: TrainConfig, world: World) -> int:
+    """Return over how many processes the model is sharded."""
+    if world.size == 1 or train.shard == "none":
+        return 1
+    if train.shard == "full":
+        return world.size
+    return int(train.shard)
 
 
-def decide_arithmetic(config: Config, world: World, rows: int) -> "Arithmetic":
-    """Decide what `auto` stands for here: the device, the dtype, oneDNN and compilation.
+def choose_compute(config: Config, world: World) -> Compute:
+    """Return how the training computes here. All processes choose the same, and call this together.
 
-    Tells model/kernels.py whether to use oneDNN.
+    `auto` stands for what is measured to be fast.
     """
-    train, row_tokens = config.train, rows * config.data.seq_len
+    train = config.train
+    onednn = train.onednn
+    if onednn == "auto":
+        onednn = world.device.type == "cpu" and kernels.prefers_onednn()
     # Each rank has timed oneDNN and may differ, so all take rank 0's choice: the others add 0.
-    onednn = kernels.uses_onednn if train.onednn == "auto" else train.onednn
-    kernels.uses_onednn = world.sum(float(world.is_main and onednn))[0] > 0
+    onednn = world.sum(float(world.is_main and onednn))[0] > 0
 
+    row_tokens = count_rows(train, world) * config.data.seq_len
     tokens = train.batch_size * config.data.seq_len * train.steps
     flops = training_flops(config.model, tokens)
     is_long = train.minutes is not None or flops > WORTH_AN_ESTIMATE
@@ -185,9 +150,10 @@ def decide_arithmetic(config: Config, world: World, rows: int) -> "Arithmetic":
         dtypes = [getattr(torch, train.dtype)]
     rates = []
     if estimates or (train.dtype == "auto" and world.device.type != "mps"):
-        # Summed over the ranks, so that all choose the same.
-        rates = world.sum(*matmul_rates(world.device, config.model, row_tokens, training=True,
-                                        dtypes=dtypes))
+        with kernels.products_by_onednn(onednn):
+            rates = matmul_rates(world.device, config.model, row_tokens, training=True,
+                                 dtypes=dtypes)
+        rates = world.sum(*rates)  # so that all ranks choose the same
     dtype, why = resolve_dtype(train.dtype, world.device, lambda: rates)
     seconds = None
     if estimates:
@@ -196,81 +162,196 @@ def decide_arithmetic(config: Config, world: World, rows: int) -> "Arithmetic":
             flops *= 60 * train.minutes / seconds
             seconds = 60 * train.minutes
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
-    train = replace(
-        train, dtype=DTYPE_NAMES[dtype],
-        device=world.device.type if train.device == "auto" else train.device,
-        compile=compiled if train.compile == "auto" else train.compile,
-        onednn=kernels.uses_onednn,
-    )
-    return Arithmetic(replace(config, train=train), dtype, compiled, seconds,
-                      f"{why}; {why_compiled}")
+    return Compute(world.device, dtype, compiled, onednn, f"{why}; {why_compiled}", seconds)
 
 
-def choose_steps(draft: Draft, setup: Setup) -> tuple[Setup, list[str]]:
-    """Return the setup with as many steps as fit into train.minutes, and what was chosen, in words.
+def record_compute(config: Config, compute: Compute) -> Config:
+    """Return the configuration with what `auto` stood for, so that a resumed run keeps it on
+    another machine too."""
+    train = replace(config.train, dtype=DTYPE_NAMES[compute.dtype], onednn=compute.onednn)
+    if train.device == "auto":
+        train = replace(train, device=compute.device.type)
+    if train.compile == "auto":
+        train = replace(train, compile=compute.compiled)
+    return replace(config, train=train)
 
-    The first steps are taken to measure their rate, and then undone: the run is the one that these
-    numbers give, bit for bit.
+
+def choose_steps(start: Start, world: World, compute: Compute) -> Start:
+    """Return `start` with as many steps as fit into its train.minutes.
+
+    The rate is that of the first steps, which are taken for this and then forgotten: the run is the
+    one that these numbers give, bit for bit.
     """
-    minutes = setup.config.train.minutes
+    minutes = start.config.train.minutes
     assert minutes is not None
-    if setup.world.is_main:
+    assert start.draft is not None, "only a new run has minutes"
+    if world.is_main:
         say("timing  the first steps, to choose train.steps")
-    before = {name: tensor.clone() for name, tensor in setup.model.state_dict().items()}
-    train_step(setup, 0)  # compiles, and fills the caches
-    taken, started = 0, time.perf_counter()
-    seconds = 0.0
-    while taken < MIN_TIMED_STEPS or seconds < min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE):
-        taken += 1
-        train_step(setup, taken)
-        # Rank 0's time, so that all ranks stop at the same step: the others add 0.
-        elapsed = time.perf_counter() - started if setup.world.is_main else 0.0
-        (seconds,) = setup.world.sum(elapsed)
-    setup.model.load_state_dict(before)
-    for optimizer in setup.optimizers.optimizers:
-        optimizer.state.clear()
+    with compute.active():
+        setup = build(start, world, compute)
+        train_step(setup, 0)  # compiles, and fills the caches
+        started = time.perf_counter()
+        taken = 0
+        seconds = 0.0
+        enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
+        while taken < MIN_TIMED_STEPS or seconds < enough:
+            taken += 1
+            train_step(setup, taken)
+            # Rank 0's time, so that all ranks stop at the same step: the others add 0.
+            elapsed = time.perf_counter() - started if world.is_main else 0.0
+            (seconds,) = world.sum(elapsed)
+        del setup
+    gc.collect()  # a compiled model is part of a cycle
     steps = max(1, round(60 * minutes * taken / seconds))
-    numbers = {"train.steps": steps, **draft.fit_to_steps(steps)}
-    config = make_config(asdict(setup.config), numbers, {"train.minutes": None})
+    numbers = {"train.steps": steps, **start.draft.fit_to_steps(steps)}
+    config = make_config(asdict(start.config), numbers, {"train.minutes": None})
     chosen = [f"{name} {number}" for name, number in numbers.items()]
-    return replace(setup, config=config), chosen
+    return replace(start, config=config, chosen=[*start.chosen, *chosen])
 
 
-def restore(start: Start, setup: Setup) -> None:
-    """Load weights, optimizers and progress of the checkpoint that `start` names.
+# --- what a step needs ---------------------------------------------------------------------------
 
-    Raises UserError if no step is left (except for --resume auto), or if the checkpoint was saved
-    with another --train.steps than the configuration has, and this command does not give one.
+
+def build(start: Start, world: World, compute: Compute) -> Setup:
+    """Return what `train_step` needs. If `start` names a checkpoint, it has been restored.
+
+    `start` is complete, and `compute` is active.
     """
-    run, steps = start.source, setup.config.train.steps
+    config = start.config
+    assert start.data is not None, "complete comes first"
+    options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
+               "seed": config.seed, "rank": world.rank, "world_size": world.size}
+    parallelism = build_parallelism(config.train, world)
+    model, module = build_model(start, parallelism, compute)
+    optimizers = Optimizers(model, config.optim, compute.dtype)
+    progress = Progress()
+    if start.restores:
+        progress = restore(start, world, model, optimizers)
+    return Setup(
+        config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
+        train_data=start.data.dataset("train", **options),
+        val_data=start.data.dataset("val", **options), model=model, module=module,
+        optimizers=optimizers, loss=build_loss(compute), rows=count_rows(config.train, world),
+        progress=progress,
+    )
+
+
+def build_parallelism(train: TrainConfig, world: World) -> Replicated:
+    """Return how the processes share the model."""
+    shards = count_shards(train, world)
+    if shards == 1:
+        return Replicated(world)
+    from gyre.sharding import Sharded  # slow to import
+
+    return Sharded(world, shards)
+
+
+def build_model(
+    start: Start, parallelism: Replicated, compute: Compute
+) -> tuple[Transformer, nn.Module]:
+    """Return the model with its first weights, and the module that training calls.
+
+    Where a checkpoint is restored, the weights have no values yet.
+    """
+    config = start.config
+    initial: Initial | None = None  # yields the first weights, which `wrap` copies into the model
+    if start.restores:
+        pass
+    elif config.init_from is None:
+        initial = partial(Transformer.draw_matrices, seed=config.seed)
+    else:
+        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+        initial = lambda model: weights.items()  # noqa: E731
+    return parallelism.wrap(config.model, initial, compute.compiled)
+
+
+def build_loss(compute: Compute) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return `summed_loss`, compiled or not."""
+    return torch.compile(summed_loss) if compute.compiled else summed_loss
+
+
+def restore(start: Start, world: World, model: Transformer, optimizers: Optimizers) -> Progress:
+    """Load the weights and the optimizers of the checkpoint that `start` names.
+
+    Returns its progress. Raises UserError if no step is left (except for --resume auto), or if the
+    checkpoint was saved with another --train.steps than the configuration has, and this command
+    does not give one.
+    """
+    run = start.source
     assert run is not None, "there is nothing to restore"
     which = "last" if start.step is None else start.step
-    with run.checkpoints.open(which, setup.world) as folder:
+    with run.checkpoints.open(which, world) as folder:
         training = run.checkpoints.load_training(folder)
-        copy_weights(setup.model, read_tensors(folder / WEIGHTS))
-        setup.optimizers.load_tensors(read_tensors(folder / STATES))
-        vars(setup.progress).update(training["progress"])
-    step = setup.progress.step
-    if start.resumed is None:
-        if step >= steps:
-            raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
-                            f"is {steps}: give a larger number, or an earlier step with --at")
-        setup.progress.best = math.inf  # `best` has to be weights that this run has saved
-        return
-    if training["steps"] != steps and "train.steps" not in start.given:
-        raise UserError(f"{run.path} was last resumed with --train.steps {training['steps']}, "
-                        "on which its learning rates depend: repeat that, or give another number")
-    if step >= steps:
-        if not start.repeatable:
-            raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger "
-                            "number to go on")
-        return
-    if not 0 < run.checkpoints.saved_step("best") <= step:
+        copy_weights(model, read_tensors(folder / WEIGHTS))
+        optimizers.load_tensors(read_tensors(folder / STATES))
+    progress = Progress(**training["progress"])
+    if start.is_branch:
+        check_branch(run, start, progress.step)
+        progress.best = math.inf  # `best` has to be weights that this run has saved
+        return progress
+    check_resumed(run, start, progress.step, training["steps"])
+    if progress.step >= start.config.train.steps:
+        return progress
+    if not 0 < run.checkpoints.saved_step("best") <= progress.step:
         # `best` is of a later step, which is taken again, so RunDir.resume removes it; or did so
         # when the run was resumed before.
-        setup.progress.best = math.inf
-    if training["steps"] != steps and setup.world.is_main:
-        print_schedule(run, setup.config, step, training["steps"])
+        progress.best = math.inf
+    if training["steps"] != start.config.train.steps and world.is_main:
+        print_schedule(run, start.config, progress.step, training["steps"])
+    return progress
+
+
+def check_branch(run: RunDir, start: Start, step: int) -> None:
+    """Raise UserError if a branch from the checkpoint of this step of a run has no step left."""
+    steps = start.config.train.steps
+    if step >= steps:
+        raise UserError(f"the branch starts after step {step} of {run.path}, and train.steps "
+                        f"is {steps}: give a larger number, or an earlier step with --at")
+
+
+def check_resumed(run: RunDir, start: Start, step: int, saved_steps: int) -> None:
+    """Raise UserError if a run cannot go on after this step, or not by this command.
+
+    `saved_steps` is the train.steps that the checkpoint was saved with.
+    """
+    steps = start.config.train.steps
+    if saved_steps != steps and "train.steps" not in start.given:
+        raise UserError(f"{run.path} was last resumed with --train.steps {saved_steps}, on which "
+                        "its learning rates depend: repeat that, or give another number")
+    if step >= steps and not start.repeatable:
+        raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
+                        "to go on")
+
+
+# --- what is said before the first step ----------------------------------------------------------
+
+
+def print_setup(start: Start, setup: Setup) -> None:
+    """Print what is trained on what."""
+    config, n_tokens = setup.config, setup.train_data.n_tokens
+    epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
+    if start.repeatable and start.resumed:
+        say(f"{start.resumed.path} goes on with its own configuration, without --config")
+    if start.resumed and not start.restores:
+        say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
+    if start.chosen:
+        say(f"auto    {', '.join(start.chosen)}: chosen for this text")
+    little = ""
+    if n_tokens < LITTLE_TEXT:
+        little = ". This is little text: expect fragments of it, and hardly a new sentence"
+    say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
+        f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
+    compute = setup.compute
+    time = "" if compute.seconds is None else f", {format_estimate(compute.seconds)}"
+    parameters = sum(p.numel() for p in setup.model.parameters())
+    say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
+        f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
+        f"({epochs:.1f} epochs{time})")
+    layout = f" x {setup.world.size}" if setup.world.size > 1 else ""
+    shards = count_shards(config.train, setup.world)
+    if shards > 1:
+        layout += f", each with 1/{shards} of the model"
+    say(f"device  {compute.device}{layout}; {compute.reason}")
 
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:

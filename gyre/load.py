@@ -18,9 +18,10 @@ from torch import Tensor
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre.checkpoint import Convert
-from gyre.device import InferenceDtype, matmul_rates, resolve_device, resolve_dtype
+from gyre.compute import Compute, InferenceDtype, matmul_rates, resolve_device, resolve_dtype
 from gyre.options import Config, read_config
 from gyre.rundir import RunDir
+from model import kernels
 from model.config import ModelConfig, RopeScaling
 from model.generation import generate
 from model.int8 import int8_tensors, to_int8
@@ -33,15 +34,24 @@ NEW_TOKENS = 200  # by default, if the context has room for them
 @dataclass(frozen=True)
 class Trained:
     """A run, ready to use. `model` is in evaluation mode; `model.config` differs from
-    `config.model` if `load` was given a rope_scaling."""
+    `config.model` if `load` was given a rope_scaling. The fastest products for this machine are
+    taken within `compute.active()`, which `generate` enters."""
 
     run: RunDir
     config: Config
     tokenizer: Tokenizer
     model: Transformer
-    device: torch.device
-    dtype: torch.dtype
-    """Of the weights; with int8, of those that are not quantised."""
+    compute: Compute
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.compute.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights; with int8, of those that are not quantised."""
+        return self.compute.dtype
 
     def generate(
         self, prompt: str, *, max_new_tokens: int | None = None, seed: int = 0,
@@ -63,8 +73,9 @@ class Trained:
             return row.stopped
 
         count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
-        generate(self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
-                 eos_ids=self.tokenizer.eos_ids, on_token=on_token)
+        with self.compute.active():
+            generate(self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
+                     eos_ids=self.tokenizer.eos_ids, on_token=on_token)
         row.push(None)
         return row.text[len(prompt) :]
 
@@ -98,8 +109,11 @@ def load(
     run = run if isinstance(run, RunDir) else RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    rates = partial(matmul_rates, where, model_config, rows, training=False)
-    chosen, _ = resolve_dtype("float32" if dtype == "int8" else dtype, where, rates)
+    onednn = where.type == "cpu" and kernels.prefers_onednn()
+    with kernels.products_by_onednn(onednn):
+        rates = partial(matmul_rates, where, model_config, rows, training=False)
+        chosen, why = resolve_dtype("float32" if dtype == "int8" else dtype, where, rates)
+    compute = Compute(where, chosen, onednn=onednn, reason=why)
     convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
     with torch.device("meta"):  # without memory: the weights bring theirs
         model = Transformer(model_config)
@@ -111,7 +125,7 @@ def load(
     else:
         state = {key: value for pair in weights for key, value in convert(*pair).items()}
     model.load_state_dict(state, assign=True)  # without a copy
-    return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), where, chosen)
+    return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), compute)
 
 
 def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:

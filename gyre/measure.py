@@ -29,10 +29,10 @@ from data.prepare import prepare
 from data.text import Encoded, Text
 from data.tokenizer import Tokenizer
 from errors import UserError
+from gyre.compute import Compute
 from gyre.load import Trained, load
 from gyre.options import Config
 from gyre.rundir import RunDir
-from model import kernels
 from model.position import POSITIONS
 from model.transformer import Transformer
 
@@ -76,6 +76,8 @@ class Scorer:
     text: Encoded
     seq_len: int
     """T."""
+    compute: Compute
+    """Active while anything is measured."""
 
     @property
     def stream(self) -> Tensor:
@@ -371,19 +373,21 @@ def open_run(
     """Return the configuration of a run, its data, and its model on the validation split."""
     trained = load(run, checkpoint, device)
     data = open_data(run, trained.config)
-    compute_as_trained(trained)
     ids = torch.from_numpy(data.dataset("val", seq_len=1).read(slice(None)))
     # A text that spells an imported tokenizer's EOS has its id too, which is then left out.
     is_text = ~torch.isin(ids, torch.tensor(data.separators))
     text = Encoded(ids, is_text, data.manifest["val"]["bytes"])
-    return trained.config, data, Scorer(trained.model, text, trained.config.data.seq_len)
+    seq_len = trained.config.data.seq_len
+    return trained.config, data, Scorer(trained.model, text, seq_len, compute_as_trained(trained))
 
 
-def compute_as_trained(trained: Trained) -> None:
-    """Let oneDNN compute products if it did so in training: two measurements can differ."""
+def compute_as_trained(trained: Trained) -> Compute:
+    """Return how to compute: products by oneDNN if it was so in training, or two measurements of
+    one run could differ."""
     onednn = trained.config.train.onednn
-    if isinstance(onednn, bool) and trained.device.type == "cpu":
-        kernels.uses_onednn = onednn
+    if isinstance(onednn, bool) and trained.compute.device.type == "cpu":
+        return dataclasses.replace(trained.compute, onednn=onednn)
+    return trained.compute
 
 
 def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) -> int:
@@ -408,13 +412,14 @@ def measure(
     targets of every other window, or with `all_blocks` on all targets of all.
     """
     config, data, scorer = open_run(run, checkpoint, device)
-    return {
-        "run": str(run.path), **describe_training(run, config, checkpoint),
-        **describe_model(run, scorer), "data_sha256": data.manifest["text"]["sha256"],
-        **measure_losses(scorer, data.tokenizer, f"{checkpoint} weights of {run.path}",
-                         context, stride),
-        **measure_lengths(scorer, windows, all_blocks),
-    }
+    with scorer.compute.active():
+        return {
+            "run": str(run.path), **describe_training(run, config, checkpoint),
+            **describe_model(run, scorer), "data_sha256": data.manifest["text"]["sha256"],
+            **measure_losses(scorer, data.tokenizer, f"{checkpoint} weights of {run.path}",
+                             context, stride),
+            **measure_lengths(scorer, windows, all_blocks),
+        }
 
 
 def measure_text(
@@ -423,18 +428,19 @@ def measure_text(
 ) -> dict[str, Any]:
     """Return the same of a model on any text, without what only a trained run has if it was
     imported. For such a model, T is `context`."""
-    compute_as_trained(trained)
     run, config = trained.run, trained.config
     imported = "imported" in run.manifest
     seq_len = context if imported else config.data.seq_len
-    scorer = Scorer(trained.model, text.encode(trained.tokenizer), seq_len)
+    encoded = text.encode(trained.tokenizer)
+    scorer = Scorer(trained.model, encoded, seq_len, compute_as_trained(trained))
     training = {} if imported else describe_training(run, config, checkpoint)
-    return {
-        "run": str(name), "config": {"model": dataclasses.asdict(config.model)}, **training,
-        **describe_model(run, scorer), "data_sha256": text.counts["sha256"],
-        **measure_losses(scorer, trained.tokenizer, f"weights of {name}", context, stride),
-        **measure_lengths(scorer, windows),
-    }
+    with scorer.compute.active():
+        return {
+            "run": str(name), "config": {"model": dataclasses.asdict(config.model)}, **training,
+            **describe_model(run, scorer), "data_sha256": text.counts["sha256"],
+            **measure_losses(scorer, trained.tokenizer, f"weights of {name}", context, stride),
+            **measure_lengths(scorer, windows),
+        }
 
 
 def describe_training(run: RunDir, config: Config, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import yaml
 from data.dataset import DataConfig
 from data.sources import AUTO, Fitted
 from errors import UserError, check_ranges, closest, did_you_mean
-from gyre.device import Dtype
+from gyre.compute import Dtype
 from gyre.optim import OptimConfig
 from gyre.parallel import Shard
 from gyre.wandb_log import LogConfig

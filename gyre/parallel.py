@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from errors import UserError
 from files import first_line
-from gyre.device import resolve_device, uncompiled
+from gyre.compute import resolve_device, uncompiled
 from model.config import ModelConfig
 from model.transformer import Transformer
 

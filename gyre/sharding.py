@@ -17,7 +17,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from gyre.device import uncompiled
+from gyre.compute import uncompiled
 from gyre.parallel import Initial, Replicated, World, copy_weights
 from model.config import ModelConfig
 from model.transformer import Transformer
@@ -57,8 +57,6 @@ class Sharded(Replicated):
         model.to_empty(device=self.world.device)
         copy_weights(model, chain(vectors, initial(model) if initial else ()))
         if compiled:
-            # With dropout, each block has a graph of its own; by default only 8 are made.
-            torch._dynamo.config.recompile_limit = max(8, len(model.layers))
             for layer in model.layers:  # alone: FSDP gathers and frees weights between them
                 layer.compile()
         return model, model

@@ -12,21 +12,22 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 class StopSignal:
-    """Within `with`, remember SIGINT (Ctrl-C), SIGTERM or SIGHUP in `number` and do nothing else.
+    """What asks a training to stop. `number` is that of the signal; 0: nobody has asked.
 
-    A second Ctrl-C acts at once. A second SIGTERM does nothing, because a scheduler and torchrun
-    each send one. A signal that is ignored, such as SIGHUP under nohup, stays ignored.
+    Within `with`, SIGINT (Ctrl-C), SIGTERM or SIGHUP are remembered here and do nothing else. A
+    second Ctrl-C acts at once. A second SIGTERM does nothing, because a scheduler and torchrun each
+    send one. A signal that is ignored, such as SIGHUP under nohup, stays ignored. Other threads
+    than the main one get no signals: for a training in one of them, somebody sets `number`.
     """
 
-    current: "StopSignal | None" = None
-    """The one that listens now, for other threads that ask this process to stop."""
-    number = 0
+    def __init__(self) -> None:
+        self.number = 0
+        self._before = {}
 
     def __enter__(self) -> "StopSignal":
-        StopSignal.current = self
-        on_main = threading.current_thread() is threading.main_thread()
-        # Another thread, such as that of a study's worker, gets no signals: `number` is set for it.
-        self._before = {n: signal.getsignal(n) for n in SIGNALS} if on_main else {}
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
         for number, handler in self._before.items():
             if handler != signal.SIG_IGN:
                 signal.signal(number, self._remember)
@@ -41,6 +42,5 @@ class StopSignal:
                 os.write(2, b"\nstopping after this step; Ctrl-C once more to stop at once\n")
 
     def __exit__(self, *error: object) -> None:
-        StopSignal.current = None
         for number, handler in self._before.items():
             signal.signal(number, handler)

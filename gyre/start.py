@@ -2,11 +2,12 @@
 
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from data.dataset import Prepared
 from data.sources import AUTO
 from data.tokenizer import open_tokenizer
 from errors import UserError
@@ -36,9 +37,11 @@ class StartOptions:
 
 @dataclass(frozen=True)
 class Start:
-    """What a command line asks for."""
+    """What a training starts from, by a command line."""
 
     config: Config
+    """Where numbers are chosen later, for the text or for the machine, it has their limits until
+    then. It is final when `gyre.build.build` is called."""
     stem: str
     """Name of a new run if the configuration has none. A number is added if it is taken."""
     argv: list[str]
@@ -55,11 +58,31 @@ class Start:
     """Of a new run: its configuration, in which numbers may depend on the text."""
     repeatable: bool = False
     """Whether the command says --resume auto. Then a finished run is no error."""
+    data: Prepared | None = None
+    """The text. None: it is not prepared yet."""
+    chosen: list[str] = field(default_factory=list)
+    """What was chosen for the text and the machine, in words, such as "train.steps 300"."""
 
     @property
     def is_branch(self) -> bool:
         """Whether a new run starts from a checkpoint of another one."""
         return self.source is not None and self.resumed is None
+
+    @property
+    def restores(self) -> bool:
+        """Whether a checkpoint is restored.
+
+        A run that was killed before its first save is resumed without one. Raises UserError for a
+        branch that was, because it has points of another run.
+        """
+        if self.source is None:
+            return False
+        if self.is_branch or self.source.checkpoints.has_training:
+            return True
+        if self.source.record.get("inherited"):
+            raise UserError(f"{self.source.path} is a branch that was killed before its first "
+                            "checkpoint: remove it, and branch again")
+        return False
 
 
 def resolve(argv: list[str], doc: str) -> Start:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from data.dataset import Prepared, TokenDataset
-from gyre.device import autocast, uncompiled
+from gyre.compute import Compute, uncompiled
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
 from gyre.parallel import Replicated, World
@@ -74,6 +74,7 @@ class Setup:
     config: Config
     """With every `auto` resolved."""
     world: World
+    compute: Compute
     parallelism: Replicated
     """Or its subclass `Sharded`."""
     data: Prepared
@@ -86,7 +87,6 @@ class Setup:
     optimizers: Optimizers
     loss: Callable[[Tensor, Tensor], Tensor]
     """`summed_loss`, compiled or not."""
-    dtype: torch.dtype
     rows: int
     """Largest number of rows in one forward pass of one process."""
     progress: Progress
@@ -104,7 +104,7 @@ def train_step(setup: Setup, step: int) -> StepResult:
     batches = micro_batches(setup, step)
     for number, (x, y, keys) in enumerate(batches, 1):
         with setup.parallelism.averaging(setup.module, last=number == len(batches)):
-            with autocast(world.device, setup.dtype):
+            with setup.compute.autocast():
                 logits = setup.module(x.to(world.device), dropout_keys=keys)
             loss = setup.loss(logits, y.to(world.device))
             # Divided by the tokens of the whole batch, so that every token weighs the same; times
@@ -151,8 +151,7 @@ def summed_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def token_losses(
-    model: Transformer, data: TokenDataset, batch_size: int, device: torch.device,
-    dtype: torch.dtype,
+    model: Transformer, data: TokenDataset, batch_size: int, compute: Compute
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the losses and the targets of this rank's share of a split, in order.
 
@@ -168,10 +167,11 @@ def token_losses(
     batches = math.ceil((data.n_tokens - 1) / data.seq_len / data.world_size / batch_size)
     for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
                      disable=data.rank > 0):
-        with autocast(device, dtype), uncompiled():
-            logits = model(x.to(device))
+        with compute.autocast(), uncompiled():
+            logits = model(x.to(compute.device))
         targets = y.flatten()
-        nats = F.cross_entropy(logits.float().flatten(0, 1), targets.to(device), reduction="none")
+        nats = F.cross_entropy(logits.float().flatten(0, 1), targets.to(compute.device),
+                               reduction="none")
         is_target = targets != -100
         yield nats.cpu().double()[is_target], targets[is_target]
     model.train(was_training)

@@ -141,11 +141,12 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
     _, tokens, seen = inputs
     tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
     part = "decoding" if tokens.shape[1] == 1 else "prefill"
+    onednn = kernels.uses_onednn()
     try:
         name = hashlib.sha256(repr((
             model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
             min(len(tokens), kernels.MAX_SUMMED_TOKENS + 1), tokens.shape[1] > 1,
-            kernels.uses_onednn, kernels.uses_onednn and len(tokens) >= kernels.MIN_ONEDNN_TOKENS,
+            onednn, onednn and len(tokens) >= kernels.MIN_ONEDNN_TOKENS,
             torch.__version__, torch.get_num_threads(),
             torch.backends.cpu.get_cpu_capability(),
             getattr(torch.cpu, "get_capabilities", platform.uname)(),

@@ -23,7 +23,8 @@ Shapes: B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head w
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -56,7 +57,7 @@ def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     if compiling and not torch.is_grad_enabled() and x[..., 0].numel() <= MAX_SUMMED_TOKENS:
         return linear_by_sums
     if (
-        uses_onednn
+        _uses_onednn
         and x.dtype == weight.dtype == torch.float32
         and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
         # The operator defines `backward` only; other derivatives would silently be 0.
@@ -119,7 +120,32 @@ def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
 # twice as fast on AMD's with AVX-512, where MKL uses half of the vectors' width.
 MIN_ONEDNN_TOKENS = 16
 ONEDNN_GAIN = 1.5  # the measured gain is about 1 or above 2, depending on the processor
-uses_onednn = False  # set from `onednn_gain` by gyre/device.py; a resumed run keeps its own
+_uses_onednn = False  # only `products_by_onednn` sets it
+
+
+@contextmanager
+def products_by_onednn(used: bool) -> Iterator[None]:
+    """Return a context in which float32 products on the CPU are oneDNN's, or are F.linear's.
+
+    The two round differently, so a resumed run takes those that it began with.
+    """
+    global _uses_onednn
+    before = _uses_onednn
+    _uses_onednn = used
+    try:
+        yield
+    finally:
+        _uses_onednn = before
+
+
+def uses_onednn() -> bool:
+    """Return whether float32 products on the CPU are oneDNN's now."""
+    return _uses_onednn
+
+
+def prefers_onednn() -> bool:
+    """Return whether oneDNN is so much faster here that products should be its."""
+    return onednn_gain() >= ONEDNN_GAIN
 
 
 @functools.cache

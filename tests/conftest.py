@@ -26,8 +26,8 @@ from torch import Tensor
 import ablation.encodings  # noqa: F401  so that every test over POSITIONS has them
 import train
 from data.prepare import prepare
-from gyre.build import build
-from gyre.device import InferenceDtype
+from gyre.build import build, complete, print_setup
+from gyre.compute import Compute, InferenceDtype
 from gyre.load import load as load_run
 from gyre.options import Config, Parser, make_config, read_yaml
 from gyre.parallel import World
@@ -233,24 +233,31 @@ def target_losses(run: Path, dtype: InferenceDtype = "float32") -> Tensor:
     """The loss of every target of the validation split, of the best weights of a run."""
     trained = load_run(run, device="cpu", dtype=dtype)
     split = prepare(trained.config.data).dataset("val", seq_len=trained.config.data.seq_len)
-    pairs = token_losses(trained.model, split, 27, CPU, torch.float32)
-    return torch.cat([nats for nats, _ in pairs]).detach()
+    with trained.compute.active():
+        pairs = token_losses(trained.model, split, 27, Compute(CPU, torch.float32))
+        return torch.cat([nats for nats, _ in pairs]).detach()
 
 
 def setup_of(world: Path, *extra: str) -> Setup:
     """What a tiny training needs, in this process."""
-    return build(resolve(arguments(world, *extra), ""), World(0, 1, CPU))
+    alone = World(0, 1, CPU)
+    start, compute = complete(resolve(arguments(world, *extra), ""), alone)
+    setup = build(start, alone, compute)
+    print_setup(start, setup)
+    return setup
 
 
 def stop_at(number: int, *argv: str | Path) -> None:
     """train.py, told to stop in this step."""
+    stop = StopSignal()
+
     def signalled(setup: Setup, at: int, step: Callable = train.train_step) -> Any:
         if at == number - 1:
-            StopSignal.number = signal.SIGTERM  # of every StopSignal
+            stop.number = signal.SIGTERM
         return step(setup, at)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StopSignal, "number", 0)
+        patch.setattr(train, "StopSignal", lambda: stop)
         patch.setattr(train, "train_step", signalled)
         assert run(train.main, *argv) == 128 + signal.SIGTERM
 

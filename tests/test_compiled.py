@@ -127,7 +127,7 @@ def test_a_package_has_the_name_of_all_it_depends_on_and_without_one_decoding_is
     texts(model, [9], True), texts(model, [5] * (MANY + 9), True)
     assert capsys.readouterr().err == ""  # of the same names; and what fails is tried once
     for owner, key, value in (
-        (kernels, "LONGEST_SUM", 4), (kernels, "uses_onednn", True), (torch, "__version__", "2"),
+        (kernels, "LONGEST_SUM", 4), (kernels, "_uses_onednn", True), (torch, "__version__", "2"),
         (torch, "get_num_threads", lambda: 99), (torch.cpu, "get_capabilities", dict),
         (compiled.Path, "read_bytes", lambda path: path.name.encode())):  # another code
         with monkeypatch.context() as patch:

@@ -84,7 +84,7 @@ def test_each_form_is_chosen_where_the_table_says(monkeypatch):
         return kernels.choose_attention(*(a[:, :, :length].to(dtype) for a in (q, kv, kv)), mask)
 
     assert products(16) is None
-    monkeypatch.setattr(kernels, "uses_onednn", True)
+    monkeypatch.setattr(kernels, "_uses_onednn", True)
     assert products(16) is kernels.onednn_product and products(15) is None
     assert kernels.choose_linear(x.bfloat16(), weight.bfloat16()) is None
     assert attention(512) is kernels.attend_by_products
@@ -104,7 +104,7 @@ def test_each_form_is_chosen_where_the_table_says(monkeypatch):
 def test_onednn_leaves_other_derivatives_to_pytorch(monkeypatch):
     """The operator defines no forward-mode derivative: it would be 0."""
     x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
-    monkeypatch.setattr(kernels, "uses_onednn", True)
+    monkeypatch.setattr(kernels, "_uses_onednn", True)
     _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
     torch.func.grad(lambda w: linear(x, w).sum())(weight)

@@ -11,13 +11,14 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from conftest import arguments, draw, load, points, random_model, trained
+from conftest import CPU, arguments, draw, load, points, random_model, trained
 
 from ablation import attention, record
 from data.text import Encoded
 from errors import UserError
 from gyre import measure
 from gyre.checkpoint import Checkpoints
+from gyre.compute import Compute
 from gyre.measure import Scorer, blocks, context_range, cut, roll, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
@@ -38,7 +39,7 @@ def scorer(position: str = "rope", length: int = 300) -> Scorer:
                 parameter *= 8
     stream = torch.randint(V, (length,), generator=torch.Generator().manual_seed(0))
     text = Encoded(stream, torch.ones(length, dtype=torch.bool), n_bytes=2 * length)
-    return Scorer(model, text, seq_len=T)
+    return Scorer(model, text, T, Compute(CPU, torch.float32))
 
 
 def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int = 0) -> float:
@@ -343,7 +344,7 @@ def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
     # Now it would choose the other.
     monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if onednn else 9.0)
     first, again = (measure.measure(run, "last", 4, "cpu") for _ in range(2))
-    assert kernels.uses_onednn is onednn
+    assert measure.open_run(run, "last", "cpu")[2].compute.onednn is onednn
     assert again == first and torch.equal(state, torch.get_rng_state())
     expected = [run.metrics()[-1][f"val/{name}"] for name in ("loss", "bpb")]
     assert [first["loss"], first["bpb"]] == pytest.approx(expected, abs=1e-6)

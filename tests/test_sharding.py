@@ -38,10 +38,11 @@ def train_rank(number: int, *argv: str) -> None:
     At its end no group of processes would have waited longer than train.timeout.
     """
     train_step, leave = train.train_step, World.disconnect
+    stop = StopSignal()
 
     def stopping(setup, step):
         if setup.world.rank == 1 and step == number - 1:
-            StopSignal.number = signal.SIGTERM
+            stop.number = signal.SIGTERM
         return train_step(setup, step)
 
     def leave_in_time(self):
@@ -51,6 +52,7 @@ def train_rank(number: int, *argv: str) -> None:
         leave(self)
 
     train.train_step, World.disconnect = stopping, leave_in_time
+    train.StopSignal = lambda: stop  # pyrefly: ignore[bad-assignment]
     train.main([*argv])
 
 

@@ -143,7 +143,7 @@ def test_validation_is_over_every_byte_and_leaves_no_trace(world):
     before, evaluations = torch.get_rng_state(), []
     for rows, training in ((27, True), (27, False), (4, True)):
         model.train(training)
-        pairs = list(token_losses(model, setup.val_data, rows, CPU, torch.float32))
+        pairs = list(token_losses(model, setup.val_data, rows, setup.compute))
         evaluations.append(torch.cat([nats for nats, _ in pairs]))
         assert model.training == training
     assert torch.equal(torch.get_rng_state(), before)

@@ -36,7 +36,7 @@ from ablation.jobs import count_saved_steps
 from data.dataset import find_prepared
 from evaluate import list_runs
 from gyre import measure, signals
-from gyre.device import resolve_device
+from gyre.compute import resolve_device
 from gyre.options import make_config, read_config
 from gyre.parallel import ALONE, World
 from gyre.rundir import RunDir
@@ -232,7 +232,9 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, 
 def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch):
     """And wandb, which can continue the run of this id, hears of no error."""
     monkeypatch.setitem(sys.modules, "wandb", wandb := MagicMock())
-    monkeypatch.setattr(signals.StopSignal, "number", signal.SIGTERM)
+    stop = signals.StopSignal()
+    stop.number = signal.SIGTERM
+    monkeypatch.setattr(train, "StopSignal", lambda: stop)
     path = trained(world, "one", "--train.steps=1", "--optim.warmup_steps=0", "--log.wandb=offline")
     options = wandb.init.call_args.kwargs
     assert (options["id"], options["resume"]) == (RunDir.open(path).record["wandb_id"], "allow")
@@ -372,14 +374,16 @@ def test_all_processes_decide_alike(world, monkeypatch, choice):
         def sum(self, *values: float) -> list[float]:
             return [values[0] + choice] if len(values) == 1 else [1.0, 9.0]
 
-    monkeypatch.setattr(kernels, "uses_onednn", not choice)
+    monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if choice else 9.0)
     monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
     monkeypatch.setattr(gyre.build, "resolve_compile", compiling := Mock(return_value=(choice, "")))
     config = resolve(arguments(world, "--train.dtype", "auto"), "").config
-    decided = gyre.build.decide_arithmetic(config, Second(1, 2, ALONE.device, is_main=False), 14)
+    compute = gyre.build.choose_compute(config, Second(1, 2, ALONE.device, is_main=False))
     assert compiling.call_args.args[3] == 6 * config.model.matrix_parameters * 12 * 27 * 20
-    assert kernels.uses_onednn == decided[0].train.compile == decided[2] == choice
-    assert (decided[0].train.dtype, decided[1]) == ("bfloat16", torch.bfloat16)
+    assert compute.onednn == compute.compiled == choice
+    assert compute.dtype == torch.bfloat16
+    decided = gyre.build.record_compute(config, compute).train
+    assert (decided.dtype, decided.onednn, decided.compile) == ("bfloat16", choice, choice)
 
 
 def test_a_longer_run_says_how_it_goes_on(world, straight, capfd):
@@ -422,12 +426,14 @@ def test_what_auto_chose_is_written_into_the_run_and_kept_on_resume(world, monke
     path = trained(world, "auto", *auto)
     chosen, name = read_config(path / "config.yaml").train, resolve_device("auto").type
     assert (chosen.device, chosen.dtype, chosen.compile) == (name, "bfloat16", False)
-    assert chosen.onednn == (was := kernels.uses_onednn)
+    was = kernels.prefers_onednn()
+    assert chosen.onednn == was
     monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if was else 9.0)
     monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9e9, 1e9])
     for extra, dtype in (["4"], "bfloat16"), (["5", "--train.dtype", "auto"], "float32"):
         assert run(train.main, "--resume", path, "--train.steps", *extra) == 0
-        assert f"{name}; {dtype}" in capfd.readouterr().err and kernels.uses_onednn == was
+        assert f"{name}; {dtype}" in capfd.readouterr().err
+        assert read_config(path / "config.yaml").train.onednn == was
 
 
 def test_a_fine_tuning_measures_the_base_on_its_own_text_first(world, straight, tmp_path, capfd):

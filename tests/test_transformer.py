@@ -141,7 +141,7 @@ def test_what_cannot_be_built_is_refused_in_words(changes, words):
 @pytest.mark.parametrize("position, onednn", [("rope", True), ("alibi", False)])
 def test_a_compiled_step_equals_an_eager_one(position, onednn, monkeypatch):
     """Forward and backward, with RoPE in real arithmetic. Dropout drops the same."""
-    monkeypatch.setattr(kernels, "uses_onednn", onednn)
+    monkeypatch.setattr(kernels, "_uses_onednn", onednn)
     tokens, results = torch.arange(21).view(3, 7), []
     for compiled in (False, True):
         model = random_model(position=position, n_layers=1, dropout=0.1).train()

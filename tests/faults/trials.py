@@ -26,9 +26,9 @@ import train
 from data.dataset import find_prepared
 from data.prepare import prepare
 from errors import UserError
-from gyre.device import resolve_device
 from gyre.options import read_config
 from gyre.rundir import RunDir
+from model import kernels
 
 RUN = ["--model.dropout", "0.2", "--train.micro_batch_size", "10", "--optim.optimizer", "muon"]
 Finding = str | None  # what went wrong in one trial
@@ -55,7 +55,7 @@ class World:
     def __init__(self, folder: Path, preload: ctypes.CDLL):
         self.folder, self.preload = folder, preload
         (folder / "text.txt").write_text(random_text(), encoding="utf-8")
-        resolve_device("cpu")  # measured once, so that every process multiplies in the same form
+        kernels.onednn_gain()  # measured once, so that every process multiplies in the same form
         for name in ("straight", "counted"):  # the second finds its data prepared
             ended = self.call(train.main, *arguments(folder, *RUN, "--name", name))
             assert ended.code == 0, ended.said

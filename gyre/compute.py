@@ -1,4 +1,7 @@
-"""Which device, dtype and compilation to use: what `auto` stands for, and why."""
+"""How a process computes: its device, its dtype, oneDNN and compilation; what `auto` stands for.
+
+`Compute` has what was chosen. It is entered as a context, and nothing of it holds afterwards.
+"""
 
 import ctypes
 import math
@@ -6,8 +9,9 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -25,31 +29,92 @@ InferenceDtype = Literal["auto", "float32", "bfloat16", "int8"]
 DTYPE_NAMES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
+# Graphs that torch.compile makes of one function; by default 8. Each block of a sharded model with
+# dropout has a graph of its own.
+MAX_GRAPHS = 256
+
+
+@dataclass(frozen=True)
+class Compute:
+    """How a training or a model computes here. Chosen once; a run keeps it on other machines."""
+
+    device: torch.device
+    dtype: torch.dtype
+    """Of matrix products. Weights in training are float32."""
+    compiled: bool = False
+    """Whether training steps are compiled."""
+    onednn: bool = False
+    """Whether float32 products on a CPU are oneDNN's."""
+    reason: str = ""
+    """Why it was chosen, in words."""
+    seconds: float | None = None
+    """About how long the steps of the training take; None where that is not known, or no time."""
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Return the context in which products and compilation are as was chosen.
+
+        Afterwards all is as before, and what was compiled meanwhile is forgotten: no training
+        depends on those that the process did before.
+        """
+        with kernels.products_by_onednn(self.onednn):
+            if not self.compiled:
+                yield
+                return
+            import torch._dynamo  # slow
+
+            try:
+                with torch._dynamo.config.patch(recompile_limit=MAX_GRAPHS):
+                    yield
+            finally:
+                torch._dynamo.reset()
+
+    def autocast(self) -> AbstractContextManager:
+        """Return the context in which `forward` computes products in `dtype`; float32 needs none.
+
+        Rounded weights are not cached: each is used once, and the cache would hold all of a sharded
+        model.
+        """
+        if self.dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.dtype, cache_enabled=False)
+
+
 def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     """Return the device that `device` names: auto is CUDA, else Apple's MPS, else the CPU.
 
-    cuda is the card of number `local_rank`, so that every process of a machine has its own. On the
-    CPU, this process from now on keeps freed memory for its next tensors and computes float32
-    products by oneDNN where that is faster (`kernels.onednn_gain`). Raises UserError for a device
-    that this machine does not have.
+    cuda is the card of number `local_rank`, so that every process of a machine has its own. Raises
+    UserError for a device that this machine does not have.
     """
     devices = [f"cuda:{card}" for card in range(torch.cuda.device_count())]
-    devices += ["mps"] * torch.backends.mps.is_available() + ["cpu"]
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    devices.append("cpu")
     if device == "auto":
         device = devices[0].partition(":")[0]
     if device == "cuda":
         device = f"cuda:{local_rank}"
     if device not in devices:
         raise UserError(f"device {device} was asked for, but this machine has {', '.join(devices)}")
-    if device == "cpu":
-        if sys.platform == "linux" and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
-            # glibc returns every large block to the system when it is freed and maps it anew for
-            # the next step. The page faults are a good part of a step (docs/benchmarks.md).
-            M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # from malloc.h
-            mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
-            mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
-        kernels.uses_onednn = kernels.onednn_gain() >= kernels.ONEDNN_GAIN
     return torch.device(device)
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep memory that a tensor on the CPU has freed, for its next tensors.
+
+    Commands call it at their start. glibc returns every large block to the system when it is freed
+    and maps it anew for the next step. The page faults are a good part of a step
+    (docs/benchmarks.md). Other systems have no such option.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # another C library than glibc
+        return
+    M_TRIM_THRESHOLD = -1  # this and the next are from malloc.h
+    M_MMAP_MAX = -4
+    mallopt(M_MMAP_MAX, 0)  # no block has a mapping of its own
+    mallopt(M_TRIM_THRESHOLD, -1)  # and the heap never shrinks
 
 
 def check_memory(device: torch.device, size: int, what: str, advice: str) -> None:
@@ -112,17 +177,6 @@ def resolve_dtype(
     chosen = torch.bfloat16 if bfloat16 >= BFLOAT16_GAIN * float32 else torch.float32
     return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products run at {float32 / 1e9:,.0f} GFLOP/s "
                     f"in float32 and at {bfloat16 / 1e9:,.0f} in bfloat16")
-
-
-def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager:
-    """Return the autocast to `dtype`; float32 needs none.
-
-    Rounded weights are not cached: each is used once, and the cache would hold all of a sharded
-    model.
-    """
-    if dtype == torch.float32:
-        return nullcontext()
-    return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
 
 def training_flops(model: ModelConfig, tokens: int) -> float:
