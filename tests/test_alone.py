@@ -1,0 +1,33 @@
+"""Trainings in one process, one after the other: each is what it is alone."""
+
+import pytest
+import torch
+from conftest import arguments
+from test_train import equal_runs
+
+import train
+
+BFLOAT16 = ["--train.dtype=bfloat16", "--train.onednn=false"]
+FLOAT32 = ["--train.dtype=float32", "--train.onednn=true"]
+EAGER = ["--train.dtype=float32", "--train.onednn=false"]
+
+
+def train_all(*trainings: tuple[int, list[str]]) -> None:
+    """Train with so many threads and this command line, one after the other, in this process."""
+    for threads, argv in trainings:
+        torch.set_num_threads(threads)
+        with pytest.raises(SystemExit, match="0"):
+            train.main(argv)
+
+
+@pytest.mark.slow
+def test_trainings_in_one_process_are_those_alone(world, launch):
+    trainings = {"bfloat16": (2, BFLOAT16), "float32": (1, FLOAT32), "eager": (2, EAGER)}
+    commands = {}
+    for name, (threads, options) in trainings.items():
+        argv = arguments(world, "--data.seq_len=32", "--train.steps=4", *options)
+        commands[name] = (threads, [*argv, "--name", f"{name}-together"])
+        launch(1, train_all, (threads, [*argv, "--name", f"{name}-alone"])).join()
+    launch(1, train_all, *commands.values()).join()
+    for name in trainings:
+        equal_runs(world / "runs" / f"{name}-together", world / "runs" / f"{name}-alone")
