@@ -2,6 +2,7 @@
 
 import os
 import re
+from argparse import Namespace
 from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -91,47 +92,70 @@ def resolve(argv: list[str], doc: str) -> Start:
     Raises UserError for a configuration that is invalid, or that contradicts the run's.
     """
     options = Parser(doc, StartOptions, config=True).parse_args(argv)
-    given, auto = options.given, options.resume == "auto"
-    # Not for --resume auto, whose run need not exist yet.
-    needs_run = options.branch_from or (options.resume and not auto)
-    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    for wrong, message in (
-        (not argv, "say what to train, such as --config small.yaml, or what to --resume (--help "
-         "lists all options)"),
-        (options.resume and options.branch_from,
-         "--resume goes on with a run and --branch-from starts another one: leave one of them out"),
-        (options.at is not None and not options.branch_from,
-         f"--at {options.at} has no effect without --branch-from"),
-        (restarted and not options.resume,
-         "torchrun has restarted this command, which would start another run: say --resume auto"),
-        (needs_run and (options.init_from or options.config),
-         "--resume and --branch-from take the weights and the configuration of their run: leave "
-         "out --init-from and --config"),
-    ):
-        if wrong:
-            raise UserError(message)
+    given = options.given
+    check_together(options, argv)
     if options.branch_from:
         return branch(RunDir.open(options.branch_from), argv, given, options.at)
-    if needs_run:
+    if options.resume and options.resume != AUTO:
         return resume(RunDir.open(options.resume), argv, given)
-
     files = [read_yaml(name) for name in options.config]
-    if auto:
-        asked = {name: value for layer in (*files, given) for name, value in layer.items()}
-        if asked.get("name") is None:
-            raise UserError("--resume auto needs a --name: that of the run to start or go on with")
-        path = Path(asked.get("log.runs", LogConfig.runs), asked["name"])
+    if options.resume == AUTO:
+        path = find_named(files, given)
         if path.exists():
             return resume(RunDir.open(path), argv, given, again=True)
     if options.init_from:
         draft = draft_from_run(RunDir.open(options.init_from), files, given)
     else:
         draft = make_draft(*files, given)
-    config = draft.limits
     stem = Path(options.config[0]).stem if options.config else "gyre"
+    return begin(draft, argv, stem, given, repeatable=options.resume == AUTO)
+
+
+def check_together(options: Namespace, argv: list[str]) -> None:
+    """Raise UserError for options that say together what no training can do."""
+    if not argv:
+        raise UserError("say what to train, such as --config small.yaml, or what to --resume "
+                        "(--help lists all options)")
+    if options.resume and options.branch_from:
+        raise UserError("--resume goes on with a run and --branch-from starts another one: leave "
+                        "one of them out")
+    if options.at is not None and not options.branch_from:
+        raise UserError(f"--at {options.at} has no effect without --branch-from")
+    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    if restarted and not options.resume:
+        raise UserError("torchrun has restarted this command, which would start another run: say "
+                        "--resume auto")
+    # Not for --resume auto, whose run need not exist yet.
+    has_run = options.branch_from or options.resume not in (None, AUTO)
+    if has_run and (options.init_from or options.config):
+        raise UserError("--resume and --branch-from take the weights and the configuration of "
+                        "their run: leave out --init-from and --config")
+
+
+def find_named(files: list[Layer], given: Layer) -> Path:
+    """Return the folder of the run that --resume auto starts or goes on with.
+
+    Raises UserError without a name.
+    """
+    asked: Layer = {}
+    for layer in (*files, given):
+        asked |= layer
+    if asked.get("name") is None:
+        raise UserError("--resume auto needs a --name: that of the run to start or go on with")
+    return Path(asked.get("log.runs", LogConfig.runs), asked["name"])
+
+
+def begin(
+    draft: Draft, argv: list[str], stem: str, given: Layer, repeatable: bool = False
+) -> Start:
+    """Return how to start a new run of this configuration, by the command line `argv`.
+
+    Without a name it is called by its `stem`, its encoding and its seed.
+    """
+    config = draft.limits
     stem = re.sub(r"[^\w.=+-]+", "-", stem).lstrip("-.=+") or "gyre"  # without forbidden characters
     return Start(config, f"{stem}-{config.model.position}-s{config.seed}", argv, given,
-                 repeatable=auto, draft=draft)
+                 repeatable=repeatable, draft=draft)
 
 
 def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = False) -> Start:
