@@ -140,7 +140,8 @@ def take_step(setup: Setup) -> tuple[StepResult, float]:
 
 def count_step(setup: Setup, run: RunDir, result: StepResult, seconds: float, bar: tqdm) -> None:
     """Count a step and log what it has measured. UserError after three that were not finite."""
-    config, progress = setup.config, setup.progress
+    config = setup.config
+    progress = setup.progress
     tokens = config.train.batch_size * config.data.seq_len
     can_go_on = progress.advance(result, tokens, seconds)
     run.log({
@@ -177,7 +178,8 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     Its mirror in wandb is open until `held` is closed. All ranks call this, before
     `Progress.advance`.
     """
-    world, step = setup.world, setup.progress.step
+    world = setup.world
+    step = setup.progress.step
     if start.resumed:
         run = start.resumed
         run.is_main = world.is_main
@@ -193,7 +195,8 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
 
 def create_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
     """Make and lock the folder of a new run. All ranks call this, and rank 0 makes it."""
-    config, world = setup.config, setup.world
+    config = setup.config
+    world = setup.world
     name = config.name
     if world.is_main:
         name = claim_name(config.log.runs, config.name, start.stem, held)
@@ -256,7 +259,8 @@ def measure_validation(setup: Setup) -> dict[str, float]:
 
 def sample(setup: Setup, run: RunDir) -> None:
     """Log a continuation of the sample prompt, drawn with the same random numbers every time."""
-    train, tokenizer = setup.config.train, setup.data.tokenizer
+    train = setup.config.train
+    tokenizer = setup.data.tokenizer
     # If the prompt is too long for the context, keep its last tokens only.
     room = setup.config.model.max_positions - train.sample_tokens
     prompt = tokenizer.encode_prompt(choose_prompt(setup))[-room:]

@@ -328,7 +328,8 @@ def check_resumed(run: RunDir, start: Start, step: int, saved_steps: int) -> Non
 
 def print_setup(start: Start, setup: Setup) -> None:
     """Print what is trained on what."""
-    config, n_tokens = setup.config, setup.train_data.n_tokens
+    config = setup.config
+    n_tokens = setup.train_data.n_tokens
     epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
     if start.repeatable and start.resumed:
         say(f"{start.resumed.path} goes on with its own configuration, without --config")
@@ -356,7 +357,8 @@ def print_setup(start: Start, setup: Setup) -> None:
 
 def print_schedule(run: RunDir, config: Config, step: int, old_steps: int) -> None:
     """Print how the learning rate goes on after `step` with another number of steps."""
-    optim, steps = config.optim, config.train.steps
+    optim = config.optim
+    steps = config.train.steps
     last = optim.lr * lr_factor(optim, step - 1, old_steps)
     following = optim.lr * lr_factor(optim, step, steps)
     end = optim.lr * lr_factor(optim, steps - 1, steps)

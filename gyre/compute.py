@@ -143,7 +143,8 @@ def matmul_rates(
     calls or more. The number of tokens is limited, so that all take a fraction of a second unless
     the processor only emulates bfloat16.
     """
-    inputs, outputs = model.dim, model.hidden_dim
+    inputs = model.dim
+    outputs = model.hidden_dim
     tokens = min(tokens, 2048, max(16, round(MEASURED_FLOPS / (6 * inputs * outputs))))
     shapes = ((tokens, inputs), (outputs, inputs), (tokens, outputs))
     wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
@@ -154,8 +155,10 @@ def matmul_rates(
             out.backward(gradient)
         wait()
 
-    calls = [partial(multiply, *(torch.ones(shape, dtype=dtype).to(device) for shape in shapes))
-             for dtype in dtypes]
+    calls = []
+    for dtype in dtypes:
+        operands = [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
+        calls.append(partial(multiply, *operands))
     flops = (6 if training else 2) * tokens * inputs * outputs
     return [flops / best for best in kernels.shortest_times(calls, time.perf_counter, 2, 0.25)]
 

@@ -92,44 +92,63 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     train.minutes of the numbers that depend on the steps. A warm-up that is longer than the steps
     of a later layer is shortened.
     """
-    values = {name: option["default"] for name, option in OPTIONS.items()}
-    set_by = dict.fromkeys(FITTED, -1)  # the number of the layer that an option is from
-    fitted: set[str] = set()
-    shortens_samples = False
-    kept: list[Layer] = []
-    for number, layer in enumerate(layers):
-        options = dict(flatten(layer))
-        names_text = any(name in options and options[name] != values[name] for name in TEXT)
+    reading = Layers()
+    for layer in layers:
+        reading.add(dict(flatten(layer)))
+    reading.fit_warmup()
+    limits = make_config(*reading.kept)
+    shortens_samples = reading.shortens_samples and "data.seq_len" in reading.fitted
+    return Draft(reading.kept, frozenset(reading.fitted), limits, shortens_samples)
+
+
+class Layers:
+    """What the layers so far have said, while `make_draft` reads one after the other."""
+
+    def __init__(self) -> None:
+        self.values = {name: option["default"] for name, option in OPTIONS.items()}
+        self.kept: list[Layer] = []
+        """The layers, without the values that are `auto`."""
+        self.fitted: set[str] = set()
+        """The options that are chosen later."""
+        self.set_by = dict.fromkeys(FITTED, -1)
+        """The number of the layer that an option is from."""
+        self.shortens_samples = False
+
+    def add(self, options: Layer) -> None:
+        """Read the next layer. UserError if it says both train.minutes and train.steps."""
+        names_text = any(name in options and options[name] != self.values[name] for name in TEXT)
         if names_text or options.get("data.seq_len") == AUTO:
-            shortens_samples = True
+            self.shortens_samples = True
         if "train.sample_tokens" in options:
-            shortens_samples = False
+            self.shortens_samples = False
         if names_text:
-            fitted.update(FITTED)
+            self.fitted.update(FITTED)
             # A prompt of another text shows nothing. Samples then continue the first words of this.
             options = {"train.sample_prompt": TrainConfig.sample_prompt, **options}
         if options.get("train.minutes") is not None:
             if options.get("train.steps", AUTO) != AUTO:
                 raise UserError("train.minutes chooses train.steps: leave one of them out")
-            fitted.update(FITTED_STEPS)
-        for name in FITTED:
-            if name not in options:
-                continue
-            set_by[name] = number
-            if options[name] == AUTO:
-                fitted.add(name)
+            self.fitted.update(FITTED_STEPS)
+        numbers = {name: value for name, value in options.items() if name in FITTED}
+        for name, value in numbers.items():
+            self.set_by[name] = len(self.kept)
+            if value == AUTO:
+                self.fitted.add(name)
                 del options[name]
             else:
-                fitted.discard(name)
-        values |= options
-        kept.append(options)
-    steps, warmup_steps = values["train.steps"], values["optim.warmup_steps"]
-    if warmup_steps > steps and set_by["train.steps"] > set_by["optim.warmup_steps"]:
-        fitted.add("optim.warmup_steps")
-    if "optim.warmup_steps" in fitted:
-        kept.append({"optim.warmup_steps": min(warmup_steps, steps)})
-    shortens_samples &= "data.seq_len" in fitted
-    return Draft(kept, frozenset(fitted), make_config(*kept), shortens_samples)
+                self.fitted.discard(name)
+        self.values |= options
+        self.kept.append(options)
+
+    def fit_warmup(self) -> None:
+        """Shorten a warm-up that is longer than the steps that a later layer gives."""
+        steps = self.values["train.steps"]
+        warmup_steps = self.values["optim.warmup_steps"]
+        given_later = self.set_by["train.steps"] > self.set_by["optim.warmup_steps"]
+        if warmup_steps > steps and given_later:
+            self.fitted.add("optim.warmup_steps")
+        if "optim.warmup_steps" in self.fitted:
+            self.kept.append({"optim.warmup_steps": min(warmup_steps, steps)})
 
 
 def fit_row(limit: int, train_tokens: int, batch_size: int) -> int:

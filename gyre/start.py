@@ -211,7 +211,7 @@ def draft_from_run(run: RunDir, files: list[Layer], given: Layer) -> Draft:
                         "train.eval_interval": AUTO}
     if "imported" not in run.manifest:
         data = asdict(saved.data)
-        named = {name for layer in (*files, given) for name in layer}
+        named = set().union(*files, given)
         if not named.isdisjoint(TEXT):  # another text, of which nothing is inherited
             for name in (*TEXT, "data.sha256"):
                 del data[name.removeprefix("data.")]

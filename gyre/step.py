@@ -62,8 +62,11 @@ class Progress:
         self.step += 1
         self.tokens += tokens
         self.seconds += seconds
-        self.skipped += not result.finite
-        self.skipped_in_a_row = 0 if result.finite else self.skipped_in_a_row + 1
+        if result.finite:
+            self.skipped_in_a_row = 0
+        else:
+            self.skipped += 1
+            self.skipped_in_a_row += 1
         return self.skipped_in_a_row < 3
 
 
@@ -95,7 +98,9 @@ class Setup:
 
 def train_step(setup: Setup, step: int) -> StepResult:
     """Take optimizer step number `step` on its global batch."""
-    config, world, optimizers = setup.config, setup.world, setup.optimizers
+    config = setup.config
+    world = setup.world
+    optimizers = setup.optimizers
     factor = lr_factor(config.optim, step, config.train.steps)
     for group, peak in optimizers.peaks:
         group["lr"] = peak * factor
@@ -126,7 +131,8 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
 
     The keys (B,) are hashes of (seed, step, row); None without dropout.
     """
-    config, data = setup.config, setup.train_data
+    config = setup.config
+    data = setup.train_data
     x, y = data.batch(step)
     keys: Tensor | None = None
     if config.model.dropout:

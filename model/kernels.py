@@ -72,7 +72,8 @@ def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) ->
     """Return the faster form of `attend` for these operands, or None."""
     if mask is not None:
         return None
-    compiling, training = torch.compiler.is_compiling(), torch.is_grad_enabled()
+    compiling = torch.compiler.is_compiling()
+    training = torch.is_grad_enabled()
     on_cpu = xq.device.type == "cpu"
     if xq.shape[2] == 1:
         return attend_by_sums if compiling and on_cpu and not training else attend_one_query
@@ -157,7 +158,8 @@ def onednn_gain() -> float:
     """
     if not torch.backends.mkldnn.is_available():
         return 0.0
-    x, weight = torch.ones(256, 256), torch.ones(512, 256)
+    x = torch.ones(256, 256)
+    weight = torch.ones(512, 256)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     usual, onednn = shortest_times(
@@ -171,7 +173,8 @@ def shortest_times(
     seconds: float = 0.0,
 ) -> list[float]:
     """Return the shortest time of each call. They take turns, for as many rounds and as long."""
-    best, stop = [math.inf] * len(calls), clock() + seconds
+    best = [math.inf] * len(calls)
+    stop = clock() + seconds
     while rounds > 0 or clock() < stop:
         for number, call in enumerate(calls):
             started = clock()
@@ -205,7 +208,8 @@ def _onednn_gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor
     if ctx.needs_input_grad[0]:
         for_x = onednn_product(gradient, weight.t())
     if ctx.needs_input_grad[1]:
-        inputs, outputs = x.flatten(0, -2).t(), gradient.flatten(0, -2).t()  # (I, T), (O, T)
+        inputs = x.flatten(0, -2).t()  # (I, T)
+        outputs = gradient.flatten(0, -2).t()  # (O, T)
         if len(inputs) < len(outputs):  # faster where the result is wide
             for_weight = onednn_product(inputs, outputs).t()
         else:
