@@ -125,6 +125,10 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         if at_end:
             outcome = Outcome(run.path)
             print_end(outcome, setup, "done   ")
+            if base and progress.best >= base["val/loss"] and world.is_main:
+                say(f"note    {config.init_from} is still the better model of this text, with "
+                    f"{base['val/loss']:.4f} nats/token: try a smaller optim.lr (now "
+                    f"{config.optim.lr:g}), or more text")
         else:  # number is 0 if only another rank got one
             outcome = Outcome(run.path, stop.number or signal.SIGTERM)
             print_stop(start, setup, outcome)

@@ -315,6 +315,9 @@ def check_resumed(run: RunDir, start: Start, step: int, saved_steps: int) -> Non
     `saved_steps` is the train.steps that the checkpoint was saved with.
     """
     steps = start.config.train.steps
+    if step >= saved_steps and "train.steps" not in start.given and not start.repeatable:
+        raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger "
+                        "number to go on")
     if saved_steps != steps and "train.steps" not in start.given:
         raise UserError(f"{run.path} was last resumed with --train.steps {saved_steps}, on which "
                         "its learning rates depend: repeat that, or give another number")

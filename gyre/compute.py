@@ -178,8 +178,14 @@ def resolve_dtype(
         return torch.float32, "float32: bfloat16 is not tried on mps"
     float32, bfloat16 = rates()
     chosen = torch.bfloat16 if bfloat16 >= BFLOAT16_GAIN * float32 else torch.float32
-    return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products run at {float32 / 1e9:,.0f} GFLOP/s "
-                    f"in float32 and at {bfloat16 / 1e9:,.0f} in bfloat16")
+    return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products run at {format_rate(float32)} GFLOP/s "
+                    f"in float32 and at {format_rate(bfloat16)} in bfloat16")
+
+
+def format_rate(rate: float) -> str:
+    """Return FLOP/s in GFLOP/s as text: 1,234, or 0.056 where a processor only emulates a dtype."""
+    rate /= 1e9
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def training_flops(model: ModelConfig, tokens: int) -> float:

@@ -170,6 +170,10 @@ def resume(run: RunDir, argv: list[str], given: dict[str, Any], again: bool = Fa
         given = {option: value for option, value in given.items()
                  if option not in ("data.tokenizer", "train.minutes") and value != AUTO}
     refuse_minutes(given, "--resume")
+    warmup_steps = given.get("optim.warmup_steps", saved.optim.warmup_steps)
+    if given.get("train.steps", warmup_steps) < warmup_steps:
+        raise UserError(f"--train.steps {given['train.steps']} would end in the warm-up of "
+                        f"{run.path}, {warmup_steps} steps: give a larger number")
     config = make_config(asdict(saved), given)
     check_unchanged(run, saved, config, "--resume", "name", "optim")
     return Start(config, run.path.name, argv, given, run, run, repeatable=again)

@@ -147,6 +147,11 @@ def test_the_gain_is_how_many_times_faster_onednn_is(monkeypatch, slowed, faster
     assert kernels.prefers_onednn() is faster
 
 
+def test_a_rate_that_is_emulated_is_not_shown_as_zero():
+    _, why = compute.resolve_dtype("auto", CPU, lambda: [1234e9, 0.0561e9])
+    assert "run at 1,234 GFLOP/s in float32 and at 0.056 in bfloat16" in why
+
+
 def test_products_are_as_before_after_a_context():
     with kernels.products_by_onednn(True):
         with kernels.products_by_onednn(False):
