@@ -98,7 +98,7 @@ class ModelConfig:
 
     The constructor fills in unset fields, except `vocab_size` and `max_positions`, which depend on
     the data. It raises UserError for values that cannot be built. `check_position` in
-    model/position.py checks the encoding.
+    model/encodings.py checks the encoding.
     """
 
     dim: int = 256

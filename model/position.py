@@ -5,9 +5,10 @@ Attention by itself does not see order. An encoding is one small class with up t
     embed        add something to the embeddings          (absolute: Sinusoidal, Learned)
     freqs_cis    rotate the queries and the keys          (relative: RoPE)
     bias         add something to the attention scores    (relative: ALiBi)
-    attach       change any other part of a new model     (ablation/encodings.py)
+    attach       change any other part of a new model     (model/encodings.py)
 
-The base class uses none of them, which makes it the encoding "none".
+The base class uses none of them, which makes it the encoding "none". model/encodings.py names all
+encodings and has those for experiments.
 
 Shapes: B batch, T tokens, S keys (cached + new), H query heads, H_kv key/value heads, D head width,
 C model width.
@@ -235,29 +236,3 @@ class ALiBi(PositionEncoding):
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         distance = q_positions[:, None] - k_positions[None, :]  # (T, S)
         return -self.table[:, None, None] * distance
-
-
-POSITIONS: dict[str, type[PositionEncoding]] = {
-    "rope": RoPE,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "alibi": ALiBi,
-    "none": PositionEncoding,
-}
-
-
-def check_position(config: ModelConfig) -> None:
-    """Raise UserError if the encoding is unknown, cannot serve this model, or ignores an option
-    that is set."""
-    if config.position not in POSITIONS:
-        raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")
-    encoding = POSITIONS[config.position]
-    for name, other in POSITIONS.items():
-        for option in other.options:
-            changed = getattr(config, option) != getattr(ModelConfig, option)
-            if changed and option not in encoding.options:
-                raise UserError(
-                    f"model.{option} has no effect with model.position {config.position}: "
-                    f"it belongs to {name}"
-                )
-    encoding.check(config)

@@ -1,7 +1,8 @@
 """A decoder-only transformer of the LLaMA family, with the names of Meta's reference code.
 
-Positions are in `model/position.py`. Functions marked `@or_faster` are plain PyTorch;
-`model/kernels.py` replaces them where another form computes the same faster.
+Position encodings are in `model/position.py` and `model/encodings.py`. Functions marked
+`@or_faster` are plain PyTorch; `model/kernels.py` replaces them where another form computes the
+same faster.
 
 B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C width, V vocabulary.
 """
@@ -18,8 +19,9 @@ from torch import Tensor, nn
 from errors import UserError
 from model.config import INIT_STD, ModelConfig, derive_seed
 from model.dropout import Drop, make_dropout
+from model.encodings import POSITIONS, check_position
 from model.kernels import or_faster
-from model.position import POSITIONS, Mask, check_position
+from model.position import Mask
 from model.rope import apply_rotary_emb
 
 

@@ -12,7 +12,7 @@ from typing import get_type_hints
 from conftest import ROOT
 
 from gyre.options import Config
-from model.position import POSITIONS
+from model.encodings import POSITIONS
 
 ROOMS = ("ablation", "data", "formats", "gyre", "model", "tools")
 FILES = [*ROOT.glob("*.py"), *(file for room in ROOMS for file in (ROOT / room).glob("*.py"))]

@@ -9,7 +9,8 @@ from conftest import model_config, random_model, sharpened
 from test_cache import assert_cached_equals_uncached
 
 from model.config import INIT_STD, RopeScaling
-from model.position import POSITIONS, alibi_slopes, sinusoid
+from model.encodings import POSITIONS
+from model.position import alibi_slopes, sinusoid
 from model.transformer import KVCache, Transformer
 
 TOKENS = torch.arange(14).view(2, 7)

@@ -11,7 +11,8 @@ from ablation.attention import attention_scores
 from errors import UserError
 from model import kernels
 from model.config import INIT_STD, RopeScaling
-from model.position import POSITIONS, alibi_slopes
+from model.encodings import POSITIONS
+from model.position import alibi_slopes
 from model.transformer import RMSNorm, attend
 
 
