@@ -169,7 +169,8 @@ def check_position(config: ModelConfig) -> None:
     """Raise UserError if the encoding is unknown, cannot serve this model, or ignores an option
     that is set."""
     if config.position not in POSITIONS:
-        raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")
+        names = ", ".join(POSITIONS)
+        raise UserError(f"model.position must be one of {names}, not {config.position}")
     encoding = POSITIONS[config.position]
     for name, other in POSITIONS.items():
         for option in other.options:
