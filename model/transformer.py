@@ -267,9 +267,7 @@ class Transformer(nn.Module):
                 "would be wrong: use no cache"
             )
         h = self.position.embed(self.tok_embeddings(tokens), start)
-        freqs_cis = self.position.freqs_cis(stop)
-        if freqs_cis is not None:
-            freqs_cis = freqs_cis[start:stop]  # row t turns the token at start + t
+        freqs_cis = self.position.freqs_cis(start, stop)
         mask = self.position.mask(start, stop, tokens.device, first_key)
         drop = None
         if self.training and self.config.dropout:

@@ -100,7 +100,7 @@ def test_a_scaling_of_factor_1_does_nothing_and_keeps_what_stands_still(type):
 def test_rotation_keeps_norms_but_for_yarns_factor_and_sees_only_distance(type, factor):
     scaling = type and RopeScaling(type, 4, 15, attention_factor=factor)
     encoding = RoPE(model_config(head_dim=16, max_positions=60, rope_scaling=scaling))
-    rows, factor = encoding.freqs_cis(60), factor or (0.1 * math.log(4) + 1) ** (type == "yarn")
+    rows, factor = encoding.freqs_cis(0, 60), factor or (0.1 * math.log(4) + 1) ** (type == "yarn")
     x = draw(2, 60, 6, 16)
     turned, _ = apply_rotary_emb(x, x, rows)
     torch.testing.assert_close(turned.norm(dim=-1), factor * x.norm(dim=-1), rtol=1e-6, atol=0)
