@@ -22,8 +22,9 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser")))
 # What is set, in this order; theta and the training length are exponents, of 10 and 2.
 SETTINGS: list[dict[str, Any]] = [
     {"D": 4}, {"D": 64, "theta": 2.5, "pair": 9, "head": 3, "distance": 77},
-    *({"trained": 6, "distance": 200} | scaling for scaling in (
-        {}, *({"scaling": type, "factor": 6} for type in get_args(ScalingType)))),
+    {"trained": 6, "distance": 200},
+    *({"trained": 6, "distance": 200, "scaling": type, "factor": 6}
+      for type in get_args(ScalingType)),
     {"scaling": "llama3", "D": 128, "theta": math.log10(5e5), "trained": 13, "factor": 8,
      "pair": 31, "distance": 20000}]
 DRIVE = (ROOT / "tests" / "drive_positions.js").read_text(encoding="utf-8")
