@@ -240,7 +240,7 @@ ALIGNED = pytest.mark.parametrize("position, usual, options", [
 
 
 @ALIGNED
-def test_aligned_queries_and_keys_start_equal_and_three_times_as_large(position, usual, options):
+def test_aligned_queries_and_keys_start_equal_and_larger(position, usual, options):
     aligned = random_model(position=position, n_kv_heads=6, **options)
     expected = random_model(position=usual, n_kv_heads=6, **options)
     for layer, usual_layer in zip(aligned.layers, expected.layers, strict=True):

@@ -72,7 +72,7 @@ def test_a_row_of_a_product_depends_on_no_other():
 
 
 @pytest.mark.parametrize("shape", [(4, 10), (40, 1)])
-def test_a_product_is_the_same_for_every_shape_of_a_batch(shape):
+def test_a_product_is_the_same_for_every_batch_shape(shape):
     product = int8_linear()
     assert torch.equal(product(X.view(*shape, 48)), product(X).view(*shape, 31))
 

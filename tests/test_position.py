@@ -157,7 +157,7 @@ def test_sums_with_sinusoids_are_rounded_once():
 # --- ALiBi ---
 
 
-def test_alibis_slopes_for_a_power_of_two_are_the_published_ones():
+def test_alibis_slopes_for_4_heads_are_the_published_ones():
     assert alibi_slopes(4).tolist() == [0.25, 0.0625, 0.015625, 0.00390625]
 
 

@@ -32,7 +32,7 @@ def test_the_document_prints_the_functions_as_they_are():
         assert block == re.sub(r'    """.*?"""\n', "", source, flags=re.DOTALL)
 
 
-def test_the_document_prints_a_pair_at_positions_0_1_and_2():
+def test_the_document_prints_a_pair_at_three_positions():
     x = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.6, -0.8]])  # the query, the key and another key
     vectors = x.expand(1, 3, 3, 2)  # each at positions 0, 1 and 2
     turned, _ = apply_rotary_emb(vectors, vectors, precompute_freqs_cis(2, 3))
@@ -80,7 +80,7 @@ def test_products_of_sinusoids_are_relative_until_a_matrix_stands_between():
     assert spread(table @ draw(16, 16).double() @ table.T) > 1
 
 
-def test_a_key_that_turns_lessens_the_angle_from_it_to_the_query():
+def test_turning_a_key_lessens_the_angle_to_the_query():
     """Angles from the first axis: (arg q + alpha) - (arg k + beta) = theta + alpha - beta."""
     q = torch.tensor([0.6, 0.8])
     k = torch.tensor([0.8, -0.6])
