@@ -47,7 +47,7 @@ with starting(__name__):
     from gyre.load import load
     from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
     from gyre.rundir import RunDir, is_foreign
-    from model.position import POSITIONS
+    from model.encodings import POSITIONS
     from model.transformer import Transformer
 
 MANY_RUNS = 100  # take two seconds to read, and get a progress bar

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 
-import ablation.encodings  # noqa: F401  its encodings are arms
 from errors import UserError
 from files import read_sealed
 from gyre.optim import OptimConfig

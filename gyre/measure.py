@@ -33,7 +33,7 @@ from gyre.compute import Compute
 from gyre.load import Trained, load
 from gyre.options import Config
 from gyre.rundir import RunDir
-from model.position import POSITIONS
+from model.encodings import POSITIONS
 from model.transformer import Transformer
 
 CONTEXTS = (0.5, 1, 2, 4, 8)  # in units of T

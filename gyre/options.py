@@ -31,7 +31,7 @@ from gyre.optim import OptimConfig
 from gyre.parallel import Shard
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
-from model.position import POSITIONS, check_position
+from model.encodings import POSITIONS, check_position
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))

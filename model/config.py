@@ -98,7 +98,7 @@ class ModelConfig:
 
     The constructor fills in unset fields, except `vocab_size` and `max_positions`, which depend on
     the data. It raises UserError for values that cannot be built. `check_position` in
-    model/position.py checks the encoding.
+    model/encodings.py checks the encoding.
     """
 
     dim: int = 256
@@ -125,7 +125,9 @@ class ModelConfig:
     """Longest text (prompt + new tokens). Unset: the larger of 4 data.seq_len and the length that
     rope_scaling is meant for; data.seq_len for learned positions."""
     position: str = "rope"
-    """Position encoding: rope, sinusoidal, learned, alibi, none, or one of your own."""
+    """Position encoding: rope, sinusoidal, learned, alibi or none; for experiments sin_qk,
+    sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, rope_sinscale, sin_aligned or
+    sin_qk_aligned; or one of your own."""
     theta: float = 10000.0
     """Base of the wavelengths (rope, sinusoidal)."""
     partial: float = 1.0

@@ -10,8 +10,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Odd constants of well-tested mixing functions: splitmix64 and triple32.
-MIX_1, MIX_2, STEP, MIX_32 = 0x3F58476D1CE4E5B9, 0x14D049BB133111EB, 0x1E3779B97F4A7C15, 0x2C1B3C6D
+# Odd constants of well-tested mixing functions: three of splitmix64, and the last of triple32.
+MIX_1 = 0x3F58476D1CE4E5B9
+MIX_2 = 0x14D049BB133111EB
+STEP = 0x1E3779B97F4A7C15
+MIX_32 = 0x2C1B3C6D
 
 # Dropout of x (B, T, C) at a place of the model. Places are numbered from 0.
 Drop = Callable[[Tensor, int], Tensor]
@@ -32,12 +35,14 @@ def compute_mask(keys: Tensor, place: int, shape: tuple[int, int], p: float) -> 
     That is four cheap operations per number, which the compiler fuses into one loop.
     """
     length, width = shape
-    here = mix(keys + place * STEP % 2**62)[:, None]
-    tokens = mix(here + torch.arange(length, device=keys.device)).int()[..., None]
-    channels = mix(torch.arange(width, device=keys.device) + place * STEP % 2**62).int() | 1
-    hashed = tokens * channels
+    offset = place * STEP % 2**62
+    rows = mix(keys + offset)[:, None]  # (B, 1)
+    tokens = mix(rows + torch.arange(length, device=keys.device)).int()[..., None]  # (B, T, 1)
+    channels = mix(torch.arange(width, device=keys.device) + offset).int() | 1  # (C,), odd
+    hashed = tokens * channels  # (B, T, C)
     hashed = (hashed ^ (hashed >> 15)) * MIX_32
-    return hashed >= min(round(p * 2**32) - 2**31, 2**31 - 1)
+    threshold = round(p * 2**32) - 2**31  # a hash is at least -2**31
+    return hashed >= min(threshold, 2**31 - 1)
 
 
 def make_dropout(p: float, tokens: Tensor, keys: Tensor | None = None) -> Drop:
@@ -50,6 +55,7 @@ def make_dropout(p: float, tokens: Tensor, keys: Tensor | None = None) -> Drop:
         keys = torch.randint(2**62, tokens.shape[:1], device=tokens.device)
 
     def drop(x: Tensor, place: int) -> Tensor:
-        return torch.where(compute_mask(keys, place, (x.shape[1], x.shape[2]), p), x / (1 - p), 0)
+        stays = compute_mask(keys, place, (x.shape[1], x.shape[2]), p)
+        return torch.where(stays, x / (1 - p), 0)
 
     return drop

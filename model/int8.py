@@ -63,8 +63,9 @@ def to_int8(model: Transformer) -> Transformer:
         if isinstance(child, Linear) or child is model.tok_embeddings:
             kind = Int8Linear if isinstance(child, Linear) else Int8Embedding
             quantized = kind(*child.weight.shape)
-            # The hooks that an encoding has registered.
-            vars(quantized).update((key, x) for key, x in vars(child).items() if "hooks" in key)
+            for key, value in vars(child).items():
+                if "hooks" in key:  # those that an encoding has registered
+                    vars(quantized)[key] = value
             model.set_submodule(name, quantized)
     return model
 
@@ -74,15 +75,17 @@ def int8_tensors(model: Transformer, name: str, weight: Tensor) -> dict[str, Ten
 
     `name` is the name of the weight in the float model.
     """
-    modules, paths = dict(model.named_modules()), [name.removesuffix(".weight")]
-    if not isinstance(modules.get(paths[0]), Int8Linear):
+    path = name.removesuffix(".weight")
+    module = dict(model.named_modules()).get(path)
+    if not isinstance(module, Int8Linear):
         return {name: weight.float()}
-    if paths == ["tok_embeddings"] and model.config.tie_embeddings:
-        paths.append("output")
-    values, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight), 1)
+    values = torch.empty(weight.shape, dtype=torch.int8)
+    scale = torch.empty(len(weight), 1)
     # A part at a time into memory that is there: what a part leaves free serves the next one.
     for start in range(0, len(weight), 512):
         part = slice(start, start + 512)
         values[part], scale[part] = quantize(weight[part].float())
-    return {f"{path}.{key}": value for path in paths
-            for key, value in (("weight", values), ("scale", scale[:, 0]))}
+    entries = {f"{path}.weight": values, f"{path}.scale": scale[:, 0]}
+    if path == "tok_embeddings" and model.config.tie_embeddings:
+        entries |= {"output.weight": values, "output.scale": scale[:, 0]}
+    return entries

@@ -5,15 +5,15 @@ Attention by itself does not see order. An encoding is one small class with up t
     embed        add something to the embeddings          (absolute: Sinusoidal, Learned)
     freqs_cis    rotate the queries and the keys          (relative: RoPE)
     bias         add something to the attention scores    (relative: ALiBi)
-    attach       change any other part of a new model     (ablation/encodings.py)
+    attach       change any other part of a new model     (model/encodings.py)
 
-The base class uses none of them, which makes it the encoding "none".
+The base class uses none of them, which makes it the encoding "none". model/encodings.py names all
+encodings and has those for experiments.
 
 Shapes: B batch, T tokens, S keys (cached + new), H query heads, H_kv key/value heads, D head width,
 C model width.
 """
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -69,11 +69,11 @@ class PositionEncoding(nn.Module):
         """Add positions to h (B, T, C), the embeddings of the tokens at start, start + 1, ..."""
         return h
 
-    def freqs_cis(self, length: int) -> Tensor | None:
-        """Return the rotations of all positions of a text of `length` tokens: (N, D/2, 2), N of at
-        least `length`, complex numbers as pairs of real ones.
+    def freqs_cis(self, start: int, stop: int) -> Tensor | None:
+        """Return the rotations of positions start .. stop-1 in a text of `stop` tokens.
 
-        None means that queries and keys are not rotated.
+        They are (T, D/2, 2), complex numbers as pairs of real ones. None means that queries and
+        keys are not rotated.
         """
         return None
 
@@ -138,17 +138,21 @@ class RoPE(PositionEncoding):
             raise UserError("model.rope_scaling.original_positions must be set to build a RoPE")
         if scaling is not None and scaling.type == "dynamic":
             self.cache_limit = scaling.original_positions
-        self.precompute = functools.partial(
-            precompute_freqs_cis, config.head_dim, theta=config.theta, partial=config.partial,
-            scaling=scaling,
-        )
-        end = int(min(config.max_positions, self.cache_limit))
-        self.table = torch.view_as_real(self.precompute(end))
+        self.config = config
+        self.table = self.precompute(int(min(config.max_positions, self.cache_limit)))
 
-    def freqs_cis(self, length: int) -> Tensor:
-        if length <= self.cache_limit:
-            return self.table
-        return torch.view_as_real(self.precompute(length)).to(self.table.device)
+    def precompute(self, end: int) -> Tensor:
+        """Return the rotations of positions 0 .. end-1 in a text of `end` tokens, (end, D/2, 2)."""
+        config = self.config
+        rotations = precompute_freqs_cis(
+            config.head_dim, end, config.theta, config.partial, config.rope_scaling
+        )
+        return torch.view_as_real(rotations)
+
+    def freqs_cis(self, start: int, stop: int) -> Tensor:
+        if stop <= self.cache_limit:
+            return self.table[start:stop]
+        return self.precompute(stop)[start:stop].to(self.table.device)
 
 
 def sinusoid(dim: int, end: int, theta: float = 10000.0) -> Tensor:
@@ -235,29 +239,3 @@ class ALiBi(PositionEncoding):
     def bias(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         distance = q_positions[:, None] - k_positions[None, :]  # (T, S)
         return -self.table[:, None, None] * distance
-
-
-POSITIONS: dict[str, type[PositionEncoding]] = {
-    "rope": RoPE,
-    "sinusoidal": Sinusoidal,
-    "learned": Learned,
-    "alibi": ALiBi,
-    "none": PositionEncoding,
-}
-
-
-def check_position(config: ModelConfig) -> None:
-    """Raise UserError if the encoding is unknown, cannot serve this model, or ignores an option
-    that is set."""
-    if config.position not in POSITIONS:
-        raise UserError(f"model.position must be one of {', '.join(POSITIONS)}")
-    encoding = POSITIONS[config.position]
-    for name, other in POSITIONS.items():
-        for option in other.options:
-            changed = getattr(config, option) != getattr(ModelConfig, option)
-            if changed and option not in encoding.options:
-                raise UserError(
-                    f"model.{option} has no effect with model.position {config.position}: "
-                    f"it belongs to {name}"
-                )
-    encoding.check(config)

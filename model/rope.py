@@ -40,7 +40,8 @@ def precompute_freqs_cis(
     float32 the angle of position 8191 is off by 2e-4. (Su et al. 2021, arXiv:2104.09864)
     """
     if scaling is None:
-        frequencies, magnitude = rope_frequencies(head_dim, theta, partial), 1.0
+        frequencies = rope_frequencies(head_dim, theta, partial)
+        magnitude = 1.0
     else:
         frequencies = scaled_frequencies(scaling, end, head_dim, theta, partial)
         magnitude = scaling.magnitude
@@ -62,7 +63,8 @@ def apply_rotary_emb(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor,
     """
     if not freqs_cis.is_complex():
         freqs_cis = torch.view_as_complex(freqs_cis)
-    if freqs_cis.shape != (shape := (xq.shape[1], xq.shape[-1] // 2)):  # one row would broadcast
+    shape = (xq.shape[1], xq.shape[-1] // 2)
+    if freqs_cis.shape != shape:  # one row would broadcast
         raise ValueError(f"freqs_cis has shape {tuple(freqs_cis.shape)} instead of {shape}")
     freqs_cis = freqs_cis[:, None]  # (T, 1, D/2): every head turns alike
     xq_pairs = torch.view_as_complex(xq.float().unflatten(-1, (-1, 2)))  # (B, T, H, D/2)
@@ -88,7 +90,9 @@ def scaled_frequencies(
         return torch.lerp(frequencies, slowed, yarn_ramp(scaling, head_dim, theta))
     if scaling.type == "llama3":
         return torch.lerp(slowed, frequencies, llama3_ramp(scaling, frequencies))
-    factor = scaling.factor if scaling.type == "ntk" else dynamic_factor(scaling, length)
+    factor = scaling.factor  # ntk
+    if scaling.type == "dynamic":
+        factor = dynamic_factor(scaling, length)
     return rope_frequencies(head_dim, ntk_theta(theta, factor, head_dim), partial)
 
 
@@ -106,7 +110,8 @@ def dynamic_factor(scaling: RopeScaling, length: int) -> float:
     This is Hugging Face's dynamic NTK. With f = 1 it is the paper's l/L. (emozilla 2023;
     arXiv:2309.00071, section 3.3)
     """
-    f, stretch = scaling.factor, length / scaling.original_positions
+    f = scaling.factor
+    stretch = length / scaling.original_positions
     return max(1.0, f * stretch - (f - 1))
 
 
@@ -124,7 +129,9 @@ def yarn_ramp(scaling: RopeScaling, head_dim: int, theta: float) -> Tensor:
     low = max(math.floor(pair_that_turns(scaling.beta_fast)), 0)
     high = min(math.ceil(pair_that_turns(scaling.beta_slow)), head_dim - 1)
     pairs = torch.arange(head_dim // 2, dtype=torch.float64, device="cpu")
-    width = (high - low) or 0.001  # negative if L is a few tokens, as in the reference code
+    width = high - low  # negative if L is a few tokens, as in the reference code
+    if width == 0:
+        width = 0.001
     return ((pairs - low) / width).clamp(0, 1)
 
 
@@ -135,5 +142,6 @@ def llama3_ramp(scaling: RopeScaling, frequencies: Tensor) -> Tensor:
     arXiv:2407.21783; apply_scaling in meta-llama/llama-models)
     """
     turns = scaling.original_positions * frequencies / (2 * math.pi)
-    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    low = scaling.low_freq_factor
+    high = scaling.high_freq_factor
     return ((turns - low) / (high - low)).clamp(0, 1)

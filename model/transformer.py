@@ -1,7 +1,8 @@
 """A decoder-only transformer of the LLaMA family, with the names of Meta's reference code.
 
-Positions are in `model/position.py`. Functions marked `@or_faster` are plain PyTorch;
-`model/kernels.py` replaces them where another form computes the same faster.
+Position encodings are in `model/position.py` and `model/encodings.py`. Functions marked
+`@or_faster` are plain PyTorch; `model/kernels.py` replaces them where another form computes the
+same faster.
 
 B batch, T tokens, S keys, H query heads, H_kv key/value heads, D head width, C width, V vocabulary.
 """
@@ -18,8 +19,9 @@ from torch import Tensor, nn
 from errors import UserError
 from model.config import INIT_STD, ModelConfig, derive_seed
 from model.dropout import Drop, make_dropout
+from model.encodings import POSITIONS, check_position
 from model.kernels import or_faster
-from model.position import POSITIONS, Mask, check_position
+from model.position import Mask
 from model.rope import apply_rotary_emb
 
 
@@ -35,8 +37,9 @@ def attend(xq: Tensor, xk: Tensor, xv: Tensor, mask: Mask) -> Tensor:
 
     Without a mask, attention is causal. T must then be S, or 1: a single query sees all keys.
     """
+    gqa = xq.shape[1] != xk.shape[1]
     # A bool even where sizes are symbols, in a compiled prefill.
-    gqa, causal = xq.shape[1] != xk.shape[1], bool(mask is None and xq.shape[2] > 1)
+    causal = bool(mask is None and xq.shape[2] > 1)
     if mask is None or mask.dtype in (torch.bool, xq.dtype):
         return F.scaled_dot_product_attention(xq, xk, xv, mask, is_causal=causal, enable_gqa=gqa)
     # The mask is a float32 bias. In bfloat16 it would round distance 257 to 256.
@@ -76,7 +79,8 @@ class KVCache:
         Raises ValueError, with nothing written, for too many tokens, another batch size (it would
         broadcast), or another dtype (attention would convert all the keys at every step).
         """
-        keys, values = self.keys[layer], self.values[layer]
+        keys = self.keys[layer]
+        values = self.values[layer]
         stop = self.length + xk.shape[2]
         if stop > keys.shape[2] or xk.shape[0] != keys.shape[0] or xk.dtype != keys.dtype:
             raise ValueError(
@@ -134,12 +138,16 @@ class Attention(nn.Module):
         xv = self.wv(x).unflatten(-1, (-1, self.head_dim))  # (B, T, H_kv, D)
         if freqs_cis is not None:  # RoPE
             xq, xk = apply_rotary_emb(xq, xk, freqs_cis)
-        xq, xk, xv = xq.transpose(1, 2), xk.transpose(1, 2), xv.transpose(1, 2)
+        xq = xq.transpose(1, 2)  # (B, H, T, D)
+        xk = xk.transpose(1, 2)  # (B, H_kv, T, D)
+        xv = xv.transpose(1, 2)
         if cache is not None:  # it keeps rotated keys, because their positions never change
             xk, xv = cache.update(self.layer, xk, xv)  # (B, H_kv, S, D)
         if last_only:
-            xq, mask = xq[:, :, -1:], None if mask is None else mask[..., -1:, :]
-        return self.wo(attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2))
+            xq = xq[:, :, -1:]
+            mask = None if mask is None else mask[..., -1:, :]
+        out = attend(xq, xk, xv, mask).transpose(1, 2).flatten(-2)  # (B, T, H*D)
+        return self.wo(out)
 
 
 class FeedForward(nn.Module):
@@ -225,15 +233,17 @@ class Transformer(nn.Module):
         a matrix the stream of another one, and a factor on its std.
         """
         for name, parameter in self.named_parameters():
-            if parameter.ndim > 1:
-                into_residual = name.endswith(("wo.weight", "w2.weight"))
-                std = INIT_STD / math.sqrt(2 * self.config.n_layers if into_residual else 1)
-                if name == "tok_embeddings.weight":
-                    std = self.position.embedding_std
-                stream, factor = self.drawn_as.get(name, (name, 1.0))
-                generator = torch.Generator().manual_seed(derive_seed(seed, stream))
-                matrix = torch.empty(parameter.shape, device="cpu")
-                yield name, matrix.normal_(0, factor * std, generator=generator)
+            if parameter.ndim < 2:
+                continue
+            std = INIT_STD
+            if name.endswith(("wo.weight", "w2.weight")):  # writes into the residual stream
+                std = INIT_STD / math.sqrt(2 * self.config.n_layers)
+            elif name == "tok_embeddings.weight":
+                std = self.position.embedding_std
+            stream, factor = self.drawn_as.get(name, (name, 1.0))
+            generator = torch.Generator().manual_seed(derive_seed(seed, stream))
+            matrix = torch.empty(parameter.shape, device="cpu")
+            yield name, matrix.normal_(0, factor * std, generator=generator)
 
     def hidden_states(
         self, tokens: Tensor, cache: KVCache | None = None, start: int = 0,
@@ -251,7 +261,8 @@ class Transformer(nn.Module):
         if start < 0 or (start and cache is not None):
             raise ValueError(f"start is {start}: use 0 or more, and 0 with a cache")
         first_key = start  # 0 with a cache, which holds the keys from position 0 on
-        start = start if cache is None else cache.length
+        if cache is not None:
+            start = cache.length
         stop = start + tokens.shape[1]
         if stop > self.config.max_positions:
             raise ValueError(
@@ -265,9 +276,7 @@ class Transformer(nn.Module):
                 "would be wrong: use no cache"
             )
         h = self.position.embed(self.tok_embeddings(tokens), start)
-        freqs_cis = self.position.freqs_cis(stop)
-        if freqs_cis is not None:
-            freqs_cis = freqs_cis[start:stop]  # row t turns the token at start + t
+        freqs_cis = self.position.freqs_cis(start, stop)
         mask = self.position.mask(start, stop, tokens.device, first_key)
         drop = None
         if self.training and self.config.dropout:

@@ -23,7 +23,6 @@ import pytest
 import torch
 from torch import Tensor
 
-import ablation.encodings  # noqa: F401  so that every test over POSITIONS has them
 import train
 from data.prepare import prepare
 from gyre.build import build, complete, print_setup

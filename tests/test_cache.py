@@ -5,8 +5,8 @@ import torch
 from conftest import random_tokens, sharpened
 
 from model.config import RopeScaling
+from model.encodings import POSITIONS
 from model.generation import next_logits
-from model.position import POSITIONS
 from model.transformer import KVCache
 
 T = 9

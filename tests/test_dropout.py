@@ -9,7 +9,8 @@ from conftest import random_model
 from model.dropout import compute_mask, make_dropout
 
 KEYS = torch.tensor([3, 2**61 + 5, 7919, 0, 12345678901])
-T, C = 64, 96
+T = 64
+C = 96
 
 
 def deviations(x: torch.Tensor, variance: float) -> float:
@@ -17,18 +18,29 @@ def deviations(x: torch.Tensor, variance: float) -> float:
     return abs(x.double().mean().item()) / math.sqrt(variance / x.numel())
 
 
+def centred_masks(p: float) -> torch.Tensor:
+    """Masks of 13 places, five rows each, minus their mean: (13, 5, T, C)."""
+    masks = torch.stack([compute_mask(KEYS, place, (T, C), p) for place in range(13)])
+    return masks.double() - (1 - p)
+
+
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
-def test_every_direction_of_the_mask_looks_like_chance(p):
-    """Shares by place, row, position and channel, and correlations with their neighbours."""
-    mask = torch.stack([compute_mask(KEYS, place, (T, C), p) for place in range(13)])
-    centred, variance = mask.double() - (1 - p), p * (1 - p)  # (13, 5, T, C)
-    for dim in range(4):
-        assert all(deviations(part, variance) < 5 for part in centred.unbind(dim)), dim
-    for shift in ((0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 1, 1),
-                  (0, 0, 5, 3), (2, 1, 0, 0), (0, 0, 0, 32)):
-        a = centred[shift[0] :, shift[1] :, shift[2] :, shift[3] :]
-        b = centred[: 13 - shift[0], : 5 - shift[1], : T - shift[2], : C - shift[3]]
-        assert deviations(a * b, variance**2) < 5, shift
+@pytest.mark.parametrize("dim", [0, 1, 2, 3], ids=["place", "row", "position", "channel"])
+def test_every_place_row_position_and_channel_drops_its_share(p, dim):
+    for part in centred_masks(p).unbind(dim):
+        assert deviations(part, p * (1 - p)) < 5
+
+
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("shift", [
+    (0, 0, 0, 1), (0, 0, 1, 0), (0, 1, 0, 0), (1, 0, 0, 0), (0, 0, 1, 1), (0, 0, 5, 3),
+    (2, 1, 0, 0), (0, 0, 0, 32)])
+def test_neighbours_are_dropped_independently(p, shift):
+    centred = centred_masks(p)
+    place, row, position, channel = shift
+    later = centred[place:, row:, position:, channel:]
+    earlier = centred[: 13 - place, : 5 - row, : T - position, : C - channel]
+    assert deviations(later * earlier, (p * (1 - p)) ** 2) < 5
 
 
 def test_a_mask_stays_what_it_was():
@@ -38,25 +50,51 @@ def test_a_mask_stays_what_it_was():
 
 
 def test_what_stays_is_scaled_so_that_the_mean_is_kept():
-    out = make_dropout(0.2, torch.zeros(5, T), KEYS)(torch.ones(5, T, C), 3)
-    assert torch.equal(out, compute_mask(KEYS, 3, (T, C), 0.2) * torch.tensor(1 / 0.8))
+    drop = make_dropout(0.2, torch.zeros(5, T), KEYS)
+    out = drop(torch.ones(5, T, C), 3)
+    assert torch.equal(out, compute_mask(KEYS, 3, (T, C), 0.2) * torch.tensor(1.25))
 
 
-def test_keys_fix_the_mask_of_each_row_and_without_them_every_call_drops_others():
-    model, tokens = random_model(dropout=0.5).train(), torch.arange(14).view(2, 7)
-    both = model(tokens, dropout_keys=KEYS[:2])
-    torch.testing.assert_close(both[1:], model(tokens[1:], dropout_keys=KEYS[1:2]))
-    torch.testing.assert_close(both[:, :4], model(tokens[:, :4], dropout_keys=KEYS[:2]))
-    assert not torch.equal(model(tokens), model(tokens))
-    assert not torch.equal(*model(tokens[:1].expand(2, -1)))  # each row has a key
-    model.eval()
-    assert torch.equal(model(tokens, dropout_keys=KEYS[:2]), model(tokens))
+# --- in a model ---
+
+TOKENS = torch.arange(14).view(2, 7)
+
+
+def test_a_row_drops_the_same_without_the_rows_beside_it():
+    model = random_model(dropout=0.5).train()
+    both = model(TOKENS, dropout_keys=KEYS[:2])
+    torch.testing.assert_close(model(TOKENS[1:], dropout_keys=KEYS[1:2]), both[1:])
+
+
+def test_a_row_drops_the_same_without_its_later_tokens():
+    model = random_model(dropout=0.5).train()
+    whole = model(TOKENS, dropout_keys=KEYS[:2])
+    torch.testing.assert_close(model(TOKENS[:, :4], dropout_keys=KEYS[:2]), whole[:, :4])
+
+
+def test_without_keys_every_call_drops_other_numbers():
+    model = random_model(dropout=0.5).train()
+    assert not torch.equal(model(TOKENS), model(TOKENS))
+
+
+def test_without_keys_every_row_drops_other_numbers():
+    first, second = random_model(dropout=0.5).train()(TOKENS[:1].expand(2, -1))
+    assert not torch.equal(first, second)
+
+
+def test_nothing_is_dropped_in_evaluation_mode():
+    model = random_model(dropout=0.5).eval()
+    assert torch.equal(model(TOKENS, dropout_keys=KEYS[:2]), random_model()(TOKENS))
 
 
 def test_each_place_of_the_model_drops_once(monkeypatch):
-    """The embeddings, and each half of each block: seven calls, each with a mask of its own."""
+    """The embeddings, and each half of each of three blocks, each with a mask of its own."""
     places = []
-    monkeypatch.setattr("model.dropout.compute_mask", lambda keys, place, shape, p:
-                        places.append(place) or torch.ones(shape, dtype=torch.bool))
-    random_model(dropout=0.5).train()(torch.arange(14).view(2, 7))
-    assert places == list(range(2 * 3 + 1))
+
+    def keep_all(keys, place, shape, p):
+        places.append(place)
+        return torch.ones(shape, dtype=torch.bool)
+
+    monkeypatch.setattr("model.dropout.compute_mask", keep_all)
+    random_model(dropout=0.5).train()(TOKENS)
+    assert places == [0, 1, 2, 3, 4, 5, 6]

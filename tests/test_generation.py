@@ -6,8 +6,8 @@ from conftest import random_tokens, sharpened
 
 from errors import UserError
 from model.config import RopeScaling
+from model.encodings import POSITIONS
 from model.generation import generate
-from model.position import POSITIONS
 from model.sampling import Sampling, sample, uniform
 
 GREEDY = Sampling(temperature=0)

@@ -23,7 +23,7 @@ from gyre.measure import Scorer, blocks, context_range, cut, roll, slide
 from gyre.options import read_config
 from gyre.rundir import RunDir
 from model import kernels
-from model.position import POSITIONS
+from model.encodings import POSITIONS
 from model.transformer import Transformer
 
 T, V = 8, 23

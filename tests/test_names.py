@@ -11,7 +11,7 @@ from foreign import make_run, refused, their_folder
 
 from formats import names
 from model.config import RopeScaling
-from model.position import POSITIONS
+from model.encodings import POSITIONS
 from model.transformer import Attention
 
 

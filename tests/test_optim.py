@@ -8,7 +8,7 @@ import torch
 from conftest import draw, random_model
 
 from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor
-from model.position import POSITIONS
+from model.encodings import POSITIONS
 
 
 @pytest.mark.parametrize("position", POSITIONS)

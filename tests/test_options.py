@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import train
 from errors import UserError
 from gyre.options import CONFIGS, HABITS, OPTIONS, Parser, RunOptions, make_config, read_config
-from model.position import POSITIONS
+from model.encodings import POSITIONS
 from model.sampling import Sampling
 
 

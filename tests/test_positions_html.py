@@ -22,8 +22,9 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser")))
 # What is set, in this order; theta and the training length are exponents, of 10 and 2.
 SETTINGS: list[dict[str, Any]] = [
     {"D": 4}, {"D": 64, "theta": 2.5, "pair": 9, "head": 3, "distance": 77},
-    *({"trained": 6, "distance": 200} | scaling for scaling in (
-        {}, *({"scaling": type, "factor": 6} for type in get_args(ScalingType)))),
+    {"trained": 6, "distance": 200},
+    *({"trained": 6, "distance": 200, "scaling": type, "factor": 6}
+      for type in get_args(ScalingType)),
     {"scaling": "llama3", "D": 128, "theta": math.log10(5e5), "trained": 13, "factor": 8,
      "pair": 31, "distance": 20000}]
 DRIVE = (ROOT / "tests" / "drive_positions.js").read_text(encoding="utf-8")
@@ -55,47 +56,108 @@ def answers(tmp_path_factory) -> list[dict[str, Any]]:
     return json.loads(text)
 
 
-@pytest.mark.slow
-def test_its_numbers_are_those_of_the_functions_that_models_use(answers):
-    for changes, answer in zip(SETTINGS, answers[1:], strict=True):
-        check(changes, answer)
+@pytest.fixture(params=range(len(SETTINGS)), ids=[str(changes) for changes in SETTINGS])
+def shown(answers, request) -> dict[str, Any]:
+    """What the page shows with one of SETTINGS, its "changes"."""
+    return {**answers[1 + request.param], "changes": SETTINGS[request.param]}
+
+
+def scaling_of(settings: dict[str, Any]) -> RopeScaling | None:
+    if settings["scaling"] == "none":
+        return None
+    return RopeScaling(settings["scaling"], settings["factor"], settings["trained"])
+
+
+def frequencies_of(settings: dict[str, Any]) -> Tensor:
+    """Radians a token of each pair, in a text that ends at the distance."""
+    scaling = scaling_of(settings)
+    if scaling is None:
+        return rope.rope_frequencies(settings["D"], settings["theta"])
+    length = settings["distance"] + 1
+    return rope.scaled_frequencies(scaling, length, settings["D"], settings["theta"])
+
+
+def distances_of(shown: dict[str, Any]) -> Tensor:
+    """The distance that is set, and those of the curves."""
+    return torch.tensor([shown["settings"]["distance"], *shown["distances"]])
+
+
+def curve(shown: dict[str, Any], name: str) -> list[float]:
+    """The score that is shown now, and those of the curve of an encoding."""
+    return [shown["now"][name], *shown[name]]
 
 
 @pytest.mark.slow
-def test_it_opens_where_pairs_stand_at_angles_that_training_did_not_show(answers):
-    assert answers[0]["settings"]["distance"] == 200 > answers[0]["settings"]["trained"] == 128
+def test_the_page_takes_what_is_set(shown):
+    expected = {"D": 32, "theta": 4, "trained": 7, "scaling": "none", "factor": 4, "pair": 1,
+                "head": 4, "distance": 12, **shown["changes"]}
+    expected["theta"] = pytest.approx(10 ** expected["theta"])
+    expected["trained"] = 2 ** expected["trained"]
+    assert shown["settings"] == expected
+
+
+@pytest.mark.slow
+def test_frequencies_and_angles_are_those_of_models(shown):
+    frequencies = frequencies_of(shown["settings"])
+    close(shown["frequencies"], frequencies, atol=0)
+    close(shown["angles"], shown["settings"]["distance"] * frequencies, atol=0)
+
+
+@pytest.mark.slow
+def test_pairs_at_angles_that_training_did_not_show_are_marked(shown):
+    settings = shown["settings"]
+    unscaled = rope.rope_frequencies(settings["D"], settings["theta"])
+    furthest = (settings["trained"] - 1) * unscaled
+    angles = settings["distance"] * frequencies_of(settings)
+    assert shown["unseen"] == (angles.remainder(2 * math.pi) > furthest).tolist()
+
+
+@pytest.mark.slow
+def test_the_arrow_is_a_pair_as_models_turn_it(shown):
+    settings = shown["settings"]
+    width = settings["D"]
+    row = rope.precompute_freqs_cis(width, settings["distance"] + 1, settings["theta"],
+                                    scaling=scaling_of(settings))[-1:]
+    first = torch.eye(width)[2 * settings["pair"]].view(1, 1, 1, width)
+    turned, _ = rope.apply_rotary_emb(first, first, row)
+    pair = turned.view(-1, 2)[settings["pair"]]
+    close(shown["turned"], pair)
+    close(shown["tip"], pair * torch.tensor([1, -1]))  # a screen's y points down
+
+
+@pytest.mark.slow
+def test_curves_reach_four_times_the_training_length(shown):
+    assert shown["distances"][-1] == 4 * shown["settings"]["trained"]
+
+
+@pytest.mark.slow
+def test_rope_scores_are_those_of_vectors_of_ones(shown):
+    """A key of ones at 0 and the mean of its product with a query of ones at each distance."""
+    settings = shown["settings"]
+    far = distances_of(shown)
+    scaling = scaling_of(settings)
+    magnitude = torch.tensor(1.0 if scaling is None else scaling.magnitude).double()
+    rows = torch.polar(magnitude, torch.outer(far, frequencies_of(settings)))
+    ones = torch.ones(1, len(far), 1, settings["D"])
+    turned, _ = rope.apply_rotary_emb(ones, ones, rows.to(torch.complex64))
+    close(curve(shown, "rope"), magnitude * turned.mean(dim=-1).flatten())
+
+
+@pytest.mark.slow
+def test_sinusoid_scores_are_products_of_rows(shown):
+    settings = shown["settings"]
+    table = sinusoid(128, 4 * settings["trained"] + 1, settings["theta"])
+    close(curve(shown, "sinusoid"), table[distances_of(shown)] @ table[0] / 64)
+
+
+@pytest.mark.slow
+def test_alibi_scores_are_the_bias_of_the_head(shown):
+    slope = alibi_slopes(8)[shown["settings"]["head"] - 1]
+    close(curve(shown, "alibi"), -slope * distances_of(shown))
+
+
+@pytest.mark.slow
+def test_it_opens_where_training_did_not_show_the_angles(answers):
+    settings = answers[0]["settings"]
+    assert (settings["distance"], settings["trained"]) == (200, 128)
     assert answers[0]["unseen"] == 7 * [False] + 9 * [True]
-
-
-def check(changes: dict[str, Any], answer: dict[str, Any]) -> None:
-    s = answer["settings"]
-    asked: dict[str, Any] = {"D": 32, "theta": 4, "trained": 7, "scaling": "none", "factor": 4,
-                             "pair": 1, "head": 4, "distance": 12, **changes}
-    asked |= {"theta": pytest.approx(10 ** asked["theta"]), "trained": 2 ** asked["trained"]}
-    assert s == asked
-    kind, width, trained, distance = s["scaling"], s["D"], s["trained"], s["distance"]
-    scaling = None if kind == "none" else RopeScaling(kind, s["factor"], trained)
-    row = rope.precompute_freqs_cis(width, distance + 1, s["theta"], scaling=scaling)[-1:]
-    plain = frequencies = rope.rope_frequencies(width, s["theta"])
-    if scaling is not None:
-        frequencies = rope.scaled_frequencies(scaling, distance + 1, width, s["theta"])
-    angles, seen = distance * frequencies, (trained - 1) * plain
-    close(answer["frequencies"], frequencies, atol=0)
-    close(answer["angles"], angles, atol=0)
-    assert answer["unseen"] == (angles.remainder(2 * math.pi) > seen).tolist()
-    first = torch.eye(width)[2 * s["pair"]].view(1, 1, 1, width)
-    turned = rope.apply_rotary_emb(first, first, row)[0].view(-1, 2)[s["pair"]]
-    close(answer["turned"], turned)
-    close(answer["tip"], turned * torch.tensor([1, -1]))  # a screen's y points down
-
-    far = torch.tensor([distance, *answer["distances"]])
-    assert far[-1] == 4 * trained
-    magnitude = row[0, 0].abs().item()
-    rows = torch.polar(torch.tensor(magnitude).double(), torch.outer(far, frequencies))
-    ones = torch.ones(1, len(far), 1, width)
-    scores = rope.apply_rotary_emb(ones, ones, rows.to(torch.complex64))[0].mean(dim=-1)
-    table = sinusoid(128, 4 * trained + 1, s["theta"])
-    expected = {"rope": magnitude * scores.flatten(), "sinusoid": table[far] @ table[0] / 64,
-                "alibi": -alibi_slopes(8)[s["head"] - 1] * far}
-    for name, values in expected.items():
-        close([answer["now"][name], *answer[name]], values)

@@ -16,7 +16,7 @@ import evaluate
 import export
 import generate
 from gyre.start import resolve
-from model import position
+from model import encodings
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_its_commands_are_understood(monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(bench, "measure_all", lambda *arguments: {})
     monkeypatch.setattr(bench, "write_json", lambda path, figures: None)
-    monkeypatch.setitem(position.POSITIONS, "log", position.ALiBi)  # the README's own
+    monkeypatch.setitem(encodings.POSITIONS, "log", encodings.ALiBi)  # the README's own
     for program, at_least, parse in (
         ("train.py", 4, lambda argv: resolve(argv, "")), ("ablate.py", 2, ablation.options.resolve),
         ("bench.py", 1, bench.main), ("generate.py", 4, generate.parse),
@@ -101,11 +101,11 @@ def test_the_files_that_documents_name_exist():
 def test_ten_lines_make_an_encoding():
     (code,) = [text for kind, text in BLOCKS if kind == "python" and "PositionEncoding" in text]
     assert len(code.strip().splitlines()) <= 12
-    before = set(position.POSITIONS)
-    with patch.dict(position.POSITIONS):
-        # As if the lines stood at the end of model/position.py.
-        exec(compile(code, "README.md", "exec"), dict(vars(position)))
-        (name,) = set(position.POSITIONS) - before
+    before = set(encodings.POSITIONS)
+    with patch.dict(encodings.POSITIONS):
+        # As if the lines stood at the end of model/encodings.py.
+        exec(compile(code, "README.md", "exec"), dict(vars(encodings)))
+        (name,) = set(encodings.POSITIONS) - before
         model, plain = random_model(position=name), random_model(position="none")
         tokens = torch.arange(14).view(2, 7)
         assert_cached_equals_uncached(model, tokens)

@@ -11,7 +11,7 @@ from gyre import build
 from gyre.parallel import Replicated, World
 from gyre.sharding import Sharded
 from gyre.step import micro_batches, summed_loss, token_losses, train_step
-from model.position import POSITIONS
+from model.encodings import POSITIONS
 from model.transformer import Transformer
 
 DRAWN = ["--model.dropout", "0.2"]  # drawn for the row, and so the same however rows are shared

@@ -6,19 +6,23 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CPU, draw, random_model
+from torch import Tensor
 
 from ablation.attention import attention_scores
 from errors import UserError
 from model import kernels
-from model.config import INIT_STD, RopeScaling
-from model.position import POSITIONS, alibi_slopes
+from model.config import RopeScaling
+from model.encodings import POSITIONS
+from model.position import alibi_slopes
 from model.transformer import RMSNorm, attend
 
 
 @pytest.mark.parametrize("tie", [True, False])
 def test_state_dict_keys_are_metas(tie):
     model = random_model(tie_embeddings=tie, dim=50, head_dim=8)
-    expected = {"tok_embeddings.weight", "norm.weight"} | (set() if tie else {"output.weight"})
+    expected = {"tok_embeddings.weight", "norm.weight"}
+    if not tie:
+        expected.add("output.weight")
     for i in range(3):
         expected |= {f"layers.{i}.{name}.weight" for name in (
             "attention.wq", "attention.wk", "attention.wv", "attention.wo", "feed_forward.w1",
@@ -29,12 +33,14 @@ def test_state_dict_keys_are_metas(tie):
 def test_causality_by_gradient():
     """Exactly nothing flows back from a logit to later tokens, and something does to all
     earlier. Of every encoding, test_cache.py compares logits with and without later tokens."""
-    model, tokens = random_model(), torch.arange(7)[None]
+    model = random_model()
+    tokens = torch.arange(7)[None]
     h = model.tok_embeddings(tokens).detach().requires_grad_()
     model.tok_embeddings.forward = lambda _: h
     model(tokens)[0, 3].square().sum().backward()
     reached = h.grad[0].abs().sum(-1)
-    assert (reached[:4] > 0).all() and (reached[4:] == 0).all()
+    assert (reached[:4] > 0).all()
+    assert (reached[4:] == 0).all()
 
 
 @pytest.mark.parametrize("position", ["rope", "alibi"])
@@ -42,14 +48,19 @@ def test_causality_by_gradient():
 @pytest.mark.parametrize("new", [1, 2, 7])
 def test_attention_equals_explicit_loops(position, n_kv_heads, new):
     """New queries see the keys up to their own, of the key/value head that serves their group."""
-    xq, (xk, xv) = draw(2, 6, new, 8), draw(2, 2, n_kv_heads, 7, 8, seed=1)
+    xq = draw(2, 6, new, 8)
+    xk = draw(2, n_kv_heads, 7, 8, seed=1)
+    xv = draw(2, n_kv_heads, 7, 8, seed=2)
     out = attend(xq, xk, xv, random_model(position=position).position.mask(7 - new, 7, CPU))
-    for h, slope in enumerate(alibi_slopes(6) * (position == "alibi")):
+    slopes = alibi_slopes(6) if position == "alibi" else torch.zeros(6)
+    for h in range(6):
         group = h // (6 // n_kv_heads)
-        for i, at in enumerate(range(7 - new, 7)):
-            keys, values = (x[:, group, : at + 1] for x in (xk, xv))
+        for i in range(new):
+            at = 7 - new + i
+            keys = xk[:, group, : at + 1]
+            values = xv[:, group, : at + 1]
             distances = at - torch.arange(at + 1)[:, None]
-            scores = keys @ xq[:, h, i, :, None] / math.sqrt(8) - slope * distances
+            scores = keys @ xq[:, h, i, :, None] / math.sqrt(8) - slopes[h] * distances
             expected = (scores.softmax(1) * values).sum(1)
             torch.testing.assert_close(out[:, h, i], expected, rtol=0, atol=1e-5)
 
@@ -57,84 +68,143 @@ def test_attention_equals_explicit_loops(position, n_kv_heads, new):
 def test_a_bias_keeps_its_digits_under_autocast():
     """bfloat16 rounds -1000 and -999 together; apart, the second key weighs e/(1 + e)."""
     mask = torch.tensor([[[[-1000.0, -999.0]]]])
-    q, k, v = torch.zeros(1, 1, 1, 8), torch.zeros(1, 1, 2, 8), torch.tensor([0.0, 1.0])
-    v = v[:, None].expand(1, 1, 2, 8)
+    q = torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16)
+    k = torch.zeros(1, 1, 2, 8, dtype=torch.bfloat16)
+    v = torch.tensor([0, 1], dtype=torch.bfloat16)[:, None].expand(1, 1, 2, 8)
     with torch.autocast("cpu", torch.bfloat16):
-        out = attend(q.bfloat16(), k.bfloat16(), v.bfloat16(), mask)
-    assert out[0, 0, 0, 0].item() == pytest.approx(math.e / (1 + math.e), abs=0.004)
+        out = attend(q, k, v, mask)
+    assert out[0, 0, 0, 0].item() == pytest.approx(0.7311, abs=0.004)
+
+
+# --- norms ---
+
+ROWS = draw(5, 48) * torch.tensor([1e-3, 1e-2, 0.1, 1, 9])[:, None]  # small rows feel epsilon
+
+
+def random_norm() -> RMSNorm:
+    norm = RMSNorm(48, 1e-5)
+    norm.weight.data = draw(48, seed=1)
+    return norm
+
+
+def test_a_norm_equals_pytorchs():
+    norm = random_norm()
+    torch.testing.assert_close(norm(ROWS), F.rms_norm(ROWS, (48,), norm.weight, 1e-5))
+
+
+def test_a_norm_with_wide_weights_returns_a_narrow_input_narrow():
+    """As under autocast."""
+    assert random_norm()(ROWS.bfloat16()).dtype == torch.bfloat16
 
 
 def test_a_norm_is_float32_inside_and_rounded_before_its_weight():
-    """As transformers' LlamaRMSNorm computes it, bit for bit; small rows feel epsilon."""
-    norm, x = RMSNorm(48, 1e-5), draw(5, 48) * torch.tensor([1e-3, 1e-2, 0.1, 1, 9])[:, None]
-    norm.weight.data = draw(48, seed=1)
-    torch.testing.assert_close(norm(x), F.rms_norm(x, (48,), norm.weight, 1e-5))
-    assert norm(x.bfloat16()).dtype == torch.bfloat16  # as under autocast
-    norm, x = norm.bfloat16(), x.bfloat16()
+    """As transformers' LlamaRMSNorm computes it, bit for bit."""
+    norm = random_norm().bfloat16()
+    x = ROWS.bfloat16()
     wide = x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5)
     assert torch.equal(norm(x), norm.weight * wide.bfloat16())
 
 
+# --- the configuration, attention's weights, initial weights ---
+
+
 def test_flops_follow_from_the_configuration():
+    """Of a row of 20: 6 for each weight, and 12 T n_layers n_heads head_dim = 28,800."""
     model = random_model(n_layers=2, head_dim=10)
-    matrices = sum(p.numel() for p in model.layers.parameters() if p.ndim == 2) + 97 * 48
-    assert model.config.flops_per_token(20) == 6 * matrices + 12 * 20 * 2 * 6 * 10
+    in_layers = sum(p.numel() for p in model.layers.parameters() if p.ndim == 2)
+    assert in_layers == 2 * (2 * 48 * 60 + 2 * 48 * 20 + 3 * 48 * 80)
+    assert model.config.flops_per_token(20) == 6 * (in_layers + 97 * 48) + 28800
 
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_attention_weights_are_what_attention_weighs_values_by(position):
     """Nothing is seen ahead, and weighted values are the output of `attend`."""
-    model, tokens = random_model(position=position), torch.arange(14).view(2, 7)
-    attended, values = [], []
+    model = random_model(position=position)
+    attended: list[Tensor] = []
+    values: list[Tensor] = []
     for layer in model.layers:
-        layer.attention.wo.register_forward_pre_hook(lambda _, x: attended.append(x[0]))
-        layer.attention.wv.register_forward_hook(lambda _, x, y: values.append(y))
-    for scores, x, v in zip(attention_scores(model, tokens), attended, values, strict=True):
-        w = scores.softmax(-1)
-        assert (w.triu(1) == 0).all()
-        v = v.view(2, 7, 2, 8).repeat_interleave(3, dim=2)  # (B, T, H, D)
-        expected = torch.einsum("bhts,bshd->bthd", w, v).flatten(-2)
-        torch.testing.assert_close(expected, x, rtol=1e-4, atol=1e-6)
+        layer.attention.wo.register_forward_pre_hook(lambda _, inputs: attended.append(inputs[0]))
+        layer.attention.wv.register_forward_hook(lambda _, inputs, out: values.append(out))
+    scores = attention_scores(model, torch.arange(14).view(2, 7))
+    for layer in range(3):
+        weights = scores[layer].softmax(-1)  # (B, H, T, S)
+        assert (weights.triu(1) == 0).all()
+        v = values[layer].view(2, 7, 2, 8).repeat_interleave(3, dim=2)  # (B, S, H, D)
+        expected = torch.einsum("bhts,bshd->bthd", weights, v).flatten(-2)
+        torch.testing.assert_close(expected, attended[layer], rtol=1e-4, atol=1e-6)
 
 
-def test_matrices_of_every_encoding_start_from_the_same_numbers_and_draw_nothing_else():
-    """Their std is 0.02, divided by sqrt(2 n_layers) where they write into the residual stream."""
-    reference = dict(random_model(position="none", dim=192).named_parameters())
-    for name, parameter in reference.items():
-        if parameter.ndim == 2:
-            std = INIT_STD / math.sqrt(2 * 3 if name.endswith(("wo.weight", "w2.weight")) else 1)
-            assert parameter.std().item() == pytest.approx(std, rel=0.05), name
-    for position in POSITIONS:
-        if "aligned" in position:
-            continue  # in test_position.py
-        model = random_model(position=position, dim=192)
-        for name, parameter in model.named_parameters():
-            own = ".position." in f".{name}" or position == "rope_sinscale" and "tok_emb" in name
-            assert own or torch.equal(parameter, reference[name]), (position, name)
-        torch.manual_seed(999)  # whatever PyTorch draws while it builds the next one
+@pytest.mark.parametrize("name, std", [
+    ("tok_embeddings", 0.02), ("layers.0.attention.wq", 0.02), ("layers.2.attention.wk", 0.02),
+    ("layers.1.attention.wv", 0.02), ("layers.0.feed_forward.w1", 0.02),
+    ("layers.2.feed_forward.w3", 0.02),
+    ("layers.0.attention.wo", 0.008165),  # these write into the stream: 0.02 / sqrt(2 * 3 layers)
+    ("layers.2.feed_forward.w2", 0.008165)])
+def test_matrices_start_with_the_documented_std(name, std):
+    weight = random_model(dim=192).get_submodule(name).weight
+    assert weight.std().item() == pytest.approx(std, rel=0.05)
+
+
+# Of aligned models, test_encodings.py says how they start.
+@pytest.mark.parametrize("position", [name for name in POSITIONS if "aligned" not in name])
+def test_matrices_of_every_encoding_start_from_the_same_numbers(position):
+    reference = dict(random_model(position="none").named_parameters())
+    torch.manual_seed(999)  # they do not depend on what PyTorch draws
+    for name, parameter in random_model(position=position).named_parameters():
+        scaled = position == "rope_sinscale" and name == "tok_embeddings.weight"
+        if not scaled and not name.startswith("position."):
+            assert torch.equal(parameter, reference[name]), name
+
+
+def test_another_seed_starts_from_other_numbers():
+    first = random_model(seed=1).layers[0].feed_forward.w1.weight
+    second = random_model(seed=2).layers[0].feed_forward.w1.weight
+    assert not torch.equal(first, second)
+
+
+def test_initial_weights_leave_pytorchs_generator_alone():
+    model = random_model()
     before = torch.get_rng_state()
     model.init_weights(seed=2)
     assert torch.equal(torch.get_rng_state(), before)
-    assert not torch.equal(model.layers[0].feed_forward.w1.weight,
-                           reference["layers.0.feed_forward.w1.weight"])
-    starts = [(p / p.std()).flatten()[:50].tolist() for p in reference.values() if p.ndim == 2]
-    assert len(set(map(tuple, starts))) == len(starts)  # each has its own stream
+
+
+def test_each_matrix_starts_from_a_stream_of_its_own():
+    starts = set()
+    for parameter in random_model().parameters():
+        if parameter.ndim == 2:
+            starts.add(tuple((parameter / parameter.std()).flatten()[:50].tolist()))
+    assert len(starts) == 1 + 3 * 7  # embeddings, and seven matrices in each layer
 
 
 @pytest.mark.parametrize("changes, words", [
     ({"dim": 50}, "model.dim 50 is not divisible by model.n_heads 6"),
     ({"n_kv_heads": 4}, "model.n_heads 6 is not divisible by model.n_kv_heads 4"),
-    *(({name: value}, f"model.{name} must be in .*, not {value}") for name, value in (
-        ("theta", 1.0), ("n_heads", 0), ("dropout", 1.0), ("partial", 1.5), ("norm_eps", 0.0))),
+    ({"theta": 1.0}, "model.theta must be in .*, not 1.0"),
+    ({"n_heads": 0}, "model.n_heads must be in .*, not 0"),
+    ({"dropout": 1.0}, "model.dropout must be in .*, not 1.0"),
+    ({"partial": 1.5}, "model.partial must be in .*, not 1.5"),
+    ({"norm_eps": 0.0}, "model.norm_eps must be in .*, not 0.0"),
     ({"vocab_size": None}, "model.vocab_size must be set"),
     ({"rope_scaling": RopeScaling("linear", 4)}, "original_positions must be set"),
     ({"position": "rop"}, "model.position must be one of rope, sinusoidal"),
     ({"position": "alibi", "partial": 0.5}, "model.partial has no effect with .* alibi: .* rope"),
     ({"head_dim": 7}, "head_dim must be even, not 7"),
     ({"head_dim": 2, "rope_scaling": RopeScaling("ntk", 4, 16)}, "head_dim 2 is one pair")])
-def test_what_cannot_be_built_is_refused_in_words(changes, words):
+def test_a_model_that_cannot_be_built_is_refused(changes, words):
     with pytest.raises(UserError, match=words):
         random_model(**changes)
+
+
+def take_step(position: str, compiled: bool) -> list[Tensor | None]:
+    """The logits of a step with dropout and the gradients of all parameters."""
+    tokens = torch.arange(21).view(3, 7)
+    model = random_model(position=position, n_layers=1, dropout=0.1).train()
+    if compiled:
+        model.compile()
+    logits = model(tokens, dropout_keys=torch.tensor([3, 4, 5]))
+    F.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
+    return [logits.detach(), *(parameter.grad for parameter in model.parameters())]
 
 
 @pytest.mark.slow
@@ -142,14 +212,13 @@ def test_what_cannot_be_built_is_refused_in_words(changes, words):
 def test_a_compiled_step_equals_an_eager_one(position, onednn, monkeypatch):
     """Forward and backward, with RoPE in real arithmetic. Dropout drops the same."""
     monkeypatch.setattr(kernels, "_uses_onednn", onednn)
-    tokens, results = torch.arange(21).view(3, 7), []
-    for compiled in (False, True):
-        model = random_model(position=position, n_layers=1, dropout=0.1).train()
-        if compiled:
-            model.compile()
-        logits = model(tokens, dropout_keys=torch.tensor([3, 4, 5]))
-        F.cross_entropy(logits.flatten(0, 1), tokens.flatten()).backward()
-        results.append([logits.detach(), *(p.grad for p in model.parameters())])
-        assert not any("_orig_mod" in name for name in model.state_dict())
-    eager, compiled = results
+    eager = take_step(position, compiled=False)
+    compiled = take_step(position, compiled=True)
     torch.testing.assert_close(compiled, eager, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow  # model.compile() imports the compiler
+def test_a_compiled_model_has_the_same_state_dict_keys():
+    model = random_model()
+    model.compile()
+    assert model.state_dict().keys() == random_model().state_dict().keys()

@@ -1,7 +1,7 @@
-"""Encodings for experiments only: where position enters, and how a model starts.
+"""POSITIONS: the encodings of model/position.py, and others for experiments. Yours goes here.
 
-Most of them add rows of rms 1 to the normalised stream, whose rms is 1 too, of queries and keys and
-of nothing else. (After Shortformer's position-infused attention, Press et al. 2020,
+Most of the others add rows of rms 1 to the normalised stream, whose rms is 1 too, of queries and
+keys and of nothing else. (After Shortformer's position-infused attention, Press et al. 2020,
 arXiv:2012.15832.) They do it with PyTorch's module hooks, so that the model knows nothing of them.
 """
 
@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from errors import UserError
 from model.config import INIT_STD, ModelConfig
-from model.position import POSITIONS, PositionEncoding, RoPE, Sinusoidal, sinusoid
+from model.position import ALiBi, Learned, PositionEncoding, RoPE, Sinusoidal, sinusoid
 
 
 class AddedRows(PositionEncoding):
@@ -144,8 +145,39 @@ class SinusoidalQKAligned(Aligned, SinusoidalQK):
     """Sinusoids at queries and keys, which start aligned."""
 
 
-POSITIONS |= {
-    "sin_qk": SinusoidalQK, "sin_qk_first": SinusoidalQKFirst, "sin_qkv": SinusoidalQKV,
-    "sin_residual": SinusoidalResidual, "learned_qk": LearnedQK, "rope_first": RoPEFirst,
-    "rope_sinscale": RoPEScaled, "sin_aligned": SinusoidalAligned,
-    "sin_qk_aligned": SinusoidalQKAligned}
+# A new encoding: a class above, and a line here.
+POSITIONS: dict[str, type[PositionEncoding]] = {
+    "rope": RoPE,
+    "sinusoidal": Sinusoidal,
+    "learned": Learned,
+    "alibi": ALiBi,
+    "none": PositionEncoding,
+    # for experiments
+    "sin_qk": SinusoidalQK,
+    "sin_qk_first": SinusoidalQKFirst,
+    "sin_qkv": SinusoidalQKV,
+    "sin_residual": SinusoidalResidual,
+    "learned_qk": LearnedQK,
+    "rope_first": RoPEFirst,
+    "rope_sinscale": RoPEScaled,
+    "sin_aligned": SinusoidalAligned,
+    "sin_qk_aligned": SinusoidalQKAligned,
+}
+
+
+def check_position(config: ModelConfig) -> None:
+    """Raise UserError if the encoding is unknown, cannot serve this model, or ignores an option
+    that is set."""
+    if config.position not in POSITIONS:
+        names = ", ".join(POSITIONS)
+        raise UserError(f"model.position must be one of {names}, not {config.position}")
+    encoding = POSITIONS[config.position]
+    for name, other in POSITIONS.items():
+        for option in other.options:
+            changed = getattr(config, option) != getattr(ModelConfig, option)
+            if changed and option not in encoding.options:
+                raise UserError(
+                    f"model.{option} has no effect with model.position {config.position}: "
+                    f"it belongs to {name}"
+                )
+    encoding.check(config)
