@@ -9,6 +9,7 @@ import multiprocessing
 import multiprocessing.forkserver
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -301,6 +302,12 @@ def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
     options = Parser(config=True).parse_args(list(argv))
     files = [read_yaml(file) for file in options.config]
     return make_config(*files, base or {}, options.given)
+
+
+@pytest.fixture
+def run_name(request) -> str:
+    """A name for the run of this test, which no other test's run has."""
+    return re.sub(r"[^a-z0-9_]+", "-", request.node.name)
 
 
 @pytest.fixture
