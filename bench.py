@@ -15,6 +15,7 @@ starts with an empty cache on the disk.
 """
 
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
@@ -85,33 +86,45 @@ def main(argv: list[str] | None = None) -> None:
 
 def measure_seconds(device: torch.device, call: Call) -> float:
     """Return the seconds of one call, with the queue of a GPU emptied before and after."""
-    wait = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
-    wait()
+    _wait(device)
     started = time.perf_counter()
     call()
-    wait()
+    _wait(device)
     return time.perf_counter() - started
+
+
+def _wait(device: torch.device) -> None:
+    """Wait until a GPU has computed what was queued."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
 
 
 def alternate(clocks: Mapping[Any, Call], repeats: int, what: str) -> dict[Any, float]:
     """Return the median seconds of each clock, read in turn. The first round is not counted."""
-    rounds = [{name: clock() for name, clock in clocks.items()}
-              for _ in tqdm(range(repeats + 1), what, leave=False, delay=2)]
-    return {name: statistics.median(times[name] for times in rounds[1:]) for name in clocks}
+    seconds: dict[Any, list[float]] = {name: [] for name in clocks}
+    for _ in tqdm(range(repeats + 1), what, leave=False, delay=2):
+        for name, clock in clocks.items():
+            seconds[name].append(clock())
+    return {name: statistics.median(times[1:]) for name, times in seconds.items()}
 
 
 def measure_machine(device: torch.device, chosen: torch.dtype) -> tuple[float, dict[str, float]]:
     """Return bytes/s of reading and writing in a large copy, and FLOP/s of a large matrix product
     in float32, in bfloat16 and in the dtype that was chosen."""
     n, size = (8192, 2**30) if device.type == "cuda" else (2048, 2**27)
-    source, target = torch.ones(2, size, dtype=torch.uint8, device=device)
-    clocks = {"copy": partial(measure_seconds, device, partial(target.copy_, source))}
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.ones_like(source)
+    copy = partial(target.copy_, source)
+    clocks = {"copy": partial(measure_seconds, device, copy)}
     for dtype in dict.fromkeys((torch.float32, torch.bfloat16, chosen)):
-        a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
-        clocks[str(dtype)] = partial(measure_seconds, device, partial(linear, a, b))
+        a = torch.randn(n, n, device=device).to(dtype)
+        b = torch.randn(n, n, device=device).to(dtype)
+        product = partial(linear, a, b)
+        clocks[str(dtype)] = partial(measure_seconds, device, product)
     times = alternate(clocks, 8, "the machine")
     copied = 2 * size / times.pop("copy")
-    return copied, {dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}
+    flops = {dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}
+    return copied, flops
 
 
 def start_subject(held: ExitStack) -> Callable[..., Any]:
@@ -129,7 +142,8 @@ def start_subject(held: ExitStack) -> Callable[..., Any]:
 def begin(cache: str) -> None:
     """Prepare the process of a subject."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback of each process
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.environ["XDG_CACHE_HOME"] = cache
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    os.environ["XDG_CACHE_HOME"] = cache
 
 
 _calls: list[Call] = []  # what the process of a subject measures
@@ -175,28 +189,39 @@ def build_model(
         from transformers import LlamaConfig, LlamaForCausalLM
 
         # Without an id that ends texts, it decodes as many tokens as it is asked for.
-        theirs: Any = LlamaForCausalLM(LlamaConfig(**hf.to_config(config), eos_token_id=None))
+        sizes = LlamaConfig(**hf.to_config(config), eos_token_id=None)
+        theirs: Any = LlamaForCausalLM(sizes)
         return theirs.to(device, dtype).eval()
     computing.keep_freed_memory()
     model = Transformer(config)
     model.init_weights(0)
-    weights = model.state_dict()
     if program == "llama.cpp":
-        from llama_cpp import Llama  # pyrefly: ignore[missing-import]
-
-        with TemporaryDirectory() as folder:
-            file, kind = Path(folder, "model.gguf"), GGUF_DTYPES[dtype]
-            given = {key: weights[name] for name, key in names.tensor_names(config, "gguf").items()}
-            gguf.write_weights(file, "random", given, kind, {
-                **gguf.model_fields(config), "tokenizer.ggml.model": "no_vocab"})
-            return Llama(str(file), n_ctx=config.max_positions, n_batch=config.max_positions,
-                         n_threads=torch.get_num_threads(), verbose=False, use_mmap=False)
+        return open_in_llama_cpp(model, dtype)
     if dtype == torch.int8:
-        to_int8(model).load_state_dict({
-            key: value for name, weight in weights.items()
-            for key, value in int8_tensors(model, name, weight).items()}, assign=True)
+        weights = model.state_dict()
+        to_int8(model)
+        rounded = {}
+        for name, weight in weights.items():
+            rounded.update(int8_tensors(model, name, weight))
+        model.load_state_dict(rounded, assign=True)
         return model.eval()
     return model.to(device, dtype).eval()
+
+
+def open_in_llama_cpp(model: Transformer, dtype: torch.dtype) -> Any:
+    """Return llama.cpp's form of a model, of a GGUF file that it has read into memory."""
+    from llama_cpp import Llama  # pyrefly: ignore[missing-import]
+
+    config = model.config
+    weights = model.state_dict()
+    tensor_names = names.tensor_names(config, "gguf")
+    tensors = {gguf_name: weights[name] for name, gguf_name in tensor_names.items()}
+    fields = {**gguf.model_fields(config), "tokenizer.ggml.model": "no_vocab"}
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "model.gguf")
+        gguf.write_weights(file, "random", tensors, GGUF_DTYPES[dtype], fields)
+        return Llama(str(file), n_ctx=config.max_positions, n_batch=config.max_positions,
+                     n_threads=torch.get_num_threads(), verbose=False, use_mmap=False)
 
 
 def training_step(setting: Setting, config: ModelConfig, device: torch.device, rows: int,
@@ -205,17 +230,25 @@ def training_step(setting: Setting, config: ModelConfig, device: torch.device, r
     x, y = torch.randint(config.vocab_size, (2, rows, length), device=device)
     peer = setting.program != "gyre"
     model = build_model(setting.program, config, device, torch.float32).train()
-    optimizers = ([torch.optim.AdamW(model.parameters(), fused=True)] if peer
-                  else Optimizers(model, OptimConfig()).optimizers)
-    sum_loss = torch.compile(summed_loss) if setting.compiled else summed_loss
+    if peer:
+        optimizers = [torch.optim.AdamW(model.parameters(), fused=True)]
+    else:
+        optimizers = Optimizers(model, OptimConfig()).optimizers
+    sum_loss = summed_loss
     if setting.compiled:
+        sum_loss = torch.compile(summed_loss)
         model.compile()
 
-    def step() -> float:
+    def mean_loss() -> torch.Tensor:
         with computing.Compute(device, setting.dtype).autocast():
-            # Without the cache, as transformers' own trainer does it.
-            out = model(x, labels=y, shift_labels=y, use_cache=False) if peer else model(x)
-        loss = out.loss if peer else sum_loss(out, y) / y.numel()
+            if peer:
+                # Without the cache, as transformers' own trainer does it.
+                return model(x, labels=y, shift_labels=y, use_cache=False).loss
+            logits = model(x)
+        return sum_loss(logits, y) / y.numel()
+
+    def step() -> float:
+        loss = mean_loss()
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -254,14 +287,22 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
              new: int) -> Call:
     """Return what decodes `new` tokens after a prompt of one, for every row."""
     model = build_model(setting.program, config, device, setting.dtype)
-    if setting.program == "llama.cpp":
-        return lambda: [*islice(model.generate([1], temp=0.0), new)]
-    if setting.program == "transformers":
-        prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
-        return torch.inference_mode()(lambda: model.generate(
-            prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=new))
-    return lambda: generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
-                            num_samples=rows, compile=setting.compiled)
+    prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
+
+    def by_llama_cpp() -> list[int]:
+        return list(islice(model.generate([1], temp=0.0), new))
+
+    @torch.inference_mode()
+    def by_transformers() -> torch.Tensor:
+        return model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
+                              max_new_tokens=new)
+
+    def by_gyre() -> list[list[int]]:
+        return generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
+                        num_samples=rows, compile=setting.compiled)
+
+    programs = {"llama.cpp": by_llama_cpp, "transformers": by_transformers, "gyre": by_gyre}
+    return programs[setting.program]
 
 
 # --- the tables -----------------------------------------------------------------------------------
@@ -277,42 +318,65 @@ def choose_settings(
     dtype, reason = computing.resolve_dtype(config.train.dtype, device, lambda: rates)
     say(f"{device}; {reason}; {torch.get_num_threads()} threads")
     wanted = config.train.compile is not False
-    kinds = [True, False] if computing.resolve_compile(wanted, device, dtype, 0)[0] else [False]
-    # Some processors emulate bfloat16 at a hundredth of float32's rate, and one step would take
-    # minutes.
-    dtypes = [dtype] if config.train.dtype != "auto" else [
-        kind for kind, rate in zip((torch.float32, torch.bfloat16), rates, strict=True)
-        if rate >= max(rates) / 10]
-    llama = peer == "llama.cpp"
-    if llama and (not find_spec("llama_cpp") or device.type != "cpu"):
+    can_compile, _ = computing.resolve_compile(wanted, device, dtype, 0)
+    kinds = [True, False] if can_compile else [False]
+    if peer == "llama.cpp" and (not find_spec("llama_cpp") or device.type != "cpu"):
         raise UserError("--peer llama.cpp needs `pip install llama-cpp-python` and "
                         "--train.device cpu")
-    if llama:
+    dtypes = choose_dtypes(*rates) if config.train.dtype == "auto" else [dtype]
+    if peer == "llama.cpp":
         dtypes.append(torch.int8)
-    settings = [Setting("gyre", compiled, kind) for compiled in kinds
-                for kind in (dtypes if llama else [dtype])]
+        ours = list_settings("gyre", kinds, dtypes)
+        theirs = list_settings(peer, [False], dtypes)  # it has no other way to run
+    else:
+        ours = list_settings("gyre", kinds, [dtype])
+        theirs = list_settings(peer, kinds, dtypes)
+    if not runs_too(peer, config.model):
+        return dtype, ours
+    return dtype, ours + theirs
+
+
+def choose_dtypes(float32_rate: float, bfloat16_rate: float) -> list[torch.dtype]:
+    """Return float32 and bfloat16, but not one at less than a tenth of the other's FLOP/s.
+
+    Some processors emulate bfloat16 at a hundredth of float32's rate, and one step would take
+    minutes.
+    """
+    if bfloat16_rate < float32_rate / 10:
+        return [torch.float32]
+    if float32_rate < bfloat16_rate / 10:
+        return [torch.bfloat16]
+    return [torch.float32, torch.bfloat16]
+
+
+def list_settings(program: str, kinds: list[bool], dtypes: list[torch.dtype]) -> list[Setting]:
+    """Return the settings of a program in the order in which they are measured and printed."""
+    return [Setting(program, compiled, dtype)
+            for compiled, dtype in itertools.product(kinds, dtypes)]
+
+
+def runs_too(peer: str, model: ModelConfig) -> bool:
+    """Return whether the peer is installed and has this model. Print a note if it has not."""
     try:
-        names.refuse_without_counterpart(config.model, "gguf" if llama else "hf")
-        if llama:
-            kinds = [False]  # it has no other way to run
-        if llama or find_spec(peer):
-            settings += [Setting(peer, compiled, kind) for compiled in kinds for kind in dtypes]
+        names.refuse_without_counterpart(model, "gguf" if peer == "llama.cpp" else "hf")
     except ValueError as error:
         say(f"note: without {peer}: {error}")
-    return dtype, settings
+        return False
+    return peer == "llama.cpp" or find_spec(peer) is not None
 
 
 def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dict[str, Any]:
     """Print a table of training, of prefill and of decoding; return the figures in them."""
     device = computing.resolve_device(config.train.device)
-    rows, length = config.train.batch_size, config.data.seq_len
+    rows = config.train.batch_size
+    length = config.data.seq_len
     # Decoding may be longer than the rows are.
     reach = max(config.model.max_positions, new_tokens + 1)
-    config.model = model = replace(config.model, max_positions=reach, dropout=0.0)
+    model = replace(config.model, max_positions=reach, dropout=0.0)
+    config = replace(config, model=model)
     with fastest_products(device):
         dtype, settings = choose_settings(config, device, peer)
         copy, flops = measure_machine(device, dtype)
-    ours = [setting for setting in settings if setting.program == "gyre" or not setting.compiled]
     rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in flops.items())
     print(f"machine: {processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
     figures: dict[str, Any] = {
@@ -320,26 +384,25 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
         "torch": torch.__version__, "threads": torch.get_num_threads(), "model": asdict(model),
         "matmul_flops_per_second": flops, "copy_bytes_per_second": copy,
     }
+    # The peer is compiled for training only.
+    generating = [setting for setting in settings
+                  if setting.program == "gyre" or not setting.compiled]
     with ExitStack() as stack:
         calls = {setting: start_subject(stack) for setting in settings}
         measure = partial(measure_part, calls, model, device)
         if peer != "llama.cpp":
-            figures["training"] = measure(
-                f"training, {rows} x {length}", settings, rows * length, flops[str(dtype)]
-                / model.flops_per_token(length), repeats, training_step, rows, length)
-        # A forward pass is a third of a training step. Only the last token needs logits, and wo,
-        # the feed-forward and the scores of the last block.
-        heads = model.n_heads * model.head_dim
-        last = (heads + 3 * model.hidden_dim + model.vocab_size) * model.dim + 2 * length * heads
-        work = model.flops_per_token(length) / 3 * length - (length - 1) * 2 * last
-        figures["prefill"] = measure(
-            f"prefill, one prompt of {length}", ours, PREFILLS * length,
-            length * flops[str(dtype)] / work, repeats, prefill, length)
-        for rows in (1,) if peer == "llama.cpp" else (1, 8, 32):
-            limit = rows * copy / count_bytes(model, rows, new_tokens / 2, dtype)
-            figures[f"decoding_{rows}"] = measure(
-                f"decoding, batch {rows}, {new_tokens} new", ours, rows * new_tokens, limit,
-                min(3, repeats), decoding, rows, new_tokens)
+            limit = flops[str(dtype)] / model.flops_per_token(length)
+            figures["training"] = measure(f"training, {rows} x {length}", settings, rows * length,
+                                          limit, repeats, training_step, rows, length)
+        limit = length * flops[str(dtype)] / count_prefill_flops(model, length)
+        figures["prefill"] = measure(f"prefill, one prompt of {length}", generating,
+                                     PREFILLS * length, limit, repeats, prefill, length)
+        batches = (1,) if peer == "llama.cpp" else (1, 8, 32)
+        for batch in batches:
+            limit = batch * copy / count_bytes(model, batch, new_tokens / 2, dtype)
+            title = f"decoding, batch {batch}, {new_tokens} new"
+            figures[f"decoding_{batch}"] = measure(title, generating, batch * new_tokens, limit,
+                                                   min(3, repeats), decoding, batch, new_tokens)
     return figures
 
 
@@ -364,6 +427,17 @@ def measure_part(
     for name, seconds in compiling.items():
         print(f"  compiling {name}: {seconds:.1f} s", flush=True)
     return {"tokens_per_second": rates, "limit": limit, "compile_seconds": compiling}
+
+
+def count_prefill_flops(config: ModelConfig, length: int) -> float:
+    """Return the FLOP of the prefill of a prompt: a forward pass, which is a third of a training
+    step. Only the last token needs logits, and wo, the feed-forward and the scores of the last
+    block."""
+    forward = config.flops_per_token(length) / 3 * length
+    heads = config.n_heads * config.head_dim
+    weights = (heads + 3 * config.hidden_dim + config.vocab_size) * config.dim
+    last = 2 * weights + 2 * 2 * length * heads  # of each token but the last
+    return forward - (length - 1) * last
 
 
 def count_bytes(config: ModelConfig, rows: int, length: float, dtype: torch.dtype) -> float:

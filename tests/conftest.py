@@ -9,6 +9,7 @@ import multiprocessing
 import multiprocessing.forkserver
 import os
 import random
+import re
 import signal
 import socket
 import sys
@@ -51,7 +52,7 @@ SIZES: dict[str, Any] = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2
 
 
 def model_config(**changes) -> ModelConfig:
-    """SIZES (heads are 8 wide), with these fields of ModelConfig changed or added."""
+    """SIZES, with these fields of ModelConfig changed or added. Heads are 8 wide."""
     return ModelConfig(**{**SIZES, **changes})
 
 
@@ -63,8 +64,10 @@ def random_model(seed: int = 1, **changes) -> Transformer:
 
 
 def sharpened(**changes) -> Transformer:
-    """A model far from its initial weights, with which attention is flat and a wrong key hardly
-    shows. Its context is 80 tokens."""
+    """A model with large weights and a context of 80 tokens.
+
+    With initial weights attention is flat, and a wrong key hardly shows.
+    """
     sizes = {"dim": 40, "head_dim": 8, "hidden_dim": 56, "max_positions": 80}
     model = random_model(seed=4, **{**sizes, "tie_embeddings": False, **changes})
     with torch.no_grad():
@@ -93,16 +96,17 @@ def rotation(position: int, head_dim: int) -> Tensor:
 
 
 def spread(scores: Tensor) -> float:
-    """How far scores at the same distance, those of a diagonal, lie apart at most: (T, T)."""
-    distances = range(1 - len(scores), len(scores))
-    return max((d := scores.diagonal(n)).max().item() - d.min().item() for n in distances)
+    """How far scores (T, T) at one distance, which are a diagonal, lie apart at most."""
+    diagonals = [scores.diagonal(distance) for distance in range(1 - len(scores), len(scores))]
+    return max(diagonal.max().item() - diagonal.min().item() for diagonal in diagonals)
 
 
 def random_text(n_words: int = 1760, seed: int = 0) -> str:
     """Words of a vocabulary of 50, eight a line, with a letter that takes two bytes."""
     rng = random.Random(seed)
     words = ["".join(rng.choices("abcdeé", k=rng.randint(1, 4))) for _ in range(50)]
-    return "".join(" ".join(rng.choices(words, k=8)) + "\n" for _ in range(n_words // 8))
+    lines = [" ".join(rng.choices(words, k=8)) for _ in range(n_words // 8)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +135,9 @@ def training(world: Path, *extra: str) -> list[str]:
 
 def arguments(world: Path, *extra: str) -> list[str]:
     """The same of a tiny model with a tiny vocabulary: 2.6 epochs."""
-    sizes = "--data.vocab_size 300 --model.dim 48 --model.n_layers 2 --model.n_heads 6"
-    return training(world, *sizes.split(), "--model.n_kv_heads", "2", *extra)
+    sizes = ("--data.vocab_size 300 --model.dim 48 --model.n_layers 2 --model.n_heads 6 "
+             "--model.n_kv_heads 2")
+    return training(world, *sizes.split(), *extra)
 
 
 def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
@@ -146,31 +151,40 @@ def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
 
 
 def refusal(capture: Any, main: Callable[[list[str]], object], *argv: str | Path) -> list[str]:
-    """The lines on stderr of a command that exits with 2. The last one, and no other, is an error;
-    on stdout there is nothing."""
-    capture.readouterr()
+    """The lines on stderr of a command that exits with 2.
+
+    Only the last one is an error, and nothing is on stdout. `capture` is capsys or capfd.
+    """
+    capture.readouterr()  # of what ran before
     assert run(main, *argv) == 2
     out, err = capture.readouterr()
     lines = err.splitlines()
-    assert out == "" and lines[-1].startswith("error: ")
-    assert err.count("error:") == 1 and "Traceback" not in err
+    assert out == ""
+    assert lines[-1].startswith("error: ")
+    assert err.count("error:") == 1
+    assert "Traceback" not in err
     return lines
 
 
 def start(program: str | Path, *argv: str | Path, cwd: Path = ROOT, new_session: bool = False,
           **environment: str) -> Popen[str]:
     """A process of its own that runs a file, or this code, from the root of the checkout."""
-    what = [str(program)] if isinstance(program, Path) else ["-c", program]
-    return Popen([sys.executable, *what, *map(str, argv)], cwd=cwd, env=os.environ | environment,
-                 text=True, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=new_session)
+    command = [sys.executable]
+    if isinstance(program, Path):
+        command.append(str(program))
+    else:
+        command += ["-c", program]
+    command += map(str, argv)
+    return Popen(command, cwd=cwd, env=os.environ | environment, text=True, stdin=PIPE,
+                 stdout=PIPE, stderr=PIPE, start_new_session=new_session)
 
 
 def output(program: str | Path, *argv: str | Path, **options: Any) -> str:
     """What such a program prints, which has to succeed."""
     process = start(program, *argv, **options)
-    said, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, said + errors
-    return said
+    printed, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, printed + errors
+    return printed
 
 
 class Ranks:
@@ -179,25 +193,33 @@ class Ranks:
     def __init__(self, context: Any, log: Path, size: int, target: Callable, *args: Any):
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
-        self.log, self.processes = log, []
+        self.log = log
+        self.processes = []
         for rank in range(size):
-            ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
-            self.processes.append(context.Process(target=be_rank, args=(ranks, log, target, args)))
-            self.processes[-1].start()
+            environment = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size),
+                           "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            process = context.Process(target=be_rank, args=(environment, log, target, args))
+            process.start()
+            self.processes.append(process)
 
     def join(self, code: int = 0) -> str:
         """What all of them wrote to stderr. The first exit code that is not 0 has to be `code`."""
         for process in self.processes:
             process.join(100)
-        errors, codes = self.log.read_text(encoding="utf-8"), [p.exitcode for p in self.processes]
-        assert None not in codes and next(filter(None, codes), 0) == code, errors
+        errors = self.log.read_text(encoding="utf-8")
+        codes = [process.exitcode for process in self.processes]
+        assert None not in codes, errors
+        failures = [failure for failure in codes if failure != 0]
+        first = failures[0] if failures else 0
+        assert first == code, errors
         return errors
 
 
-def be_rank(ranks: dict[str, int], log: Path, target: Callable, args: Any) -> None:
-    """The start of such a process."""
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    os.environ |= {name: str(value) for name, value in ranks.items()} | {"MASTER_ADDR": "127.0.0.1"}
+def be_rank(environment: dict[str, str], log: Path, target: Callable, args: Any) -> None:
+    """What such a process does: with stderr in a file, call the target."""
+    stderr = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(stderr, 2)
+    os.environ.update(environment)
     target(*args)
 
 
@@ -210,12 +232,19 @@ def launch(tmp_path_factory) -> Iterator[Callable[..., Ranks]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(sys.path))  # for those imports
         multiprocessing.forkserver.ensure_running()
-    yield lambda *job: Ranks(context, tmp_path_factory.mktemp("ranks") / "stderr", *job)
+
+
+    def launch(size: int, target: Callable, *args: Any) -> Ranks:
+        log = tmp_path_factory.mktemp("ranks") / "stderr"
+        return Ranks(context, log, size, target, *args)
+
+    yield launch
     for process in multiprocessing.active_children():
         process.kill()  # of a test that failed
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
+    """Return once the condition holds; fail if it does not within 100 s."""
     stop = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < stop, "waited in vain"
@@ -231,7 +260,8 @@ def trained(world: Path, name: str, *extra: str) -> Path:
 def target_losses(run: Path, dtype: InferenceDtype = "float32") -> Tensor:
     """The loss of every target of the validation split, of the best weights of a run."""
     trained = load_run(run, device="cpu", dtype=dtype)
-    split = prepare(trained.config.data).dataset("val", seq_len=trained.config.data.seq_len)
+    data = trained.config.data
+    split = prepare(data).dataset("val", seq_len=data.seq_len)
     with trained.compute.active():
         pairs = token_losses(trained.model, split, 27, Compute(CPU, torch.float32))
         return torch.cat([nats for nats, _ in pairs]).detach()
@@ -248,12 +278,13 @@ def setup_of(world: Path, *extra: str) -> Setup:
 
 def stop_at(number: int, *argv: str | Path) -> None:
     """train.py, told to stop in this step."""
+    train_step = train.train_step
     stop = StopSignal()
 
-    def signalled(setup: Setup, at: int, step: Callable = train.train_step) -> Any:
-        if at == number - 1:
+    def signalled(setup: Setup, step: int) -> Any:
+        if step == number - 1:
             stop.number = signal.SIGTERM
-        return step(setup, at)
+        return train_step(setup, step)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "StopSignal", lambda: stop)
@@ -263,15 +294,25 @@ def stop_at(number: int, *argv: str | Path) -> None:
 
 def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
     """{step: value} of a run; each step may stand there once."""
-    found = [(p["step"], p[key]) for p in RunDir.open(path).metrics() if key in p]
-    assert len(dict(found)) == len(found)
-    return dict(found)
+    values: dict[int, Any] = {}
+    for point in RunDir.open(path).metrics():
+        if key in point:
+            assert point["step"] not in values
+            values[point["step"]] = point[key]
+    return values
 
 
 def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
     """The configuration that a command line describes."""
-    options = Parser(config=True).parse_args([*argv])
-    return make_config(*map(read_yaml, options.config), base or {}, options.given)
+    options = Parser(config=True).parse_args(list(argv))
+    files = [read_yaml(file) for file in options.config]
+    return make_config(*files, base or {}, options.given)
+
+
+@pytest.fixture
+def run_name(request) -> str:
+    """A name for the run of this test, which no other test's run has."""
+    return re.sub(r"[^a-z0-9_]+", "-", request.node.name)
 
 
 @pytest.fixture
@@ -302,11 +343,13 @@ def nobody_is_logged_in(monkeypatch, tmp_path) -> Iterator[None]:
     monkeypatch.setenv("WANDB_HTTP_TIMEOUT", "1")
     (tmp_path / "home").mkdir()
     yield
-    if wandb := sys.modules.get("wandb"):
+    wandb = sys.modules.get("wandb")
+    if wandb is not None:  # None: a test has said that it is not installed
         wandb.teardown()
 
 
 def untrained(runs: Path, name: str, tokenizer: Path, config: Config) -> RunDir:
     """The folder of a run with this configuration, and no weights yet."""
-    config.name, config.log = name, LogConfig(runs=str(runs), wandb="disabled")
+    config.name = name
+    config.log = LogConfig(runs=str(runs), wandb="disabled")
     return RunDir.create(config, tokenizer=[tokenizer], manifest={})

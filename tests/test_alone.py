@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conftest import arguments
-from test_train import equal_runs
+from resumption import assert_equal_runs
 
 import train
 
@@ -30,4 +30,4 @@ def test_trainings_in_one_process_are_those_alone(world, launch):
         launch(1, train_all, (threads, [*argv, "--name", f"{name}-alone"])).join()
     launch(1, train_all, *commands.values()).join()
     for name in trainings:
-        equal_runs(world / "runs" / f"{name}-together", world / "runs" / f"{name}-alone")
+        assert_equal_runs(world / "runs" / f"{name}-together", world / "runs" / f"{name}-alone")

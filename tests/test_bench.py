@@ -13,100 +13,222 @@ import bench
 from files import read_json
 from model.config import ModelConfig
 
-TINY = """model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_heads: 1, hidden_dim: 48, max_positions: 8}
+TINY = """
+model: {dim: 32, n_layers: 1, n_heads: 2, n_kv_heads: 1, hidden_dim: 64, max_positions: 8}
 data: {vocab_size: 300, seq_len: 8}
-train: {batch_size: 3, device: cpu, compile: false, dtype: float32, sample_tokens: 0}"""
+train: {batch_size: 3, device: cpu, compile: false, dtype: float32, sample_tokens: 0}
+"""
+OURS = "gyre, eager, float32"
+THEIRS = "transformers, eager, float32"
+PARTS = ("training", "prefill", "decoding_1", "decoding_8", "decoding_32")
 
 
 @pytest.fixture
-def at_once(monkeypatch):
-    """What was made, in this process and in no measured time."""
-    made = []
-    monkeypatch.setattr(bench, "measure_machine", lambda *_: (3e9, {"torch.float32": 5e9}))
-    monkeypatch.setattr(bench, "start_subject", lambda _: lambda call, *words: call(*words))
-    monkeypatch.setattr(bench, "measure_seconds", lambda _, call: (made.append(call()), 0.5)[1])
-    monkeypatch.setattr(bench, "gc", Mock())
-    monkeypatch.setattr(bench.time, "sleep", Mock())
-    return made
-
-
-@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_figures_are_printed_and_written(tmp_path, capsys, request, real):
-    """Of processes that measure; or of this one, for a model without a peer, at once."""
+def bench_argv(tmp_path):
+    """The command line for a tiny model, measured once."""
     (tmp_path / "tiny.yaml").write_text(TINY, encoding="utf-8")
-    argv = ["--config", str(tmp_path / "tiny.yaml"), "--repeats=1", "--new-tokens=9"]
-    subjects, made = {"gyre, eager, float32", "transformers, eager, float32"}, []
-    if not real:
-        made = request.getfixturevalue("at_once")
-        subjects, argv = {"gyre, eager, float32"}, [*argv, "--model.position", "alibi"]
-    bench.main([*argv, "--json", str(tmp_path / "bench.json")])
-    figures, out = read_json(tmp_path / "bench.json"), capsys.readouterr().out
-    model = ModelConfig(**figures["model"])
-    assert real or "GFLOP/s: 5 in torch.float32; copies: 3.0 GB/s" in out
-    decoded = [list(map(len, rows)) for rows in made if isinstance(rows, list)]
-    assert real or decoded == [[9] * rows for rows in (1, 8, 32) for _ in range(3)]
-    for part, tokens in (("training", 3 * 8), ("prefill", bench.PREFILLS * 8),
-                         ("decoding_1", 9), ("decoding_8", 8 * 9), ("decoding_32", 32 * 9)):
-        rates, limit = figures[part]["tokens_per_second"], figures[part]["limit"]
-        assert set(rates) == subjects and (real or {*rates.values()} == {tokens / 0.5})
-        assert all(rate > 0 and f" {rate:,.0f} {100 * rate / limit:>12.0f} %" in out
-                   for rate in rates.values())
-    flops = figures["matmul_flops_per_second"]["torch.float32"]
-    # Queries, keys and values of every token, and all that follows of the last.
-    work = 2 * (8 * 2 * 32 * 32 + 2 * 8 * 32 + 32 * 32 + 3 * 32 * 48 + 32 * 300)
-    limits = {"training": flops / model.flops_per_token(8), "prefill": 8 * flops / work}
-    for rows in (1, 32):
-        read = bench.count_bytes(model, rows, 9 / 2, torch.float32)
-        limits[f"decoding_{rows}"] = rows * figures["copy_bytes_per_second"] / read
-    assert {part: figures[part]["limit"] for part in limits} == pytest.approx(limits)
+    return ["--config", str(tmp_path / "tiny.yaml"), "--repeats=1", "--new-tokens=9"]
 
 
-def test_a_rate_leaves_the_first_round_out_and_a_copy_reads_and_writes(monkeypatch, capsys):
-    """A rate is that of the median, and compiling is what the first call takes longer."""
-    kind, times = bench.Setting("gyre", True, torch.float32), iter([9.0, 8.0, 1.0, 3.0, 40.0])
-    bench.measure_part({kind: lambda *_: next(times)}, None, CPU, "", [kind], 12, 8.0, 3, None)
-    assert {"4", "50", "6.0"} <= {*capsys.readouterr().out.split()}  # rate, share, seconds
-    monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
-    copied, flops = bench.measure_machine(CPU, torch.float32)
-    assert copied == 2 * 2**27 / 0.5 and {*flops.values()} == {2 * 2048**3 / 0.5}
+@pytest.fixture
+def results(monkeypatch):
+    """What each measured call has returned. Each takes half a second by the clock.
+
+    All of it is called in this process, on a machine of 5 GFLOP/s that copies 3 GB/s.
+    """
+    results = []
+
+    def measure_seconds(device, call):
+        results.append(call())
+        return 0.5
+
+    def start_subject(held):
+        return lambda function, *arguments: function(*arguments)
+
+    monkeypatch.setattr(bench, "measure_machine", lambda *_: (3e9, {"torch.float32": 5e9}))
+    monkeypatch.setattr(bench, "start_subject", start_subject)
+    monkeypatch.setattr(bench, "measure_seconds", measure_seconds)
+    monkeypatch.setattr(bench.gc, "collect", lambda: None)
+    monkeypatch.setattr(bench.time, "sleep", lambda seconds: None)
+    return results
 
 
-def test_32_rows_read_the_weights_once_and_32_caches():
+@pytest.fixture
+def figures(bench_argv, results, tmp_path):
+    """What bench.py has written of a model that has no peer, because of its encoding."""
+    file = tmp_path / "bench.json"
+    bench.main([*bench_argv, "--model.position=alibi", "--json", str(file)])
+    return read_json(file)
+
+
+# --- the figures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part, rate", [
+    ("training", 48.0), ("prefill", 128.0), ("decoding_1", 18.0), ("decoding_8", 144.0),
+    ("decoding_32", 576.0)])
+def test_a_rate_is_tokens_by_seconds(figures, part, rate):
+    """3 rows of 8 tokens, 8 prompts of 8 tokens, and 9 new tokens of 1, 8 and 32 rows."""
+    assert figures[part]["tokens_per_second"] == {OURS: rate}
+
+
+def test_decoding_is_measured_of_every_row(figures, results):
+    """Each three times: the first call, and two rounds."""
+    decoded = [[len(row) for row in rows] for rows in results if isinstance(rows, list)]
+    assert decoded == 3 * [[9]] + 3 * [[9] * 8] + 3 * [[9] * 32]
+
+
+def test_the_machine_is_printed_first(capsys, figures):
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith("; GFLOP/s: 5 in torch.float32; copies: 3.0 GB/s")
+
+
+def test_the_limit_of_training_is_the_rate_of_products(figures):
+    """6 FLOPs for each weight of a product, and 12 for each score of a query and key."""
+    weights = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64 + 32 * 300
+    scores = 8 * 32
+    assert figures["training"]["limit"] == pytest.approx(5e9 / (6 * weights + 12 * scores))
+
+
+def test_the_limit_of_prefill_needs_the_end_of_one_token_only(figures):
+    """Queries, keys and values of every token, and all that follows of the last."""
+    every_token = 32 * 32 + 2 * 32 * 16
+    last_token = 2 * 8 * 32 + 32 * 32 + 3 * 32 * 64 + 32 * 300
+    flops = 2 * (8 * every_token + last_token)
+    assert figures["prefill"]["limit"] == pytest.approx(8 * 5e9 / flops)
+
+
+@pytest.mark.parametrize("rows", [1, 32])
+def test_the_limit_of_decoding_is_reading(figures, rows):
+    """Of the weights and, for each row, of a cache of on average 4.5 tokens."""
+    weights = 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64 + 32 * 300
+    cache = 4.5 * 2 * 16
+    limit = rows * 3e9 / (4 * (weights + rows * cache))
+    assert figures[f"decoding_{rows}"]["limit"] == pytest.approx(limit)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_32_rows_read_the_weights_once_and_32_caches(tied):
     """Of embeddings that are in no product, a row; tied, they are the output matrix."""
     weights = 97 * 48 + 3 * (2 * 48 * 48 + 2 * 48 * 16 + 3 * 48 * 80)
-    for tied, rows in itertools.product((True, False), (1, 32)):
-        read = bench.count_bytes(model_config(tie_embeddings=tied), rows, 2.5, torch.bfloat16)
-        assert read == 2 * (weights + rows * 2.5 * 2 * 3 * 16)
+    caches = 32 * 2.5 * 2 * 3 * 16
+    read = bench.count_bytes(model_config(tie_embeddings=tied), 32, 2.5, torch.bfloat16)
+    assert read == 2 * (weights + caches)
 
 
-def test_the_peer_is_measured_in_every_fast_dtype_unless_it_has_no_such_model(monkeypatch, capsys):
-    def settings(rates, *words):
-        monkeypatch.setattr(bench.devices, "matmul_rates", lambda *_, **__: rates)
-        config = load("--train.compile=false", *words)
-        return list(map(str, bench.choose_settings(config, CPU, "transformers")[1]))
+@pytest.mark.slow
+def test_processes_measure_both_programs(bench_argv, tmp_path, capsys):
+    bench.main([*bench_argv, "--json", str(tmp_path / "bench.json")])
+    figures = read_json(tmp_path / "bench.json")
+    assert ModelConfig(**figures["model"]).dim == 32
+    printed = capsys.readouterr().out
+    for part in PARTS:
+        rates = figures[part]["tokens_per_second"]
+        assert set(rates) == {OURS, THEIRS}
+        for rate in rates.values():
+            share = 100 * rate / figures[part]["limit"]
+            assert rate > 0
+            assert f" {rate:,.0f} {share:>12.0f} %" in printed
 
-    both = ["transformers, eager, float32", "transformers, eager, bfloat16"]
-    assert settings([1e9, 2e9]) == ["gyre, eager, bfloat16", *both]
-    assert settings([1e9, 2e8]) == ["gyre, eager, float32", *both]
-    assert settings([1e9, 9e7]) == ["gyre, eager, float32", both[0]]
-    assert settings([1e9, 2e9], "--train.dtype=float32") == ["gyre, eager, float32", both[0]]
-    assert settings([1e9, 2e9], "--model.position=alibi") == ["gyre, eager, bfloat16"]
-    assert "without transformers" in capsys.readouterr().err
+
+# --- how it is measured ---------------------------------------------------------------------------
 
 
-def test_llama_cpp_gets_the_same_model_in_each_dtype(tmp_path, at_once, monkeypatch, capsys):
-    kinds = []
+@pytest.fixture
+def part():
+    """The figures of 12 tokens that took 1 s, then 3 s and 40 s; 9 s with compilation, before a
+    round of 8 s that is not counted. The limit is 8 tokens/s."""
+    setting = bench.Setting("gyre", True, torch.float32)
+    seconds = iter([9.0, 8.0, 1.0, 3.0, 40.0])
+    calls = {setting: lambda *_: next(seconds)}
+    return bench.measure_part(calls, None, CPU, "a title", [setting], 12, 8.0, 3, None)
 
-    def open_model(file, **_):
-        kinds.append({tensor.tensor_type.name for tensor in gguf.GGUFReader(file).tensors})
+
+COMPILED = "gyre, compiled, float32"
+
+
+def test_a_rate_is_that_of_the_median(part):
+    assert part["tokens_per_second"] == {COMPILED: 4.0}
+
+
+def test_compilation_is_what_the_first_call_takes_longer(part):
+    assert part["compile_seconds"] == {COMPILED: 6.0}
+
+
+def test_the_rate_stands_beside_its_share_of_the_limit(capsys, part):
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [*COMPILED.split(), "4", "50", "%"] in rows
+    assert ["compiling", *f"{COMPILED}:".split(), "6.0", "s"] in rows
+
+
+def test_a_copy_reads_and_writes(monkeypatch):
+    monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
+    copied, _ = bench.measure_machine(CPU, torch.float32)
+    assert copied == 2 * 2**27 / 0.5
+
+
+def test_a_product_has_two_flops_for_each_weight_and_row(monkeypatch):
+    monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
+    _, flops = bench.measure_machine(CPU, torch.float32)
+    assert flops == {"torch.float32": 2 * 2048**3 / 0.5, "torch.bfloat16": 2 * 2048**3 / 0.5}
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rates, words, settings", [
+    ([1e9, 2e9], [], ["gyre, eager, bfloat16", THEIRS, "transformers, eager, bfloat16"]),
+    ([1e9, 2e8], [], [OURS, THEIRS, "transformers, eager, bfloat16"]),
+    ([1e9, 9e7], [], [OURS, THEIRS]),  # an emulated bfloat16
+    ([9e7, 1e9], [], ["gyre, eager, bfloat16", "transformers, eager, bfloat16"]),
+    ([1e9, 2e9], ["--train.dtype=float32"], [OURS, THEIRS]),
+    ([1e9, 2e9], ["--model.position=alibi"], ["gyre, eager, bfloat16"])])
+def test_the_peer_runs_in_every_fast_dtype(monkeypatch, rates, words, settings):
+    monkeypatch.setattr(bench.devices, "matmul_rates", lambda *_, **__: rates)
+    config = load("--train.compile=false", *words)
+    _, chosen = bench.choose_settings(config, CPU, "transformers")
+    assert [str(setting) for setting in chosen] == settings
+
+
+def test_a_note_says_why_there_is_no_peer(capsys, figures):
+    assert "note: without transformers: " in capsys.readouterr().err
+
+
+# --- llama.cpp ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The dtypes of the tensors of each file that llama.cpp has opened. It decodes 0, 1, 2, ..."""
+    opened = []
+
+    def open_model(file, **options):
+        tensors = gguf.GGUFReader(file).tensors
+        opened.append({tensor.tensor_type.name for tensor in tensors})
         return Mock(generate=lambda prompt, temp: itertools.count())
 
     monkeypatch.setitem(sys.modules, "llama_cpp", Mock(Llama=open_model))
-    (tmp_path / "tiny.yaml").write_text(TINY.replace("48", "64"), encoding="utf-8")
-    argv = [f"--config={tmp_path / 'tiny.yaml'}", "--new-tokens=5", "--peer=llama.cpp"]
-    monkeypatch.setattr(bench, "find_spec", lambda name: None)
-    assert "needs `pip install llama-cpp-python`" in refusal(capsys, bench.main, *argv)[-1]
-    monkeypatch.setattr(bench, "find_spec", str)
-    bench.main(argv)
-    assert kinds == 2 * [{"F32"}, {"F32", "Q8_0"}] and at_once[-1] == [*range(5)]
+    monkeypatch.setattr(bench, "find_spec", lambda name: name)
+    return opened
+
+
+def test_llama_cpp_gets_the_model_in_each_dtype(bench_argv, results, opened):
+    """For prefill, and for decoding of one row."""
+    bench.main([*bench_argv, "--peer=llama.cpp"])
+    assert opened == [{"F32"}, {"F32", "Q8_0"}, {"F32"}, {"F32", "Q8_0"}]
+
+
+def test_llama_cpp_decodes_as_many_tokens(bench_argv, results, opened):
+    bench.main([*bench_argv, "--peer=llama.cpp"])
+    assert results[-1] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_beside_llama_cpp_our_model_runs_in_int8_too(bench_argv, results, opened, capsys):
+    bench.main([*bench_argv, "--peer=llama.cpp"])
     assert capsys.readouterr().out.count("gyre, eager, int8 ") == 2
+
+
+def test_llama_cpp_that_is_not_installed_is_asked_for(bench_argv, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    lines = refusal(capsys, bench.main, *bench_argv, "--peer=llama.cpp")
+    assert "needs `pip install llama-cpp-python`" in lines[-1]

@@ -1,7 +1,6 @@
-"""What `auto` stands for, and what is refused in words."""
+"""Which device, dtype and compilation `auto` stands for, and what is refused in words."""
 
 import platform
-import re
 
 import psutil
 import pytest
@@ -13,81 +12,94 @@ from gyre import compute, parallel
 from model import kernels
 from model.config import ModelConfig
 
+# --- the device -----------------------------------------------------------------------------------
 
-def test_a_device_is_one_that_this_machine_has(monkeypatch):
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    resolve = compute.resolve_device
-    assert resolve("auto") == resolve("cpu") == CPU
-    for name in ("cuda", "mps", "meta"):
-        with pytest.raises(UserError, match=f"{name}.* was asked for, but this machine has cpu"):
-            resolve(name)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert resolve("auto") == resolve("mps") == torch.device("mps")
-    assert compute.resolve_dtype("auto", resolve("mps"), rates=None)[0] == torch.float32
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert resolve("auto", 1) == resolve("cuda", 1) == torch.device("cuda", 1)
-    assert resolve("cuda:0", 1) == torch.device("cuda", 0)
+
+@pytest.fixture
+def machine(monkeypatch):
+    """Say which devices this machine has: `machine(cards=2, mps=True)`."""
+    def machine(cards=0, mps=False):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+
+    return machine
+
+
+@pytest.mark.parametrize("cards, mps, name", [
+    (0, False, "cpu"), (0, True, "mps"), (2, False, "cuda:0"), (2, True, "cuda:0")])
+def test_auto_is_cuda_else_mps_else_the_cpu(machine, cards, mps, name):
+    machine(cards, mps)
+    assert compute.resolve_device("auto") == torch.device(name)
+
+
+@pytest.mark.parametrize("name", ["cpu", "mps", "cuda:0", "cuda:1"])
+def test_a_device_can_be_named(machine, name):
+    machine(cards=2, mps=True)
+    assert compute.resolve_device(name) == torch.device(name)
+
+
+@pytest.mark.parametrize("name, local_rank, card", [
+    ("auto", 1, "cuda:1"), ("cuda", 1, "cuda:1"), ("cuda:0", 1, "cuda:0")])
+def test_each_process_has_a_card_unless_one_is_named(machine, name, local_rank, card):
+    machine(cards=2)
+    assert compute.resolve_device(name, local_rank) == torch.device(card)
+
+
+@pytest.mark.parametrize("name", ["cuda", "mps", "meta"])
+def test_a_device_that_is_not_there_is_refused(machine, name):
+    machine()
+    with pytest.raises(UserError, match=f"{name}.* was asked for, but this machine has cpu"):
+        compute.resolve_device(name)
+
+
+def test_the_refusal_of_a_card_lists_all_devices(machine):
+    machine(cards=2, mps=True)
     with pytest.raises(UserError, match="cuda:2 was asked for.* has cuda:0, cuda:1, mps, cpu"):
-        resolve("cuda", 2)
-    monkeypatch.setattr(parallel.os, "environ", {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"})
+        compute.resolve_device("cuda", 2)
+
+
+@pytest.fixture
+def one_of_four(monkeypatch):
+    """The environment of the fourth of four processes, which is the second of its machine."""
+    environment = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
+    monkeypatch.setattr(parallel.os, "environ", environment)
+
+
+def test_a_process_takes_the_card_of_its_local_rank(machine, one_of_four):
+    machine(cards=2)
     assert parallel.World.from_env().device == torch.device("cuda", 1)
-    assert parallel.World.from_env("mps").device == CPU  # which processes cannot share
+
+
+def test_several_processes_do_not_share_mps(machine, one_of_four):
+    machine(mps=True)
+    assert parallel.World.from_env("mps").device == CPU
+
+
+def test_several_processes_do_not_share_a_named_card(machine, one_of_four):
+    machine(cards=2)
+    with pytest.raises(UserError, match="cuda:1 is one card for 4 processes: use cuda"):
+        parallel.World.from_env("cuda:1")
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_what_fits_into_half_of_the_memory_is_accepted():
+    compute.check_memory(CPU, psutil.virtual_memory().total // 2, "it", "wait")
 
 
 def test_a_model_that_no_memory_holds_is_refused():
-    memory = psutil.virtual_memory().total
-    compute.check_memory(CPU, memory // 2, "it", "wait")
     with pytest.raises(UserError, match="it takes .* bytes or more, and cpu has .*: wait"):
-        compute.check_memory(CPU, 2 * memory, "it", "wait")
-
-
-@pytest.mark.parametrize("bfloat16, chosen", [(299e9, torch.float32), (301e9, torch.bfloat16)])
-def test_auto_is_the_dtype_whose_products_are_faster_by_a_fifth(bfloat16, chosen):
-    dtype, why = compute.resolve_dtype("auto", CPU, lambda: [250e9, bfloat16])
-    assert dtype == chosen and "250" in why and f"{bfloat16 / 1e9:.0f}" in why
-
-
-def test_the_rates_are_those_of_products_that_took_place_twice_and_no_more(monkeypatch):
-    """A clock that ticks a second at a float32 product, and a minute at one in bfloat16."""
-    now, calls = [0.0], {torch.float32: 0, torch.bfloat16: 0}
-
-    def product(x, weight):
-        calls[x.dtype] += 1
-        now[0] += 1 if x.dtype == torch.float32 else 60
-        return x @ weight.T
-
-    monkeypatch.setattr(compute.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(compute, "linear", product)
-    model = model_config(dim=5, hidden_dim=7, head_dim=4)
-    for training, flops in ((True, 6 * 3 * 5 * 7), (False, 2 * 3 * 5 * 7)):
-        assert compute.matmul_rates(CPU, model, 3, training=training) == [flops, flops / 60]
-    assert calls == {torch.float32: 4, torch.bfloat16: 4}
-
-
-def test_whole_steps_reach_a_share_of_the_rate_that_grows_with_the_width():
-    narrow, wide = ModelConfig(dim=110, n_heads=1, vocab_size=1000), ModelConfig(vocab_size=1000)
-    for model, share in ((narrow, 0.375), (wide, 0.525)):  # 110 and 256 wide
-        flops = 6 * model.matrix_parameters * 5000
-        seconds = compute.estimate_seconds(model, 5000, 1e9)
-        assert seconds == pytest.approx(flops / 1e9 / share, rel=0.002)
-
-
-@pytest.mark.parametrize("seconds, words", [
-    (0.2, "about 1 seconds"), (89, "about 89 seconds"), (90, "about 1.5 minutes"),
-    (300, "about 5 minutes"), (5400, "about 1.5 hours"), (200_000, "about 2.3 days")])
-def test_an_estimate_has_the_unit_that_fits(seconds, words):
-    assert compute.format_estimate(seconds) == words
+        compute.check_memory(CPU, 2 * psutil.virtual_memory().total, "it", "wait")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is a setting of glibc")
-def test_on_a_cpu_freed_memory_serves_the_next_tensors_and_no_compiler_is_imported():
-    """Importing it takes as long as all else until the first token."""
-    returned, *kept = output("""
-import resource, sys, torch
-from gyre.compute import keep_freed_memory, matmul_rates
-from model.config import ModelConfig
+def test_on_a_cpu_freed_memory_serves_the_next_tensors():
+    """Of sizes below and above what glibc at most takes from its heap; 40 MiB have 10,240 pages."""
+    before, of_1_mib, of_40_mib = output("""
+import resource, torch
+from gyre.compute import keep_freed_memory
 
 def count_faults(mebibytes):
     counts = []
@@ -99,57 +111,116 @@ def count_faults(mebibytes):
 
 print(count_faults(40))
 keep_freed_memory()
-matmul_rates(torch.device("cpu"), ModelConfig(), 16, training=True)
-assert "torch._dynamo" not in sys.modules
-print(count_faults(1), count_faults(40))  # below and above what glibc at most takes from its heap
+print(count_faults(1), count_faults(40))
 """).split()
-    assert int(returned) > 10_000 > 1_000 > max(map(int, kept))  # 40 MiB have 10 240 pages
+    assert int(before) > 10_000
+    assert int(of_1_mib) < 1_000
+    assert int(of_40_mib) < 1_000
+
+
+@pytest.mark.slow
+def test_measuring_rates_imports_no_compiler():
+    """Importing it takes as long as all else until the first token."""
+    assert output("""
+import sys
+from gyre.compute import matmul_rates, resolve_device
+from model.config import ModelConfig
+
+matmul_rates(resolve_device("cpu"), ModelConfig(), 16, training=True)
+print("torch._dynamo" in sys.modules)
+""").strip() == "False"
+
+
+# --- the dtype ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bfloat16, chosen", [(299e9, torch.float32), (301e9, torch.bfloat16)])
+def test_auto_is_bfloat16_if_faster_by_a_fifth(bfloat16, chosen):
+    dtype, _ = compute.resolve_dtype("auto", CPU, lambda: [250e9, bfloat16])
+    assert dtype == chosen
+
+
+def test_the_reason_for_a_dtype_has_both_rates():
+    _, reason = compute.resolve_dtype("auto", CPU, lambda: [250e9, 301e9])
+    assert reason == ("bfloat16: matrix products run at 250 GFLOP/s in float32 and at 301 in "
+                      "bfloat16")
+
+
+def test_on_mps_auto_is_float32_without_a_measurement():
+    dtype, reason = compute.resolve_dtype("auto", torch.device("mps"), rates=None)
+    assert dtype == torch.float32
+    assert reason == "float32: bfloat16 is not tried on mps"
+
+
+def test_a_rate_that_is_emulated_is_not_shown_as_zero():
+    _, reason = compute.resolve_dtype("auto", CPU, lambda: [1234e9, 0.0561e9])
+    assert "run at 1,234 GFLOP/s in float32 and at 0.056 in bfloat16" in reason
+
+
+@pytest.fixture
+def slow_products(monkeypatch):
+    """A clock that ticks a second at a float32 product, and a minute at one in bfloat16.
+
+    Gives the number of products so far, by dtype.
+    """
+    counts = {torch.float32: 0, torch.bfloat16: 0}
+    seconds = {torch.float32: 1.0, torch.bfloat16: 60.0}
+
+    def product(x, weight):
+        counts[x.dtype] += 1
+        return x @ weight.T
+
+    def clock():
+        return sum(counts[dtype] * seconds[dtype] for dtype in counts)
+
+    monkeypatch.setattr(compute.time, "perf_counter", clock)
+    monkeypatch.setattr(compute, "linear", product)
+    return counts
+
+
+@pytest.mark.parametrize("training, flops", [(True, 630), (False, 210)])
+def test_a_rate_counts_three_products_in_training(slow_products, training, flops):
+    """Of 3 tokens and a matrix of 7 x 5, with 2 FLOPs for each weight and token."""
+    model = model_config(dim=5, hidden_dim=7, head_dim=4)
+    rates = compute.matmul_rates(CPU, model, 3, training=training)
+    assert rates == [flops, flops / 60]
+
+
+def test_slow_products_take_place_twice_and_no_more(slow_products):
+    compute.matmul_rates(CPU, model_config(dim=5, hidden_dim=7, head_dim=4), 3, training=True)
+    assert slow_products == {torch.float32: 2, torch.bfloat16: 2}
 
 
 def test_autocast_keeps_no_rounded_weights():
     with compute.Compute(CPU, torch.bfloat16).autocast():
         assert not torch.is_autocast_cache_enabled()
         assert torch.get_autocast_dtype("cpu") == torch.bfloat16
+
+
+def test_float32_needs_no_autocast():
     with compute.Compute(CPU, torch.float32).autocast():
         assert not torch.is_autocast_enabled("cpu")
 
 
-def test_compilation_is_chosen_by_the_work_and_given_up_without_a_compiler(monkeypatch):
-    f32, bf16 = torch.float32, torch.bfloat16
-    assert compute.resolve_compile(False, CPU, bf16, 1e30) == (False, "eager, as configured")
-    for target, dtype, flops, words in (
-        (CPU, bf16, 4e13, "longer than it would save"),
-        (CPU, f32, 1e14, "would save"),  # where bfloat16 would gain more
-        (torch.device("cuda"), f32, 9e14, "would save"),
-        (torch.device("mps"), f32, 1e30, "not tried on mps")):
-        compiled, why = compute.resolve_compile("auto", target, dtype, flops)
-        assert not compiled and re.search(words, why)
-    monkeypatch.setattr(compute.os, "environ", {"PATH": ""})
-    for choice, dtype, flops in ((True, f32, 0), ("auto", bf16, 6e13), ("auto", f32, 3e14)):
-        compiled, why = compute.resolve_compile(choice, CPU, dtype, flops)
-        assert not compiled and "no C++ compiler found" in why
-    monkeypatch.setattr(compute.shutil, "which", {"clang++": "/bin/clang++"}.get)  # one is enough
-    monkeypatch.setattr(torch, "compile", lambda function: function)
-    assert compute.resolve_compile(True, CPU, f32, 0)[0]
+# --- oneDNN ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("slowed, faster", [("linear", True), ("onednn_product", False)])
-def test_the_gain_is_how_many_times_faster_onednn_is(monkeypatch, slowed, faster):
-    module = kernels.F if slowed == "linear" else kernels
-    product = getattr(module, slowed)
-    monkeypatch.setattr(module, slowed, lambda *args: [product(*args) for _ in range(6)][0])
-    monkeypatch.setattr(kernels, "onednn_gain", kernels.onednn_gain.__wrapped__)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(threads + 1)
-    assert (kernels.onednn_gain() > 2) == faster
-    assert torch.get_num_threads() == threads + 1
-    torch.set_num_threads(threads)
+def six_times(product):
+    """The same product, but it takes six times as long."""
+    def slowed(*args):
+        for _ in range(5):
+            product(*args)
+        return product(*args)
+
+    return slowed
+
+
+@pytest.mark.parametrize("module, slowed, faster", [
+    (kernels.F, "linear", True), (kernels, "onednn_product", False)])
+def test_onednn_is_used_where_it_is_measured_to_be_faster(monkeypatch, module, slowed, faster):
+    monkeypatch.setattr(module, slowed, six_times(getattr(module, slowed)))
+    monkeypatch.setattr(kernels, "onednn_gain", kernels.onednn_gain.__wrapped__)  # not cached
     assert kernels.prefers_onednn() is faster
-
-
-def test_a_rate_that_is_emulated_is_not_shown_as_zero():
-    _, why = compute.resolve_dtype("auto", CPU, lambda: [1234e9, 0.0561e9])
-    assert "run at 1,234 GFLOP/s in float32 and at 0.056 in bfloat16" in why
 
 
 def test_products_are_as_before_after_a_context():
@@ -167,8 +238,96 @@ def test_products_are_as_before_after_an_error():
     assert not kernels.uses_onednn()
 
 
+def test_measuring_onednn_leaves_the_number_of_threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    kernels.onednn_gain.__wrapped__()
+    assert torch.get_num_threads() == threads + 1
+    torch.set_num_threads(threads)
+
+
+# --- how long it takes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width, share", [(110, 0.375), (256, 0.525)])
+def test_steps_reach_more_of_the_rate_in_wide_models(width, share):
+    model = ModelConfig(dim=width, n_heads=1, vocab_size=1000)
+    flops = 6 * model.matrix_parameters * 5000
+    seconds = compute.estimate_seconds(model, 5000, 1e9)
+    assert flops / 1e9 / seconds == pytest.approx(share, rel=0.002)
+
+
+@pytest.mark.parametrize("seconds, words", [
+    (0.2, "about 1 seconds"), (89, "about 89 seconds"), (90, "about 1.5 minutes"),
+    (300, "about 5 minutes"), (5400, "about 1.5 hours"), (200_000, "about 2.3 days")])
+def test_an_estimate_has_the_unit_that_fits(seconds, words):
+    assert compute.format_estimate(seconds) == words
+
+
+# --- compilation ----------------------------------------------------------------------------------
+
+
+def test_nothing_is_compiled_where_false_is_configured():
+    decided = compute.resolve_compile(False, CPU, torch.bfloat16, 1e30)
+    assert decided == (False, "eager, as configured")
+
+
+TOO_SHORT = "eager: compiling takes longer than it would save in so short a training"
+
+
+@pytest.mark.parametrize("name, dtype, flops, reason", [
+    ("cpu", torch.bfloat16, 4e13, TOO_SHORT),
+    ("cpu", torch.float32, 1e14, TOO_SHORT),  # where bfloat16 would gain more
+    ("cuda", torch.float32, 9e14, TOO_SHORT),
+    ("mps", torch.float32, 1e30, "eager: compilation is not tried on mps")])
+def test_auto_compiles_no_training_that_it_hardly_shortens(name, dtype, flops, reason):
+    assert compute.resolve_compile("auto", torch.device(name), dtype, flops) == (False, reason)
+
+
+@pytest.fixture
+def compilers(monkeypatch):
+    """The programs that this machine has: none, until a test adds one. torch.compile works."""
+    programs = {}
+    monkeypatch.setattr(compute.os, "environ", {"PATH": ""})
+    monkeypatch.setattr(compute.shutil, "which", programs.get)
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    return programs
+
+
+@pytest.mark.parametrize("choice, dtype, flops", [
+    (True, torch.float32, 0), ("auto", torch.bfloat16, 6e13), ("auto", torch.float32, 3e14)])
+def test_without_a_compiler_nothing_is_compiled(compilers, choice, dtype, flops):
+    decided = compute.resolve_compile(choice, CPU, dtype, flops)
+    assert decided == (False, "eager: no C++ compiler found")
+
+
+@pytest.mark.parametrize("choice, dtype, flops", [
+    (True, torch.float32, 0), ("auto", torch.bfloat16, 6e13), ("auto", torch.float32, 3e14)])
+def test_one_compiler_is_enough(compilers, choice, dtype, flops):
+    compilers["clang++"] = "/bin/clang++"
+    compiled, _ = compute.resolve_compile(choice, CPU, dtype, flops)
+    assert compiled is True
+
+
+def test_the_compiler_may_be_that_of_cxx(compilers, monkeypatch):
+    monkeypatch.setitem(compute.os.environ, "CXX", "mine")
+    compilers["mine"] = "/bin/mine"
+    compiled, _ = compute.resolve_compile(True, CPU, torch.float32, 0)
+    assert compiled is True
+
+
+def test_a_compiler_that_fails_is_given_up(compilers, monkeypatch):
+    def fail(function):
+        raise RuntimeError("no such header\nin two lines")
+
+    compilers["g++"] = "/bin/g++"
+    monkeypatch.setattr(torch, "compile", fail)
+    decided = compute.resolve_compile(True, CPU, torch.float32, 0)
+    assert decided == (False, "eager: torch.compile does not work here (no such header)")
+
+
 @pytest.mark.slow
-def test_nothing_compiled_outlives_the_training():
+def test_the_settings_of_the_compiler_are_as_before_after_a_context():
     limit = torch._dynamo.config.recompile_limit
     with compute.Compute(CPU, torch.float32, compiled=True).active():
         assert torch._dynamo.config.recompile_limit > limit

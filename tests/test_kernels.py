@@ -9,12 +9,12 @@ from model import kernels
 from model.rope import apply_rotary_emb, precompute_freqs_cis
 from model.transformer import attend, linear
 
-MOST_SUMMED = kernels.MAX_SUMMED_TOKENS
+# --- each form equals the plain one ---------------------------------------------------------------
 
 
-def plain_attend(q, k, v):
+def plain_attend(xq, xk, xv):
     """`attend` in its plain form: (B, H, T, D), causal."""
-    return attend.__wrapped__(q, k, v, None)
+    return attend.__wrapped__(xq, xk, xv, None)
 
 
 def gradients(form, *inputs):
@@ -25,93 +25,203 @@ def gradients(form, *inputs):
     return [out.detach(), *(x.grad for x in leaves)]
 
 
-def attention(queries, length, n_kv_heads):
-    """Shapes of queries, keys and values."""
-    return (2, 6, queries, 8), (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8)
+def assert_equals_plain(form, plain, *shapes):
+    """Values and gradients. Processors add in different orders: up to 1.7e-6 apart, of numbers
+    around 1."""
+    inputs = [2 * draw(*shape, seed=number) for number, shape in enumerate(shapes)]
+    torch.testing.assert_close(gradients(form, *inputs), gradients(plain, *inputs), rtol=1e-5,
+                               atol=4e-5)
 
 
-def rotate(form, view):
-    table = view(precompute_freqs_cis(8, 7))
-    return lambda xq, xk: torch.cat(form(xq, xk, table), dim=2)
+@pytest.mark.parametrize("length, n_kv_heads", [
+    (2, 2), (128, 6), (129, 1),  # lengths around a block of 128 queries
+    (300, 2), (519, 2)])  # several blocks, of which the last is not full
+def test_attention_by_products_is_attention(length, n_kv_heads):
+    assert_equals_plain(kernels.attend_by_products, plain_attend, (2, 6, length, 8),
+                        (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
 
 
-@pytest.mark.parametrize("form, plain, shapes", [
-    # Lengths around a block of 128 queries; several blocks, of which the last is not full.
-    *((kernels.attend_by_products, plain_attend, attention(length, length, n_kv_heads))
-      for length, n_kv_heads in ((2, 2), (128, 6), (129, 1), (300, 2), (519, 2))),
-    # Sums that are cut into parts and sums that are not, with most keys left over and with few.
-    *((form, plain_attend, attention(1, length, n_kv_heads))
-      for form in (kernels.attend_by_sums, kernels.attend_one_query)
-      for length, n_kv_heads in ((9, 1), (31, 2), (32, 2), (55, 6))),
-    *((kernels.linear_by_sums, F.linear, ((*shape, 48), (31, 48)))
-      for shape in ((MOST_SUMMED, 1), (2, 3), (4,), ())),
-    # With fewer and more outputs than inputs, for the two ways to compute the weight's gradient.
-    *((kernels.onednn_product, F.linear, ((3, 7, 48), (outputs, 48))) for outputs in (31, 97)),
-    (rotate(kernels.rotate_in_reals, torch.view_as_real),
-     rotate(apply_rotary_emb, lambda table: table), ((2, 7, 6, 8), (2, 7, 2, 8)))])
-def test_each_form_equals_the_plain_one_forwards_and_backwards(form, plain, shapes, monkeypatch):
-    """Processors add in different orders: up to 1.7e-6 apart, of numbers around 1."""
+@pytest.mark.parametrize("form", [kernels.attend_by_sums, kernels.attend_one_query])
+@pytest.mark.parametrize("length, n_kv_heads", [
+    (9, 1), (31, 2),  # sums that are not cut into parts
+    (32, 2), (55, 6)])  # 15 parts of 2 keys with 2 left over, and of 3 with 10
+def test_attention_of_one_query_is_attention(form, length, n_kv_heads, monkeypatch):
     monkeypatch.setattr(kernels, "LONGEST_SUM", 31)
-    inputs = [2 * draw(*shape, seed=i) for i, shape in enumerate(shapes)]
-    got, expected = gradients(form, *inputs), gradients(plain, *inputs)
-    torch.testing.assert_close(got, expected, rtol=1e-5, atol=4e-5)
+    assert_equals_plain(form, plain_attend, (2, 6, 1, 8), (2, n_kv_heads, length, 8),
+                        (2, n_kv_heads, length, 8))
+
+
+@pytest.mark.parametrize("shape", [(8, 1), (2, 3), (4,), ()])
+def test_a_product_by_sums_is_a_product(shape):
+    assert_equals_plain(kernels.linear_by_sums, F.linear, (*shape, 48), (31, 48))
+
+
+@pytest.mark.parametrize("outputs", [31, 97])  # the weight's gradient is computed in two ways
+def test_a_product_by_onednn_is_a_product(outputs):
+    assert_equals_plain(kernels.onednn_product, F.linear, (3, 7, 48), (outputs, 48))
+
+
+def test_a_rotation_in_reals_is_a_rotation():
+    table = precompute_freqs_cis(8, 7)
+
+    def in_reals(xq, xk):
+        return torch.cat(kernels.rotate_in_reals(xq, xk, torch.view_as_real(table)), dim=2)
+
+    def plain(xq, xk):
+        return torch.cat(apply_rotary_emb(xq, xk, table), dim=2)
+
+    assert_equals_plain(in_reals, plain, (2, 7, 6, 8), (2, 7, 2, 8))
 
 
 def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
-    shapes = (2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)
-    wide = [draw(*shape, seed=i).bfloat16().float() for i, shape in enumerate(shapes)]
-    narrow = gradients(kernels.attend_by_products, *(x.bfloat16() for x in wide))
-    for got, expected in zip(narrow, gradients(plain_attend, *wide), strict=True):
-        error = (got.float() - expected).square().mean().sqrt() / expected.square().mean().sqrt()
-        assert error < 0.005  # 8 bits: rounding to nearest errs by up to 0.4 %
+    """8 bits: rounding to nearest errs by up to 0.4 %."""
+    shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
+    narrow = [draw(*shape, seed=number).bfloat16() for number, shape in enumerate(shapes)]
+    wide = [x.float() for x in narrow]
+    found = gradients(kernels.attend_by_products, *narrow)
+    for got, expected in zip(found, gradients(plain_attend, *wide), strict=True):
+        error = (got.float() - expected).square().mean().sqrt()
+        assert error < 0.005 * expected.square().mean().sqrt()
 
 
 def test_sums_in_bfloat16_are_rounded_once():
-    x, weight = draw(3, 48).bfloat16(), draw(31, 48, seed=1).bfloat16()
+    x = draw(3, 48).bfloat16()
+    weight = draw(31, 48, seed=1).bfloat16()
     once = kernels.linear_by_sums(x.float(), weight.float()).bfloat16()
     assert torch.equal(kernels.linear_by_sums(x, weight), once)
 
 
-def test_each_form_is_chosen_where_the_table_says(monkeypatch):
-    """The table at the top of kernels.py, a row at a time, and what lies just beside it."""
-    x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 1, 48), draw(31, 48, seed=1)
-    q, kv = draw(2, 6, 600, 8).bfloat16(), draw(2, 2, 600, 8).bfloat16()
+# --- which form is chosen: the table at the top of kernels.py, a row at a time --------------------
 
-    def products(tokens):
-        return kernels.choose_linear(x[:tokens], weight)
 
-    def attention(length, dtype=torch.bfloat16, mask=None):
-        return kernels.choose_attention(*(a[:, :, :length].to(dtype) for a in (q, kv, kv)), mask)
+@pytest.fixture
+def onednn():
+    with kernels.products_by_onednn(True):
+        yield
 
-    assert products(16) is None
-    monkeypatch.setattr(kernels, "_uses_onednn", True)
-    assert products(16) is kernels.onednn_product and products(15) is None
-    assert kernels.choose_linear(x.bfloat16(), weight.bfloat16()) is None
-    assert attention(512) is kernels.attend_by_products
-    assert {attention(513), attention(512, torch.float32), attention(512, mask=q)} == {None}
-    with torch.no_grad():
-        assert attention(512) is None and attention(1) is kernels.attend_one_query
+
+@pytest.fixture
+def without_onednn():
+    with kernels.products_by_onednn(False):
+        yield
+
+
+@pytest.fixture
+def compiling(monkeypatch):
+    """As while torch.compile traces."""
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert attention(513) is kernels.attend_by_products  # compiled, it needs no more memory
-    assert products(MOST_SUMMED) is None and attention(1) is kernels.attend_one_query  # training
+
+
+def choose_product(tokens, dtype=torch.float32):
+    """The form of a product of so many tokens."""
+    return kernels.choose_linear(draw(tokens, 1, 48).to(dtype), draw(31, 48, seed=1).to(dtype))
+
+
+def choose_attention(length, dtype=torch.bfloat16, mask=None):
+    """The form of attention of so many queries and keys."""
+    q = draw(2, 6, length, 8).to(dtype)
+    kv = draw(2, 2, length, 8).to(dtype)
+    return kernels.choose_attention(q, kv, kv, mask)
+
+
+def test_few_tokens_are_multiplied_plainly(onednn):
+    assert choose_product(15) is None
+
+
+def test_many_tokens_are_multiplied_by_onednn(onednn):
+    assert choose_product(16) is kernels.onednn_product
+
+
+def test_without_a_gain_onednn_is_not_used(without_onednn):
+    assert choose_product(16) is None
+
+
+def test_onednn_multiplies_float32_only(onednn):
+    assert choose_product(16, torch.bfloat16) is None
+
+
+@pytest.mark.parametrize("tokens", [8, 16])
+def test_under_autocast_products_are_plain(onednn, compiling, tokens):
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert choose_product(tokens) is None
+
+
+def test_compiled_generation_multiplies_few_tokens_by_sums(compiling):
     with torch.no_grad():
-        assert products(MOST_SUMMED) is kernels.linear_by_sums and products(9) is None
-        assert attention(1) is kernels.attend_by_sums
-        with torch.autocast("cpu", torch.bfloat16):
-            assert products(MOST_SUMMED) is products(16) is None
+        assert choose_product(8) is kernels.linear_by_sums
+        assert choose_product(9) is None
 
 
-def test_onednn_leaves_other_derivatives_to_pytorch(monkeypatch):
-    """The operator defines no forward-mode derivative: it would be 0."""
-    x, weight = draw(kernels.MIN_ONEDNN_TOKENS, 48), draw(31, 48, seed=1)
-    monkeypatch.setattr(kernels, "_uses_onednn", True)
+def test_compiled_training_multiplies_few_tokens_plainly(compiling):
+    assert choose_product(8) is None
+
+
+def test_training_in_bfloat16_attends_to_short_rows_by_products():
+    assert choose_attention(512) is kernels.attend_by_products
+    assert choose_attention(513) is None
+
+
+def test_compiled_training_attends_to_long_rows_by_products(compiling):
+    """Compiled, they need no more memory."""
+    assert choose_attention(513) is kernels.attend_by_products
+
+
+def test_training_in_float32_attends_plainly():
+    assert choose_attention(512, torch.float32) is None
+
+
+@pytest.mark.parametrize("length", [1, 512])
+def test_with_a_mask_attention_is_plain(length):
+    assert choose_attention(length, mask=draw(1)) is None
+
+
+def test_prefill_attends_plainly():
+    with torch.no_grad():
+        assert choose_attention(512) is None
+
+
+def test_one_query_attends_as_a_group_of_heads():
+    assert choose_attention(1) is kernels.attend_one_query
+
+
+def test_compiled_generation_attends_to_one_query_by_sums(compiling):
+    with torch.no_grad():
+        assert choose_attention(1) is kernels.attend_by_sums
+
+
+def test_compiled_training_attends_to_one_query_as_a_group(compiling):
+    assert choose_attention(1) is kernels.attend_one_query
+
+
+def test_the_form_that_is_chosen_is_used(onednn, monkeypatch):
+    monkeypatch.setattr(kernels, "onednn_product", lambda x, weight: "oneDNN")
+    assert linear(draw(16, 48), draw(31, 48)) == "oneDNN"
+
+
+# --- derivatives that oneDNN's operator does not define -------------------------------------------
+
+
+def test_a_forward_mode_derivative_is_that_of_pytorch(onednn):
+    """The operator defines none: it would be 0."""
+    x = draw(16, 48)
+    weight = draw(31, 48, seed=1)
     _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
-    torch.func.grad(lambda w: linear(x, w).sum())(weight)
-    alone = weight.clone().requires_grad_()  # without a gradient for x
-    linear(x, alone).sum().backward()
-    torch.testing.assert_close(alone.grad, x.sum(0).expand(31, 48), rtol=1e-5, atol=2e-5)
+
+
+def test_no_product_by_onednn_while_forward_derivatives_are_taken(onednn):
     with torch.autograd.forward_ad.dual_level():
-        assert kernels.choose_linear(x, weight) is None
-    monkeypatch.setattr(kernels, "onednn_product", lambda *_: "oneDNN")
-    assert linear(x, weight) == "oneDNN"  # what is chosen is used
+        assert choose_product(16) is None
+
+
+def test_a_functional_gradient_is_that_of_pytorch(onednn):
+    x = draw(16, 48)
+    gradient = torch.func.grad(lambda w: linear(x, w).sum())(draw(31, 48, seed=1))
+    torch.testing.assert_close(gradient, x.sum(0).expand(31, 48), rtol=1e-5, atol=2e-5)
+
+
+def test_a_weight_gets_its_gradient_where_x_needs_none(onednn):
+    x = draw(16, 48)
+    weight = draw(31, 48, seed=1).requires_grad_()
+    linear(x, weight).sum().backward()
+    torch.testing.assert_close(weight.grad, x.sum(0).expand(31, 48), rtol=1e-5, atol=2e-5)

@@ -14,118 +14,254 @@ from gyre.step import micro_batches, summed_loss, token_losses, train_step
 from model.encodings import POSITIONS
 from model.transformer import Transformer
 
-DRAWN = ["--model.dropout", "0.2"]  # drawn for the row, and so the same however rows are shared
+DROPOUT = ["--model.dropout", "0.2"]
 
 
-def test_the_loss_is_summed_in_float32_over_what_is_not_masked():
-    logits, y = draw(2, 7, 97).bfloat16(), random_tokens(2, 7)
+# --- the loss -------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_the_sum_of_cross_entropies():
+    """ln 4 of four equal logits, and ln(1 + 3/e) of one that is larger by 1."""
+    logits = torch.zeros(1, 2, 4)
+    logits[0, 1, 3] = 1.0
+    loss = summed_loss(logits, torch.tensor([[2, 3]]))
+    assert loss.item() == pytest.approx(1.3862944 + 0.7436684)
+
+
+def test_masked_targets_have_no_loss():
+    logits = draw(2, 7, 97)
+    y = random_tokens(2, 7)
     y[1, 3:] = -100
-    log_p = logits.float().log_softmax(-1)
-    expected = -sum(log_p[b, t, y[b, t]] for b in range(2) for t in range(7) if y[b, t] >= 0)
-    torch.testing.assert_close(summed_loss(logits, y), expected)
+    first = summed_loss(logits[:1], y[:1])
+    second = summed_loss(logits[1:, :3], y[1:, :3])
+    torch.testing.assert_close(summed_loss(logits, y), first + second)
+
+
+def test_the_loss_of_bfloat16_logits_is_summed_in_float32():
+    logits = draw(2, 7, 97).bfloat16()
+    y = random_tokens(2, 7)
+    loss = summed_loss(logits, y)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, summed_loss(logits.float(), y), rtol=0, atol=0)
+
+
+# --- a step ---------------------------------------------------------------------------------------
 
 
 def test_steps_are_those_of_a_loop_written_by_hand(world):
     """Mean loss, AdamW with its groups, warm-up and cosine, and a gradient that is clipped."""
     argv = ["--optim.grad_clip", "0.5", "--optim.lr", "1e-2", "--optim.warmup_steps", "2",
             "--optim.weight_decay", "0.3", "--train.steps", "5", "--train.batch_size", "6"]
-    model, setup = setup_of(world, *argv).model, setup_of(world, *argv)
-    hidden = [p for n, p in model.named_parameters() if n.startswith("layers.") and "norm" not in n]
-    rest = [p for n, p in model.named_parameters() if not n.startswith("layers.") or "norm" in n]
-    adamw = torch.optim.AdamW([{"params": hidden}, {"params": rest, "weight_decay": 0.0}],
+    setup = setup_of(world, *argv)
+    model = setup_of(world, *argv).model
+    decayed = []
+    rest = []
+    for name, parameter in model.named_parameters():
+        if name.startswith("layers.") and "norm" not in name:
+            decayed.append(parameter)
+        else:
+            rest.append(parameter)
+    adamw = torch.optim.AdamW([{"params": decayed}, {"params": rest, "weight_decay": 0.0}],
                               betas=(0.9, 0.95), weight_decay=0.3)
-    rates = [0.5, 1.0, *(0.1 + 0.45 * (1 + math.cos(math.pi * i / 3)) for i in (1, 2, 3))]
-    for step, rate in enumerate(rates):
+    # Two steps of warm-up, then a cosine from 1 to 0.1 in three steps.
+    for step, rate in enumerate([0.5e-2, 1e-2, 0.775e-2, 0.325e-2, 0.1e-2]):
         x, y = setup.train_data.batch(step)
         loss = torch.nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
         adamw.zero_grad()
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5).item()
+        assert norm > 0.55  # so that it is clipped
         for group in adamw.param_groups:
-            group["lr"] = 1e-2 * rate
+            group["lr"] = rate
         adamw.step()
         result = train_step(setup, step)
-        assert result == pytest.approx((loss.item(), norm, 1e-2 * rate, True), rel=1e-4)
-        assert norm > 0.55  # it is clipped
+        assert result == pytest.approx((loss.item(), norm, rate, True), rel=1e-4)
     for mine, theirs in zip(setup.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
-        assert mine.grad is None
 
 
-def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, monkeypatch):
-    """27 rows as 27, as 10 + 10 + 7 and as 27 x 1. Each row has its own dropout at every step of a
-    seed.
-    Where its rows are on several ranks, its loss is summed over them."""
-    results = []
-    for rows in (27, 10, 1):
-        setup = setup_of(world, *DRAWN, "--train.micro_batch_size", str(rows))
-        assert setup.module is setup.model  # in one process
-        assert len(micro_batches(setup, 0)[0][0]) == rows
-        results += [result for step in range(2) for result in train_step(setup, step)]
-        seeds = [replace(setup, config=replace(setup.config, seed=seed)) for seed in (1, 2)]
-        keys = [keys for each in seeds for n in range(2) for *_, keys in micro_batches(each, n)]
-        assert len(set(torch.cat(keys).tolist())) == 2 * 2 * 27
-    assert results[8:] == pytest.approx(2 * results[:8], rel=1e-6)
-    assert train_step(setup_of(world), 0).loss != pytest.approx(results[0], abs=1e-3)
+def test_a_step_leaves_no_gradient(world):
+    setup = setup_of(world)
+    train_step(setup, 0)
+    assert all(parameter.grad is None for parameter in setup.model.parameters())
+
+
+def test_one_process_trains_the_model_without_a_wrapper(world):
+    setup = setup_of(world)
+    assert setup.module is setup.model
+
+
+@pytest.mark.parametrize("rows", ["10", "3"])
+def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, rows):
+    """27 rows as 10 + 10 + 7 and as 9 x 3. Dropout is drawn for the row."""
+    whole = setup_of(world, *DROPOUT, "--train.micro_batch_size", "27")
+    parts = setup_of(world, *DROPOUT, "--train.micro_batch_size", rows)
+    for step in (0, 1):
+        expected = train_step(whole, step)
+        assert train_step(parts, step) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("rows, sizes", [
+    ("27", [27]), ("10", [10, 10, 7]), ("1", [1] * 27)])
+def test_a_batch_is_cut_into_rows_of_a_micro_batch(world, rows, sizes):
+    setup = setup_of(world, "--train.micro_batch_size", rows)
+    assert [len(x) for x, _, _ in micro_batches(setup, 0)] == sizes
+
+
+def test_dropout_changes_the_loss(world):
+    with_dropout = train_step(setup_of(world, *DROPOUT), 0)
+    without = train_step(setup_of(world), 0)
+    assert abs(with_dropout.loss - without.loss) > 1e-3
+
+
+def test_each_row_has_its_own_dropout_at_every_step_and_seed(world):
+    """Of two seeds, two steps each, of 27 rows."""
+    drawn = set()
+    for seed in ("1", "2"):
+        setup = setup_of(world, *DROPOUT, "--seed", seed, "--train.micro_batch_size", "10")
+        for step in (0, 1):
+            for _, _, keys in micro_batches(setup, step):
+                drawn.update(keys.tolist())
+    assert len(drawn) == 108
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+def test_the_loss_is_summed_over_the_ranks(world, monkeypatch):
+    alone = train_step(setup_of(world), 0)
     monkeypatch.setattr(World, "sum", lambda self, *values: [3 * value for value in values])
-    assert train_step(setup_of(world, *DRAWN), 0).loss == pytest.approx(3 * results[0], rel=1e-6)
+    assert train_step(setup_of(world), 0).loss == pytest.approx(3 * alone.loss, rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", [Replicated, Sharded])
-def test_ranks_share_the_rows_and_keys_of_one_process(world, kind):
-    """27 rows on four ranks, in micro-batches of 6: one rank needs a pass less than the others.
-    Sharded, it takes one more, of which no target counts, or the others would wait for it."""
-    one, ranks = setup_of(world, *DRAWN, "--train.micro_batch_size", "6"), []
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_gradients_are_scaled_for_an_average_over_ranks(world, size):
+    """DDP and FSDP divide the sum of all gradients by the number of ranks.
+
+    Here each of them has the whole batch: its gradient has to be that of one process times `size`.
+    """
+    alone = setup_of(world, "--optim.grad_clip", "0")
+    setup = setup_of(world, "--optim.grad_clip", "0")
+    data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1)
+    ranks = replace(setup, world=World(0, size, CPU), train_data=data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(World, "sum", lambda self, *values: list(values))
+        norm = train_step(ranks, 0).grad_norm
+    assert norm == pytest.approx(size * train_step(alone, 0).grad_norm, rel=1e-5)
+
+
+def batches_of_rank(setup, rank, parallelism):
+    """The micro-batches of step 3 that one of four ranks computes."""
+    data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=rank, world_size=4)
+    part = replace(setup, world=World(rank, 4, CPU), train_data=data, parallelism=parallelism)
+    return micro_batches(part, 3)
+
+
+@pytest.mark.parametrize("parallelism, passes", [
+    (Replicated, [1, 2, 2, 2]),
+    (Sharded, [2, 2, 2, 2])])  # ranks gather weights together, so all need equally many
+def test_ranks_take_as_many_passes_as_they_need(world, parallelism, passes):
+    """27 rows are 6 + 7 + 7 + 7, in micro-batches of 6."""
+    setup = setup_of(world, "--train.micro_batch_size", "6")
+    assert [len(batches_of_rank(setup, rank, parallelism)) for rank in range(4)] == passes
+
+
+def test_no_target_of_an_added_pass_counts(world):
+    setup = setup_of(world, "--train.micro_batch_size", "6")
+    _, y, _ = batches_of_rank(setup, 0, Sharded)[1]
+    assert (y == -100).all()
+
+
+@pytest.mark.parametrize("parallelism", [Replicated, Sharded])
+@pytest.mark.parametrize("part", [0, 1, 2], ids=["x", "y", "keys"])
+def test_ranks_share_the_rows_and_keys_of_one_process(world, parallelism, part):
+    setup = setup_of(world, *DROPOUT, "--train.micro_batch_size", "6")
+    shared = []
     for rank in range(4):
-        data = one.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=rank, world_size=4)
-        part = replace(one, world=World(rank, 4, CPU), train_data=data, parallelism=kind)
-        ranks.append(micro_batches(part, 3))
-    rows = [batch for batches in ranks for batch in batches if (batch[1] >= 0).all()]
-    for found, expected in zip(*(map(torch.cat, zip(*batches, strict=True))
-                                 for batches in (rows, micro_batches(one, 3))), strict=True):
-        assert torch.equal(found, expected)
-    assert [*map(len, ranks)] == [1 + (kind is Sharded), 2, 2, 2]
+        for batch in batches_of_rank(setup, rank, parallelism):
+            if (batch[1] != -100).all():
+                shared.append(batch[part])
+    whole = [batch[part] for batch in micro_batches(setup, 3)]
+    assert torch.equal(torch.cat(shared), torch.cat(whole))
+
+
+# --- steps that are skipped -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("loss, gradient", [(math.nan, 1.0), (0.0, math.inf)])
 def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient):
-    """Be it the loss or the gradient alone. The next step changes all, without a clip too."""
+    """Be it the loss or the gradient alone."""
     setup = setup_of(world, "--optim.grad_clip", "0")
     before = [weight.detach().clone() for weight in setup.model.parameters()]
-    hook = setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
+    setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
     broken = replace(setup, loss=lambda *args: summed_loss(*args) + loss)
     assert not train_step(broken, 0).finite
     assert all(map(torch.equal, before, setup.model.parameters()))
-    hook.remove()
+
+
+def test_the_step_after_a_skipped_one_changes_every_weight(world):
+    setup = setup_of(world, "--optim.grad_clip", "0")
+    before = [weight.detach().clone() for weight in setup.model.parameters()]
+    broken = replace(setup, loss=lambda *args: summed_loss(*args) * math.nan)
+    train_step(broken, 0)
     result = train_step(setup, 1)
-    assert result.finite and math.isfinite(result.loss)
+    assert result.finite
+    assert math.isfinite(result.loss)
     assert not any(map(torch.equal, before, setup.model.parameters()))
 
 
-def test_encodings_of_one_seed_see_the_same_weights_and_batches(world):
-    """And other ones than those of another seed."""
-    other, drawn = setup_of(world), Transformer(setup_of(world).config.model)
-    drawn.init_weights(2)
-    first, *setups = (setup_of(world, "--model.position", position, "--seed", "2")
-                      for position in ("none", "rope", "learned", "alibi"))
-    for setup in setups:
-        for name, weight in first.model.state_dict().items():
-            assert torch.equal(setup.model.state_dict()[name], weight)
-            assert torch.equal(drawn.state_dict()[name], weight)
-        for step in (0, 5, 11):
-            batch, expected = (each.train_data.batch(step) for each in (setup, first))
-            torch.testing.assert_close(batch, expected, rtol=0, atol=0)
-    assert not torch.equal(other.train_data.batch(0)[0], first.train_data.batch(0)[0])
+# --- what a seed says -----------------------------------------------------------------------------
 
 
-def test_muon_computes_in_the_dtype_of_the_rest_at_a_rate_of_its_own(world, monkeypatch):
-    for dtype in (torch.float32, torch.bfloat16):
-        monkeypatch.setattr(build, "resolve_dtype", lambda *_, dtype=dtype: (dtype, ""))
-        setup = setup_of(world, "--optim.optimizer", "muon", "--optim.muon_lr", "0.3")
-        train_step(setup, 4)
-        muon, adamw = setup.optimizers.optimizers
-        assert muon.dtype == dtype
-        assert muon.param_groups[0]["lr"] > 50 * adamw.param_groups[0]["lr"] > 0
+@pytest.mark.parametrize("position", ["rope", "learned", "alibi"])
+def test_encodings_of_one_seed_have_the_same_weights(world, position):
+    """Those that a model without positions has."""
+    weights = setup_of(world, "--model.position", position, "--seed", "2").model.state_dict()
+    plain = setup_of(world, "--model.position", "none", "--seed", "2").model.state_dict()
+    shared = {name: weights[name] for name in plain}
+    torch.testing.assert_close(shared, dict(plain), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("position", ["rope", "learned", "alibi"])
+def test_encodings_of_one_seed_see_the_same_batches(world, position):
+    data = setup_of(world, "--model.position", position, "--seed", "2").train_data
+    plain = setup_of(world, "--model.position", "none", "--seed", "2").train_data
+    for step in (0, 5, 11):
+        torch.testing.assert_close(data.batch(step), plain.batch(step), rtol=0, atol=0)
+
+
+def test_the_seed_of_a_run_is_that_of_its_weights(world):
+    setup = setup_of(world, "--seed", "2")
+    model = Transformer(setup.config.model)
+    model.init_weights(2)
+    torch.testing.assert_close(setup.model.state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def test_runs_of_other_seeds_see_other_batches(world):
+    x, _ = setup_of(world, "--seed", "1").train_data.batch(0)
+    other, _ = setup_of(world, "--seed", "2").train_data.batch(0)
+    assert not torch.equal(x, other)
+
+
+# --- Muon -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_muon_computes_in_the_dtype_of_the_rest(world, monkeypatch, dtype):
+    monkeypatch.setattr(build, "resolve_dtype", lambda *_: (dtype, ""))
+    setup = setup_of(world, "--optim.optimizer", "muon")
+    muon, _ = setup.optimizers.optimizers
+    assert muon.dtype == dtype
+
+
+def test_muon_and_adamw_have_rates_of_their_own(world):
+    """Both halved: step 0 is the first of two of warm-up."""
+    setup = setup_of(world, "--optim.optimizer", "muon", "--optim.muon_lr", "0.3",
+                     "--optim.lr", "0.002", "--optim.warmup_steps", "2")
+    train_step(setup, 0)
+    muon, adamw = setup.optimizers.optimizers
+    assert muon.param_groups[0]["lr"] == pytest.approx(0.15)
+    assert adamw.param_groups[0]["lr"] == pytest.approx(0.001)
 
 
 @pytest.mark.slow
@@ -136,27 +272,72 @@ def test_every_encoding_learns(world, position):
     assert losses[30] < losses[1] - 1.5
 
 
-def test_validation_is_over_every_byte_and_leaves_no_trace(world):
-    setup = setup_of(world, *DRAWN, "--data.seq_len", "19")
-    data, model = setup.data, setup.model
-    torch.manual_seed(5)
-    before, evaluations = torch.get_rng_state(), []
-    for rows, training in ((27, True), (27, False), (4, True)):
-        model.train(training)
-        pairs = list(token_losses(model, setup.val_data, rows, setup.compute))
-        evaluations.append(torch.cat([nats for nats, _ in pairs]))
-        assert model.training == training
-    assert torch.equal(torch.get_rng_state(), before)
-    first, again, smaller = evaluations
-    assert torch.equal(first, again) and smaller.allclose(first, rtol=1e-5)
+# --- the loss of a split --------------------------------------------------------------------------
 
+
+def losses_of(setup, rows, training=False):
+    """The losses of the validation split, with so many rows at a time."""
+    setup.model.train(training)
+    pairs = token_losses(setup.model, setup.val_data, rows, setup.compute)
+    return torch.cat([nats for nats, _ in pairs])
+
+
+def test_validation_does_not_depend_on_the_rows_of_a_batch(world):
+    setup = setup_of(world, *DROPOUT)
+    torch.testing.assert_close(losses_of(setup, 4), losses_of(setup, 27), rtol=1e-5, atol=1e-8)
+
+
+def test_validation_has_no_dropout(world):
+    setup = setup_of(world, *DROPOUT)
+    assert torch.equal(losses_of(setup, 27, training=True), losses_of(setup, 27))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_validation_restores_the_mode_of_the_model(world, training):
+    setup = setup_of(world, *DROPOUT)
+    losses_of(setup, 27, training)
+    assert setup.model.training == training
+
+
+def test_validation_draws_no_random_number(world):
+    setup = setup_of(world, *DROPOUT)
+    before = torch.get_rng_state()
+    losses_of(setup, 27, training=True)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.fixture
+def held_out(world):
+    """The validation split as text: the last tenth."""
     text = (world / "text.txt").read_text(encoding="utf-8")
-    held_out = text[int(len(text) * 0.9) :]
-    assert data.manifest["val"]["bytes"] == len(held_out.encode()) > len(held_out)
-    stream = torch.tensor([data.tokenizer.eos_id, *data.tokenizer.encode(held_out)])
-    assert len(first) == len(stream) - 1 and len(first) % 19  # the last window is short
-    assert torch.equal(torch.cat([targets for _, targets in pairs]), stream[1:])
-    model.eval()
-    rows = [stream[start : start + 20] for start in range(0, len(stream) - 1, 19)]
-    nats = sum(summed_loss(model(row[None, :-1]), row[None, 1:]).item() for row in rows)
-    assert first.sum().item() == pytest.approx(nats, rel=1e-5)
+    return text[int(len(text) * 0.9) :]
+
+
+def test_validation_counts_every_byte(world, held_out):
+    """Of which a letter may take two."""
+    n_bytes = setup_of(world).data.manifest["val"]["bytes"]
+    assert n_bytes == len(held_out.encode()) > len(held_out)
+
+
+def test_every_token_of_the_split_is_a_target(world, held_out):
+    setup = setup_of(world)
+    pairs = token_losses(setup.model, setup.val_data, 4, setup.compute)
+    targets = torch.cat([targets for _, targets in pairs])
+    assert targets.tolist() == setup.data.tokenizer.encode(held_out)
+
+
+def test_the_losses_of_a_split_are_those_of_its_windows(world, held_out):
+    """Of 19 tokens each; the last window is shorter."""
+    setup = setup_of(world, "--data.seq_len", "19")
+    tokenizer = setup.data.tokenizer
+    stream = torch.tensor([[tokenizer.eos_id, *tokenizer.encode(held_out)]])
+    n_targets = stream.shape[1] - 1
+    assert n_targets % 19 > 0
+    nats = []
+    for first in range(0, n_targets, 19):
+        window = stream[:, first : first + 20]
+        logits = setup.model.eval()(window[:, :-1])
+        log_p = logits.log_softmax(dim=-1)
+        nats.append(-log_p.gather(-1, window[:, 1:, None]).flatten())
+    expected = torch.cat(nats).detach().double()
+    torch.testing.assert_close(losses_of(setup, 27), expected, rtol=1e-4, atol=1e-5)

@@ -5,28 +5,56 @@ import re
 
 import pytest
 from conftest import ROOT, output
-from noise import noise_run
+from random_runs import random_run
 
 TOUR = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))
 CODE = ["".join(cell["source"]) for cell in TOUR["cells"] if cell["cell_type"] == "code"]
+COUNT_AXES = """
+for number in plt.get_fignums():
+    print(f"figure {number}: {len(plt.figure(number).axes)} axes")
+"""
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What all cells print, run in docs/ of a checkout, in a process of its own."""
+    folder = tmp_path_factory.mktemp("checkout")
+    random_run(folder / "runs", "noise", position="rope")
+    (folder / "docs").mkdir()
+    return output("\n\n".join([*CODE, COUNT_AXES]), cwd=folder / "docs", MPLBACKEND="agg",
+                  PYTHONPATH=str(ROOT))
 
 
 @pytest.mark.slow
-def test_the_notebook_runs_from_top_to_bottom(tmp_path):
-    """In docs/ of a checkout, in a process of its own."""
-    noise_run(tmp_path / "runs", "noise", position="rope")
-    (tmp_path / "docs").mkdir()
-    shown = "\nfor n in plt.get_fignums():\n    print(f'figure {n}:', len(plt.figure(n).axes))"
-    printed = output("\n\n".join(CODE) + shown, cwd=tmp_path / "docs", MPLBACKEND="agg",
-                     PYTHONPATH=str(ROOT))
+def test_the_tour_begins_with_the_run_and_its_configuration(printed):
     lines = printed.splitlines()
-    assert lines[0] == "noise" and "'rope'" in lines[1]
-    scores = {line.rpartition(" ")[2] for line in lines if line.startswith("query at")}
-    assert len(scores) == 1  # one distance, three places
-    table = re.findall(r"^(\w+) +\d+\.\d{3}(  as trained)?$", printed, re.M)
-    assert table == [("rope", "  as trained"), ("alibi", ""), ("none", "")]
-    assert "figure 1: 6" in printed and "figure 2: 1" in printed  # two layers of three heads
+    assert lines[0] == "noise"
+    assert "'rope'" in lines[1]
 
 
-def test_it_is_committed_without_outputs():
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in TOUR["cells"])
+@pytest.mark.slow
+def test_the_tour_shows_one_score_at_three_places(printed):
+    """RoPE's scores depend on the distance only, which is the same."""
+    lines = [line for line in printed.splitlines() if line.startswith("query at")]
+    scores = [line.rpartition(" ")[2] for line in lines]
+    assert len(scores) == 3
+    assert len(set(scores)) == 1
+
+
+@pytest.mark.slow
+def test_the_tour_measures_the_model_with_other_encodings(printed):
+    rows = re.findall(r"^(\w+) +\d+\.\d{3}(  as trained)?$", printed, re.MULTILINE)
+    assert rows == [("rope", "  as trained"), ("alibi", ""), ("none", "")]
+
+
+@pytest.mark.slow
+def test_the_tour_draws_each_head(printed):
+    """Two layers of three heads."""
+    assert "figure 1: 6 axes" in printed
+    assert "figure 2: 1 axes" in printed
+
+
+def test_the_tour_is_committed_without_outputs():
+    for cell in TOUR["cells"]:
+        assert not cell.get("outputs")
+        assert not cell.get("execution_count")

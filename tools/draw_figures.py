@@ -67,10 +67,10 @@ def heat(ax: Axes, values: Tensor, x: str, y: str, label: str, title: str = "",
 
 def rope_turns(left: Axes, middle: Axes, right: Axes) -> None:
     """Frequency and angle by pair of a head of 128, and one vector at several positions."""
-    frequencies, positions = rope_frequencies(128), (0, 1, 4, 8)
+    frequencies = rope_frequencies(128)
     left.plot(frequencies, color="black")
     left.set(xlabel="pair i", ylabel="frequency (radians per token)", title="D = 128")
-    for position, line in zip(positions, LINES, strict=False):
+    for position, line in zip((0, 1, 4, 8), LINES, strict=False):
         middle.plot(position * frequencies, **line, markevery=8, label=f"position {position}")
     middle.set(xlabel="pair i", ylabel="angle (radians)", title="D = 128")
     middle.legend()
@@ -106,11 +106,13 @@ def rope_angles(left: Axes, right: Axes) -> None:
 def position_similarity(*axes: Axes) -> None:
     """Scores of all pairs of positions, of sinusoids and of RoPE."""
     table = sinusoid(WIDTH, LENGTH)
-    ones, query, key = torch.ones(1, HEAD), draw(1, HEAD, seed=1), draw(1, HEAD, seed=2)
+    weights = draw(WIDTH, WIDTH)
+    ones = torch.ones(1, HEAD)
+    query = draw(1, HEAD, seed=1)
+    key = draw(1, HEAD, seed=2)
     panels = {
         "sinusoid rows: inner product / (C/2)": table @ table.T / (WIDTH / 2),
-        "sinusoid rows through a random W: p W p' / C":
-            table @ draw(WIDTH, WIDTH) @ table.T / WIDTH,
+        "sinusoid rows through a random W: p W p' / C": table @ weights @ table.T / WIDTH,
         "RoPE: ones as query and as key / D": scores(ones, ones, LENGTH)[0] / HEAD,
         "RoPE: a random query, a random key / D": scores(query, key, LENGTH)[0] / HEAD,
     }
@@ -120,7 +122,8 @@ def position_similarity(*axes: Axes) -> None:
 
 def score_decay(left: Axes, right: Axes) -> None:
     """RoPE's score by distance: of equal pairs, of a key that is aimed, and of random pairs."""
-    end, aim = 2 * LENGTH, 60
+    end = 2 * LENGTH
+    aim = 60
     for width, color in ((HEAD, "0.6"), (128, "black")):
         mean = precompute_freqs_cis(width, end).real.mean(dim=1)  # mean_i cos(r theta_i)
         left.plot(mean, color=color, label=f"mean score, D = {width}")
@@ -153,7 +156,8 @@ def rope_layouts(*axes: Axes) -> None:
     head_dim = 8
     interleaved = list(range(head_dim))
     halves = interleaved[0::2] + interleaved[1::2]
-    rotation, permutation = rotation_matrix(head_dim, 1), torch.eye(head_dim)[halves]
+    rotation = rotation_matrix(head_dim, 1)
+    permutation = torch.eye(head_dim)[halves]
     panels = [
         ("interleaved (Meta, here): R", rotation, interleaved, interleaved),
         ("the row permutation: P", permutation, halves, interleaved),
@@ -165,14 +169,22 @@ def rope_layouts(*axes: Axes) -> None:
         ax.set_xticks(range(head_dim), map(str, columns))
         ax.set_yticks(range(head_dim), map(str, rows))
         for i, j in matrix.nonzero().tolist():
-            sign = "-" if matrix[i, j] < 0 else ""
-            text = f"c{rows[i] // 2}" if i == j else f"{sign}s{rows[i] // 2}"
-            ax.text(j, i, "1" if matrix is permutation else text, ha="center", va="center")
+            pair = rows[i] // 2
+            if matrix is permutation:
+                text = "1"
+            elif i == j:
+                text = f"c{pair}"  # a cosine
+            elif matrix[i, j] < 0:
+                text = f"-s{pair}"  # a sine
+            else:
+                text = f"s{pair}"
+            ax.text(j, i, text, ha="center", va="center")
 
 
 def sinusoid_table(left: Axes, right: Axes) -> None:
     """The sinusoid's table, and the one of a formula that is often printed."""
-    dim, end = 16, 64
+    dim = 16
+    end = 64
     positions = torch.arange(end, dtype=torch.float64)
     angles = positions * 10000 ** (-2 * positions / dim)
     misprint = torch.stack((angles.sin(), angles.cos()), dim=-1).repeat(1, dim // 2)
@@ -183,17 +195,21 @@ def sinusoid_table(left: Axes, right: Axes) -> None:
 
 def sinusoid_scale(left: Axes, right: Axes) -> None:
     """What each way of adding sinusoids does to new embeddings, by width."""
-    widths, tokens = [32 * 2**k for k in range(8)], 64
+    widths = [32 * 2**k for k in range(8)]
+    tokens = 64
     for kind, line in zip(SINUSOIDS, LINES, strict=False):
-        ratios, cosines = [], []
+        ratios = []
+        cosines = []
         for width in widths:
-            encoding = Sinusoidal(ModelConfig(dim=width, position="sinusoidal", sinusoid=kind,
-                                              max_positions=tokens))
+            config = ModelConfig(dim=width, position="sinusoidal", sinusoid=kind,
+                                 max_positions=tokens)
+            encoding = Sinusoidal(config)
             embeddings = encoding.embedding_std * draw(2, tokens, width, seed=width)
             with torch.no_grad():
                 x = encoding.embed(embeddings, 0)
                 added = encoding.embed(torch.zeros_like(embeddings), 0)
-            ratios.append(added.square().mean().sqrt() / (x - added).square().mean().sqrt())
+            scaled = x - added
+            ratios.append(added.square().mean().sqrt() / scaled.square().mean().sqrt())
             cosines.append(torch.cosine_similarity(x[0], x[1], dim=-1).mean())
         left.loglog(widths, ratios, **line, label=kind)
         right.semilogx(widths, cosines, **line)
@@ -224,7 +240,8 @@ def alibi_bias(left: Axes, right: Axes) -> None:
 
 def rope_scaling(small: Axes, stretch: Axes, large: Axes) -> None:
     """What each way of scaling RoPE does to the wavelengths, in a small model and in LLaMA 3."""
-    toy, llama = (HEAD, 1e4, LENGTH, 4.0), (128, 5e5, 8192, 8.0)
+    toy = (HEAD, 1e4, LENGTH, 4.0)
+    llama = (128, 5e5, 8192, 8.0)
     for ax, (head_dim, theta, trained, factor) in ((small, toy), (stretch, toy), (large, llama)):
         unscaled = rope_frequencies(head_dim, theta)
         unit = torch.tensor(2 * math.pi) if ax is small else unscaled

@@ -10,7 +10,8 @@ def draw_map() -> str:
     """Return one line for each module, by folder."""
     lines = []
     for folder in ("", "model", "data", "gyre", "formats", "ablation", "tools"):
-        lines += [f"{folder}/"] * bool(folder)
+        if folder:
+            lines.append(f"{folder}/")
         for file in sorted((ROOT / folder).glob("[!_]*.py")):
             doc = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
             name = f"    {file.name}" if folder else file.name

@@ -77,7 +77,8 @@ def make_text() -> str:
     """Return words of a vocabulary of 50, the same every time."""
     rng = random.Random(0)
     words = ["".join(rng.choices("abcde\u00e9", k=rng.randint(1, 4))) for _ in range(50)]
-    return "".join(" ".join(rng.choices(words, k=8)) + "\n" for _ in range(2500))
+    lines = [" ".join(rng.choices(words, k=8)) for _ in range(2500)]
+    return "\n".join(lines) + "\n"
 
 
 def run(folder: Path, *words: str | Path, processes: int = 1) -> str:
@@ -104,9 +105,12 @@ def hash_file(file: Path) -> str:
 
 def hash_run(path: Path) -> dict[str, str]:
     """Return hashes of what a run has logged, and of its weights and optimizer states."""
-    points = [json.loads(line) for line in (path / "metrics.jsonl").open(encoding="utf-8")]
-    logged = [[point["step"], key, point[key]] for point in points for key in LOGGED
-              if key in point]
+    logged = []
+    for line in (path / "metrics.jsonl").open(encoding="utf-8"):
+        point = json.loads(line)
+        for key in LOGGED:
+            if key in point:
+                logged.append([point["step"], key, point[key]])
     files = {file.relative_to(path).as_posix(): hash_file(file)
              for file in sorted(path.rglob("*.safetensors"))}
     return {"logged": hash_text(json.dumps(logged)), **files}

@@ -30,7 +30,8 @@ ODD = [
 
 def judge(ours: Trained, file: str) -> None:
     """Print the row of a file that was made of the run `ours`, and the texts with other ids."""
-    model, tokenizer = ours.model, ours.tokenizer
+    model = ours.model
+    tokenizer = ours.tokenizer
     positions = model.config.max_positions
     ids = (tokenizer.prefix_ids + tokenizer.encode(TEXT * positions))[: positions - NEW]
     [expected] = generate(model, [ids], Sampling(temperature=0), max_new_tokens=NEW)
@@ -40,21 +41,33 @@ def judge(ours: Trained, file: str) -> None:
     # A cache in float32: in float16, which is usual, differences are a thousand times as large.
     theirs = Llama(file, n_ctx=positions, logits_all=True, type_k=0, type_v=0, verbose=False,
                    n_threads=1)
-    odd = [text for text in ODD if tokenizer.encode(text)
-           != theirs.tokenize(text.encode(), add_bos=False, special=False)]
-    eos = sum(llama_vocab_is_eog(llama_model_get_vocab(theirs.model), i) for i in tokenizer.eos_ids)
+    differing = [text for text in ODD if tokenizer.encode(text) != encode(theirs, text)]
+    vocabulary = llama_model_get_vocab(theirs.model)
+    ends = [i for i in tokenizer.eos_ids if llama_vocab_is_eog(vocabulary, i)]
     theirs.eval(ids)
-    scores, greedy = np.array(theirs.scores[: len(ids)]), []
+    scores = np.array(theirs.scores[: len(ids)])
+    likeliest_equal = (scores.argmax(-1) == logits.argmax(-1)).mean()
+    greedy = []
     for _ in range(NEW):
         greedy.append(int(np.argmax(theirs.scores[theirs.n_tokens - 1])))
         theirs.eval(greedy[-1:])
     same = next((n for n in range(NEW) if greedy[n] != expected[n]), NEW)
-    first = (scores.argmax(-1) == logits.argmax(-1)).mean()
-    print(f"| {file} | {len(ODD) - len(odd)} of {len(ODD)} | {eos} of {len(tokenizer.eos_ids)} | "
-          f"{abs(scores - logits).max():.2g} of {abs(logits).max():.3g} | {first:.1%} | "
-          f"{same} of {NEW} |", flush=True)
-    for text in odd:
+    row = [
+        file,
+        f"{len(ODD) - len(differing)} of {len(ODD)}",
+        f"{len(ends)} of {len(tokenizer.eos_ids)}",
+        f"{abs(scores - logits).max():.2g} of {abs(logits).max():.3g}",
+        f"{likeliest_equal:.1%}",
+        f"{same} of {NEW}",
+    ]
+    print(f"| {' | '.join(row)} |", flush=True)
+    for text in differing:
         print(f"{file}: other ids for {text!r}", file=sys.stderr)
+
+
+def encode(theirs: Llama, text: str) -> list[int]:
+    """Return llama.cpp's ids of a text."""
+    return theirs.tokenize(text.encode(), add_bos=False, special=False)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from conftest import arguments, random_text, run
 from imports import imports
-from test_train import checkpoint
+from resumption import last_checkpoint
 
 import train
 from data.dataset import find_prepared
@@ -94,7 +94,7 @@ class World:
         """All numbers of a run but the times."""
         run = RunDir.open(self.folder / "runs" / name)
         points = [{k: v for k, v in point.items() if "second" not in k} for point in run.metrics()]
-        tensors, training = checkpoint(run.path)
+        tensors, training = last_checkpoint(run.path)
         training["progress"]["seconds"] = 0
         numbers = [{name: tensor.tolist() for name, tensor in of_file.items()}
                    for of_file in (tensors, run.checkpoints.load_weights("best"))]

@@ -1,0 +1,192 @@
+"""What `auto` and minutes become in a training: chosen once, by all processes alike, and kept."""
+
+import itertools
+from contextlib import nullcontext
+
+import pytest
+import torch
+from conftest import arguments, points, run, setup_of, trained
+from resumption import EXACT, assert_equal_runs, resume_refusal
+
+import gyre.build
+import train
+from gyre.compute import resolve_device
+from gyre.options import read_config
+from gyre.parallel import ALONE, World
+from gyre.start import resolve
+from model import kernels
+
+# --- device, dtype and compilation ----------------------------------------------------------------
+
+
+class Second(World):
+    """The second of two processes, of which the first one measures that oneDNN is faster."""
+
+    first_uses_onednn = True
+
+    def sum(self, *values: float) -> list[float]:
+        if len(values) == 1:  # whether oneDNN is used; only the first process has a say
+            return [values[0] + self.first_uses_onednn]
+        return [1.0, 9.0]  # the rates of float32 and bfloat16
+
+
+@pytest.fixture
+def decided(world, monkeypatch):
+    """Calls `choose_compute` as the second process, which measured the contrary of the first.
+
+    Also gives the configuration that is written, and the FLOPs by which it was decided what to
+    compile.
+    """
+    def decide(first_uses_onednn=True, compiled=True):
+        flops = []
+
+        def resolve_compile(choice, device, dtype, training_flops):
+            flops.append(training_flops)
+            return compiled, ""
+
+        monkeypatch.setattr(Second, "first_uses_onednn", first_uses_onednn)
+        gain = 0.0 if first_uses_onednn else 9.0
+        monkeypatch.setattr(kernels, "onednn_gain", lambda: gain)
+        monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
+        monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
+        config = resolve(arguments(world, "--train.dtype", "auto"), "").config
+        second = Second(1, 2, ALONE.device, is_main=False)
+        compute = gyre.build.choose_compute(config, second)
+        return compute, gyre.build.record_compute(config, compute), flops
+
+    return decide
+
+
+@pytest.mark.parametrize("choice", [True, False])
+def test_all_processes_multiply_as_the_first_one_does(decided, choice):
+    compute, config, _ = decided(first_uses_onednn=choice)
+    assert compute.onednn is choice
+    assert config.train.onednn is choice
+
+
+def test_all_processes_choose_the_dtype_by_the_rates_of_all(decided):
+    compute, config, _ = decided()
+    assert config.train.dtype == "bfloat16"
+    assert compute.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("choice", [True, False])
+def test_what_is_compiled_is_written_into_the_configuration(decided, choice):
+    compute, config, _ = decided(compiled=choice)
+    assert config.train.compile is choice
+    assert compute.compiled is choice
+
+
+def test_compilation_is_decided_by_the_work_of_the_whole_training(decided):
+    """6 FLOPs for each weight and token: 12 steps of 27 rows of 20 tokens."""
+    _, _, flops = decided()
+    attention = 2 * 48 * 48 + 2 * 48 * 16
+    feed_forward = 3 * 48 * 128
+    output = 300 * 48
+    assert flops == [6 * (2 * (attention + feed_forward) + output) * 12 * 27 * 20]
+
+
+@pytest.fixture
+def auto_run(world, monkeypatch, run_name):
+    """A run of 3 steps on a machine with fast bfloat16; afterwards the machine has a slow one."""
+    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [1e9, 9e9])
+    path = trained(world, run_name, "--train.device=auto", "--train.dtype=auto",
+                   "--train.steps=3")
+    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9e9, 1e9])
+    return path
+
+
+def test_what_auto_chose_is_written_into_the_run(auto_run):
+    chosen = read_config(auto_run / "config.yaml").train
+    assert chosen.device == resolve_device("auto").type
+    assert chosen.dtype == "bfloat16"
+    assert chosen.compile is False
+    assert chosen.onednn is kernels.prefers_onednn()
+
+
+def test_a_resumed_run_keeps_the_dtype_that_auto_chose(auto_run, capfd):
+    assert run(train.main, "--resume", auto_run, "--train.steps=4") == 0
+    assert "; bfloat16" in capfd.readouterr().err
+
+
+def test_a_resumed_run_asked_for_auto_chooses_again(auto_run, capfd):
+    assert run(train.main, "--resume", auto_run, "--train.steps=4", "--train.dtype=auto") == 0
+    assert "; float32" in capfd.readouterr().err
+
+
+def test_a_resumed_run_keeps_the_form_of_its_products(auto_run, monkeypatch):
+    """Where another one would be faster now: the two round differently."""
+    before = kernels.prefers_onednn()
+    monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if before else 9.0)
+    entered = []
+
+    def products_by_onednn(used):
+        entered.append(used)
+        return nullcontext()
+
+    monkeypatch.setattr(kernels, "products_by_onednn", products_by_onednn)
+    assert run(train.main, "--resume", auto_run, "--train.steps=4") == 0
+    assert entered == [before]
+
+
+# --- minutes --------------------------------------------------------------------------------------
+
+
+def test_minutes_become_steps_of_which_the_run_is_an_exact_one(world):
+    """The steps that were timed have left no trace."""
+    path = trained(world, "minutes", *EXACT, "--train.steps=auto", "--optim.warmup_steps=auto",
+                   "--train.eval_interval=auto", "--train.minutes=0.004")
+    config = read_config(path / "config.yaml")
+    assert config.train.minutes is None
+    assert config.train.steps == max(points(path))
+    again = trained(world, "as-many-steps", *EXACT, f"--train.steps={config.train.steps}",
+                    f"--optim.warmup_steps={config.optim.warmup_steps}",
+                    f"--train.eval_interval={config.train.eval_interval}")
+    assert_equal_runs(path, again)
+
+
+def test_the_steps_fill_the_minutes_at_the_rate_measured(world, monkeypatch, capfd):
+    """A clock that ticks a quarter of a second at every reading: at the start, and after a step."""
+    clock = itertools.count(0, 0.25)
+    monkeypatch.setattr(gyre.build.time, "perf_counter", lambda: next(clock))
+    config = setup_of(world, "--train.steps=auto", "--optim.warmup_steps=auto",
+                      "--train.minutes=0.5").config
+    assert config.train.steps == 120
+    assert config.optim.warmup_steps == 12
+    assert "auto    train.steps 120, optim.warmup_steps 12" in capfd.readouterr().err
+
+
+def test_only_a_new_run_chooses_its_steps_by_minutes(world, capfd):
+    path = trained(world, "one-step", "--train.steps=1", "--optim.warmup_steps=0")
+    said = resume_refusal(capfd, path, "--train.minutes", "1")
+    assert "train.minutes is for a new run: with --resume give --train.steps" in said
+
+
+# --- the estimate ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """The dtypes whose rates were measured, all of 1 GFLOP/s."""
+    dtypes_so_far = []
+
+    def matmul_rates(*_, training, dtypes):
+        dtypes_so_far.extend(dtypes)
+        return [1e9 for _ in dtypes]
+
+    monkeypatch.setattr(gyre.build, "matmul_rates", matmul_rates)
+    return dtypes_so_far
+
+
+@pytest.mark.parametrize("dtype, dtypes", [
+    ("auto", [torch.float32, torch.bfloat16]), ("float32", [torch.float32])])
+def test_a_long_training_says_first_about_how_long(world, capfd, measured, dtype, dtypes):
+    setup_of(world, f"--train.dtype={dtype}", "--train.steps=9000", "--train.compile=false")
+    assert "epochs, about 2.3 hours)" in capfd.readouterr().err
+    assert measured == dtypes
+
+
+def test_a_short_training_measures_no_rate_and_says_no_time(world, capfd, measured):
+    setup_of(world, "--train.steps=9", "--train.compile=false")
+    assert "epochs)" in capfd.readouterr().err
+    assert measured == []
