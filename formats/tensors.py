@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from errors import UserError
 from files import read_json
-from gyre.checkpoint import DTYPES
+from gyre.checkpoint import SAFETENSORS_DTYPES
 from model.config import ModelConfig
 
 POINTER = b"version https://git-lfs"  # what a git without LFS checks out in place of a large file
@@ -63,8 +64,9 @@ def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]
         if name not in shapes:
             raise UserError(f"{tensor.file} holds {name}, which our LLaMA does not have: it cannot "
                             "be left out")
-        if tensor.dtype not in DTYPES.values():
-            raise UserError(f"{name} in {tensor.file} is of none of the types {', '.join(DTYPES)}")
+        if tensor.dtype not in SAFETENSORS_DTYPES.values():
+            known = ", ".join(SAFETENSORS_DTYPES)
+            raise UserError(f"{name} in {tensor.file} is of none of the types {known}")
         if tensor.shape != shapes[name]:
             raise UserError(f"{name} in {tensor.file} has shape {tensor.shape}, and the "
                             f"configuration asks for {shapes[name]}: they belong to different "
@@ -134,8 +136,9 @@ def open_safetensors(file: Path) -> dict[str, Stored]:
     stored = {}
     for name in tensors.keys():  # noqa: SIM118  # not a dict
         entry = tensors.get_slice(name)
-        stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
-                              lambda t=tensors, n=name: t.get_tensor(n))
+        dtype = SAFETENSORS_DTYPES.get(entry.get_dtype())
+        read = partial(tensors.get_tensor, name)
+        stored[name] = Stored(file, dtype, tuple(entry.get_shape()), read)
     return stored
 
 

@@ -10,7 +10,7 @@ import torch
 
 from data.dataset import find_prepared, has_changed
 from errors import UserError, say
-from gyre.checkpoint import STATES, WEIGHTS, read_tensors
+from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
 from gyre.device import (
     DTYPE_NAMES,
     check_memory,
@@ -247,8 +247,8 @@ def restore(start: Start, setup: Setup) -> None:
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, setup.world) as folder:
         training = run.checkpoints.load_training(folder)
-        copy_weights(setup.model, read_tensors(folder / WEIGHTS))
-        setup.optimizers.load_tensors(read_tensors(folder / STATES))
+        copy_weights(setup.model, read_safetensors(folder / WEIGHTS))
+        setup.optimizers.load_tensors(read_safetensors(folder / STATES))
         vars(setup.progress).update(training["progress"])
     step = setup.progress.step
     if start.resumed is None:

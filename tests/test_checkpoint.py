@@ -110,7 +110,7 @@ def test_every_flipped_byte_and_every_cut_is_found(tmp_path):
     assert loaded(checkpoints) == 1
 
 
-@pytest.mark.parametrize("function", ["sha256", "read_tensors"])
+@pytest.mark.parametrize("function", ["sha256", "read_safetensors"])
 def test_a_reader_beside_a_training_gets_a_whole_save(tmp_path, monkeypatch, capsys, function):
     """The folder is replaced while its files are hashed, or while they are read."""
     checkpoints, original = saved(tmp_path, 1, 2), getattr(checkpoint, function)
