@@ -22,7 +22,7 @@ with starting(__name__):
     from formats import gguf, hf
     from formats.folders import import_folder
     from formats.names import Target
-    from formats.run import open_run
+    from formats.run import load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
     from gyre.options import Parser
@@ -37,7 +37,8 @@ def main(argv: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with report_errors():
         options = parse(argv)
-        source, target = Path(options.source), Path(options.target)
+        source = Path(options.source)
+        target = Path(options.target)
         if target.exists():
             raise UserError(f"{target} is there already: choose another place, or remove it")
         if options.to == "run":
@@ -65,8 +66,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
     """Write a run as a folder (`to` hf) or as a GGUF, completely or not at all. `dtype` None: that
     of the run."""
-    run = open_run(source, to)
-    chosen = dtype or SAFETENSORS_NAMES[run.dtype].lower()
+    run = load_for_export(source, to)
+    chosen = SAFETENSORS_NAMES[run.dtype].lower() if dtype is None else dtype
     for name, weight in run.weights.items():
         largest = largest_value(name, weight, source)
         stays_float32 = to == "gguf" and weight.ndim == 1
