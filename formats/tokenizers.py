@@ -186,6 +186,21 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     scores = piece_scores(normal, order)
     if len(set(order)) < len(order) or set(_merges(scores, ids)) != set(merges):
         return None
+    special_ids = {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
+    content = pack_pieces(texts, types, scores, special_ids, tokenizer.adds_space)
+    settings = {"add_bos_token": bool(tokenizer.prefix_ids)}
+    return content if open_equal(content, tokenizer, settings) else None
+
+
+def pack_pieces(
+    texts: dict[int, str], types: dict[int, int], scores: dict[str, float],
+    special_ids: dict[str, int | None], adds_space: bool,
+) -> bytes:
+    """A sentencepiece file of BPE with byte fallback, which normalises nothing.
+
+    It has a piece for each id in `types`. `scores` are those of the normal pieces; `special_ids`
+    are those of unk, bos and eos.
+    """
     proto = ModelProto()
     for i, kind in types.items():
         text = texts.get(i, f"[PAD{i}]")
@@ -196,16 +211,14 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     spec = proto.trainer_spec
     spec.model_type = 2  # BPE
     spec.byte_fallback = True
-    for name, i in {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}.items():
+    for name, i in special_ids.items():
         setattr(spec, f"{name}_id", -1 if i is None else i)
         if i is not None:
             setattr(spec, f"{name}_piece", texts[i])
     proto.normalizer_spec.name = "identity"
-    proto.normalizer_spec.add_dummy_prefix = tokenizer.adds_space
+    proto.normalizer_spec.add_dummy_prefix = adds_space
     proto.normalizer_spec.remove_extra_whitespaces = False
-    content: bytes = proto.SerializeToString()
-    settings = {"add_bos_token": bool(tokenizer.prefix_ids)}
-    return content if open_equal(content, tokenizer, settings) else None
+    return proto.SerializeToString()
 
 
 def piece_type(i: int, text: str | None, unk_id: int | None, special: Container[int]) -> int:
@@ -334,7 +347,7 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
         "tokens": [piece.piece for piece in pieces] + [f"[PAD{i}]" for i in padding],
         "scores": [piece.score for piece in pieces] + [-1000.0 for _ in padding],
         "token_type": [piece.type for piece in pieces] + [UNUSED for _ in padding],
-        **special_ids(source, tokenizer, ours.unk_id),
+        **special_fields(source, tokenizer, ours.unk_id),
         "add_bos_token": bool(ours.prefix_ids),
         "add_eos_token": False,
         "add_space_prefix": ours.adds_space,
@@ -365,7 +378,7 @@ def open_sentencepiece(source: Path, tokenizer: Tokenizer) -> Tokenizer:
     return equal
 
 
-def special_ids(source: Path, tokenizer: Tokenizer, unk_id: int) -> dict[str, int]:
+def special_fields(source: Path, tokenizer: Tokenizer, unk_id: int) -> dict[str, int]:
     """The fields of a GGUF that name special ids of the tokenizer of the folder `source`.
 
     Raises UserError for more ids that end a text than there are fields.
