@@ -2,30 +2,14 @@
 
 import pytest
 import torch
+from cached_decoding import assert_cached_equals_uncached
 from conftest import random_tokens, sharpened
 
 from model.config import RopeScaling
-from model.generation import next_logits
 from model.position import POSITIONS
 from model.transformer import KVCache
 
 T = 9
-
-
-def assert_cached_equals_uncached(model, ids):
-    """For every split in two and for chunks of 1 and 3: all logits, or those of decoding."""
-    whole, length = model(ids), ids.shape[1]
-    assert (next_logits(model, ids) - whole[:, -1]).abs().max() <= 1e-5
-    for number, chunks in enumerate([1, 1, 3, 3, *([n, length - n] for n in range(1, length))]):
-        cache = KVCache(model.config, len(ids), T)
-        for part in ids.split(chunks, dim=1):
-            expected = whole[:, cache.length : cache.length + part.shape[1]]
-            if number % 2:
-                got, expected = next_logits(model, part, cache), expected[:, -1]
-            else:
-                got = model(part, cache)
-            assert (got - expected).abs().max() <= 1e-5, (number, chunks)
-        assert cache.length == length
 
 
 @pytest.mark.parametrize("position, scaling", [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import arguments, run, stop_at
-from failing import Failing, Touch, cut, failures, flip_a_bit
+from disk_faults import FailingDisk, TouchWhenRead, cut, failing_disks, flip_a_bit
 from safetensors.torch import load_file, save_file
 
 import train
@@ -161,7 +161,7 @@ def test_a_reader_of_best_beside_a_save_gets_it(tmp_path, monkeypatch):
 
 def test_a_pickle_cannot_run_code(tmp_path):
     checkpoints = saved(tmp_path, 1)
-    file, payload = checkpoints.path / "last" / TRAINING, Touch(tmp_path / "executed")
+    file, payload = checkpoints.path / "last" / TRAINING, TouchWhenRead(tmp_path / "executed")
     file.write_bytes(pickle.dumps(payload, protocol=2))
     # Without its hash, so that only the reader refuses it. torch would advise to execute it.
     with pytest.raises(UserError, match="training.pt holds no training state: restore it$"):
@@ -177,18 +177,18 @@ def test_a_pickle_cannot_run_code(tmp_path):
 @pytest.mark.parametrize("name, good", [("last", 2), ("best", 2), ("last", 1)])
 def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
     """The k-th operation fails, for all k; also where only the checkpoint of step 1 is good."""
-    for failing in failures(WRITERS, at_least=7):
+    for disk in failing_disks(WRITERS, at_least=7):
         checkpoints = saved(tmp_path, 1, 2)
         save(checkpoints, "best", 2)
         if good == 1:
             cut(checkpoints.path / "last" / TRAINING)
         assert loaded(checkpoints, name) == good
-        with failing:
+        with disk:
             save(checkpoints, name, 3)
-        if failing.error:
-            assert isinstance(failing.error, UserError)
-            assert f"{checkpoints.path / name}: [Errno 28] No space" in str(failing.error)
-        assert loaded(Checkpoints(checkpoints.path), name) in ((good, 3) if failing.error else (3,))
+        if disk.error:
+            assert isinstance(disk.error, UserError)
+            assert f"{checkpoints.path / name}: [Errno 28] No space" in str(disk.error)
+        assert loaded(Checkpoints(checkpoints.path), name) in ((good, 3) if disk.error else (3,))
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
         assert loaded(again, name) == 9
@@ -200,7 +200,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, name, end
     """First the files and their folder, then the names; at last .best goes."""
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 1)
-    with Failing(-1, WRITERS) as watched:
+    with FailingDisk(-1, WRITERS) as watched:
         save(checkpoints, name, 2)
     expected = f"fsync fsync fsync fsync fsync rename rename fsync fsync {end}".split()
     assert [call for call in watched.calls if call in ("fsync", "rename")] == expected

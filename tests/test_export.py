@@ -5,15 +5,25 @@ import os
 import shutil
 import signal
 
-import foreign
 import gguf
 import pytest
 import torch
 from conftest import points, refusal, training
 from conftest import run as exit_code
-from failing import file_size_limit
-from foreign import export_to, imported, make_run, refused, their_folder
+from disk_faults import file_size_limit
 from noise import TEXT, save_weights
+from saved_models import (
+    assert_refused,
+    assert_same_logits,
+    edit_json,
+    edit_tensors,
+    export_to,
+    greedy,
+    imported,
+    load_model,
+    make_run,
+    their_folder,
+)
 from transformers import AutoModelForCausalLM
 
 import export
@@ -28,20 +38,21 @@ from gyre.rundir import RunDir
 
 def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
     run, out = make_run(tmp_path, "alibi", position="alibi").path, tmp_path / "out.gguf"
-    refused(capsys, "gguf", run, out, str(run), "model.position alibi")
-    refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
+    assert_refused(capsys, "gguf", run, out, str(run), "model.position alibi")
+    assert_refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
     for there in (run, run / "run.json"):
-        refused(capsys, "gguf", run, there, "is there already")
-    refused(capsys, "hf", tmp_path, out, "is no run")
-    refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
+        assert_refused(capsys, "gguf", run, there, "is there already")
+    assert_refused(capsys, "hf", tmp_path, out, "is no run")
+    assert_refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
 
     run, folder = make_run(tmp_path).path, their_folder(tmp_path)
-    foreign.edit(folder / "config.json", mlp_bias=True)
+    edit_json(folder / "config.json", mlp_bias=True)
     new = tmp_path / "new"
-    refused(capsys, "run", folder, new / "ours", "mlp_bias")
+    assert_refused(capsys, "run", folder, new / "ours", "mlp_bias")
     words = "--dtype q8_0", "token_embd.weight", "rows of 48"
-    refused(capsys, "gguf", run, new / "out.gguf", *words, options=["--dtype", "q8_0"])
-    refused(capsys, "hf", run, new / "out", "q8_0 is a type of gguf", options=words[0].split())
+    assert_refused(capsys, "gguf", run, new / "out.gguf", *words, options=["--dtype", "q8_0"])
+    assert_refused(
+        capsys, "hf", run, new / "out", "q8_0 is a type of gguf", options=words[0].split())
     assert not new.exists()
 
 
@@ -59,11 +70,11 @@ def test_a_weight_that_a_type_cannot_hold_is_refused(to, name, dtype, reach, tmp
         weights["output.weight"][3, 5] = -1e7
     save_weights(run, "best", weights)
     words = name, "holds 1e+0", f", and --dtype {dtype} reaches to {reach}"
-    refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", dtype])
+    assert_refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", dtype])
     export_to(to, run.path, tmp_path / "deep" / "a", "--dtype", "bf16")
     weights["norm.weight"][3] = -math.inf
     save_weights(run, "best", weights)
-    refused(capsys, to, run.path, tmp_path / "out", f"norm.weight of {run.path} holds inf")
+    assert_refused(capsys, to, run.path, tmp_path / "out", f"norm.weight of {run.path} holds inf")
 
 
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
@@ -72,12 +83,12 @@ def test_a_disk_that_is_full_or_fills_up_keeps_nothing(to, tmp_path, capsys, mon
     source = their_folder(tmp_path) if to == "run" else make_run(tmp_path).path
     out = tmp_path / "out"
     with file_size_limit(200_000):
-        refused(capsys, to, source, out, str(out), "File too large")
+        assert_refused(capsys, to, source, out, str(out), "File too large")
     if to != "run":  # an export says so before it writes
         usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
         monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
         words = "0.2 MB are needed", "0.1 MB free", "make room"
-        refused(capsys, to, source, out, *words, options=["--dtype", "f16"])
+        assert_refused(capsys, to, source, out, *words, options=["--dtype", "f16"])
 
 
 @pytest.mark.parametrize(("to", "number"), [
@@ -108,8 +119,8 @@ def test_generation_is_theirs(tmp_path, capsys, monkeypatch):
     (tmp_path / "runs").symlink_to(run.path.parent)
     assert exit_code(export.main, run.path.name, "--to", "hf", tmp_path / "by its name") == 0
     # Byte-level pairs have no place in a GGUF.
-    refused(capsys, "gguf", run.path, tmp_path / "o", "tokenizer.json", "convert_hf_to_gguf")
-    text = open_tokenizer(run.path).decode(foreign.greedy(folder))
+    assert_refused(capsys, "gguf", run.path, tmp_path / "o", "tokenizer.json", "convert_hf_to_gguf")
+    text = open_tokenizer(run.path).decode(greedy(folder))
     argv = ["--prompt", "def f(x", "--temperature", "0", "--device", "cpu", "--max-new-tokens",
             "20", "--run"]
     before = sorted(tmp_path.rglob("*"))
@@ -121,7 +132,7 @@ def test_generation_is_theirs(tmp_path, capsys, monkeypatch):
     words = f"--checkpoint has no effect on {folder}"
     assert words in refusal(capsys, generate_command.main, *argv, folder, "--checkpoint", "last")[0]
     norm = {"model.norm.weight": torch.full((48,), math.nan)}
-    foreign.rewrite(folder / "model.safetensors", **norm)
+    edit_tensors(folder / "model.safetensors", **norm)
     assert "holds nan" in refusal(capsys, generate_command.main, *argv, folder)[-1]
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -143,11 +154,11 @@ def test_fine_tuning_from_an_imported_model(tmp_path):
     data = prepare(config.data)
     x, y = data.dataset("train", batch_size=6, seed=config.seed, seq_len=20).batch(0)
     with torch.no_grad():
-        logits = foreign.load(start)(x)
+        logits = load_model(start)(x)
         expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
     assert losses[1] == pytest.approx(expected.item(), abs=1e-4)
     ids, _ = next(iter(data.dataset("val", seq_len=20).windows(1)))
     assert ids[0, 0] == tokenizer.eos_id and ids[0, 1] == tokenizer.bos_id
     assert tokenizer.decode(ids[0].tolist()).strip() in TEXT * 60
     out = export_to("hf", tuned.path, tmp_path / "out")
-    foreign.assert_same_logits(AutoModelForCausalLM.from_pretrained(out), foreign.load(tuned))
+    assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load_model(tuned))

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from conftest import start
-from failing import Failing, failures, file_size_limit
+from disk_faults import FailingDisk, failing_disks, file_size_limit
 from safetensors.torch import save_file
 
 import files
@@ -44,19 +44,19 @@ def write_folder(staging):
     (write_folder, "target/deep/a", b"")], ids=["file", "folder"])
 def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, write, name, old):
     target, file = tmp_path / "target", tmp_path / name
-    for failing in failures():
+    for disk in failing_disks():
         files.remove(target)
         if old:
             target.write_bytes(old)
-        with failing, files.atomic_path(target) as staging:
+        with disk, files.atomic_path(target) as staging:
             write(staging)
         content = file.read_bytes() if target.exists() else b""
-        assert content == b"new" or failing.error and content == old
+        assert content == b"new" or disk.error and content == old
         assert names(tmp_path) == ["target"] * bool(content)
 
 
 def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
-    with Failing(-1) as watched, files.atomic_path(tmp_path / "target") as staging:
+    with FailingDisk(-1) as watched, files.atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
     # Both folders and the file; the name; the folder that the name is in.
     calls = [call for call in watched.calls if call in ("fsync", "replace", "rename")]

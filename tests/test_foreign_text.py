@@ -7,8 +7,7 @@ import pytest
 import torch
 from conftest import random_text, refusal
 from conftest import run as exit_code
-from foreign import export_to, exported, make_run, their_folder
-from test_meta import meta_folder
+from saved_models import export_to, exported, make_run, meta_folder, their_folder
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 import evaluate

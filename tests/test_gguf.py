@@ -5,24 +5,27 @@ import pytest
 import sentencepiece
 import torch
 from conftest import model_config
-from failing import file_size_limit
-from foreign import POSITIONS, VOCAB, edit, export_to, make_run, read, refused, their_folder
+from disk_faults import file_size_limit
 from noise import save_weights
+from saved_models import (
+    POSITIONS,
+    VOCAB,
+    assert_refused,
+    edit_json,
+    export_to,
+    make_run,
+    read_gguf,
+    their_folder,
+)
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from files import read_json
 from formats import hf
 from formats.names import tensor_names
 from gyre.options import read_config
 from model.config import RopeScaling
 from model.rope import precompute_freqs_cis
-
-
-def read_gguf(run, out, *options):
-    """(fields, tensors) of the GGUF that a run is exported to."""
-    reader = gguf.GGUFReader(export_to("gguf", run, out, *options))
-    fields = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
-    return fields, {t.name: t for t in reader.tensors}
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "q8_0"])
@@ -79,17 +82,18 @@ def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
     folder = their_folder(tmp_path)
     templates = [{"name": "tool_use", "template": "{{ t }}"},
                  {"name": "default", "template": "{{ a }}"}]
-    edit(folder / "tokenizer_config.json", add_bos_token=True, chat_template=templates)
-    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
+    edit_json(folder / "tokenizer_config.json", add_bos_token=True, chat_template=templates)
+    edit_json(folder / "generation_config.json", eos_token_id=[1, 2, 301])
     for name in "ab":
         run = export_to("run", folder, tmp_path / name)
         fields, _ = read_gguf(run, tmp_path / f"{name}.gguf")
         ends = [fields[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "eom")]
         assert ends == [2, 1, 301] and fields["tokenizer.chat_template"] == f"{{{{ {name} }}}}"
         (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
-    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301, 302])
+    edit_json(folder / "generation_config.json", eos_token_id=[1, 2, 301, 302])
     run = export_to("run", folder, tmp_path / "c")
-    refused(capsys, "gguf", run, tmp_path / "c.gguf", "generation_config.json", "three fields")
+    assert_refused(
+        capsys, "gguf", run, tmp_path / "c.gguf", "generation_config.json", "three fields")
 
 
 def llama_cpp_rotations(fields, tensors, head_dim):
@@ -126,7 +130,7 @@ def test_a_disk_that_fills_up_on_the_last_page_is_noticed(tmp_path, capsys):
     run = make_run(tmp_path).path
     size = export_to("gguf", run, tmp_path / "whole").stat().st_size
     with file_size_limit(size - 1):
-        refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"))
+        assert_refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"))
     with file_size_limit(size):
         assert export_to("gguf", run, tmp_path / "out").stat().st_size == size
 
@@ -135,9 +139,9 @@ def test_an_imported_tokenizer_goes_with_its_padding(tmp_path):
     """As a sentencepiece file; that of one is in test_tokenizers.py. Its ids may have a hole. Also
     out of a folder whose name is not UTF-8."""
     folder = their_folder(tmp_path, "llama2-of-4")
-    model = read(folder / "tokenizer.json")["model"]
+    model = read_json(folder / "tokenizer.json")["model"]
     model["vocab"]["ż"] = VOCAB + 1
-    edit(folder / "tokenizer.json", model=model)
+    edit_json(folder / "tokenizer.json", model=model)
     run = export_to("run", folder, tmp_path / "ours").rename(tmp_path / "ours\udcff")  # the byte FF
     fields, _ = read_gguf(run, tmp_path / "out.gguf")
     assert fields["general.name"] == "ours?"

@@ -7,7 +7,7 @@ import gguf
 import pytest
 import torch
 from conftest import model_config
-from foreign import make_run, refused, their_folder
+from saved_models import assert_refused, make_run, their_folder
 
 from formats import names
 from model.config import RopeScaling
@@ -59,5 +59,5 @@ def test_a_weight_without_a_name_elsewhere_is_refused(tmp_path, capsys, monkeypa
     assert "layers.0.attention.q_norm.weight" in run.checkpoints.load_weights()
     words = "layers.0.attention.q_norm.weight", "has no name"
     for to in ("hf", "gguf"):
-        refused(capsys, to, run.path, tmp_path / "out", *words)
-    refused(capsys, "run", their_folder(tmp_path), tmp_path / "new", *words)
+        assert_refused(capsys, to, run.path, tmp_path / "out", *words)
+    assert_refused(capsys, "run", their_folder(tmp_path), tmp_path / "new", *words)

@@ -5,8 +5,8 @@ import math
 
 import pytest
 import torch
+from cached_decoding import assert_cached_equals_uncached
 from conftest import model_config, random_model, sharpened
-from test_cache import assert_cached_equals_uncached
 
 from model.config import INIT_STD, RopeScaling
 from model.position import POSITIONS, alibi_slopes, sinusoid

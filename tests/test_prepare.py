@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from failing import cut, file_size_limit, flip_a_bit
+from disk_faults import cut, file_size_limit, flip_a_bit
 
 import files
 from data import dataset as dataset_module

@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 from conftest import load
-from failing import cut, failures
+from disk_faults import cut, failing_disks
 
 import evaluate
 from errors import UserError
@@ -75,11 +75,11 @@ def test_a_name_that_cannot_be_a_run_is_refused(new_run, tmp_path):
 
 def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path, monkeypatch):
     monkeypatch.setattr(rundir, "git_revision", lambda: None)  # it takes longest
-    for failing in failures(at_least=6):
-        path = tmp_path / "runs" / f"a-{failing.k}"
-        with failing:
+    for disk in failing_disks(at_least=6):
+        path = tmp_path / "runs" / f"a-{disk.k}"
+        with disk:
             new_run(path.name, points=[{"step": 1}])
-        assert failing.error is None or isinstance(failing.error, UserError)
+        assert disk.error is None or isinstance(disk.error, UserError)
         if not path.exists():
             new_run(path.name, points=[{"step": 1}])
         assert RunDir.open(path).metrics() == [{"step": 1}] and not [*path.parent.glob(".*")]
@@ -231,11 +231,11 @@ def test_a_resume_cuts_the_points_off_after_its_step_or_leaves_them(new_run):
     run = new_run(points=[{"step": step} for step in steps])
     file = run.path / "metrics.jsonl"
     file.write_bytes(file.read_bytes()[:-1])  # killed within the last line
-    for failing in failures():
-        with failing:
+    for disk in failing_disks():
+        with disk:
             run.resume(2, NO_WANDB)
         left = [point["step"] for point in run.metrics()]
-        assert left == steps[:5] or failing.error and left == steps[:6]
+        assert left == steps[:5] or disk.error and left == steps[:6]
     run.log({"step": 3})
     assert [point["step"] for point in run.metrics()] == steps[:6]
 

@@ -8,8 +8,18 @@ import pytest
 import sentencepiece
 import tokenizers
 from conftest import run as exit_code
-from foreign import edit, export_to, imported, make_run, read, reexport, refused, their_folder
-from foreign_tokenizers import (
+from noise import ODD, VOCAB, train_sentencepiece
+from saved_models import (
+    assert_refused,
+    edit_json,
+    export_to,
+    imported,
+    make_run,
+    read_gguf,
+    reexport,
+    their_folder,
+)
+from saved_tokenizers import (
     SAVE,
     add_tokens,
     save_gemma,
@@ -18,15 +28,14 @@ from foreign_tokenizers import (
     save_llama2_of_4,
     save_llama3,
 )
-from noise import ODD, VOCAB, train_sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-from test_gguf import read_gguf
 from transformers import AutoTokenizer
 
 import generate
 import train
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
 from errors import UserError
+from files import read_json
 from formats import tokenizers as formats_tokenizers
 from gyre.load import Row
 from gyre.load import load as load_run
@@ -71,7 +80,7 @@ def converters_ids(folder, text):
     """What llama.cpp's convert_hf_to_gguf.py lets llama.cpp see: the sentencepiece file, and a
     space in front unless add_prefix_space says otherwise. Without that file it sees no scores."""
     processor = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
-    adds_space = read(folder / "tokenizer_config.json").get("add_prefix_space") in (None, True)
+    adds_space = read_json(folder / "tokenizer_config.json").get("add_prefix_space") in (None, True)
     assert adds_space == (processor.normalize("a") == SPACE + "a")
     return processor.encode(text)
 
@@ -84,7 +93,7 @@ def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
     assert converters_ids(out, ODD[0]) == ours.encode(ODD[0])
     (out / "tokenizer.model").unlink()
     AutoTokenizer.from_pretrained(out).save_pretrained(out)
-    edit(out / "tokenizer_config.json", add_prefix_space=None)  # other versions have none
+    edit_json(out / "tokenizer_config.json", add_prefix_space=None)  # other versions have none
     run, out = reexport(out, tmp_path / "again")
     theirs, again = AutoTokenizer.from_pretrained(out), open_tokenizer(out)
     rng = random.Random(4)
@@ -107,7 +116,7 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
     """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
     common token: it has a text. The shortest runs of spaces first: long runs split elsewhere."""
     folder = their_folder(tmp_path, "llama2-of-4")
-    described = read(folder / "tokenizer.json")
+    described = read_json(folder / "tokenizer.json")
     merges = described["model"]["merges"]
     if change == "merges":
         merges.pop()
@@ -116,10 +125,11 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
     else:
         assert not "".join(merges[-120:]).strip(SPACE + " ")
         merges[-120:] = sorted(merges[-120:], key=lambda pair: [len(run) for run in pair.split()])
-    edit(folder / "tokenizer.json", **described)
+    edit_json(folder / "tokenizer.json", **described)
     run, out = reexport(folder, tmp_path)
     assert not (out / "tokenizer.model").exists()
-    refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "no sentencepiece file")
+    assert_refused(
+        capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "no sentencepiece file")
 
 
 @pytest.mark.parametrize("options, words", [
@@ -134,14 +144,15 @@ def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words,
         tokenizer.write_bytes(proto.SerializeToString())
     run = make_run(tmp_path, tokenizer=tokenizer)
     for to in ("hf", "gguf"):
-        refused(capsys, to, run.path, tmp_path / "out", *words)
+        assert_refused(capsys, to, run.path, tmp_path / "out", *words)
 
 
 def test_a_tokenizer_json_that_gives_other_ids_is_not_written(tmp_path, capsys, monkeypatch):
     """As of a model that is no BPE, whose scores seem to number merges."""
     run, merges = make_run(tmp_path), formats_tokenizers._merges
     monkeypatch.setattr(formats_tokenizers, "_merges", lambda *args: merges(*args)[:-1])
-    refused(capsys, "hf", run.path, tmp_path / "out", str(run.path), "is it not a BPE model?")
+    assert_refused(
+        capsys, "hf", run.path, tmp_path / "out", str(run.path), "is it not a BPE model?")
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -166,9 +177,9 @@ def test_texts_begin_as_add_bos_token_says_in_every_version(begins, kind, tmp_pa
     """transformers 4 reads it for Llama's class, and 5 what the file says. For another class both
     read what the file says."""
     folder = their_folder(tmp_path, "llama2-of-4")
-    edit(folder / "tokenizer_config.json", tokenizer_class=kind, add_bos_token=begins)
+    edit_json(folder / "tokenizer_config.json", tokenizer_class=kind, add_bos_token=begins)
     if begins:
-        edit(folder / "tokenizer.json", post_processor=None)
+        edit_json(folder / "tokenizer.json", post_processor=None)
     if kind != "LlamaTokenizer":
         begins = not begins
         assert (AutoTokenizer.from_pretrained(folder)("a")["input_ids"][0] == 1) == begins
@@ -181,10 +192,10 @@ def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(
     """Also where nothing says add_bos_token, which for such a file alone is true by default. And a
     number that JSON has not is none."""
     folder = their_folder(tmp_path, "llama2-json")
-    edit(folder / "tokenizer.json", post_processor=None)
-    edit(folder / "tokenizer_config.json", model_max_length=math.inf, add_bos_token=None)
+    edit_json(folder / "tokenizer.json", post_processor=None)
+    edit_json(folder / "tokenizer_config.json", model_max_length=math.inf, add_bos_token=None)
     run, out = reexport(folder, tmp_path)
-    settings = read(out / "tokenizer_config.json")
+    settings = read_json(out / "tokenizer_config.json")
     assert settings["add_bos_token"] is False and settings["model_max_length"] is None
     theirs = AutoTokenizer.from_pretrained(out)
     assert theirs("a")["input_ids"] == open_tokenizer(folder).encode("a")
@@ -193,12 +204,12 @@ def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(
 
 def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama2-json")
-    added = read(folder / "tokenizer.json")["added_tokens"]
+    added = read_json(folder / "tokenizer.json")["added_tokens"]
     end = added[-1] | {"id": VOCAB, "content": "<end>"}
-    edit(folder / "tokenizer.json", added_tokens=[*added, end])
-    edit(folder / "tokenizer_config.json", eos_token="<end>")
+    edit_json(folder / "tokenizer.json", added_tokens=[*added, end])
+    edit_json(folder / "tokenizer_config.json", eos_token="<end>")
     run = export_to("run", folder, tmp_path / "ours")
-    refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
+    assert_refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
 
 
 def test_a_tokenizer_json_that_truncates_and_pads_encodes_whole_texts(tmp_path):
@@ -207,7 +218,7 @@ def test_a_tokenizer_json_that_truncates_and_pads_encodes_whole_texts(tmp_path):
     cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
     pad = {"strategy": {"Fixed": 999}, "direction": "Right", "pad_to_multiple_of": None,
            "pad_id": 0, "pad_type_id": 0, "pad_token": "a"}
-    edit(folder / "tokenizer.json", truncation=cut, padding=pad)
+    edit_json(folder / "tokenizer.json", truncation=cut, padding=pad)
     assert open_tokenizer(folder).encode(text) == whole
 
 
@@ -216,8 +227,9 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     transformers wrote beside it does not matter as long as it is the same."""
     folder = their_folder(tmp_path)
     train_sentencepiece(folder, control_symbols=["<end>"])
-    edit(folder / "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<end>"})
-    edit(folder / "added_tokens.json", **{"</s>": 2, "<end>": 3})
+    edit_json(
+        folder / "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<end>"})
+    edit_json(folder / "added_tokens.json", **{"</s>": 2, "<end>": 3})
     assert open_tokenizer(folder).prefix_ids == [1]  # unless add_bos_token says otherwise
     run, out = reexport(folder, tmp_path)
     theirs, again = (AutoTokenizer.from_pretrained(path) for path in (folder, out))
@@ -233,8 +245,8 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     ("tokenizer_config", {"add_eos_token": True}, "has add_eos_token")])
 def test_sentencepiece_files_that_others_read_otherwise(file, content, words, tmp_path, capsys):
     folder = their_folder(tmp_path)
-    edit(folder / f"{file}.json", **content)
-    refused(capsys, "run", folder, tmp_path / "ours", f"{file}.json", words)
+    edit_json(folder / f"{file}.json", **content)
+    assert_refused(capsys, "run", folder, tmp_path / "ours", f"{file}.json", words)
 
 
 BEHIND = {"type": "BertProcessing", "cls": ["<|begin_of_text|>", 6], "sep": ["<|end_of_text|>", 7]}
@@ -256,13 +268,13 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
 ], ids=lambda x: x if isinstance(x, str) else "")
 def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
-    content = part = read(folder / f"{file}.json")
+    content = part = read_json(folder / f"{file}.json")
     *parents, name = place.split(".")
     for parent in parents:
         part = part[parent]
     part[name] = value
-    edit(folder / f"{file}.json", **content)
-    refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
+    edit_json(folder / f"{file}.json", **content)
+    assert_refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
 
 
 def test_an_import_says_what_may_surprise(tmp_path, capsys):
@@ -278,14 +290,15 @@ def test_an_import_says_what_may_surprise(tmp_path, capsys):
     end, begin = notes(folder)
     assert "ends texts at id 2" in end and "has '#' for it" in end
     assert f"config.json is 1, and the tokenizer there has {ours.bos_id}" in begin
-    edit(folder / "config.json", bos_token_id=ours.bos_id)
-    edit(folder / "generation_config.json", eos_token_id=None)  # it is silent, and this one is not
+    edit_json(folder / "config.json", bos_token_id=ours.bos_id)
+    edit_json(
+        folder / "generation_config.json", eos_token_id=None)  # it is silent, and this one is not
     (end,) = notes(folder)
     assert "ends texts at id 2" in end
     run = tmp_path / str(len([*tmp_path.iterdir()]) - 1)
     assert open_tokenizer(run).eos_ids == [2, ours.eos_id]
     (folder / "generation_config.json").unlink()
-    edit(folder / "config.json", eos_token_id=ours.eos_id)
+    edit_json(folder / "config.json", eos_token_id=ours.eos_id)
     assert notes(folder) == []
 
 
@@ -374,7 +387,7 @@ def test_byte_level_decoders_read_added_tokens_as_bytes(text, decoded, tmp_path)
 
 def test_added_tokens_pass_through_nfc_as_in_qwens_files(tmp_path):
     save_llama3(tmp_path)
-    edit(tmp_path / "tokenizer.json", normalizer={"type": "NFC"})
+    edit_json(tmp_path / "tokenizer.json", normalizer={"type": "NFC"})
     add_tokens(tmp_path, "cafe\u0301 x")
     assert decodings(tmp_path, "a cafe\u0301 x") == {"a caf\u00e9 x"}
 
@@ -441,8 +454,8 @@ def test_the_settings_have_the_last_word_on_flags(kind, tmp_path):
     save_llama2_of_4(tmp_path)
     add_tokens(tmp_path, "<m>", normalized=False)
     flags = {"lstrip": True, "rstrip": True, "normalized": False, "special": True}
-    edit(tmp_path / "tokenizer_config.json", tokenizer_class=kind,
-         added_tokens_decoder={str(VOCAB): {"content": "<m>", **flags}})
+    edit_json(tmp_path / "tokenizer_config.json", tokenizer_class=kind,
+              added_tokens_decoder={str(VOCAB): {"content": "<m>", **flags}})
     auto = AutoTokenizer.from_pretrained(tmp_path)
     ours = open_tokenizer(tmp_path)
     assert ours.encode_prompt("a  <m>  b") == [1, 286, 287, 330, 286, 101]
@@ -465,7 +478,7 @@ STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 ], ids=lambda decoder: str(decoder)[:60])
 def test_a_decoder_that_reads_neighbours_is_refused(decoder, tmp_path):
     save_llama2_of_4(tmp_path)
-    edit(tmp_path / "tokenizer.json", decoder=decoder)
+    edit_json(tmp_path / "tokenizer.json", decoder=decoder)
     with pytest.raises(UserError, match="no text can be printed token by token"):
         open_tokenizer(tmp_path)
 
@@ -474,7 +487,7 @@ def test_a_token_that_tokenizers_reads_as_another_byte_is_refused(tmp_path):
     """Its ByteFallback takes a sign for a digit."""
     save_llama2_of_4(tmp_path)
     add_tokens(tmp_path, "<0x+A>")
-    edit(tmp_path / "tokenizer.json", normalizer=None, decoder={"type": "ByteFallback"})
+    edit_json(tmp_path / "tokenizer.json", normalizer=None, decoder={"type": "ByteFallback"})
     with pytest.raises(UserError, match="'<0x[+]A>'"):
         open_tokenizer(tmp_path)
 
