@@ -51,27 +51,56 @@ def reference_ids(folder, texts):
     return {text: pieces.encode(text, add_bos=True) for text in texts}
 
 
-@pytest.mark.parametrize("kind", ["llama2", "llama2-json", "llama2-of-4", "llama3"])
+KINDS = ["llama2", "llama2-json", "llama2-of-4", "llama3"]
+SPELT = ["<s>a</s>", "<|begin_of_text|>a<|end_of_text|>", "<thïnk > b"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
-    """transformers, and for a sentencepiece file sentencepiece: the two differ where a text begins
-    with a space or spells a special token."""
+    """That is `tokenizers`, and sentencepiece for a sentencepiece file. The two differ where a text
+    begins with a space or spells a special token."""
     run, folder = imported(tmp_path, kind)
-    ours, auto = open_tokenizer(run.path), AutoTokenizer.from_pretrained(folder)
-    assert ours.prefix_ids == [auto.bos_token_id]
-    assert ours.encode_prompt("") == [ours.eos_id, auto.bos_token_id]
-    assert ours.eos_id == ours.eos_ids[-1] == auto.eos_token_id
-    special = [auto.bos_token + "a" + auto.eos_token, "<thïnk > b"]
-    reference = reference_ids(folder, ODD + special)
-    by_transformers = {text: auto(text)["input_ids"] for text in reference}
-    # Its version 5 does not do what the file of version 4 says.
-    assert (reference == by_transformers) == (kind in ("llama2-json", "llama3"))
-    for text, ids in reference.items():
+    ours = open_tokenizer(run.path)
+    for text, ids in reference_ids(folder, ODD + SPELT).items():
         assert ours.prefix_ids + ours.encode(text) == ids, text
-        # A tokenizer.json may add no space in front of one, yet decoding removes one.
-        comes_back = type(ours) is Tokenizer or not text.startswith(" ")
-        if comes_back and SPACE not in text and text not in special:
-            assert "</s>" in text or ours.decode(ids) == text
-    # And once more around.
+
+
+@pytest.mark.parametrize("kind, agrees", [
+    ("llama2", False), ("llama2-json", True), ("llama2-of-4", False), ("llama3", True)])
+def test_transformers_5_does_not_read_every_file_as_it_says(kind, agrees, tmp_path):
+    """So the reference is not always transformers."""
+    SAVE[kind](tmp_path)
+    auto = AutoTokenizer.from_pretrained(tmp_path)
+    reference = reference_ids(tmp_path, ODD + SPELT)
+    assert ({text: auto(text)["input_ids"] for text in reference} == reference) is agrees
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imported_ones_begin_and_end_as_in_transformers(kind, tmp_path):
+    run, folder = imported(tmp_path, kind)
+    ours = open_tokenizer(run.path)
+    auto = AutoTokenizer.from_pretrained(folder)
+    assert ours.prefix_ids == [auto.bos_token_id]
+    assert ours.eos_id == ours.eos_ids[-1] == auto.eos_token_id
+    assert ours.encode_prompt("") == [auto.eos_token_id, auto.bos_token_id]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imported_ones_give_text_back(kind, tmp_path):
+    """But for special tokens. A tokenizer.json may add no space in front of one, yet decoding
+    removes one."""
+    SAVE[kind](tmp_path)
+    ours = open_tokenizer(tmp_path)
+    texts = [text for text in ODD if SPACE not in text and "</s>" not in text]
+    if type(ours) is not Tokenizer:
+        texts = [text for text in texts if not text.startswith(" ")]
+    assert [ours.decode(ours.encode(text)) for text in texts] == texts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imported_ones_leave_with_the_same_ids(kind, tmp_path):
+    run, folder = imported(tmp_path, kind)
+    reference = reference_ids(folder, ODD + SPELT)
     again = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "again"))
     assert {text: again(text)["input_ids"] for text in reference} == reference
 
@@ -86,28 +115,48 @@ def converters_ids(folder, text):
 
 
 def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
-    """And what AutoTokenizer does, after transformers has saved it, which writes a tokenizer.json
-    alone."""
     run = make_run(tmp_path)
-    ours, out = open_tokenizer(run.path), export_to("hf", run.path, tmp_path / "hf")
-    assert converters_ids(out, ODD[0]) == ours.encode(ODD[0])
+    out = export_to("hf", run.path, tmp_path / "hf")
+    assert converters_ids(out, ODD[0]) == open_tokenizer(run.path).encode(ODD[0])
+
+
+@pytest.fixture
+def saved_by_transformers(tmp_path):
+    """(our tokenizer, a run from what transformers saved of its export, that run's export).
+
+    transformers saves a tokenizer.json alone.
+    """
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf")
     (out / "tokenizer.model").unlink()
     AutoTokenizer.from_pretrained(out).save_pretrained(out)
     edit_json(out / "tokenizer_config.json", add_prefix_space=None)  # other versions have none
-    run, out = reexport(out, tmp_path / "again")
-    theirs, again = AutoTokenizer.from_pretrained(out), open_tokenizer(out)
+    return open_tokenizer(run.path), *reexport(out, tmp_path / "again")
+
+
+def test_what_transformers_saved_gives_the_same_ids_and_texts(saved_by_transformers):
+    ours, _, out = saved_by_transformers
+    theirs = AutoTokenizer.from_pretrained(out)
+    again = open_tokenizer(out)
     rng = random.Random(4)
-    drawn = ["".join(rng.choices([*" \n=ad(f\u2581", "中", "    "], k=30)) for _ in range(100)]
+    characters = [*" \n=ad(f\u2581", "中", "    "]
+    drawn = ["".join(rng.choices(characters, k=30)) for _ in range(100)]
     for text in [*ODD, *drawn]:
         ids = ours.encode(text)
-        assert theirs(text)["input_ids"] == again.encode(text) == ids and theirs.decode(ids) == text
+        assert theirs(text)["input_ids"] == ids
+        assert again.encode(text) == ids
+        assert theirs.decode(ids) == text
         if SPACE not in text:
             assert converters_ids(out, text) == ids
     assert theirs.eos_token_id == ours.eos_id == 2
+
+
+def test_what_transformers_saved_has_scores_in_a_gguf(saved_by_transformers, tmp_path):
+    _, run, out = saved_by_transformers
     fields, _ = read_gguf(run, tmp_path / "out.gguf")
     pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
-    assert fields["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(VOCAB)]
-    assert not fields["tokenizer.ggml.add_space_prefix"]
+    assert fields["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(330)]
+    assert fields["tokenizer.ggml.add_space_prefix"] is False
 
 
 @pytest.mark.parametrize("change", [
@@ -149,7 +198,8 @@ def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words,
 
 def test_a_tokenizer_json_that_gives_other_ids_is_not_written(tmp_path, capsys, monkeypatch):
     """As of a model that is no BPE, whose scores seem to number merges."""
-    run, merges = make_run(tmp_path), formats_tokenizers._merges
+    run = make_run(tmp_path)
+    merges = formats_tokenizers._merges
     monkeypatch.setattr(formats_tokenizers, "_merges", lambda *args: merges(*args)[:-1])
     assert_refused(
         capsys, "hf", run.path, tmp_path / "out", str(run.path), "is it not a BPE model?")
@@ -159,7 +209,8 @@ def test_a_tokenizer_json_that_gives_other_ids_is_not_written(tmp_path, capsys, 
 def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     """Of up to 149 spaces, and texts full of shorter ones. Mixed are the merges in Llama 2's
     tokenizer.json as transformers 4 writes it, without a tokenizer.model."""
-    rng, parts = random.Random(7), ["  ", "     ", "def", "a", "\n"]
+    rng = random.Random(7)
+    parts = ["  ", "     ", "def", "a", "\n"]
     spaced = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
     spaced += [f"a{n * ' '}b" for n in range(150)]
     run, folder = imported(tmp_path, "llama2-of-4" if mixed else "llama2-runs")
@@ -171,38 +222,53 @@ def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     assert fields["tokenizer.ggml.scores"][VOCAB - 15 : VOCAB] == [-1e9] * 15
 
 
-@pytest.mark.parametrize("begins, kind", [
-    (False, "LlamaTokenizer"), (True, "LlamaTokenizer"), (False, "PreTrainedTokenizerFast")])
-def test_texts_begin_as_add_bos_token_says_in_every_version(begins, kind, tmp_path):
-    """transformers 4 reads it for Llama's class, and 5 what the file says. For another class both
-    read what the file says."""
+# transformers 4 reads add_bos_token for Llama's class, and 5 what the file says. For another class
+# both read what the file says.
+@pytest.mark.parametrize("kind, adds_bos, file_begins, begins", [
+    ("LlamaTokenizer", False, True, False), ("LlamaTokenizer", True, False, True),
+    ("PreTrainedTokenizerFast", False, True, True)])
+def test_texts_begin_as_the_class_says_in_every_version(
+        kind, adds_bos, file_begins, begins, tmp_path):
     folder = their_folder(tmp_path, "llama2-of-4")
-    edit_json(folder / "tokenizer_config.json", tokenizer_class=kind, add_bos_token=begins)
-    if begins:
+    edit_json(folder / "tokenizer_config.json", tokenizer_class=kind, add_bos_token=adds_bos)
+    if not file_begins:
         edit_json(folder / "tokenizer.json", post_processor=None)
-    if kind != "LlamaTokenizer":
-        begins = not begins
-        assert (AutoTokenizer.from_pretrained(folder)("a")["input_ids"][0] == 1) == begins
     run, out = reexport(folder, tmp_path)
-    theirs, ids = reference_ids(out, "a")["a"], open_tokenizer(run).encode("a")
-    assert AutoTokenizer.from_pretrained(out)("a")["input_ids"] == theirs == begins * [1] + ids
+    ids = open_tokenizer(run).encode("a")
+    expected = [1, *ids] if begins else ids
+    assert reference_ids(out, ["a"]) == {"a": expected}
+    assert AutoTokenizer.from_pretrained(out)("a")["input_ids"] == expected
 
 
-def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(tmp_path):
-    """Also where nothing says add_bos_token, which for such a file alone is true by default. And a
-    number that JSON has not is none."""
+def test_transformers_begins_texts_as_the_file_says(tmp_path):
+    """For any class but Llama's."""
+    save_llama2_of_4(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast",
+              add_bos_token=False)
+    assert AutoTokenizer.from_pretrained(tmp_path)("a")["input_ids"][0] == 1
+
+
+def test_a_sentencepiece_file_follows_the_tokenizer_json_beside_it(tmp_path):
+    """Also where nothing says add_bos_token, which for such a file alone is true by default."""
     folder = their_folder(tmp_path, "llama2-json")
     edit_json(folder / "tokenizer.json", post_processor=None)
-    edit_json(folder / "tokenizer_config.json", model_max_length=math.inf, add_bos_token=None)
+    edit_json(folder / "tokenizer_config.json", add_bos_token=None)
     run, out = reexport(folder, tmp_path)
-    settings = read_json(out / "tokenizer_config.json")
-    assert settings["add_bos_token"] is False and settings["model_max_length"] is None
+    assert read_json(out / "tokenizer_config.json")["add_bos_token"] is False
     theirs = AutoTokenizer.from_pretrained(out)
     assert theirs("a")["input_ids"] == open_tokenizer(folder).encode("a")
-    assert not read_gguf(run, tmp_path / "out.gguf")[0]["tokenizer.ggml.add_bos_token"]
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
+    assert fields["tokenizer.ggml.add_bos_token"] is False
 
 
-def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
+def test_a_number_that_json_has_not_is_none(tmp_path):
+    folder = their_folder(tmp_path, "llama2-json")
+    edit_json(folder / "tokenizer_config.json", model_max_length=math.inf)
+    _, out = reexport(folder, tmp_path)
+    assert read_json(out / "tokenizer_config.json")["model_max_length"] is None
+
+
+def test_a_sentencepiece_file_without_the_end_is_another_tokenizer(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama2-json")
     added = read_json(folder / "tokenizer.json")["added_tokens"]
     end = added[-1] | {"id": VOCAB, "content": "<end>"}
@@ -213,7 +279,8 @@ def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_p
 
 
 def test_a_tokenizer_json_that_truncates_and_pads_encodes_whole_texts(tmp_path):
-    folder, text = their_folder(tmp_path, "llama2-of-4"), "def f(x): " * 9
+    folder = their_folder(tmp_path, "llama2-of-4")
+    text = "def f(x): " * 9
     whole = open_tokenizer(folder).encode(text)
     cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
     pad = {"strategy": {"Fixed": 999}, "direction": "Right", "pad_to_multiple_of": None,
@@ -277,29 +344,49 @@ def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_pa
     assert_refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
 
 
-def test_an_import_says_what_may_surprise(tmp_path, capsys):
-    """What ends and begins a text by config.json, where that is the tokenizer's own, too."""
-    def notes(folder):
-        export_to("run", folder, tmp_path / str(len([*tmp_path.iterdir()])))
-        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("note:")]
+def import_notes(capsys, folder):
+    """(what an import of a folder notes, the run)."""
+    run = export_to("run", folder, folder.with_name("imported"))
+    lines = capsys.readouterr().err.splitlines()
+    return [line for line in lines if line.startswith("note:")], run
 
-    (note,) = notes(their_folder(tmp_path))
+
+def test_an_import_without_a_tokenizer_json_says_so(tmp_path, capsys):
+    (note,), _ = import_notes(capsys, their_folder(tmp_path))
     assert "has no tokenizer.json: the ids are sentencepiece's" in note
+
+
+def test_an_end_that_is_text_in_the_tokenizer_is_noted(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")  # transformers writes Llama 2's ids by default
+    edit_json(folder / "config.json", bos_token_id=298)
+    (note,), _ = import_notes(capsys, folder)
+    assert "ends texts at id 2, and the tokenizer there has '#' for it" in note
+
+
+def test_another_beginning_than_the_tokenizers_is_noted(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
-    ours = open_tokenizer(folder)
-    end, begin = notes(folder)
-    assert "ends texts at id 2" in end and "has '#' for it" in end
-    assert f"config.json is 1, and the tokenizer there has {ours.bos_id}" in begin
-    edit_json(folder / "config.json", bos_token_id=ours.bos_id)
-    edit_json(
-        folder / "generation_config.json", eos_token_id=None)  # it is silent, and this one is not
-    (end,) = notes(folder)
-    assert "ends texts at id 2" in end
-    run = tmp_path / str(len([*tmp_path.iterdir()]) - 1)
-    assert open_tokenizer(run).eos_ids == [2, ours.eos_id]
+    edit_json(folder / "config.json", eos_token_id=299)
     (folder / "generation_config.json").unlink()
-    edit_json(folder / "config.json", eos_token_id=ours.eos_id)
-    assert notes(folder) == []
+    (note,), _ = import_notes(capsys, folder)
+    assert "config.json is 1, and the tokenizer there has 298" in note
+
+
+def test_an_end_of_config_json_counts_beside_the_tokenizers(tmp_path, capsys):
+    """Where generation_config.json is silent."""
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "config.json", bos_token_id=298)
+    edit_json(folder / "generation_config.json", eos_token_id=None)
+    (note,), run = import_notes(capsys, folder)
+    assert "ends texts at id 2" in note
+    assert open_tokenizer(run).eos_ids == [2, 299]
+
+
+def test_an_import_that_fits_notes_nothing(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "config.json", bos_token_id=298, eos_token_id=299)
+    (folder / "generation_config.json").unlink()
+    notes, _ = import_notes(capsys, folder)
+    assert notes == []
 
 
 # --- added tokens ---------------------------------------------------------------------------------
