@@ -18,14 +18,16 @@ from model.transformer import Attention
 def test_the_names_of_gguf_are_those_of_its_package():
     config = model_config(tie_embeddings=False)
     known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.n_layers)
-    theirs, in_hf = names.tensor_names(config, "gguf"), names.tensor_names(config, "hf")
+    theirs = names.tensor_names(config, "gguf")
+    in_hf = names.tensor_names(config, "hf")
     for name in names.tensor_shapes(config):
         assert known.get_name(in_hf[name], (".weight",)) == theirs[name]
 
 
 def test_the_layouts_are_each_others_inverse():
     """Channels 2i and 2i+1 of a head go to i and i + D/2, in the same head."""
-    weight, name = torch.arange(2.0 * 6 * 5).view(2 * 6, 5), "layers.0.attention.wk.weight"
+    weight = torch.arange(2.0 * 6 * 5).view(2 * 6, 5)
+    name = "layers.0.attention.wk.weight"
     halves = names.relayout(name, weight, 6, "halves")
     assert (halves[:, 0] / 5).tolist() == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
     assert torch.equal(names.relayout(name, halves, 6, "pairs"), weight)
