@@ -94,7 +94,7 @@ def test_damaged_best_weights_are_not_quietly_the_last(tmp_path):
         checkpoints.load_weights()
 
 
-def test_a_run_that_goes_on_from_its_best_step_keeps_it(tmp_path):
+def test_a_run_that_resumes_at_its_best_keeps_it(tmp_path):
     checkpoints = saved(tmp_path, 12)
     save(checkpoints, "best", 11)
     save(checkpoints, 10, 10)
@@ -187,7 +187,7 @@ def test_a_reader_of_several_files_learns_of_a_save(tmp_path):
         save(checkpoints, "last", 2)
 
 
-def test_a_reader_of_best_beside_the_end_of_a_save_gets_it(tmp_path, monkeypatch):
+def test_a_reader_of_best_finds_a_save_that_just_ended(tmp_path, monkeypatch):
     """The save finishes after the reader has asked for .best."""
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 2)
@@ -205,7 +205,7 @@ def test_a_reader_of_best_beside_the_end_of_a_save_gets_it(tmp_path, monkeypatch
     assert first_weight(checkpoints, "best") == 2
 
 
-def test_a_reader_of_the_old_best_beside_a_save_gets_the_new(tmp_path, monkeypatch):
+def test_a_reader_of_the_old_best_gets_the_new(tmp_path, monkeypatch):
     """It hashes .best while the writer finishes and is in the midst of removing that."""
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 2)

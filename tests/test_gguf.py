@@ -224,7 +224,7 @@ def test_a_disk_that_lacks_the_last_byte_is_noticed(tmp_path, capsys):
         assert export_to("gguf", run, tmp_path / "out").stat().st_size == size
 
 
-def test_a_name_that_is_not_utf_8_is_written_with_question_marks(tmp_path):
+def test_a_name_that_is_not_utf_8_has_question_marks(tmp_path):
     run = make_run(tmp_path).path.rename(tmp_path / "ours\udcff")  # the byte FF
     fields, _ = read_gguf(run, tmp_path / "out.gguf")
     assert fields["general.name"] == "ours?"
