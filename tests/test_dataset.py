@@ -119,7 +119,8 @@ def all_windows(folder, n, size, batch_size):
 
 @SIZES
 def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_size):
-    inputs, targets = [], []
+    inputs: list[int] = []
+    targets: list[int] = []
     for batches in all_windows(tmp_path, n, size, batch_size):
         for x, y in batches:
             inputs += x[y != -100].tolist()
