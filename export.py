@@ -22,9 +22,9 @@ with starting(__name__):
     from formats import gguf, hf
     from formats.folders import import_folder
     from formats.names import Target
-    from formats.run import open_run
-    from formats.tensors import DTYPES, largest_value
-    from gyre.checkpoint import DTYPE_NAMES
+    from formats.run import load_for_export
+    from formats.tensors import largest_value
+    from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
     from gyre.options import Parser
 
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32}  # of a weight
@@ -37,7 +37,8 @@ def main(argv: list[str] | None = None) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with report_errors():
         options = parse(argv)
-        source, target = Path(options.source), Path(options.target)
+        source = Path(options.source)
+        target = Path(options.target)
         if target.exists():
             raise UserError(f"{target} is there already: choose another place, or remove it")
         if options.to == "run":
@@ -65,8 +66,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> None:
     """Write a run as a folder (`to` hf) or as a GGUF, completely or not at all. `dtype` None: that
     of the run."""
-    run = open_run(source, to)
-    chosen = dtype or DTYPE_NAMES[run.dtype].lower()
+    run = load_for_export(source, to)
+    chosen = SAFETENSORS_NAMES[run.dtype].lower() if dtype is None else dtype
     for name, weight in run.weights.items():
         largest = largest_value(name, weight, source)
         stays_float32 = to == "gguf" and weight.ndim == 1
@@ -78,7 +79,8 @@ def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> Non
     require_space(target, int(parameters * BYTES[chosen]))
     with writing(target, "choose another place"), atomic_path(target) as staging:
         if to == "hf":
-            hf.write_folder(run, staging, DTYPES[dtype.upper()] if dtype else None)
+            stored_as = SAFETENSORS_DTYPES[dtype.upper()] if dtype else None
+            hf.write_folder(run, staging, stored_as)
         else:
             gguf.write_file(run, staging, chosen)
     say(f"{target}: {parameters:,} parameters from {source}")

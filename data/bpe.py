@@ -7,7 +7,7 @@ room for, the rarest ones get no piece of their own, and are spelt as bytes.
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import sentencepiece
 
@@ -82,7 +82,10 @@ def split_at_others(sentences: Iterable[str], characters: Iterable[str]) -> list
     So no pair is counted that has another character in between.
     """
     others = re.compile(f"[^{re.escape(''.join(characters))}]+")
-    return [part for sentence in sentences for part in others.split(sentence)]
+    parts = []
+    for sentence in sentences:
+        parts += others.split(sentence)
+    return parts
 
 
 def train(sentences: Sequence[str], vocab_size: int, character_coverage: float = 0.9995) -> bytes:
@@ -115,16 +118,22 @@ def train(sentences: Sequence[str], vocab_size: int, character_coverage: float =
     return model.getvalue()
 
 
+def cut_sentences(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the text in parts of at most `SENTENCE` characters."""
+    for text in texts:
+        for start in range(0, len(text), SENTENCE):
+            yield text[start : start + SENTENCE]
+
+
 def sample_sentences(texts: Iterable[str]) -> list[str]:
     """Return every 2^k-th sentence of the text, with the smallest k that keeps it within `SAMPLE`.
 
     One pass and bounded memory, evenly over the whole text, and no random numbers.
     """
     kept: list[str] = []
-    size, stride = 0, 1
-    sentences = (text[start : start + SENTENCE] for text in texts
-                 for start in range(0, len(text), SENTENCE))
-    for number, sentence in enumerate(sentences):
+    size = 0
+    stride = 1
+    for number, sentence in enumerate(cut_sentences(texts)):
         if number % stride:
             continue
         kept.append(sentence.translate(UNTRAINABLE))

@@ -144,8 +144,13 @@ class TokenDataset:
 
         Raises UserError if the file is shorter than one row; one for validation may be.
         """
-        self.vocab_size, self.seq_len, self.batch_size = vocab_size, seq_len, batch_size
-        self.seed, self.rank, self.world_size, self.dtype = seed, rank, world_size, np.dtype(dtype)
+        self.vocab_size = vocab_size
+        self.seq_len = seq_len
+        self.batch_size = batch_size
+        self.seed = seed
+        self.rank = rank
+        self.world_size = world_size
+        self.dtype = np.dtype(dtype)
         # Held open, so that a file replaced under the same name does not change a running training.
         self._file = open(path, "rb")  # noqa: SIM115
         self.n_tokens = os.fstat(self._file.fileno()).st_size // self.dtype.itemsize
@@ -181,13 +186,15 @@ class TokenDataset:
         window is filled up with 0 in x and -100 (`ignore_index` of cross entropy) in y. A rank with
         one batch less than others yields a row of that.
         """
-        count = -(-(self.n_tokens - 1) // self.seq_len)
+        count = _divide_up(self.n_tokens - 1, self.seq_len)
         share = self.share(count)
-        for i in range(-(-count // self.world_size // batch_size)):
+        largest_share = _divide_up(count, self.world_size)
+        for i in range(_divide_up(largest_share, batch_size)):
             start = share.start + i * batch_size
             rows = min(batch_size, share.stop - start)
             shape = (max(rows, 1), self.seq_len)
-            x, y = np.zeros(shape, dtype=np.int64), np.full(shape, -100)
+            x = np.zeros(shape, dtype=np.int64)
+            y = np.full(shape, -100)
             if rows:
                 at = start * self.seq_len
                 ids = self.read(slice(at, at + rows * self.seq_len + 1))
@@ -203,6 +210,11 @@ class TokenDataset:
             raise UserError(f"{self._file.name} is damaged: it has the id {ids.max()}, and the "
                             f"vocabulary {self.vocab_size}. Remove the folder to prepare it again")
         return ids
+
+
+def _divide_up(number: int, size: int) -> int:
+    """Return how many parts of this size hold so many: the quotient, rounded up."""
+    return -(-number // size)
 
 
 @lru_cache(maxsize=2)  # a batch may straddle two epochs

@@ -152,10 +152,14 @@ def copy_text(
     Returns counts, the span of each document (where it starts and ends, in bytes), and the first 64
     bits of its SHA-256.
     """
-    spans, hashes, characters, whole = array("q"), array("Q"), 0, hashlib.sha256()
+    spans = array("q")
+    hashes = array("Q")
+    characters = 0
+    whole = hashlib.sha256()
     with DelayedBar(desc="reading text", unit="B", unit_scale=True, delay=2) as bar:
         for document in documents:
-            digest, start = hashlib.sha256(), file.tell()
+            digest = hashlib.sha256()
+            start = file.tell()
             for piece in document:
                 data = piece.encode()
                 digest.update(data)

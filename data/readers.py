@@ -322,7 +322,7 @@ def read_rows(path: str, column: str) -> Iterable[dict[str, Any]]:
         return read_parquet(path, column)
     if kind in (".csv", ".tsv"):
         return read_csv(path, column, "\t" if kind == ".tsv" else ",;\t|")
-    return read_json(path, column)
+    return read_jsonl(path, column)
 
 
 def read_lines(file: Iterable[bytes]) -> Iterator[str]:
@@ -340,7 +340,7 @@ def read_lines(file: Iterable[bytes]) -> Iterator[str]:
         is_ascii &= text.isascii()
 
 
-def read_json(path: str, column: str) -> Iterator[dict[str, Any]]:
+def read_jsonl(path: str, column: str) -> Iterator[dict[str, Any]]:
     """Yield the objects in the lines of a file.
 
     The builder "json" of `datasets` would turn texts that look like dates into dates, and infer the

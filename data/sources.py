@@ -112,7 +112,8 @@ class DataConfig:
         read = SOURCES[self.source].options
         if self.source in read and not getattr(self, self.source):
             raise UserError(f"data.source {self.source} needs --data.{self.source}")
-        for option in {option for source in SOURCES.values() for option in source.options}:
+        known = set().union(*(source.options for source in SOURCES.values()))
+        for option in known:
             if option not in read and getattr(self, option) != getattr(DataConfig, option):
                 raise UserError(f"data.{option} has no effect with data.source {self.source}")
         check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, {2**31})",
@@ -149,7 +150,8 @@ class StandardLibrary(Source):
 
     def files(self) -> list[tuple[str, Path]]:
         """Return the name and path of each module, sorted by name."""
-        root, files = sysconfig.get_paths()["stdlib"], []
+        root = sysconfig.get_paths()["stdlib"]
+        files: list[Path] = []
         for folder, subfolders, names in os.walk(root):
             subfolders[:] = [name for name in subfolders if not NOT_LIBRARY.match(name)]
             files += [Path(folder, name) for name in names
@@ -231,7 +233,8 @@ class Url(Source):
         # The Hub's client resumes a download, and knows proxies and HF_HUB_OFFLINE.
         from huggingface_hub.file_download import http_get
 
-        url, digest = str(self.config.url), self.config.sha256
+        url = str(self.config.url)
+        digest = self.config.sha256
         check_kind(re.split("[?#]", url)[0])
         name = PurePosixPath(urlsplit(url).path)
         suffixes = name.suffixes[-2:] if name.suffix.lower() in COMPRESSED else [name.suffix]
@@ -254,16 +257,14 @@ class Hub(Source):
     options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
 
     def documents(self) -> Iterator[Iterable[str]]:
-        config, datasets = self.config, import_datasets()
-        name, commit = str(config.hub), config.hub_revision
+        config = self.config
+        datasets = import_datasets()
+        name = str(config.hub)
         notes = Notes(config)
         with reading(name, OFFLINE):
             rows = datasets.load_dataset(name, config.hub_config, split=config.hub_split,
-                                         revision=commit)
-            # Offline, `datasets` takes the newest copy in its cache, of any commit.
-            copies = [Path(file["filename"]).parts for file in rows.cache_files]
-            if re.fullmatch("[0-9a-f]{40}", commit or "") and any(commit not in p for p in copies):
-                raise ValueError(f"there is no copy of commit {commit}")
+                                         revision=config.hub_revision)
+            check_commit(config.hub_revision, rows)
             if config.column not in rows.features:
                 types = {name: str(feature) for name, feature in rows.features.items()}
                 raise no_text(config.column, types)
@@ -275,6 +276,18 @@ class Hub(Source):
 SOURCES: dict[str, type[Source]] = {
     "stdlib": StandardLibrary, "files": Files, "url": Url, "hub": Hub,
 }
+
+
+def check_commit(revision: str | None, rows: Any) -> None:
+    """Raise ValueError if `revision` is a commit, and these rows of a data set are of another one.
+
+    Offline, `datasets` takes the newest copy in its cache, of any commit.
+    """
+    if revision is None or not re.fullmatch("[0-9a-f]{40}", revision):
+        return
+    for file in rows.cache_files:
+        if revision not in Path(file["filename"]).parts:
+            raise ValueError(f"there is no copy of commit {revision}")
 
 
 def match_files(pattern: str) -> list[str]:

@@ -21,8 +21,11 @@ from data.bpe import SPACE
 from errors import UserError
 from files import first_line, read_json
 
-MODEL, JSON, SETTINGS = "tokenizer.model", "tokenizer.json", "tokenizer_config.json"
-GENERATION, CHAT = "generation_config.json", "chat_template.jinja"
+MODEL = "tokenizer.model"
+JSON = "tokenizer.json"
+SETTINGS = "tokenizer_config.json"
+GENERATION = "generation_config.json"
+CHAT = "chat_template.jinja"
 FILES = (MODEL, JSON, SETTINGS, GENERATION, CHAT)
 PARAMS = "params.json"  # in Meta's folders, which describe the model with it
 ADDED = "added_tokens.json"  # older versions of transformers wrote it beside a sentencepiece file
@@ -92,19 +95,25 @@ class Tokenizer:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.settings = path, read_optional(path.with_name(SETTINGS))
-        self.processor = sp = sentencepiece.SentencePieceProcessor()
-        self.processor.LoadFromSerializedProto(path.read_bytes())
-        self.vocab_size: int = self.processor.vocab_size()
-        self.bytes = {i: fallback_bytes(sp.id_to_piece(i)) for i in range(self.vocab_size)
-                      if not (sp.is_control(i) or sp.is_unknown(i) or sp.is_unused(i))}
+        self.path = path
+        self.settings = read_optional(path.with_name(SETTINGS))
+        processor = sentencepiece.SentencePieceProcessor()
+        processor.LoadFromSerializedProto(path.read_bytes())
+        self.processor = processor
+        self.vocab_size: int = processor.vocab_size()
+        self.bytes: dict[int, bytes] = {}
+        for i in range(self.vocab_size):
+            is_special = processor.is_control(i) or processor.is_unknown(i)
+            if not is_special and not processor.is_unused(i):
+                self.bytes[i] = fallback_bytes(processor.id_to_piece(i))
         self.adds_space: bool = self.processor.normalize("a") == SPACE + "a"
         self.unk_id: int = self.processor.unk_id()
         self.pad_id: int | None = self.unk_id  # in no text, since every byte has a piece
         self._space_ids = [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
         # Ours begins documents with EOS, and has no files beside it.
         self.prefix_ids: list[int] = []
-        self.bos_id = eos_id = self._special_id("eos_token", self.processor.eos_id())
+        eos_id = self._special_id("eos_token", self.processor.eos_id())
+        self.bos_id = eos_id
         if path.with_name(SETTINGS).is_file():
             self.bos_id = self._special_id("bos_token", self.processor.bos_id())
             if self.settings.get("add_bos_token", True) and self.bos_id is not None:
@@ -121,7 +130,8 @@ class Tokenizer:
         text = token["content"] if isinstance(token, dict) else token
         if text is None:
             return None if default == -1 else default
-        if (i := self._id(text)) is None:
+        i = self._id(text)
+        if i is None:
             raise UserError(f"{name} {text!r} of {self.path.with_name(SETTINGS)} is not in "
                             f"{self.path}")
         return i
@@ -141,7 +151,8 @@ class Tokenizer:
             raise UserError(f"{settings_file} is missing, or has no eos_token that is a special "
                             f"token of {self.path}: what ends a text?")
         stated = stated_eos_ids(self.path.with_name(GENERATION))
-        self.eos_id, self.eos_ids = eos_id, list(dict.fromkeys([*stated, eos_id]))
+        self.eos_id = eos_id
+        self.eos_ids = list(dict.fromkeys([*stated, eos_id]))
         # Some add no space in front of a leading space, yet decoding removes one.
         for probe in [PROBE.lstrip()] if self.adds_space else [PROBE, PROBE.lstrip()]:
             text = b"".join(self.bytes.get(i, b"") for i in self.encode_batch([probe])[0])
@@ -182,7 +193,10 @@ class Tokenizer:
         if self.adds_space:  # imported: as in its reference, the mark in a text is a space
             return self.processor.encode(texts)
         # Encode what stands between two marks, and the marks as their bytes.
-        rows = iter(self.processor.encode([part for text in texts for part in text.split(SPACE)]))
+        parts: list[str] = []
+        for text in texts:
+            parts += text.split(SPACE)
+        rows = iter(self.processor.encode(parts))
         batch = []
         for text in texts:
             ids = next(rows)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from data.dataset import DataConfig
+from data.sources import DataConfig
 from data.tokenizer import JSON, open_tokenizer, stated_eos_ids
 from errors import UserError, say
 from files import read_json, writing
@@ -109,16 +109,19 @@ def create_run(
 
 def print_notes(folder: Path, run: RunDir) -> None:
     """Print what may surprise about the tokenizer of a run that was made of `folder`."""
-    tokenizer, file = open_tokenizer(run.path), folder / "config.json"
+    tokenizer = open_tokenizer(run.path)
+    file = folder / "config.json"
     for i in dict.fromkeys([*tokenizer.eos_ids, *stated_eos_ids(file)]):
-        if text := tokenizer.piece(i):
+        text = tokenizer.piece(i)
+        if text:  # a special token has none
             say(f"note: eos_token_id of {folder} ends texts at id {i}, and the tokenizer there has "
                 f"{text.decode(errors='replace')!r} for it: is it that of the model?")
-    if file.is_file():  # Hugging Face's
-        bos_id = read_json(file).get("bos_token_id")
-        if bos_id is not None and tokenizer.bos_id not in (None, bos_id):
-            say(f"note: bos_token_id of {file} is {bos_id}, and the tokenizer there has "
-                f"{tokenizer.bos_id}: is it that of the model?")
-        if not (run.path / JSON).is_file():
-            say(f"note: {folder} has no {JSON}: the ids are sentencepiece's, and transformers "
-                "gives others for some texts")
+    if not file.is_file():  # Meta's
+        return
+    bos_id = read_json(file).get("bos_token_id")
+    if bos_id is not None and tokenizer.bos_id not in (None, bos_id):
+        say(f"note: bos_token_id of {file} is {bos_id}, and the tokenizer there has "
+            f"{tokenizer.bos_id}: is it that of the model?")
+    if not (run.path / JSON).is_file():
+        say(f"note: {folder} has no {JSON}: the ids are sentencepiece's, and transformers gives "
+            "others for some texts")

@@ -28,15 +28,15 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
     factors = rope_factors(exported.model)
     weights = {} if factors is None else {"rope_freqs.weight": factors}
     weights |= {theirs: exported.weights[name] for name, theirs in exported.names.items()}
-    name = exported.run.path.name.encode(errors="replace").decode()
-    write_weights(file, name, weights, dtype, {
+    model_name = exported.run.path.name.encode(errors="replace").decode()
+    write_weights(file, model_name, weights, dtype, {
         **model_fields(exported.model),
         **to_gguf_fields(exported.run.path, exported.tokenizer, exported.model.vocab_size),
     })
 
 
 def write_weights(
-    file: Path, name: str, weights: dict[str, Tensor], dtype: str, fields: dict[str, Any]
+    file: Path, model_name: str, weights: dict[str, Tensor], dtype: str, fields: dict[str, Any]
 ) -> None:
     """Write a GGUF of weights, by llama.cpp's names, and of the fields of a model and a
     tokenizer."""
@@ -45,7 +45,7 @@ def write_weights(
     types = {key: gguf.GGMLQuantizationType[dtype.upper() if weight.ndim > 1 else "F32"]
              for key, weight in weights.items()}
     file_type = "ALL_F32" if dtype == "f32" else f"MOSTLY_{dtype.upper()}"
-    fields = {"general.name": name, "general.file_type": gguf.LlamaFileType[file_type].value,
+    fields = {"general.name": model_name, "general.file_type": gguf.LlamaFileType[file_type].value,
               "general.quantization_version": gguf.GGML_QUANT_VERSION, **fields}
     with closing(gguf.GGUFWriter(file, "llama")) as writer:
         add: dict[type, Any] = {

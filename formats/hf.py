@@ -4,11 +4,14 @@
 """
 
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from data.tokenizer import GENERATION
@@ -70,11 +73,8 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     dtype: of all weights, None for those of the run. Raises UserError where no tokenizer.json gives
     the run's ids.
     """
-    from huggingface_hub import split_torch_state_dict_into_shards  # slow to import
-
-    weights, tokenizer, model = exported.weights, exported.tokenizer, exported.model
-    ours = {theirs: name for name, theirs in exported.names.items()}
-    like = {theirs: weights[name].to("meta", dtype) for theirs, name in ours.items()}
+    model = exported.model
+    tokenizer = exported.tokenizer
     folder.mkdir(parents=True)
     ends = tokenizer.eos_ids if len(tokenizer.eos_ids) > 1 else tokenizer.eos_id
     ids = {"bos_token_id": tokenizer.bos_id, "eos_token_id": ends, "pad_token_id": tokenizer.pad_id}
@@ -82,12 +82,27 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
     # transformers 4 reads torch_dtype, 5 dtype.
     config = to_config(model) | ids | {"torch_dtype": dtype_name, "dtype": dtype_name}
     stage_json(folder / "config.json", config)
-    if (reach := from_config(config).max_positions) != model.max_positions:
+    reach = from_config(config).max_positions
+    if reach != model.max_positions:
         say(f"note: an import of it will have model.max_positions {reach}, where RoPE's scaling "
             f"reaches to, and not {model.max_positions}")
     write_hf_tokenizer(exported.run.path, tokenizer, folder, model.max_positions)
     if not (folder / GENERATION).exists():  # an imported model has brought one
         stage_json(folder / GENERATION, ids)
+    write_weights(exported, folder, dtype)
+
+
+def write_weights(exported: Exported, folder: Path, dtype: torch.dtype | None) -> None:
+    """Write the weights in files of at most SHARD bytes, with an index if there are several."""
+    from huggingface_hub import split_torch_state_dict_into_shards  # slow to import
+
+    ours = {theirs: name for name, theirs in exported.names.items()}
+    like = {theirs: exported.weights[name].to("meta", dtype) for theirs, name in ours.items()}
+
+    def convert(theirs: str) -> Tensor:
+        name = ours[theirs]
+        weight = exported.weights[name].to(like[theirs].dtype)
+        return names.relayout(name, weight, exported.model.head_dim, "halves")
 
     split = split_torch_state_dict_into_shards(like, max_shard_size=SHARD)
     if split.is_sharded:
@@ -95,9 +110,8 @@ def write_folder(exported: Exported, folder: Path, dtype: torch.dtype | None) ->
         stage_json(folder / "model.safetensors.index.json", index)
     for file, shard in split.filename_to_tensors.items():
         with tqdm(shard, f"writing {file}", unit="tensor", delay=2) as bar:
-            tensors = (names.relayout(ours[name], weights[ours[name]].to(like[name].dtype),
-                                      model.head_dim, "halves") for name in bar)
-            write_safetensors(folder / file, {name: like[name] for name in shard}, tensors)
+            write_safetensors(folder / file, {name: like[name] for name in shard},
+                              map(convert, bar))
 
 
 def to_config(config: ModelConfig) -> dict[str, Any]:
@@ -153,12 +167,14 @@ def read_folder(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, dict
     Raises ValueError and UserError, which name field, file or tensor, for what we have no
     counterpart for, for damaged files, and for files of different models.
     """
-    model, stored = from_config(config), stored_safetensors(folder)
+    model = from_config(config)
+    stored = stored_safetensors(folder)
     check_size(stored, model)
     theirs = names.tensor_names(model, "hf")
     # Old folders hold this table too, which follows from the configuration.
     stored = {name: t for name, t in stored.items() if not name.endswith("rotary_emb.inv_freq")}
-    head, embeddings = stored.get("lm_head.weight"), stored.get("model.embed_tokens.weight")
+    head = stored.get("lm_head.weight")
+    embeddings = stored.get("model.embed_tokens.weight")
     if model.tie_embeddings and head and embeddings:
         if not torch.equal(head.read(), embeddings.read()):
             raise ValueError(f"tie_word_embeddings is true, and {head.file} holds another "
@@ -166,10 +182,13 @@ def read_folder(folder: Path, config: dict[str, Any]) -> tuple[ModelConfig, dict
         del stored["lm_head.weight"]
     shapes = names.tensor_shapes(model)
     check_tensors(stored, {theirs[name]: shape for name, shape in shapes.items()})
-    tensors = {ours: stored[name] for ours, name in theirs.items()}
-    for ours, tensor in tensors.items():
-        tensor.read = lambda ours=ours, read=tensor.read: (
-            names.relayout(ours, read(), model.head_dim, "pairs"))
+
+    def read(ours: str) -> Tensor:
+        weight = stored[theirs[ours]].read()
+        return names.relayout(ours, weight, model.head_dim, "pairs")
+
+    tensors = {ours: replace(stored[name], read=partial(read, ours))
+               for ours, name in theirs.items()}
     return model, tensors
 
 
@@ -187,8 +206,9 @@ def from_config(config: dict[str, Any]) -> ModelConfig:
     for name, value in WITHOUT_COUNTERPART.items():
         if config.get(name) not in (None, value):
             raise ValueError(f"{name} {config[name]!r}: we have no counterpart for it")
-    if others := set(config.get("layer_types") or ()) - {"full_attention"}:
-        raise ValueError(f"layer_types {others}: we have full_attention")
+    other_layers = set(config.get("layer_types") or ()) - {"full_attention"}
+    if other_layers:
+        raise ValueError(f"layer_types {other_layers}: we have full_attention")
     sizes = {ours: config.get(theirs) for ours, theirs in SIZES.items()}
     try:
         return names.to_model({**sizes, **from_rope(config), "norm_eps": config.get("rms_norm_eps"),
@@ -206,33 +226,54 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
     """
     tables = {name: read_table(config[name]) for name in ("rope_scaling", "rope_parameters")
               if config.get(name)}
-    thetas = {where: part["rope_theta"] for where, part in {"config.json": config, **tables}.items()
-              if part.get("rope_theta") is not None}
-    if thetas and "rope_scaling" in tables and "config.json" not in thetas:
-        # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
-        thetas["config.json, by transformers' default"] = 10000.0
-    theta = next(iter(thetas.values()), 10000.0)
-    if any(other != theta for other in thetas.values()):
-        raise ValueError(f"rope_theta is {thetas}: versions of transformers take either")
+    theta = read_theta(config, tables)
     ropes = [table | {"rope_theta": theta} for table in tables.values()]
     rope = ropes[0] if ropes else {"rope_type": "default"}
     if any(other != rope for other in ropes):
         raise ValueError("rope_scaling and rope_parameters say different things")
-    kind, positions = rope["rope_type"], config.get("max_position_embeddings")
-    fields = {"theta": theta, "max_positions": positions,
+    kind = rope["rope_type"]
+    fields = {"theta": theta, "max_positions": config.get("max_position_embeddings"),
               "partial": rope.get("partial_rotary_factor")}
-    if kind in ("default", "proportional"):
-        return fields
-    original, top = rope.get(ORIGINAL, positions), config.get(ORIGINAL)
-    if kind in ("yarn", "llama3") and top not in (None, original):
-        # transformers 5 takes this field, and 4 the other.
-        raise ValueError(f"{ORIGINAL} is {top}, beside a RoPE of {original}: versions of "
-                         "transformers take either")
-    scaling = {name: rope[name] for name in ROPES[kind] if name in rope and name != ORIGINAL}
-    fields["rope_scaling"] = {"type": kind, "original_positions": original, **scaling}
+    if kind not in ("default", "proportional"):
+        fields["rope_scaling"] = read_scaling(config, rope)
     if kind in ("linear", "dynamic"):
         fields["max_positions"] = msgspec.convert(fields["rope_scaling"], RopeScaling).reach
     return fields
+
+
+def read_theta(config: dict[str, Any], tables: dict[str, dict[str, Any]]) -> float:
+    """The base of RoPE, by a config.json or one of its tables of RoPE; by default 10000.
+
+    Raises ValueError where versions of transformers would read different ones.
+    """
+    parts = {"config.json": config, **tables}
+    thetas = {where: part["rope_theta"] for where, part in parts.items()
+              if part.get("rope_theta") is not None}
+    if not thetas:
+        return 10000.0
+    if "rope_scaling" in tables and "config.json" not in thetas:
+        # transformers 4 reads none in a table, and 5 none in rope_parameters beside rope_scaling.
+        thetas["config.json, by transformers' default"] = 10000.0
+    theta = next(iter(thetas.values()))
+    if any(other != theta for other in thetas.values()):
+        raise ValueError(f"rope_theta is {thetas}: versions of transformers take either")
+    return theta
+
+
+def read_scaling(config: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]:
+    """The fields of RopeScaling, from a config.json and its table of RoPE.
+
+    Raises ValueError where versions of transformers would read different lengths.
+    """
+    kind = rope["rope_type"]
+    original = rope.get(ORIGINAL, config.get("max_position_embeddings"))
+    outside = config.get(ORIGINAL)
+    if kind in ("yarn", "llama3") and outside not in (None, original):
+        # transformers 5 takes the field outside of the table, and 4 the one in it.
+        raise ValueError(f"{ORIGINAL} is {outside}, beside a RoPE of {original}: versions of "
+                         "transformers take either")
+    fields = {name: rope[name] for name in ROPES[kind] if name in rope and name != ORIGINAL}
+    return {"type": kind, "original_positions": original, **fields}
 
 
 def read_table(table: Any) -> dict[str, Any]:
@@ -247,6 +288,7 @@ def read_table(table: Any) -> dict[str, Any]:
     kind = fields.setdefault("rope_type", fields.pop("type", "default"))
     if kind not in ROPES:
         raise ValueError(f"rope_type {kind!r}: we have {', '.join(ROPES)}")
-    if others := fields.keys() - {"rope_type", "rope_theta", *ROPES[kind]}:
+    others = fields.keys() - {"rope_type", "rope_theta", *ROPES[kind]}
+    if others:
         raise ValueError(f"{sorted(others)[0]} of rope_type {kind}: we have no counterpart for it")
     return fields

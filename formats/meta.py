@@ -31,18 +31,25 @@ def read_folder(folder: Path, params: dict[str, Any]) -> tuple[ModelConfig, dict
     for name in ("tok_embeddings.weight", "layers.0.feed_forward.w1.weight"):
         if name not in tensors:
             raise UserError(f"{name} is in no consolidated.*.pth of {folder}: is it a LLaMA?")
-    head, embeddings = tensors.get("output.weight"), tensors["tok_embeddings.weight"]
+    head = tensors.get("output.weight")
+    embeddings = tensors["tok_embeddings.weight"]
     if head is not None and torch.equal(head.read(), embeddings.read()):
         del tensors["output.weight"]  # Meta writes the one matrix of a tied model twice
     model = to_model(params, {name: tensor.shape for name, tensor in tensors.items()})
     check_size(tensors, model)
     if frequencies is not None:
-        theirs, ours = frequencies.read().float(), rope_frequencies(model.head_dim, model.theta)
-        if theirs.shape != ours.shape or not torch.allclose(theirs, ours.float(), rtol=0.01):
-            raise ValueError(f"rope.freqs in {frequencies.file} are not those of rope_theta "
-                             f"{model.theta:g}: are the two of different models?")
+        check_frequencies(frequencies, model)
     check_tensors(tensors, names.tensor_shapes(model))
     return model, tensors
+
+
+def check_frequencies(frequencies: Stored, model: ModelConfig) -> None:
+    """Raise ValueError unless these rope.freqs (D/2,) are those of the model."""
+    theirs = frequencies.read().float()  # often bfloat16
+    ours = rope_frequencies(model.head_dim, model.theta).float()
+    if theirs.shape != ours.shape or not torch.allclose(theirs, ours, rtol=0.01):
+        raise ValueError(f"rope.freqs in {frequencies.file} are not those of rope_theta "
+                         f"{model.theta:g}: are the two of different models?")
 
 
 def to_model(params: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> ModelConfig:
@@ -56,7 +63,8 @@ def to_model(params: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> Mode
         if name not in FIELDS and value not in (None, False, -1):
             raise ValueError(f"{name} {value!r}: we have no counterpart for it; take it out if it "
                              "does not change what the model computes")
-    theta, scaling = params.get("rope_theta") or 10000.0, None  # Llama 1 and 2 say none
+    theta = params.get("rope_theta") or 10000.0  # Llama 1 and 2 say none
+    scaling = None
     if params.get("use_scaled_rope"):
         if params.get("rope_scaling_factor") is None:
             raise ValueError("use_scaled_rope without rope_scaling_factor: write it into the file; "
@@ -64,6 +72,12 @@ def to_model(params: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> Mode
         scaling = {"type": "llama3", "factor": params["rope_scaling_factor"],
                    "original_positions": 8192,
                    "high_freq_factor": params.get("rope_high_freq_factor") or 4.0}
+    if theta == 10000:
+        max_positions = 4096
+    elif scaling is None:
+        max_positions = 8192
+    else:
+        max_positions = 131072
     rows = shapes["tok_embeddings.weight"][0]
     if params.get("vocab_size") not in (None, -1, rows):
         raise ValueError(f"vocab_size is {params['vocab_size']}, and there are {rows} embeddings: "
@@ -74,7 +88,7 @@ def to_model(params: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> Mode
         "vocab_size": rows,
         "tie_embeddings": "output.weight" not in shapes,
         "norm_eps": params.get("norm_eps"),
-        "max_positions": 4096 if theta == 10000 else 8192 if scaling is None else 131072,
+        "max_positions": max_positions,
         "theta": theta,
         "rope_scaling": scaling,
     })

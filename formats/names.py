@@ -67,7 +67,8 @@ def tensor_names(config: ModelConfig, to: Target) -> dict[str, str]:
     for n in range(config.n_layers):
         pairs += [(f"layers.{n}.{row[0]}", f"{layers}.{n}.{row[column]}") for row in LAYER]
     names = {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in pairs}
-    if nameless := [name for name in tensor_shapes(config) if name not in names]:
+    nameless = [name for name in tensor_shapes(config) if name not in names]
+    if nameless:
         raise ValueError(f"{TARGETS[to]} has no name for the weight {nameless[0]}")
     return names
 
@@ -111,7 +112,7 @@ def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
          "rotates every pair of channels"),
         (config.partial != 1 and scaling is not None, f"partial {config.partial}",
          "cannot scale rotations of which some stand still"),
-        (to == "hf" and config.dim % config.n_heads,
+        (to == "hf" and config.dim % config.n_heads != 0,
          f"dim {config.dim} is not divisible by model.n_heads {config.n_heads}",
          "refuses that, whatever head_dim is"),
         (to == "gguf" and scaling is not None and scaling.type == "dynamic",

@@ -29,17 +29,19 @@ class Exported:
     """That of all weights; float32 where they differ, which holds each of them."""
 
 
-def open_run(path: Path, to: Target) -> Exported:
+def load_for_export(path: Path, to: Target) -> Exported:
     """The run at `path` with its best weights. UserError where it has no counterpart in `to`."""
     run = RunDir.open(path)
-    path, model = run.path, read_config(run.path / "config.yaml").model  # `path` can be a name
+    path = run.path  # what was given can be a name
+    model = read_config(path / "config.yaml").model
     try:
         refuse_without_counterpart(model, to)
         names = tensor_names(model, to)
     except ValueError as error:
         raise UserError(f"{path} cannot be exported to {to}: {error}") from None
     weights = run.checkpoints.load_weights()
-    stored = {name: Stored(path, w.dtype, tuple(w.shape), w.clone) for name, w in weights.items()}
+    stored = {name: Stored(path, weight.dtype, tuple(weight.shape), weight.clone)
+              for name, weight in weights.items()}
     check_tensors(stored, tensor_shapes(model))
     dtypes = {weight.dtype for weight in weights.values()}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.float32

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from errors import UserError
 from files import read_json
-from gyre.checkpoint import DTYPES
+from gyre.checkpoint import SAFETENSORS_DTYPES
 from model.config import ModelConfig
 
 POINTER = b"version https://git-lfs"  # what a git without LFS checks out in place of a large file
@@ -63,13 +64,15 @@ def check_tensors(tensors: dict[str, Stored], shapes: dict[str, tuple[int, ...]]
         if name not in shapes:
             raise UserError(f"{tensor.file} holds {name}, which our LLaMA does not have: it cannot "
                             "be left out")
-        if tensor.dtype not in DTYPES.values():
-            raise UserError(f"{name} in {tensor.file} is of none of the types {', '.join(DTYPES)}")
+        if tensor.dtype not in SAFETENSORS_DTYPES.values():
+            known = ", ".join(SAFETENSORS_DTYPES)
+            raise UserError(f"{name} in {tensor.file} is of none of the types {known}")
         if tensor.shape != shapes[name]:
             raise UserError(f"{name} in {tensor.file} has shape {tensor.shape}, and the "
                             f"configuration asks for {shapes[name]}: they belong to different "
                             "models, or a part is missing")
-    if missing := [name for name in shapes if name not in tensors]:
+    missing = [name for name in shapes if name not in tensors]
+    if missing:
         files = sorted({str(tensor.file) for tensor in tensors.values()}) or ["the folder"]
         raise UserError(f"{missing[0]} is in none of {', '.join(files)}: a part is missing")
 
@@ -134,8 +137,9 @@ def open_safetensors(file: Path) -> dict[str, Stored]:
     stored = {}
     for name in tensors.keys():  # noqa: SIM118  # not a dict
         entry = tensors.get_slice(name)
-        stored[name] = Stored(file, DTYPES.get(entry.get_dtype()), tuple(entry.get_shape()),
-                              lambda t=tensors, n=name: t.get_tensor(n))
+        dtype = SAFETENSORS_DTYPES.get(entry.get_dtype())
+        read = partial(tensors.get_tensor, name)
+        stored[name] = Stored(file, dtype, tuple(entry.get_shape()), read)
     return stored
 
 
@@ -157,14 +161,18 @@ def stored_pickles(folder: Path, dim: int | None) -> dict[str, Stored]:
     """
     count = len(list(folder.glob("consolidated.*.pth")))
     files = [folder / f"consolidated.{n:02}.pth" for n in range(max(count, 1))]
-    parts = {file: _load_pickle(file) for file in files}
-    for (first, part), (file, other) in combinations(parts.items(), 2):
-        if names := sorted(part.keys() ^ other.keys()):
-            raise UserError(f"{file} and {first} do not both hold {names[0]}")
-        if all(torch.equal(part[name], other[name]) for name in part):
-            raise UserError(f"{file} and {first} hold the same part: another one is missing")
-    return {name: _join(name, files, [part[name] for part in parts.values()], dim)
-            for name in parts[files[0]]}
+    tensors = {file: _load_pickle(file) for file in files}
+    for first, second in combinations(files, 2):
+        in_one = sorted(tensors[first].keys() ^ tensors[second].keys())
+        if in_one:
+            raise UserError(f"{second} and {first} do not both hold {in_one[0]}")
+        if all(torch.equal(part, tensors[second][name]) for name, part in tensors[first].items()):
+            raise UserError(f"{second} and {first} hold the same part: another one is missing")
+    stored = {}
+    for name in tensors[files[0]]:
+        parts = [tensors[file][name] for file in files]
+        stored[name] = _join(name, files, parts, dim)
+    return stored
 
 
 def _load_pickle(file: Path) -> dict[str, Tensor]:
@@ -188,11 +196,21 @@ def _load_pickle(file: Path) -> dict[str, Tensor]:
                         f"code ({type(error).__name__})") from error
     if saved_as != file.stem and re.fullmatch(r"consolidated\.\d\d", saved_as):
         raise UserError(f"{file} was saved as {saved_as}.pth: parts were swapped or copied")
-    if not (isinstance(tensors, dict) and all(
-            isinstance(name, str) and isinstance(t, Tensor) and t.is_cpu
-            and t.layout == torch.strided and 1 <= t.ndim <= 2 for name, t in tensors.items())):
+    if not _is_table(tensors):
         raise UserError(f"{file} is not a table of vectors and matrices")
     return {name: tensor.detach() for name, tensor in tensors.items()}
+
+
+def _is_table(content: Any) -> bool:
+    """Whether the content of a .pth is a dict of vectors and matrices in memory, by their names."""
+    if not isinstance(content, dict):
+        return False
+    for name, tensor in content.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            return False
+        if not tensor.is_cpu or tensor.layout != torch.strided or tensor.ndim not in (1, 2):
+            return False
+    return True
 
 
 def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) -> Stored:
@@ -201,14 +219,17 @@ def _join(name: str, files: list[Path], parts: list[Tensor], dim: int | None) ->
     Rows are cut of what reads the residual stream, columns of what writes into it. Llama 1 and 2
     cut embeddings by columns, Llama 3 by rows; norms are whole everywhere.
     """
-    first, shape = parts[0], list(parts[0].shape)
+    first = parts[0]
+    is_vector = first.ndim == 1
     for file, part in zip(files, parts, strict=True):
-        if part.shape != first.shape or part.dtype != first.dtype or (
-                first.ndim == 1 and not torch.equal(part, first)):
+        is_alike = part.shape == first.shape and part.dtype == first.dtype
+        if not is_alike or (is_vector and not torch.equal(part, first)):
             raise UserError(f"{name} in {file} and in {files[0]} are not parts of one model")
-    if first.ndim == 1:
+    shape = list(first.shape)
+    if is_vector:
         return Stored(files[0], first.dtype, tuple(shape), lambda: first)
-    columns = name.endswith(("wo.weight", "w2.weight")) or (
-        name == "tok_embeddings.weight" and shape[1] != dim)
-    shape[columns] *= len(parts)
-    return Stored(files[0], first.dtype, tuple(shape), lambda: torch.cat(parts, dim=int(columns)))
+    writes_stream = name.endswith(("wo.weight", "w2.weight"))
+    is_narrow_embedding = name == "tok_embeddings.weight" and shape[1] != dim
+    axis = 1 if writes_stream or is_narrow_embedding else 0
+    shape[axis] *= len(parts)
+    return Stored(files[0], first.dtype, tuple(shape), lambda: torch.cat(parts, dim=axis))

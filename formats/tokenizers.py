@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Container, Sequence
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,7 +44,8 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
     if tokenizer.vocab_size > vocab_size:
         raise UserError(f"the tokenizer of {folder} has ids up to {tokenizer.vocab_size - 1}, and "
                         f"the model {vocab_size} embeddings: a text could hold ids that have none")
-    if beyond := [i for i in (*tokenizer.eos_ids, *stated) if not 0 <= i < vocab_size]:
+    beyond = [i for i in (*tokenizer.eos_ids, *stated) if not 0 <= i < vocab_size]
+    if beyond:
         raise UserError(f"{folder} has an eos_token_id {beyond[0]} in config.json or {GENERATION}, "
                         f"and the model's ids are 0 to {vocab_size - 1}")
     files = {file.name: file for file in tokenizer_files(folder)}
@@ -53,10 +55,12 @@ def read_tokenizer(folder: Path, vocab_size: int, spare: Path) -> tuple[Tokenize
         files[SETTINGS] = spare / SETTINGS
         stage_json(files[SETTINGS], settings | {"add_bos_token": True})
     ends = tokenizer.eos_ids if GENERATION in files else []
-    if set(stated) - set(ends or [tokenizer.eos_id]):
+    known = ends if ends else [tokenizer.eos_id]
+    if set(stated) - set(known):
         files[GENERATION] = spare / GENERATION
-        stage_json(files[GENERATION], read_optional(folder / GENERATION)
-                   | {"eos_token_id": [*dict.fromkeys((*stated, *ends))]})
+        all_ends = list(dict.fromkeys([*stated, *ends]))
+        generation = read_optional(folder / GENERATION)
+        stage_json(files[GENERATION], generation | {"eos_token_id": all_ends})
     return tokenizer, list(files.values())
 
 
@@ -88,9 +92,12 @@ def agree(first: Tokenizer, second: Tokenizer) -> bool:
     """
     probes = [PROBE.lstrip(), *(f"a{n * ' '}b" for n in range(2, 99))]
     probes += [text.decode(errors="ignore").lstrip() for text in first.bytes.values()]
-    facts = [(t.bytes, t.vocab_size, t.prefix_ids, t.eos_id, t.encode_batch(probes))
-             for t in (first, second)]
-    return facts[0] == facts[1]
+
+    def facts(tokenizer: Tokenizer) -> tuple[Any, ...]:
+        return (tokenizer.bytes, tokenizer.vocab_size, tokenizer.prefix_ids, tokenizer.eos_id,
+                tokenizer.encode_batch(probes))
+
+    return facts(first) == facts(second)
 
 
 def open_equal(model: bytes, tokenizer: Tokenizer, settings: dict[str, Any]) -> Tokenizer | None:
@@ -165,44 +172,99 @@ def to_sentencepiece(described: dict[str, Any], tokenizer: Tokenizer) -> bytes |
     None if there is no such file: for byte-level pairs, for merges in an order that no scores have,
     and where a pair that makes up a piece is not among the merges.
     """
-    model, special = described["model"], {t["id"]: t["special"] for t in described["added_tokens"]}
+    model = described["model"]
+    special = {token["id"]: token["special"] for token in described["added_tokens"]}
     if model["type"] != "BPE" or not model["byte_fallback"] or not all(special.values()):
         return None
     ids = model["vocab"] | {token["content"]: token["id"] for token in described["added_tokens"]}
-    merges = [tuple(pair) for pair in model["merges"]]
-    order = [text for text, _ in groupby(map("".join, merges))]
-    others = [text for text in order if text.strip(SPACE + " ")]
-    if len(set(order)) < len(order) and order[: len(others)] == others:
-        order = others  # merges of runs of spaces, which share a score, are mixed at the end
-    merge_scores = {text: -float(n) for n, text in enumerate(order)}
     unk_id = ids.get(model["unk_token"] or "<unk>")
-    special_types = dict.fromkeys(special, CONTROL) | {unk_id: UNKNOWN}
     texts = {i: text for text, i in ids.items()}
-    scores, proto = {}, ModelProto()
-    for i in range(tokenizer.vocab_size):
-        text, score = texts.get(i, f"[PAD{i}]"), 0.0
-        is_byte = re.fullmatch("<0x[0-9A-F]{2}>", text)
-        kind = special_types.get(i, UNUSED if i not in texts else BYTE if is_byte else NORMAL)
-        if kind == NORMAL:
-            # Pieces that are never merged get distinct scores behind all others.
-            last = -float(len(order) + i) if text.strip(SPACE + " ") else -1e9
-            score = scores[text] = merge_scores.get(text, last)
-            text = text.replace(" ", SPACE)
-        proto.pieces.add(piece=text, score=score, type=kind)
-    if len(merge_scores) < len(order) or set(_merges(scores, ids)) != set(merges):
+    types = {i: piece_type(i, texts.get(i), unk_id, special) for i in range(tokenizer.vocab_size)}
+    normal = {i: texts[i] for i, kind in types.items() if kind == NORMAL}
+    merges = [tuple(pair) for pair in model["merges"]]
+    order = merge_order(merges)
+    scores = piece_scores(normal, order)
+    if len(set(order)) < len(order) or set(_merges(scores, ids)) != set(merges):
         return None
+    special_ids = {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}
+    content = pack_pieces(texts, types, scores, special_ids, tokenizer.adds_space)
+    settings = {"add_bos_token": bool(tokenizer.prefix_ids)}
+    return content if open_equal(content, tokenizer, settings) else None
+
+
+def pack_pieces(
+    texts: dict[int, str], types: dict[int, int], scores: dict[str, float],
+    special_ids: dict[str, int | None], adds_space: bool,
+) -> bytes:
+    """A sentencepiece file of BPE with byte fallback, which normalises nothing.
+
+    It has a piece for each id in `types`. `scores` are those of the normal pieces; `special_ids`
+    are those of unk, bos and eos.
+    """
+    proto = ModelProto()
+    for i, kind in types.items():
+        text = texts.get(i, f"[PAD{i}]")
+        if kind == NORMAL:
+            proto.pieces.add(piece=text.replace(" ", SPACE), score=scores[text], type=kind)
+        else:
+            proto.pieces.add(piece=text, score=0.0, type=kind)
     spec = proto.trainer_spec
-    spec.model_type, spec.byte_fallback = 2, True  # 2 is BPE
-    for name, i in {"unk": unk_id, "bos": tokenizer.bos_id, "eos": tokenizer.eos_id}.items():
+    spec.model_type = 2  # BPE
+    spec.byte_fallback = True
+    for name, i in special_ids.items():
         setattr(spec, f"{name}_id", -1 if i is None else i)
         if i is not None:
             setattr(spec, f"{name}_piece", texts[i])
     proto.normalizer_spec.name = "identity"
-    proto.normalizer_spec.add_dummy_prefix = tokenizer.adds_space
+    proto.normalizer_spec.add_dummy_prefix = adds_space
     proto.normalizer_spec.remove_extra_whitespaces = False
-    content: bytes = proto.SerializeToString()
-    settings = {"add_bos_token": bool(tokenizer.prefix_ids)}
-    return content if open_equal(content, tokenizer, settings) else None
+    return proto.SerializeToString()
+
+
+def piece_type(i: int, text: str | None, unk_id: int | None, special: Container[int]) -> int:
+    """The type of the piece of id `i`; `text` is None for an id that no text has."""
+    if i == unk_id:
+        return UNKNOWN
+    if i in special:
+        return CONTROL
+    if text is None:
+        return UNUSED
+    return BYTE if re.fullmatch("<0x[0-9A-F]{2}>", text) else NORMAL
+
+
+def merge_order(merges: Sequence[tuple[str, ...]]) -> list[str]:
+    """The pieces that these merges make, in the order in which they are first made.
+
+    A piece stands there several times if its merges are apart, and then no scores have this order.
+    But runs of spaces, which share a score, may be mixed at the end: they are left out then.
+    """
+    order = [text for text, _ in groupby(map("".join, merges))]
+    others = [text for text in order if not is_run_of_spaces(text)]
+    is_mixed = len(set(order)) < len(order)
+    return others if is_mixed and order[: len(others)] == others else order
+
+
+def is_run_of_spaces(text: str) -> bool:
+    """Whether a piece is nothing but spaces, or sentencepiece's mark for them."""
+    return not text.strip(SPACE + " ")
+
+
+def piece_scores(normal: dict[int, str], order: Sequence[str]) -> dict[str, float]:
+    """The score of each normal piece, given by id: -n for the n-th in the `order` of merges.
+
+    Runs of spaces that are not in the order share the lowest score. Other pieces that are never
+    merged get distinct scores behind all others.
+    """
+    merged = {text: -float(n) for n, text in enumerate(order)}
+    scores = {}
+    for i, text in normal.items():
+        if text in merged:
+            scores[text] = merged[text]
+        elif is_run_of_spaces(text):
+            scores[text] = -1e9
+        else:
+            scores[text] = -float(len(order) + i)
+    return scores
 
 
 def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
@@ -213,8 +275,6 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     sentencepiece file of the same ids if there is one: without it, llama.cpp's converter ignores
     the order of the merges. Raises UserError where no tokenizer.json gives the same ids.
     """
-    import tokenizers
-
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
     settings = read_optional(folder / SETTINGS)
@@ -224,21 +284,40 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
     # transformers 4 would add token_type_ids, which LlamaForCausalLM refuses.
     settings["model_input_names"] = ["input_ids", "attention_mask"]
     if (folder / JSON).exists():
-        theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
-        if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
-            # Llama's class reads add_bos_token, and this class does not.
-            stage_json(folder / JSON, _beginning_with(tokenizer.prefix_ids, theirs))
-        described = json.loads(theirs.to_str())  # the same form for every version of tokenizers
-        if not (folder / MODEL).exists() and (model := to_sentencepiece(described, tokenizer)):
-            (folder / MODEL).write_bytes(model)
-        if (folder / MODEL).exists():  # llama.cpp's converter reads these here
-            settings["add_bos_token"] = bool(tokenizer.prefix_ids)
-            settings["add_prefix_space"] = tokenizer.adds_space
+        settings |= _complete_json(folder, tokenizer)
         stage_json(folder / SETTINGS, settings)
         return
     stage_json(folder / JSON, to_json(tokenizer))
+    settings |= _settings_of_sentencepiece(tokenizer, max_length)
+    stage_json(folder / SETTINGS, settings)
+    if not agree(tokenizer, open_tokenizer(folder)):
+        raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
+                        "BPE model?")
+
+
+def _complete_json(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Let the tokenizer.json in `folder` begin texts as `tokenizer` does, and put the sentencepiece
+    file of the same ids beside it if there is one. Returns the settings for llama.cpp's converter.
+    """
+    import tokenizers
+
+    theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
+    if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
+        # Llama's class reads add_bos_token, and this class does not.
+        stage_json(folder / JSON, _beginning_with(tokenizer.prefix_ids, theirs))
+    if not (folder / MODEL).exists():
+        described = json.loads(theirs.to_str())  # the same form for every version of tokenizers
+        model = to_sentencepiece(described, tokenizer)
+        if model is None:
+            return {}
+        (folder / MODEL).write_bytes(model)
+    return {"add_bos_token": bool(tokenizer.prefix_ids), "add_prefix_space": tokenizer.adds_space}
+
+
+def _settings_of_sentencepiece(tokenizer: Tokenizer, max_length: int) -> dict[str, Any]:
+    """The settings of a tokenizer.json that was made from a sentencepiece file."""
     text_of = tokenizer.processor.id_to_piece
-    settings |= {
+    return {
         "bos_token": None if tokenizer.bos_id is None else text_of(tokenizer.bos_id),
         "eos_token": text_of(tokenizer.eos_id),
         "unk_token": text_of(tokenizer.unk_id),
@@ -250,10 +329,6 @@ def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_len
         "split_special_tokens": True,
         "model_max_length": max_length,
     }
-    stage_json(folder / SETTINGS, settings)
-    if not agree(tokenizer, open_tokenizer(folder)):
-        raise UserError(f"{source / MODEL} gives ids that no tokenizer.json gives: is it not a "
-                        "BPE model?")
 
 
 def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
@@ -263,36 +338,16 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
     Ids that a model of `vocab_size` has and the tokenizer has not become unused pieces. Raises
     UserError where llama.cpp could not give the ids of `tokenizer`.
     """
-    with TemporaryDirectory() as spare:
-        write_hf_tokenizer(source, tokenizer, Path(spare), 0)
-        if not (Path(spare) / MODEL).is_file():
-            raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives: export "
-                            "with --to hf, and try llama.cpp's convert_hf_to_gguf.py, which knows "
-                            "some byte-level tokenizers")
-        settings = read_optional(Path(spare) / SETTINGS)  # most are about the tokenizer.json
-        kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
-        ours = open_equal((Path(spare) / MODEL).read_bytes(), tokenizer, kept)
-    if ours is None:
-        raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
-                        "and its converter read the first: remove the one that is not the model's")
+    ours = open_sentencepiece(source, tokenizer)
     pieces = read_pieces(ours)
     padding = range(len(pieces), vocab_size)
-    special = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": ours.unk_id,
-               "padding": tokenizer.pad_id}
-    # llama.cpp looks for further ids that end a text at the ends of a turn and of a message.
-    more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
-    if len(more) > 2:
-        raise UserError(f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has "
-                        "three fields for such ids: import the model again with fewer, or export "
-                        "with --to hf")
-    special |= dict(zip(("eot", "eom"), more, strict=False))
     fields = {
         "model": "llama",
         "pre": "default",
         "tokens": [piece.piece for piece in pieces] + [f"[PAD{i}]" for i in padding],
         "scores": [piece.score for piece in pieces] + [-1000.0 for _ in padding],
         "token_type": [piece.type for piece in pieces] + [UNUSED for _ in padding],
-        **{f"{name}_token_id": i for name, i in special.items() if i is not None},
+        **special_fields(source, tokenizer, ours.unk_id),
         "add_bos_token": bool(ours.prefix_ids),
         "add_eos_token": False,
         "add_space_prefix": ours.adds_space,
@@ -301,3 +356,40 @@ def to_gguf_fields(source: Path, tokenizer: Tokenizer, vocab_size: int) -> dict[
     fields = {f"tokenizer.ggml.{name}": value for name, value in fields.items()}
     template = chat_template(source)
     return fields if template is None else fields | {"tokenizer.chat_template": template}
+
+
+def open_sentencepiece(source: Path, tokenizer: Tokenizer) -> Tokenizer:
+    """The sentencepiece file of the same ids as `tokenizer`, which is that of the folder `source`.
+
+    Raises UserError if there is none, or if the one in the folder gives other ids.
+    """
+    with TemporaryDirectory() as spare:
+        write_hf_tokenizer(source, tokenizer, Path(spare), 0)
+        if not (Path(spare) / MODEL).is_file():
+            raise UserError(f"{source / JSON} gives ids that no sentencepiece file gives: export "
+                            "with --to hf, and try llama.cpp's convert_hf_to_gguf.py, which knows "
+                            "some byte-level tokenizers")
+        settings = read_optional(Path(spare) / SETTINGS)  # most are about the tokenizer.json
+        kept = {name: settings.get(name) for name in ("add_bos_token", "bos_token", "eos_token")}
+        equal = open_equal((Path(spare) / MODEL).read_bytes(), tokenizer, kept)
+    if equal is None:
+        raise UserError(f"{source / MODEL} and {source / JSON} give different ids, and llama.cpp "
+                        "and its converter read the first: remove the one that is not the model's")
+    return equal
+
+
+def special_fields(source: Path, tokenizer: Tokenizer, unk_id: int) -> dict[str, int]:
+    """The fields of a GGUF that name special ids of the tokenizer of the folder `source`.
+
+    Raises UserError for more ids that end a text than there are fields.
+    """
+    ids = {"bos": tokenizer.bos_id, "eos": tokenizer.eos_id, "unknown": unk_id,
+           "padding": tokenizer.pad_id}
+    # llama.cpp looks for further ids that end a text at the ends of a turn and of a message.
+    more = [i for i in tokenizer.eos_ids if i != tokenizer.eos_id]
+    if len(more) > 2:
+        raise UserError(f"{source / GENERATION} ends texts at {tokenizer.eos_ids}, and a GGUF has "
+                        "three fields for such ids: import the model again with fewer, or export "
+                        "with --to hf")
+    ids |= dict(zip(("eot", "eom"), more, strict=False))
+    return {f"{name}_token_id": i for name, i in ids.items() if i is not None}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from data.dataset import find_prepared, has_changed
 from errors import UserError, say
-from gyre.checkpoint import STATES, WEIGHTS, read_tensors
+from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
 from gyre.compute import (
     DTYPE_NAMES,
     Compute,
@@ -282,8 +282,8 @@ def restore(start: Start, world: World, model: Transformer, optimizers: Optimize
     which = "last" if start.step is None else start.step
     with run.checkpoints.open(which, world) as folder:
         training = run.checkpoints.load_training(folder)
-        copy_weights(model, read_tensors(folder / WEIGHTS))
-        optimizers.load_tensors(read_tensors(folder / STATES))
+        copy_weights(model, read_safetensors(folder / WEIGHTS))
+        optimizers.load_tensors(read_safetensors(folder / STATES))
     progress = Progress(**training["progress"])
     if start.is_branch:
         check_branch(run, start, progress.step)

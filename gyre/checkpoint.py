@@ -42,17 +42,24 @@ from errors import UserError, say
 from files import fsync, remove, sha256, writing
 from gyre.parallel import ALONE, World, gather_tensor
 
-WEIGHTS, STATES = "model.safetensors", "optimizer.safetensors"
-TRAINING, MANIFEST = "training.pt", "manifest.json"
-DTYPE_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-DTYPES = {name: dtype for dtype, name in DTYPE_NAMES.items()}
+WEIGHTS = "model.safetensors"
+STATES = "optimizer.safetensors"
+TRAINING = "training.pt"
+MANIFEST = "manifest.json"
+# The dtypes of our weights, by the names that safetensors files have for them.
+SAFETENSORS_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+SAFETENSORS_NAMES = {dtype: name for name, dtype in SAFETENSORS_DTYPES.items()}
 # Where a checkpoint may be when another process is between two renames, was killed there, or never
 # wrote `best`. `best` is tried again after `.best`: a save may have finished in between.
 PLACES = {"last": ("last", "previous"), "best": ("best", ".best", "best", "last", "previous")}
 
 
+def as_it_is(name: str, tensor: Tensor) -> dict[str, Tensor]:
+    """Return the tensor by its name: the conversion that changes nothing."""
+    return {name: tensor}
+
+
 Convert = Callable[[str, Tensor], dict[str, Tensor]]
-AS_IT_IS: Convert = lambda name, tensor: {name: tensor}  # noqa: E731
 
 
 class Replaced(UserError):
@@ -141,38 +148,36 @@ class Checkpoints:
         all, so that all read the same folder. Raises UserError for missing files, and for a folder
         that a training replaced meanwhile.
         """
-        places, checks = PLACES.get(str(name), (f"kept/{name}",)), world.is_main
-        existing = (self.path / place for place in places if (self.path / place).exists())
-        folder, previous = next(existing, None), self.path / "previous"
-        if folder is None and isinstance(name, int):
-            kept = ", ".join(map(str, self.kept_steps())) or "none"
-            raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
-                            "(--train.keep says which)")
-        if folder is None:
-            raise UserError(f"{self.path} has no checkpoint {name!r}: train on with --resume "
-                            f"{self.path}, or choose another checkpoint or run")
+        folder = self._find(name)
+        previous = self.path / "previous"
         while True:
-            inode, damaged = folder.stat().st_ino, [folder / MANIFEST]
-            try:
-                with suppress(FileNotFoundError, TypeError, ValueError):
-                    text = (folder / MANIFEST).read_text(encoding="utf-8") if checks else "{}"
-                    hashes = dict(json.loads(text))
-                    damaged = [folder / name for name, digest in hashes.items()
-                               if not (folder / name).is_file() or sha256(folder / name) != digest]
-                damaged = world.collect(damaged)[0]
+            with watching(folder):
+                found = damaged_files(folder) if world.is_main else []
+                damaged = world.collect(found)[0]
                 if not damaged:
                     yield folder
                     return
-            finally:
-                if not folder.exists() or folder.stat().st_ino != inode:
-                    raise Replaced(f"{folder} was replaced while it was read: start again")
             if folder.name != "last" or not previous.exists():
                 raise UserError(f"{damaged[0]} is missing or not what was saved: restore it, or "
                                 "choose another checkpoint or run")
-            self.last_is_good, folder = False, previous
-            if checks:
+            if world.is_main:
                 say(f"warning: {damaged[0]} is missing or not what was saved; taking the "
                     f"checkpoint before it, {previous}")
+            self.last_is_good = False
+            folder = previous
+
+    def _find(self, name: Literal["last", "best"] | int) -> Path:
+        """Return the folder where this checkpoint stands. Raises UserError if there is none."""
+        for place in PLACES.get(str(name), (f"kept/{name}",)):
+            folder = self.path / place
+            if folder.exists():
+                return folder
+        if isinstance(name, int):
+            kept = ", ".join(map(str, self.kept_steps())) or "none"
+            raise UserError(f"{self.path} kept no checkpoint of step {name}; it has: {kept} "
+                            "(--train.keep says which)")
+        raise UserError(f"{self.path} has no checkpoint {name!r}: train on with --resume "
+                        f"{self.path}, or choose another checkpoint or run")
 
     def load_training(self, folder: Path) -> dict[str, Any]:
         """Return what `save` was given as `training`. UserError where there is none."""
@@ -183,7 +188,7 @@ class Checkpoints:
             raise UserError(f"{folder / TRAINING} holds no training state: restore it") from error
 
     def load_weights(
-        self, name: Literal["last", "best"] | int = "best", convert: Convert = AS_IT_IS
+        self, name: Literal["last", "best"] | int = "best", convert: Convert = as_it_is
     ) -> dict[str, Tensor]:
         """Return the weights, whole, on the CPU; those of `last` where no `best` was ever written.
 
@@ -193,8 +198,10 @@ class Checkpoints:
         """
         while True:
             with suppress(Replaced, FileNotFoundError), self.open(name) as folder:
-                return {key: value for pair in read_tensors(folder / WEIGHTS)
-                        for key, value in convert(*pair).items()}
+                weights: dict[str, Tensor] = {}
+                for key, weight in read_safetensors(folder / WEIGHTS):
+                    weights |= convert(key, weight)
+                return weights
 
     def kept_steps(self) -> list[int]:
         """Return the steps whose checkpoints stand in kept/, in order."""
@@ -207,7 +214,36 @@ class Checkpoints:
         return (self.path / "last").exists() or (self.path / "previous").exists()
 
 
-def read_tensors(file: Path) -> Iterator[tuple[str, Tensor]]:
+@contextmanager
+def watching(folder: Path) -> Iterator[None]:
+    """Raise Replaced at the end if another process has replaced `folder` meanwhile."""
+    inode = folder.stat().st_ino
+    try:
+        yield
+    finally:
+        if not folder.exists() or folder.stat().st_ino != inode:
+            raise Replaced(f"{folder} was replaced while it was read: start again")
+
+
+def damaged_files(folder: Path) -> list[Path]:
+    """Return the files of a checkpoint that are missing or have another hash than in its manifest.
+
+    If the manifest cannot be read, it is the only one.
+    """
+    manifest = folder / MANIFEST
+    damaged = []
+    try:
+        hashes = dict(json.loads(manifest.read_text(encoding="utf-8")))
+        for name, digest in hashes.items():
+            file = folder / name
+            if not file.is_file() or sha256(file) != digest:
+                damaged.append(file)
+    except (FileNotFoundError, TypeError, ValueError):
+        return [manifest]
+    return damaged
+
+
+def read_safetensors(file: Path) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors of a safetensors file on the CPU, one at a time, the largest first: then
     most memory is free for what is made of it."""
     # Not mapped, because a map stays in memory until the last tensor is freed.
@@ -239,9 +275,10 @@ def write_safetensors(file: Path, like: Mapping[str, Any], tensors: Iterable[Ten
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in like.items():
-        start, end = end, end + tensor.nbytes
-        dtype, shape = DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)
-        table[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+        start = end
+        end += tensor.nbytes
+        dtype = SAFETENSORS_NAMES[tensor.dtype]
+        table[name] = {"dtype": dtype, "shape": tuple(tensor.shape), "data_offsets": [start, end]}
     header = json.dumps(table).encode()
     header += b" " * (-len(header) % 8)  # the data starts at a multiple of 8
     with file.open("wb") as stream:

@@ -23,8 +23,7 @@ import docstring_parser
 import msgspec
 import yaml
 
-from data.dataset import DataConfig
-from data.sources import AUTO, Fitted
+from data.sources import AUTO, DataConfig, Fitted
 from errors import UserError, check_ranges, closest, did_you_mean
 from gyre.compute import Dtype
 from gyre.optim import OptimConfig

@@ -63,7 +63,8 @@ def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -
     if name is not None:
         held.enter_context(locked_run(Path(runs, name)))
         return name
-    name, number = stem, 1
+    name = stem
+    number = 1
     while True:
         with suppress(UserError):  # another process trains a run of this name
             if not Path(runs, name).exists():
@@ -71,6 +72,18 @@ def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -
                 return name
         number += 1
         name = f"{stem}-{number}"
+
+
+def newest_run(runs: Path) -> Path:
+    """Return the folder of the newest run that has weights. Raises UserError if there is none."""
+    with_weights: list[Path] = []
+    for name in ("best", "last", "previous"):
+        folders = [checkpoint.parent for checkpoint in runs.glob(f"[!.]*/{name}")]
+        with_weights += [folder for folder in folders if (folder / "run.json").is_file()]
+    if not with_weights:
+        raise UserError(f"no run with weights in {runs}/ yet: make one with `python train.py "
+                        "--config small.yaml`")
+    return max(with_weights, key=lambda run: f"{read_json(run / 'run.json').get('created')}")
 
 
 def find_run(path: Path, runs: Path) -> Path:
@@ -181,13 +194,7 @@ class RunDir:
         right now: nothing is changed.
         """
         if path is None:
-            with_weights = [file.parent for name in ("best", "last", "previous")
-                            for file in Path(runs).glob(f"[!.]*/{name}")
-                            if (file.parent / "run.json").is_file()]
-            if not with_weights:
-                raise UserError(f"no run with weights in {runs}/ yet: make one with `python "
-                                "train.py --config small.yaml`")
-            path = max(with_weights, key=lambda p: f"{read_json(p / 'run.json').get('created')}")
+            path = newest_run(Path(runs))
         path = find_run(Path(path), Path(runs))
         try:
             record = json.loads((path / "run.json").read_text(encoding="utf-8"))
@@ -198,9 +205,10 @@ class RunDir:
             raise UserError(f"{path / 'run.json'} is missing or damaged: restore it, or choose "
                             "another run") from None
         # A tokenizer that somebody added would be read instead of ours.
-        for file in (path / name for name in {*FILES, *hashes}):
+        for name in {*FILES, *hashes}:
+            file = path / name
             digest = sha256(file) if file.is_file() else None
-            if digest != hashes.get(file.name):
+            if digest != hashes.get(name):
                 raise UserError(f"{file} is not what this run was made with (run.json has its "
                                 "sha256): restore or remove it, or choose another run")
         return cls(path, record)
@@ -256,7 +264,8 @@ class RunDir:
 
         A last line that a crash cut short is ignored, any other broken line with a warning.
         """
-        file, points = self.path / METRICS, []
+        file = self.path / METRICS
+        points: list[dict[str, Any]] = []
         if self.checkpoints.has_training and not file.exists():
             say(f"warning: {file} is missing")
         lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
@@ -289,8 +298,8 @@ class RunDir:
     def start_wandb(self, config: Config, points: Sequence[dict[str, Any]] = ()) -> None:
         """Start the mirror in wandb, and hand it the points that there are."""
         if config.log.wandb != "disabled":
-            values, id = asdict(config), self.record["wandb_id"]
-            self.wandb = WandbThread(config.log, self.path.name, id, values)
+            self.wandb = WandbThread(config.log, self.path.name, self.record["wandb_id"],
+                                     asdict(config))
             self.wandb.start()
             for point in points:
                 self.wandb.log(point)

@@ -19,7 +19,7 @@ from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
 
-import outside  # noqa: F401  first: it sets the environment
+import clean_environment  # noqa: F401  first: it sets the environment
 import pytest
 import torch
 from torch import Tensor

@@ -2,30 +2,14 @@
 
 import pytest
 import torch
+from cached_decoding import assert_cached_equals_uncached
 from conftest import random_tokens, sharpened
 
 from model.config import RopeScaling
 from model.encodings import POSITIONS
-from model.generation import next_logits
 from model.transformer import KVCache
 
 T = 9
-
-
-def assert_cached_equals_uncached(model, ids):
-    """For every split in two and for chunks of 1 and 3: all logits, or those of decoding."""
-    whole, length = model(ids), ids.shape[1]
-    assert (next_logits(model, ids) - whole[:, -1]).abs().max() <= 1e-5
-    for number, chunks in enumerate([1, 1, 3, 3, *([n, length - n] for n in range(1, length))]):
-        cache = KVCache(model.config, len(ids), T)
-        for part in ids.split(chunks, dim=1):
-            expected = whole[:, cache.length : cache.length + part.shape[1]]
-            if number % 2:
-                got, expected = next_logits(model, part, cache), expected[:, -1]
-            else:
-                got = model(part, cache)
-            assert (got - expected).abs().max() <= 1e-5, (number, chunks)
-        assert cache.length == length
 
 
 @pytest.mark.parametrize("position, scaling", [
@@ -39,11 +23,17 @@ def test_cached_logits_equal_uncached_at_every_split(position, scaling):
 
 
 @torch.inference_mode()
-def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
-    """Past the trained length, the frequencies that rotated the cached keys are wrong. That
-    `generate` uses no cache then is seen in test_generation.py."""
-    model, ids = sharpened(rope_scaling=RopeScaling("dynamic", 4, 6)), random_tokens(3, T)
-    assert_cached_equals_uncached(model, ids[:, :6])
+def test_dynamic_scaling_is_cached_up_to_the_trained_length():
+    model = sharpened(rope_scaling=RopeScaling("dynamic", 4, 6))
+    assert_cached_equals_uncached(model, random_tokens(3, 6))
+
+
+@torch.inference_mode()
+def test_dynamic_scaling_refuses_a_cache_past_the_trained_length():
+    """The frequencies that rotated the cached keys are wrong then. That `generate` uses no cache is
+    seen in test_generation.py."""
+    model = sharpened(rope_scaling=RopeScaling("dynamic", 4, 6))
+    ids = random_tokens(3, T)
     cache = KVCache(model.config, 3, T)
     with pytest.raises(ValueError, match="past 6 tokens .* use no cache"):
         model(ids[:, :7], cache)
@@ -54,13 +44,22 @@ def test_dynamic_scaling_uses_a_cache_as_long_as_it_is_right():
 def test_a_cache_refuses_what_does_not_fit_before_it_writes(rows, tokens, dtype):
     """Another batch would broadcast; another dtype would be converted at every step."""
     cache = KVCache(sharpened().config, 3, 9)
-    ones, wrong = torch.ones(3, 2, 9, 8), torch.zeros(rows, 2, tokens, 8, dtype=dtype)
-    held, _ = cache.update(0, ones, ones)
-    assert held[0, 0].is_contiguous()  # one key/value head, as attention reads it
+    ones = torch.ones(3, 2, 9, 8)
+    wrong = torch.zeros(rows, 2, tokens, 8, dtype=dtype)
+    cache.update(0, ones, ones)
     cache.length = 7
     with pytest.raises(ValueError, match="do not fit into a cache for 3 x 9 in torch.float32"):
         cache.update(0, wrong, wrong)
-    assert torch.equal(cache.keys[0], ones) and torch.equal(cache.values[0], ones)
+    assert torch.equal(cache.keys[0], ones)
+    assert torch.equal(cache.values[0], ones)
+
+
+def test_the_keys_of_a_head_are_contiguous():
+    """As attention reads them."""
+    cache = KVCache(sharpened().config, 3, 9)
+    ones = torch.ones(3, 2, 9, 8)
+    keys, _ = cache.update(0, ones, ones)
+    assert keys[0, 0].is_contiguous()
 
 
 @pytest.mark.parametrize("position", POSITIONS)
@@ -68,7 +67,8 @@ def test_a_cache_refuses_what_does_not_fit_before_it_writes(rows, tokens, dtype)
 @torch.inference_mode()
 def test_bfloat16_is_cached_as_such(position, autocast):
     """Cached and uncached differ by bfloat16's rounding (8 bits), not by more."""
-    model, ids = sharpened(position=position), random_tokens(3, T)
+    model = sharpened(position=position)
+    ids = random_tokens(3, T)
     if not autocast:
         model.bfloat16()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):

@@ -4,9 +4,9 @@ from unittest import mock
 
 import pytest
 from conftest import refusal, run
-from foreign import edit, export_to, their_folder
-from foreign_tokenizers import add_tokens, save_gemma, save_llama2, save_llama2_of_4, save_llama3
 from noise import noise_run
+from saved_models import edit_json, export_to, their_folder
+from saved_tokenizers import add_tokens, save_gemma, save_llama2, save_llama2_of_4, save_llama3
 from transformers import AutoTokenizer
 
 import generate as script
@@ -68,8 +68,8 @@ def save_chatml(folder):
     """A byte-level tokenizer without BOS, as Qwen's."""
     save_llama3(folder)
     add_tokens(folder, "<|im_start|>", "<|im_end|>", special=True)
-    edit(folder / "tokenizer.json", post_processor=None)
-    edit(folder / "tokenizer_config.json", bos_token=None)
+    edit_json(folder / "tokenizer.json", post_processor=None)
+    edit_json(folder / "tokenizer_config.json", bos_token=None)
     (folder / "chat_template.jinja").write_text(CHATML, encoding="utf-8")
 
 
@@ -78,7 +78,7 @@ def save_inst(folder):
     written there as older versions of transformers did."""
     save_llama2_of_4(folder)
     bos = {"__type": "AddedToken", "content": "<s>", "normalized": False}
-    edit(folder / "tokenizer_config.json", chat_template=INST, bos_token=bos)
+    edit_json(folder / "tokenizer_config.json", chat_template=INST, bos_token=bos)
 
 
 def save_headers(folder):
@@ -86,7 +86,7 @@ def save_headers(folder):
     save_llama3(folder)
     add_tokens(folder, "<|start_header_id|>", "<|end_header_id|>", special=True)
     templates = [{"name": "default", "template": HEADERS}, {"name": "rag", "template": "no"}]
-    edit(folder / "tokenizer_config.json", chat_template=templates)
+    edit_json(folder / "tokenizer_config.json", chat_template=templates)
 
 
 FAMILIES = {"chatml": save_chatml, "inst": save_inst, "headers": save_headers}
@@ -159,7 +159,7 @@ def test_a_template_that_fails_is_one_sentence(template, words, tmp_path):
     {}, {"chat_template": None}, {"chat_template": [{"name": "rag", "template": "x"}]}])
 def test_a_folder_without_a_template_says_so(settings, tmp_path):
     save_llama3(tmp_path)
-    edit(tmp_path / "tokenizer_config.json", **settings)
+    edit_json(tmp_path / "tokenizer_config.json", **settings)
     assert chat_template(tmp_path) is None
     with pytest.raises(UserError, match="has no chat template .*: leave --chat out"):
         render_chat(tmp_path, "x")
@@ -174,7 +174,7 @@ def test_a_template_that_is_not_utf_8_is_refused(tmp_path):
 
 def test_a_sentencepiece_file_alone_cannot_chat(tmp_path):
     save_llama2(tmp_path)
-    edit(tmp_path / "tokenizer_config.json", chat_template=INST)
+    edit_json(tmp_path / "tokenizer_config.json", chat_template=INST)
     with pytest.raises(UserError, match="--chat needs a tokenizer.json"):
         render_chat(tmp_path, "x")
 
@@ -182,7 +182,7 @@ def test_a_sentencepiece_file_alone_cannot_chat(tmp_path):
 def test_a_template_without_bos_gets_none(tmp_path):
     """Though the tokenizer begins every other text with it."""
     save_llama2_of_4(tmp_path)
-    edit(tmp_path / "tokenizer_config.json", chat_template="{{ messages[0].content }}:")
+    edit_json(tmp_path / "tokenizer_config.json", chat_template="{{ messages[0].content }}:")
     trained = mock.Mock(tokenizer=open_tokenizer(tmp_path))
     trained.run.path = tmp_path
     (ids,) = script.encode_prompts(trained, ["def"], chat=True)
@@ -193,7 +193,7 @@ def test_a_template_without_bos_gets_none(tmp_path):
 def test_gemmas_layout_can_chat(tmp_path):
     save_gemma(tmp_path)
     template = "{{ bos_token }}<start_of_turn>{{ messages[0].content | trim }}\n\n"
-    edit(tmp_path / "tokenizer_config.json", chat_template=template)
+    edit_json(tmp_path / "tokenizer_config.json", chat_template=template)
     ids = open_tokenizer(tmp_path).encode(render_chat(tmp_path, "a   b"))
     assert ids == their_chat(tmp_path, "a   b")["input_ids"]
     assert ids[:2] == [1, 330]
@@ -204,7 +204,7 @@ def test_gemmas_layout_can_chat(tmp_path):
 
 def chat_folder(tmp_path):
     folder = their_folder(tmp_path, "llama2-of-4")
-    edit(folder / "tokenizer_config.json", chat_template=INST)
+    edit_json(folder / "tokenizer_config.json", chat_template=INST)
     return folder
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import arguments, run, stop_at
-from failing import Failing, Touch, cut, failures, flip_a_bit
+from disk_faults import FailingDisk, TouchWhenRead, cut, failing_disks, flip_a_bit
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import train
@@ -50,29 +51,74 @@ def loaded(checkpoints, name="last"):
 # --- what is saved --------------------------------------------------------------------------------
 
 
-def test_weights_are_the_best_ones_or_else_the_last(tmp_path):
+def first_weight(checkpoints, name="best"):
+    """The number that all weights of this checkpoint are."""
+    return checkpoints.load_weights(name)["a"][0, 0].item()
+
+
+def test_without_a_checkpoint_there_are_no_weights(tmp_path):
     checkpoints = saved(tmp_path)
+    assert not checkpoints.has_training
     with pytest.raises(UserError, match="no checkpoint 'best'"):
         checkpoints.load_weights()
-    assert not checkpoints.has_training
-    save(checkpoints, "last", 1)
-    assert checkpoints.load_weights()["a"][0, 0] == 1
-    stored = (("best", 11), ("last", 12), (2, 2), (10, 10))
-    for name, step in stored:
-        save(checkpoints, name, step)
-    checkpoints.forget_after(11)  # a run that goes on from its best step keeps it
-    for name, step in stored:
-        assert checkpoints.load_weights(name)["a"][0, 0] == step
-    flip_a_bit(checkpoints.path / "best" / WEIGHTS)
-    with pytest.raises(UserError, match="model.safetensors is missing or not what"):
-        checkpoints.load_weights()  # not quietly the last
-    for leave in (shutil.copytree, shutil.move):  # a save was killed
-        save(checkpoints, "best", 11)
-        leave(checkpoints.path / "best", checkpoints.path / ".best")
-        checkpoints.forget_after(10)
-        assert checkpoints.load_weights()["a"][0, 0] == 12
+
+
+def test_the_last_weights_stand_in_for_the_best(tmp_path):
+    checkpoints = saved(tmp_path, 1)
+    assert checkpoints.has_training
+    assert first_weight(checkpoints, "best") == 1
+
+
+@pytest.mark.parametrize("name, step", [("best", 11), ("last", 12), (2, 2), (10, 10)])
+def test_each_checkpoint_is_found_by_its_name(tmp_path, name, step):
+    checkpoints = saved(tmp_path, 12)
+    save(checkpoints, "best", 11)
+    save(checkpoints, 2, 2)
+    save(checkpoints, 10, 10)
+    assert first_weight(checkpoints, name) == step
+
+
+def test_a_step_that_was_not_kept_names_those_that_were(tmp_path):
+    checkpoints = saved(tmp_path, 12)
+    save(checkpoints, 10, 10)
+    save(checkpoints, 2, 2)
     with pytest.raises(UserError, match="kept no checkpoint of step 1; it has: 2, 10"):
         checkpoints.load_weights(1)
+
+
+def test_damaged_best_weights_are_not_quietly_the_last(tmp_path):
+    checkpoints = saved(tmp_path, 1)
+    save(checkpoints, "best", 1)
+    flip_a_bit(checkpoints.path / "best" / WEIGHTS)
+    with pytest.raises(UserError, match="model.safetensors is missing or not what"):
+        checkpoints.load_weights()
+
+
+def test_a_run_that_resumes_at_its_best_keeps_it(tmp_path):
+    checkpoints = saved(tmp_path, 12)
+    save(checkpoints, "best", 11)
+    save(checkpoints, 10, 10)
+    checkpoints.forget_after(11)
+    assert first_weight(checkpoints, "best") == 11
+    assert checkpoints.kept_steps() == [10]
+
+
+@pytest.mark.parametrize("leave", [shutil.copytree, shutil.move])
+def test_a_run_that_goes_back_forgets_its_best_step(tmp_path, leave):
+    """Also what a save that was killed has left of it."""
+    checkpoints = saved(tmp_path, 12)
+    save(checkpoints, "best", 11)
+    leave(checkpoints.path / "best", checkpoints.path / ".best")
+    checkpoints.forget_after(10)
+    assert first_weight(checkpoints, "best") == 12  # the last
+
+
+def test_a_run_that_goes_back_forgets_later_steps(tmp_path):
+    checkpoints = saved(tmp_path, 12)
+    save(checkpoints, 2, 2)
+    save(checkpoints, 10, 10)
+    checkpoints.forget_after(9)
+    assert checkpoints.kept_steps() == [2]
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -85,15 +131,21 @@ def take_from_previous(file):
 @pytest.mark.parametrize("name, damage", [
     (WEIGHTS, cut), (STATES, Path.unlink), (TRAINING, take_from_previous), (MANIFEST, flip_a_bit)])
 def test_a_damaged_checkpoint_falls_back_on_the_one_before(tmp_path, name, damage, capsys):
-    before = saved(tmp_path, 1, 2)
-    damage(before.path / "last" / name)
-    checkpoints = Checkpoints(before.path)
-    assert loaded(checkpoints) == 1 and f"last/{name}" in capsys.readouterr().err
+    checkpoints = saved(tmp_path, 1, 2)
+    damage(checkpoints.path / "last" / name)
+    assert loaded(checkpoints) == 1
+    assert f"last/{name} is missing or not what was saved" in capsys.readouterr().err
 
+
+def test_after_a_fall_back_the_one_before_is_kept_again(tmp_path):
+    checkpoints = saved(tmp_path, 1, 2)
+    cut(checkpoints.path / "last" / WEIGHTS)
+    assert loaded(checkpoints) == 1
     save(checkpoints, "last", 3)
-    save(checkpoints, "last", 4)  # from now on the one before is kept again
-    shutil.rmtree(before.path / "last")
-    assert checkpoints.has_training and loaded(checkpoints) == 3
+    save(checkpoints, "last", 4)
+    shutil.rmtree(checkpoints.path / "last")
+    assert checkpoints.has_training
+    assert loaded(checkpoints) == 3
 
 
 def test_every_flipped_byte_and_every_cut_is_found(tmp_path):
@@ -110,10 +162,11 @@ def test_every_flipped_byte_and_every_cut_is_found(tmp_path):
     assert loaded(checkpoints) == 1
 
 
-@pytest.mark.parametrize("function", ["sha256", "read_tensors"])
+@pytest.mark.parametrize("function", ["sha256", "read_safetensors"])
 def test_a_reader_beside_a_training_gets_a_whole_save(tmp_path, monkeypatch, capsys, function):
     """The folder is replaced while its files are hashed, or while they are read."""
-    checkpoints, original = saved(tmp_path, 1, 2), getattr(checkpoint, function)
+    checkpoints = saved(tmp_path, 1, 2)
+    original = getattr(checkpoint, function)
 
     def slow(file):
         monkeypatch.undo()
@@ -122,47 +175,62 @@ def test_a_reader_beside_a_training_gets_a_whole_save(tmp_path, monkeypatch, cap
 
     monkeypatch.setattr(checkpoint, function, slow)
     reader = Checkpoints(checkpoints.path)
-    assert reader.load_weights("last")["a"][0, 0] == 3 and reader.last_is_good
+    assert first_weight(reader, "last") == 3
+    assert reader.last_is_good
     assert capsys.readouterr().err == ""
-    # A branch reads several files, which have to be of one save.
+
+
+def test_a_reader_of_several_files_learns_of_a_save(tmp_path):
+    """Such as a branch, which reads files that have to be of one save."""
+    checkpoints = saved(tmp_path, 1)
     with pytest.raises(UserError, match="last was replaced"), checkpoints.open("last"):
-        save(checkpoints, "last", 4)
+        save(checkpoints, "last", 2)
 
 
-def test_a_reader_of_best_beside_a_save_gets_it(tmp_path, monkeypatch):
-    checkpoints, exists = saved(tmp_path, 1), Path.exists
+def test_a_reader_of_best_finds_a_save_that_just_ended(tmp_path, monkeypatch):
+    """The save finishes after the reader has asked for .best."""
+    checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 2)
     path = checkpoints.path
+    (path / "best").rename(path / "moving")
+    exists = Path.exists
 
-    def finishing(folder):  # the save finishes after the reader has asked for .best
+    def finishing(folder):
         answer = exists(folder)
         if folder.name == ".best" and exists(path / "moving"):
             (path / "moving").rename(path / "best")
         return answer
 
-    (path / "best").rename(path / "moving")
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "exists", finishing)
-        assert checkpoints.load_weights()["a"][0, 0] == 2
-    # The reader hashes .best while the writer finishes and is in the midst of removing it.
-    (path / "best").rename(path / ".best")
+    monkeypatch.setattr(Path, "exists", finishing)
+    assert first_weight(checkpoints, "best") == 2
+
+
+def test_a_reader_of_the_old_best_gets_the_new(tmp_path, monkeypatch):
+    """It hashes .best while the writer finishes and is in the midst of removing that."""
+    checkpoints = saved(tmp_path, 1)
+    save(checkpoints, "best", 2)
+    (checkpoints.path / "best").rename(checkpoints.path / ".best")
     check = checkpoint.sha256
+
+    def remove_files(folder):
+        for file in folder.glob("*.*"):
+            file.unlink()
 
     def slow(file):
         monkeypatch.undo()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(checkpoint, "remove", lambda old: [f.unlink() for f in old.glob("*.*")])
+            patch.setattr(checkpoint, "remove", remove_files)
             save(checkpoints, "best", 3)
         return check(file)
 
     monkeypatch.setattr(checkpoint, "sha256", slow)
-    assert checkpoints.load_weights()["a"][0, 0] == 3
+    assert first_weight(checkpoints, "best") == 3
 
 
 def test_a_pickle_cannot_run_code(tmp_path):
     checkpoints = saved(tmp_path, 1)
-    file, payload = checkpoints.path / "last" / TRAINING, Touch(tmp_path / "executed")
-    file.write_bytes(pickle.dumps(payload, protocol=2))
+    file = checkpoints.path / "last" / TRAINING
+    file.write_bytes(pickle.dumps(TouchWhenRead(tmp_path / "executed"), protocol=2))
     # Without its hash, so that only the reader refuses it. torch would advise to execute it.
     with pytest.raises(UserError, match="training.pt holds no training state: restore it$"):
         checkpoints.load_training(file.parent)
@@ -177,18 +245,18 @@ def test_a_pickle_cannot_run_code(tmp_path):
 @pytest.mark.parametrize("name, good", [("last", 2), ("best", 2), ("last", 1)])
 def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
     """The k-th operation fails, for all k; also where only the checkpoint of step 1 is good."""
-    for failing in failures(WRITERS, at_least=7):
+    for disk in failing_disks(WRITERS, at_least=7):
         checkpoints = saved(tmp_path, 1, 2)
         save(checkpoints, "best", 2)
         if good == 1:
             cut(checkpoints.path / "last" / TRAINING)
         assert loaded(checkpoints, name) == good
-        with failing:
+        with disk:
             save(checkpoints, name, 3)
-        if failing.error:
-            assert isinstance(failing.error, UserError)
-            assert f"{checkpoints.path / name}: [Errno 28] No space" in str(failing.error)
-        assert loaded(Checkpoints(checkpoints.path), name) in ((good, 3) if failing.error else (3,))
+        if disk.error:
+            assert isinstance(disk.error, UserError)
+            assert f"{checkpoints.path / name}: [Errno 28] No space" in str(disk.error)
+        assert loaded(Checkpoints(checkpoints.path), name) in ((good, 3) if disk.error else (3,))
         again = Checkpoints(checkpoints.path)
         save(again, name, 9)
         assert loaded(again, name) == 9
@@ -196,11 +264,11 @@ def test_a_failure_anywhere_in_a_save_costs_nothing(tmp_path, name, good):
 
 
 @pytest.mark.parametrize("name, end", [("last", ""), ("best", "rename")])
-def test_a_checkpoint_is_on_the_disk_before_it_gets_its_name(tmp_path, name, end):
+def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, name, end):
     """First the files and their folder, then the names; at last .best goes."""
     checkpoints = saved(tmp_path, 1)
     save(checkpoints, "best", 1)
-    with Failing(-1, WRITERS) as watched:
+    with FailingDisk(-1, WRITERS) as watched:
         save(checkpoints, name, 2)
     expected = f"fsync fsync fsync fsync fsync rename rename fsync fsync {end}".split()
     assert [call for call in watched.calls if call in ("fsync", "rename")] == expected
@@ -221,18 +289,38 @@ def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world):
     assert run(train.main, "--resume", path) == 0
 
 
+# --- safetensors ----------------------------------------------------------------------------------
+
+LIKE = {f"t{n}": torch.full((3, 5), n, dtype=torch.bfloat16) for n in range(4)}
+
+
+def test_written_tensors_are_read_by_safetensors(tmp_path):
+    checkpoint.write_safetensors(tmp_path / "a", LIKE, LIKE.values())
+    torch.testing.assert_close(load_file(tmp_path / "a"), LIKE, rtol=0, atol=0)
+
+
 def test_tensors_pass_through_memory_one_by_one(tmp_path):
-    like, alive = {f"t{n}": torch.full((3, 5), n, dtype=torch.bfloat16) for n in range(4)}, []
+    alive = []
 
     def tensors():
-        for value in like.values():
+        for value in LIKE.values():
             assert sum(reference() is not None for reference in alive) <= 1
             tensor = value.clone()
             alive.append(weakref.ref(tensor))
             yield tensor
             del tensor
 
-    checkpoint.write_safetensors(tmp_path / "a", like, tensors())
-    torch.testing.assert_close(load_file(tmp_path / "a"), like, rtol=0, atol=0)
-    # The data starts at a multiple of 8 bytes, and transformers asks for the format.
-    assert (content := (tmp_path / "a").read_bytes())[0] % 8 == 0 and b'{"format": "pt"}' in content
+    checkpoint.write_safetensors(tmp_path / "a", LIKE, tensors())
+    assert len(alive) == 4
+
+
+def test_the_data_starts_at_a_multiple_of_8_bytes(tmp_path):
+    checkpoint.write_safetensors(tmp_path / "a", LIKE, LIKE.values())
+    header = int.from_bytes((tmp_path / "a").read_bytes()[:8], "little")
+    assert header % 8 == 0
+
+
+def test_the_format_is_said_as_transformers_asks(tmp_path):
+    checkpoint.write_safetensors(tmp_path / "a", LIKE, LIKE.values())
+    with safe_open(tmp_path / "a", "pt") as stored:
+        assert stored.metadata() == {"format": "pt"}

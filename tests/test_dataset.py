@@ -44,31 +44,57 @@ def test_an_epoch_has_no_token_twice(tmp_path, n, epoch):
     assert len(seen) == len(seen.unique()) == n // SEQ_LEN * SEQ_LEN > n - SEQ_LEN
 
 
-def test_epochs_and_seeds_differ_in_order_and_in_cuts(path):
-    orders = [epoch_rows(path, epoch)[:, 0].tolist() for epoch in range(12)]
-    assert len(set(map(tuple, [*orders, epoch_rows(path, 0, seed=6)[:, 0].tolist()]))) == 13
-    assert all(order != sorted(order) for order in orders)
-    phases = {min(order) for order in orders}
-    assert len(phases) > 3 and max(phases) < SEQ_LEN
+def test_epochs_differ_in_order(path):
+    orders = {tuple(epoch_rows(path, epoch)[:, 0].tolist()) for epoch in range(12)}
+    assert len(orders) == 12
+    assert tuple(sorted(min(orders))) not in orders
+
+
+def test_seeds_differ_in_order(path):
+    first = epoch_rows(path, 0)[:, 0].tolist()
+    assert epoch_rows(path, 0, seed=6)[:, 0].tolist() != first
+
+
+def test_epochs_differ_in_their_cuts(path):
+    phases = {epoch_rows(path, epoch)[:, 0].min().item() for epoch in range(12)}
+    assert len(phases) > 3
+    assert max(phases) < SEQ_LEN
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 12])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_ranks_share_the_batch_of_one_process(path, batch_size, size):
-    """Every row once, in an order that does not depend on the size of the batch, also across the
-    end of an epoch and in unequal parts. Targets are the next tokens."""
+def test_ranks_share_the_rows_of_one_process(path, batch_size, size):
+    """Each row once, in an order that does not depend on the size of the batch, also across the
+    end of an epoch and in unequal parts."""
     rows = torch.cat([dataset(path, batch_size=50).batch(step)[0] for step in range(7)])
     ranks = [dataset(path, batch_size=batch_size, rank=rank, world_size=size)
              for rank in range(size)]
-    for step in range(2 * ranks[0].n_windows // batch_size + 3):
-        parts = [rank.batch(step) for rank in ranks]
+    for step in range(2 * 142 // batch_size + 3):  # 142 windows an epoch
+        batch = torch.cat([rank.batch(step)[0] for rank in ranks])
         first = step * batch_size
-        assert torch.equal(torch.cat([x for x, _ in parts]), rows[first : first + batch_size])
-        for x, y in parts:
-            assert x.dtype == y.dtype == torch.int64 and x.is_contiguous() and y.is_contiguous()
-            assert torch.equal(y, (x + 1) % N)  # the end of the file is followed by its beginning
-            assert torch.equal(x[:, 1:], y[:, :-1])
-        assert {len(x) for x, _ in parts} <= {batch_size // size, -(-batch_size // size)}
+        assert torch.equal(batch, rows[first : first + batch_size])
+
+
+@pytest.mark.parametrize("batch_size, size, shares", [
+    (1, 3, [0, 0, 1]), (5, 2, [2, 3]), (5, 3, [1, 2, 2]), (12, 3, [4, 4, 4])])
+def test_shares_differ_by_at_most_one_row(path, batch_size, size, shares):
+    ranks = [dataset(path, batch_size=batch_size, rank=rank, world_size=size)
+             for rank in range(size)]
+    assert [len(rank.batch(3)[0]) for rank in ranks] == shares
+
+
+def test_targets_are_the_next_tokens(path):
+    """The end of the file is followed by its beginning."""
+    x, y = dataset(path, batch_size=12 * 142).batch(0)  # 12 epochs
+    assert torch.equal(y, (x + 1) % N)
+    assert torch.equal(x[:, 1:], y[:, :-1])
+    assert (y < x).any()
+
+
+def test_a_batch_is_contiguous_and_of_int64(path):
+    for part in dataset(path, batch_size=5).batch(0):
+        assert part.dtype == torch.int64
+        assert part.is_contiguous()
 
 
 def test_batches_do_not_depend_on_what_was_asked_before(path):
@@ -79,24 +105,62 @@ def test_batches_do_not_depend_on_what_was_asked_before(path):
         assert torch.equal(data.batch(step)[0], forward[step])
 
 
-@pytest.mark.parametrize("n", [8, 9, 71, N])
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize("batch_size", [1, 4, 1000])
+# Sizes of a file, of a world and of a batch.
+SIZES = pytest.mark.parametrize("n, size, batch_size", [
+    (n, size, batch_size) for n in (8, 9, 71, N) for size in (1, 3) for batch_size in (1, 4, 1000)])
+
+
+def all_windows(folder, n, size, batch_size):
+    """For each rank, the batches of windows over a file of n ids that are their own positions."""
+    path = write_ids(folder / "val.bin", range(n))
+    ranks = [dataset(path, rank=rank, world_size=size) for rank in range(size)]
+    return [list(rank.windows(batch_size)) for rank in ranks]
+
+
+@SIZES
 def test_windows_score_every_token_but_the_first_once(tmp_path, n, size, batch_size):
-    """And every rank has equally many batches, of which a last one may be empty of targets."""
-    path = write_ids(tmp_path / "val.bin", range(n))
-    batches = [list(dataset(path, rank=rank, world_size=size).windows(batch_size))
-               for rank in range(size)]
-    assert len({len(of_rank) for of_rank in batches}) == 1
-    for x, y in (batch for of_rank in batches for batch in of_rank):
-        assert x.shape == y.shape and x.shape[1] == SEQ_LEN and 0 < len(x) <= batch_size
-        assert len(y) == 1 or (y[:, 0] != -100).all()  # only the last row of a rank may be empty
-    inputs, targets = (torch.cat([batch[i].flatten() for of_rank in batches for batch in of_rank])
-                       for i in (0, 1))
-    scored = targets != -100
-    assert targets[scored].tolist() == list(range(1, n))
-    assert inputs[scored].tolist() == list(range(n - 1))
-    assert (inputs[~scored] == 0).all() and (~scored).sum() < (1 + size) * SEQ_LEN
+    inputs: list[int] = []
+    targets: list[int] = []
+    for batches in all_windows(tmp_path, n, size, batch_size):
+        for x, y in batches:
+            inputs += x[y != -100].tolist()
+            targets += y[y != -100].tolist()
+    assert targets == list(range(1, n))
+    assert inputs == list(range(n - 1))
+
+
+@SIZES
+def test_windows_are_filled_up_with_zeros(tmp_path, n, size, batch_size):
+    """Those of the short last row, and at most one row of each rank."""
+    n_filled = 0
+    for batches in all_windows(tmp_path, n, size, batch_size):
+        for x, y in batches:
+            assert (x[y == -100] == 0).all()
+            n_filled += (y == -100).sum()
+    assert n_filled < (1 + size) * SEQ_LEN
+
+
+@SIZES
+def test_every_rank_has_equally_many_batches(tmp_path, n, size, batch_size):
+    ranks = all_windows(tmp_path, n, size, batch_size)
+    assert len({len(batches) for batches in ranks}) == 1
+
+
+@SIZES
+def test_batches_of_windows_are_no_larger_than_asked(tmp_path, n, size, batch_size):
+    for batches in all_windows(tmp_path, n, size, batch_size):
+        for x, y in batches:
+            assert x.shape == y.shape
+            assert x.shape[1] == SEQ_LEN
+            assert 0 < len(x) <= batch_size
+
+
+@SIZES
+def test_a_row_without_targets_stands_alone(tmp_path, n, size, batch_size):
+    """A rank with one batch less than others yields one."""
+    for batches in all_windows(tmp_path, n, size, batch_size):
+        for _, y in batches:
+            assert len(y) == 1 or (y[:, 0] != -100).all()
 
 
 def test_large_ids_survive(tmp_path):
@@ -114,14 +178,17 @@ def test_an_id_outside_the_vocabulary_is_refused(path):
             list(rows)
 
 
-def test_a_text_too_short_for_one_row_names_numbers_and_knobs(tmp_path):
+def test_a_text_too_short_for_one_row_names_the_option(tmp_path):
     path = write_ids(tmp_path / "x.bin", range(SEQ_LEN))
     with pytest.raises(UserError, match="7 tokens.*needs 8.*--data.seq_len"):
         dataset(path)
-    assert dataset(write_ids(path, range(SEQ_LEN + 1))).n_windows == 1
 
 
-def test_a_file_replaced_under_its_name_does_not_change_a_running_training(path, tmp_path):
+def test_one_row_needs_one_token_more(tmp_path):
+    assert dataset(write_ids(tmp_path / "x.bin", range(8))).n_windows == 1
+
+
+def test_a_file_replaced_under_its_name_changes_no_running_training(path, tmp_path):
     data = dataset(path, batch_size=9)
     before = data.batch(3)[0]
     write_ids(tmp_path / "new.bin", [1] * N).replace(path)

@@ -5,15 +5,25 @@ import os
 import shutil
 import signal
 
-import foreign
 import gguf
 import pytest
 import torch
 from conftest import points, refusal, training
 from conftest import run as exit_code
-from failing import file_size_limit
-from foreign import export_to, imported, make_run, refused, their_folder
+from disk_faults import file_size_limit
 from noise import TEXT, save_weights
+from saved_models import (
+    assert_refused,
+    assert_same_logits,
+    edit_json,
+    edit_tensors,
+    export_to,
+    greedy,
+    imported,
+    load_model,
+    make_run,
+    their_folder,
+)
 from transformers import AutoModelForCausalLM
 
 import export
@@ -26,66 +36,112 @@ from gyre.options import read_config
 from gyre.rundir import RunDir
 
 
-def test_what_cannot_be_done_is_refused_and_makes_no_folder(tmp_path, capsys):
-    run, out = make_run(tmp_path, "alibi", position="alibi").path, tmp_path / "out.gguf"
-    refused(capsys, "gguf", run, out, str(run), "model.position alibi")
-    refused(capsys, "run", run, out, "--dtype has no effect", options=["--dtype", "f16"])
-    for there in (run, run / "run.json"):
-        refused(capsys, "gguf", run, there, "is there already")
-    refused(capsys, "hf", tmp_path, out, "is no run")
-    refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
-
-    run, folder = make_run(tmp_path).path, their_folder(tmp_path)
-    foreign.edit(folder / "config.json", mlp_bias=True)
-    new = tmp_path / "new"
-    refused(capsys, "run", folder, new / "ours", "mlp_bias")
-    words = "--dtype q8_0", "token_embd.weight", "rows of 48"
-    refused(capsys, "gguf", run, new / "out.gguf", *words, options=["--dtype", "q8_0"])
-    refused(capsys, "hf", run, new / "out", "q8_0 is a type of gguf", options=words[0].split())
-    assert not new.exists()
+def test_a_model_that_a_target_cannot_express_is_refused(tmp_path, capsys):
+    run = make_run(tmp_path, "alibi", position="alibi").path
+    assert_refused(capsys, "gguf", run, tmp_path / "out.gguf", str(run), "model.position alibi")
 
 
-@pytest.mark.parametrize(("to", "name", "dtype", "reach"), [
+def test_a_dtype_for_an_import_is_refused(tmp_path, capsys):
+    assert_refused(capsys, "run", their_folder(tmp_path), tmp_path / "ours",
+                   "--dtype has no effect with --to run", options=["--dtype", "f16"])
+
+
+def test_q8_0_for_hugging_face_is_refused(tmp_path, capsys):
+    assert_refused(capsys, "hf", make_run(tmp_path).path, tmp_path / "out",
+                   "--dtype q8_0 is a type of gguf files", options=["--dtype", "q8_0"])
+
+
+@pytest.mark.parametrize("name", ["", "run.json"])
+def test_a_target_that_is_there_is_refused(name, tmp_path, capsys):
+    run = make_run(tmp_path).path
+    assert_refused(capsys, "gguf", run, run / name, "is there already")
+
+
+def test_a_source_that_is_no_run_is_refused(tmp_path, capsys):
+    (tmp_path / "source").mkdir()
+    assert_refused(capsys, "hf", tmp_path / "source", tmp_path / "out", "is no run")
+
+
+def test_a_source_that_is_no_folder_is_refused(tmp_path, capsys):
+    assert_refused(capsys, "run", tmp_path / "none", tmp_path / "new", "is no folder")
+
+
+def test_a_refused_import_makes_no_folder_above_its_target(tmp_path, capsys):
+    folder = their_folder(tmp_path)
+    edit_json(folder / "config.json", mlp_bias=True)
+    assert_refused(capsys, "run", folder, tmp_path / "new" / "ours", "mlp_bias")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_refused_gguf_makes_no_folder_above_it(tmp_path, capsys):
+    run = make_run(tmp_path).path  # 48 wide; q8_0 packs 32
+    assert_refused(capsys, "gguf", run, tmp_path / "new" / "out.gguf", "token_embd.weight",
+                   "rows of 48", options=["--dtype", "q8_0"])
+    assert not (tmp_path / "new").exists()
+
+
+def run_with(tmp_path, name, value):
+    """A run in which one number of a weight is `value`."""
+    run = make_run(tmp_path)
+    weights = run.checkpoints.load_weights()
+    weights[name].view(-1)[3] = value
+    save_weights(run, "best", weights)
+    return run.path
+
+
+@pytest.mark.parametrize("to, name, dtype, reach", [
     ("hf", "norm.weight", "f16", "65,504"), ("gguf", "output.weight", "f16", "65,504"),
     ("gguf", "output.weight", "q8_0", "8,319,008")])
 def test_a_weight_that_a_type_cannot_hold_is_refused(to, name, dtype, reach, tmp_path, capsys):
-    """Vectors stay float32 in a GGUF."""
-    run = make_run(tmp_path)
-    weights = run.checkpoints.load_weights()
-    weights["norm.weight"][3] = -1e6
-    if to == "gguf":
-        save_weights(run, "best", weights)
-        export_to(to, run.path, tmp_path / "b", "--dtype", "f16")
-        weights["output.weight"][3, 5] = -1e7
-    save_weights(run, "best", weights)
-    words = name, "holds 1e+0", f", and --dtype {dtype} reaches to {reach}"
-    refused(capsys, to, run.path, tmp_path / "out", *words, options=["--dtype", dtype])
-    export_to(to, run.path, tmp_path / "deep" / "a", "--dtype", "bf16")
-    weights["norm.weight"][3] = -math.inf
-    save_weights(run, "best", weights)
-    refused(capsys, to, run.path, tmp_path / "out", f"norm.weight of {run.path} holds inf")
+    run = run_with(tmp_path, name, -1e7)
+    assert_refused(capsys, to, run, tmp_path / "out", name, "holds 1e+07",
+                   f", and --dtype {dtype} reaches to {reach}", options=["--dtype", dtype])
+
+
+def test_a_vector_may_be_large_in_a_gguf(tmp_path):
+    """It stays float32 there."""
+    run = run_with(tmp_path, "norm.weight", -1e6)
+    export_to("gguf", run, tmp_path / "out.gguf", "--dtype", "f16")
+
+
+@pytest.mark.parametrize("to", ["hf", "gguf"])
+def test_bfloat16_holds_large_weights(to, tmp_path):
+    run = run_with(tmp_path, "output.weight", -1e7)
+    export_to(to, run, tmp_path / "deep" / "out", "--dtype", "bf16")
+
+
+@pytest.mark.parametrize("to", ["hf", "gguf"])
+def test_an_infinite_weight_is_refused(to, tmp_path, capsys):
+    run = run_with(tmp_path, "norm.weight", -math.inf)
+    assert_refused(capsys, to, run, tmp_path / "out", f"norm.weight of {run} holds inf",
+                   options=["--dtype", "bf16"])
 
 
 @pytest.mark.parametrize("to", ["hf", "gguf", "run"])
-def test_a_disk_that_is_full_or_fills_up_keeps_nothing(to, tmp_path, capsys, monkeypatch):
-    """And is reported."""
+def test_a_disk_that_fills_up_keeps_nothing(to, tmp_path, capsys):
     source = their_folder(tmp_path) if to == "run" else make_run(tmp_path).path
-    out = tmp_path / "out"
     with file_size_limit(200_000):
-        refused(capsys, to, source, out, str(out), "File too large")
-    if to != "run":  # an export says so before it writes
-        usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
-        monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-        words = "0.2 MB are needed", "0.1 MB free", "make room"
-        refused(capsys, to, source, out, *words, options=["--dtype", "f16"])
+        assert_refused(capsys, to, source, tmp_path / "out", str(tmp_path / "out"),
+                       "File too large")
+
+
+@pytest.mark.parametrize("to", ["hf", "gguf"])
+def test_an_export_asks_for_room_before_it_writes(to, tmp_path, capsys, monkeypatch):
+    source = make_run(tmp_path).path
+    usage = shutil.disk_usage(tmp_path)._replace(free=100_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert_refused(capsys, to, source, tmp_path / "out", "0.2 MB are needed", "0.1 MB free",
+                   "make room", options=["--dtype", "f16"])
 
 
 @pytest.mark.parametrize(("to", "number"), [
     ("hf", signal.SIGINT), ("gguf", signal.SIGTERM), ("run", signal.SIGTERM)])
 def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
     source = their_folder(tmp_path) if to == "run" else make_run(tmp_path).path
-    (folder := tmp_path / "in").mkdir()
-    before, seen = sorted(tmp_path.rglob("*")), []
+    folder = tmp_path / "in"
+    folder.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    seen = []
 
     def interrupted(*args):
         seen.append(any(p.suffix == ".tmp" for p in folder.iterdir()))
@@ -102,52 +158,106 @@ def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
 # --- imported runs --------------------------------------------------------------------------------
 
 
-def test_generation_is_theirs(tmp_path, capsys, monkeypatch):
-    run, folder = imported(tmp_path, "llama3")
+def test_a_run_is_exported_by_its_name(tmp_path, monkeypatch):
+    run = make_run(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").symlink_to(run.path.parent)
-    assert exit_code(export.main, run.path.name, "--to", "hf", tmp_path / "by its name") == 0
-    # Byte-level pairs have no place in a GGUF.
-    refused(capsys, "gguf", run.path, tmp_path / "o", "tokenizer.json", "convert_hf_to_gguf")
-    text = open_tokenizer(run.path).decode(foreign.greedy(folder))
-    argv = ["--prompt", "def f(x", "--temperature", "0", "--device", "cpu", "--max-new-tokens",
-            "20", "--run"]
+    assert exit_code(export.main, run.path.name, "--to", "hf", tmp_path / "out") == 0
+    assert (tmp_path / "out" / "config.json").is_file()
+
+
+def test_byte_level_pairs_have_no_place_in_a_gguf(tmp_path, capsys):
+    run, _ = imported(tmp_path, "llama3")
+    assert_refused(capsys, "gguf", run.path, tmp_path / "out", "tokenizer.json",
+                   "convert_hf_to_gguf")
+
+
+GREEDY = ("--prompt", "def f(x", "--temperature", "0", "--device", "cpu", "--max-new-tokens", "20",
+          "--run")
+
+
+@pytest.mark.parametrize("which", ["the run", "their folder"])
+def test_generate_py_prints_what_transformers_generates(which, tmp_path, capsys):
+    run, folder = imported(tmp_path, "llama3")
+    text = open_tokenizer(folder).decode(greedy(folder))
+    path = run.path if which == "the run" else folder
+    capsys.readouterr()
+    assert exit_code(generate_command.main, *GREEDY, path) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"def f(x{text}\n"
+    assert f"{path}: best weights" in printed.err
+
+
+def test_generating_from_a_folder_writes_nothing(tmp_path):
+    folder = their_folder(tmp_path, "llama3")
     before = sorted(tmp_path.rglob("*"))
-    for path in (run.path, folder):
-        capsys.readouterr()
-        assert exit_code(generate_command.main, *argv, path) == 0
-        said = capsys.readouterr()
-        assert said.out == f"def f(x{text}\n" and f"{path}: best weights" in said.err
-    words = f"--checkpoint has no effect on {folder}"
-    assert words in refusal(capsys, generate_command.main, *argv, folder, "--checkpoint", "last")[0]
-    norm = {"model.norm.weight": torch.full((48,), math.nan)}
-    foreign.rewrite(folder / "model.safetensors", **norm)
-    assert "holds nan" in refusal(capsys, generate_command.main, *argv, folder)[-1]
+    assert exit_code(generate_command.main, *GREEDY, folder) == 0
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.slow
-def test_fine_tuning_from_an_imported_model(tmp_path):
-    start, _ = imported(tmp_path, "llama3")
-    (tmp_path / "text.txt").write_text(TEXT * 60, encoding="utf-8")
+def test_a_folder_has_one_checkpoint(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    lines = refusal(capsys, generate_command.main, *GREEDY, folder, "--checkpoint", "last")
+    assert f"--checkpoint has no effect on {folder}" in lines[0]
+
+
+def test_a_folder_with_nan_generates_nothing(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    norm = {"model.norm.weight": torch.full((48,), math.nan)}
+    edit_tensors(folder / "model.safetensors", **norm)
+    assert "holds nan" in refusal(capsys, generate_command.main, *GREEDY, folder)[-1]
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory):
+    """(an imported run, a run that was trained from it for 8 steps)."""
+    folder = tmp_path_factory.mktemp("tuned")
+    start, _ = imported(folder, "llama3")
+    (folder / "text.txt").write_text(TEXT * 60, encoding="utf-8")
     more = ["--init-from", str(start.path), "--data.val_fraction=0.5", "--train.batch_size=6",
             "--train.eval_interval=4", "--optim.warmup_steps=1", "--train.steps=8", "--name=tuned"]
-    assert exit_code(train.main, *training(tmp_path, *more)) == 0
-    tuned = RunDir.open(tmp_path / "runs" / "tuned")
-    losses = points(tuned.path)
-    assert len(losses) == 8 and losses[8] < losses[1]
+    assert exit_code(train.main, *training(folder, *more)) == 0
+    return start, RunDir.open(folder / "runs" / "tuned")
+
+
+@pytest.mark.slow
+def test_fine_tuning_lowers_the_loss(tuned):
+    losses = points(tuned[1].path)
+    assert len(losses) == 8
+    assert losses[8] < losses[1]
+
+
+@pytest.mark.slow
+def test_fine_tuning_keeps_the_tokenizer(tuned):
+    start, run = tuned
     for file in tokenizer_files(start.path):
-        assert (tuned.path / file.name).read_bytes() == file.read_bytes()
-    # The first loss is that of the imported weights, on what the imported tokenizer makes.
-    config, tokenizer = read_config(tuned.path / "config.yaml"), open_tokenizer(tuned.path)
-    data = prepare(config.data)
-    x, y = data.dataset("train", batch_size=6, seed=config.seed, seq_len=20).batch(0)
+        assert (run.path / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.slow
+def test_fine_tuning_begins_with_the_imported_weights(tuned):
+    start, run = tuned
+    config = read_config(run.path / "config.yaml")
+    data = prepare(config.data).dataset("train", batch_size=6, seed=config.seed, seq_len=20)
+    x, y = data.batch(0)
     with torch.no_grad():
-        logits = foreign.load(start)(x)
-        expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
-    assert losses[1] == pytest.approx(expected.item(), abs=1e-4)
-    ids, _ = next(iter(data.dataset("val", seq_len=20).windows(1)))
-    assert ids[0, 0] == tokenizer.eos_id and ids[0, 1] == tokenizer.bos_id
+        logits = load_model(start)(x)
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
+    assert points(run.path)[1] == pytest.approx(expected.item(), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_documents_begin_with_eos_and_the_imported_bos(tuned):
+    _, run = tuned
+    tokenizer = open_tokenizer(run.path)
+    split = prepare(read_config(run.path / "config.yaml").data).dataset("val", seq_len=20)
+    ids, _ = next(iter(split.windows(1)))
+    assert ids[0, :2].tolist() == [tokenizer.eos_id, tokenizer.bos_id]
     assert tokenizer.decode(ids[0].tolist()).strip() in TEXT * 60
-    out = export_to("hf", tuned.path, tmp_path / "out")
-    foreign.assert_same_logits(AutoModelForCausalLM.from_pretrained(out), foreign.load(tuned))
+
+
+@pytest.mark.slow
+def test_a_tuned_model_is_exported(tuned, tmp_path):
+    _, run = tuned
+    out = export_to("hf", run.path, tmp_path / "out")
+    assert_same_logits(AutoModelForCausalLM.from_pretrained(out), load_model(run))

@@ -1,6 +1,5 @@
 """Files are whole or not there, whatever fails; locks hold between real processes."""
 
-import json
 import math
 import os
 import signal
@@ -12,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 from conftest import start
-from failing import Failing, failures, file_size_limit
+from disk_faults import FailingDisk, failing_disks, file_size_limit
 from safetensors.torch import save_file
 
 import files
@@ -43,51 +42,68 @@ def write_folder(staging):
     (lambda staging: staging.write_bytes(b"new"), "target", b"old"),
     (write_folder, "target/deep/a", b"")], ids=["file", "folder"])
 def test_a_failure_anywhere_leaves_the_old_or_the_new(tmp_path, write, name, old):
-    target, file = tmp_path / "target", tmp_path / name
-    for failing in failures():
+    target = tmp_path / "target"
+    file = tmp_path / name
+    for disk in failing_disks():
         files.remove(target)
         if old:
             target.write_bytes(old)
-        with failing, files.atomic_path(target) as staging:
+        with disk, files.atomic_path(target) as staging:
             write(staging)
         content = file.read_bytes() if target.exists() else b""
-        assert content == b"new" or failing.error and content == old
-        assert names(tmp_path) == ["target"] * bool(content)
+        assert content in ([old, b"new"] if disk.error else [b"new"])
+        assert names(tmp_path) == (["target"] if content else [])
 
 
 def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path):
-    with Failing(-1) as watched, files.atomic_path(tmp_path / "target") as staging:
+    with FailingDisk(-1) as watched, files.atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
     # Both folders and the file; the name; the folder that the name is in.
     calls = [call for call in watched.calls if call in ("fsync", "replace", "rename")]
     assert calls == ["fsync", "fsync", "fsync", "replace", "fsync"]
 
 
-def test_another_process_that_writes_the_same_file_is_in_no_way(tmp_path, monkeypatch):
-    """Of one that was killed nothing is taken over, and what it left is removed a day later."""
-    target, left = tmp_path / "target", tmp_path / ".target.elsewhere-7.tmp"
-    write_folder(left)
-    os.utime(left, (time.time() - 85_000,) * 2)
+def test_two_processes_may_write_the_same_file(tmp_path, monkeypatch):
+    """The last one wins."""
+    target = tmp_path / "target"
     with files.atomic_path(target) as staging:
         staging.write_bytes(b"theirs")
-        monkeypatch.setattr(os, "getpid", lambda: 0)
+        monkeypatch.setattr(os, "getpid", lambda: 0)  # another process
         files.write_file(target, b"ours")
         assert target.read_bytes() == b"ours"
-    assert target.read_bytes() == b"theirs" and names(tmp_path) == [left.name, "target"]
-    os.utime(left, (time.time() - 87_000,) * 2)
-    with pytest.raises(KeyboardInterrupt), files.atomic_path(target) as staging:
+    assert target.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("age, left", [
+    (85_000, [".target.elsewhere-7.tmp", "target"]), (87_000, ["target"])])
+def test_what_a_killed_process_left_goes_after_a_day(tmp_path, age, left):
+    folder = tmp_path / ".target.elsewhere-7.tmp"
+    write_folder(folder)
+    long_ago = time.time() - age
+    os.utime(folder, (long_ago, long_ago))
+    files.write_file(tmp_path / "target", b"new")
+    assert names(tmp_path) == left
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path):
+    with pytest.raises(KeyboardInterrupt), files.atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
         raise KeyboardInterrupt
-    assert names(tmp_path) == ["target"]
+    assert names(tmp_path) == []
 
 
-def test_windows_flushes_no_folder_and_keeps_a_file_that_is_open(tmp_path, monkeypatch):
+def test_on_windows_only_files_are_flushed(tmp_path, monkeypatch):
+    """And they are opened to be written."""
+    watched = Mock(wraps=os.open)
     with monkeypatch.context() as windows, files.atomic_path(tmp_path / "target") as staging:
         write_folder(staging)
         windows.delattr(os, "O_DIRECTORY")
-        windows.setattr(os, "open", watched := Mock(wraps=os.open))
+        windows.setattr(os, "open", watched)
     watched.assert_called_once_with(staging / "deep" / "a", os.O_RDWR)
     assert (tmp_path / "target" / "deep" / "a").exists()
+
+
+def test_on_windows_a_lock_may_leave_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "unlink", Mock(side_effect=PermissionError))
     for _ in range(2):
         with files.locked(tmp_path / "b", "busy", wait=False):
@@ -122,59 +138,105 @@ def test_other_errors_stay_what_they_are(tmp_path):
 # --- contents -------------------------------------------------------------------------------------
 
 
-def test_json_is_written_as_asked_and_read_back(tmp_path):
-    path, value = tmp_path / "new" / "a.json", {"é": [1, 0.1], "none": None}
-    files.write_json(path, value)
-    assert path.read_bytes() == (json.dumps(value, indent=1) + "\n").encode()
-    assert files.read_json(path) == value
-    files.stage_json(path, value)
-    assert path.read_bytes() == (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
-    with pytest.raises(ValueError, match="JSON"):
-        files.write_json(path, {"loss": math.nan})
+VALUE = {"é": [1, 0.1], "none": None}
 
 
-def test_damaged_json_is_named_with_what_to_do(tmp_path):
+def test_written_json_is_ascii_and_read_back(tmp_path):
+    path = tmp_path / "new" / "a.json"
+    files.write_json(path, VALUE)
+    assert path.read_bytes() == (
+        b'{\n "\\u00e9": [\n  1,\n  0.1\n ],\n "none": null\n}\n')
+    assert files.read_json(path) == VALUE
+
+
+def test_staged_json_is_utf_8_and_read_back(tmp_path):
     path = tmp_path / "a.json"
-    for content in (b'{"a": 1', b"[1]", b'{"a": "\xff"}'):
-        path.write_bytes(content)
-        with pytest.raises(UserError, match=r"a.json is damaged \(.+\): make it again$"):
-            files.read_json(path, "make it again")
+    files.stage_json(path, VALUE)
+    assert path.read_bytes().decode() == (
+        '{\n  "é": [\n    1,\n    0.1\n  ],\n  "none": null\n}\n')
+    assert files.read_json(path) == VALUE
 
 
-def test_a_sealed_file_is_what_was_written_in_any_order(tmp_path):
+@pytest.mark.parametrize("write", [files.write_json, files.stage_json])
+def test_nan_is_no_json(tmp_path, write):
+    with pytest.raises(ValueError, match="JSON"):
+        write(tmp_path / "a.json", {"loss": math.nan})
+
+
+@pytest.mark.parametrize("content", [b'{"a": 1', b"[1]", b'{"a": "\xff"}'])
+def test_damaged_json_is_named_with_what_to_do(tmp_path, content):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"a.json is damaged \(.+\): make it again$"):
+        files.read_json(path, "make it again")
+
+
+def test_a_sealed_file_may_be_in_any_order(tmp_path):
     path = tmp_path / "a.json"
     files.write_sealed(path, {"b": 1, "a": {"d": 2, "c": 3}})
     written = files.read_json(path)
     files.write_json(path, dict(sorted(written.items())))
     assert files.read_sealed(path, "") == {"b": 1, "a": {"d": 2, "c": 3}}
-    for changed in (written | {"b": 2}, {"b": 1}):
-        files.write_json(path, changed)
-        with pytest.raises(UserError, match="hash differs.*: make it again$"):
-            files.read_sealed(path, "make it again")
+
+
+def test_a_changed_value_breaks_the_seal(tmp_path):
+    path = tmp_path / "a.json"
+    files.write_sealed(path, {"b": 1})
+    files.write_json(path, files.read_json(path) | {"b": 2})
+    with pytest.raises(UserError, match="hash differs.*: make it again$"):
+        files.read_sealed(path, "make it again")
+
+
+def test_a_file_without_a_seal_is_refused(tmp_path):
+    path = tmp_path / "a.json"
+    files.write_json(path, {"b": 1})
+    with pytest.raises(UserError, match="hash differs.*: make it again$"):
+        files.read_sealed(path, "make it again")
 
 
 # --- the lock -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_one_process_at_a_time_and_death_frees_the_lock(tmp_path, monkeypatch):
+@pytest.fixture
+def owner(tmp_path):
+    """A process that holds the lock of tmp_path/new/target."""
     path = tmp_path / "new" / "target"
-    other = start(f"""
+    process = start(f"""
 from pathlib import Path
 from files import locked
 with locked(Path({str(path)!r}), "busy"):
     print("inside", flush=True)
     input()
 """)
-    assert other.stdout.readline() == "inside\n"
+    assert process.stdout.readline() == "inside\n"
+    yield process
+    process.kill()
+
+
+@pytest.mark.slow
+def test_who_does_not_wait_for_a_lock_is_refused(owner, tmp_path):
+    path = tmp_path / "new" / "target"
     with pytest.raises(UserError, match="^busy$"), files.locked(path, "busy", wait=False):
         pass
-    say = Mock(side_effect=lambda line: other.kill())
+
+
+@pytest.mark.slow
+def test_who_waits_for_a_lock_says_so(owner, tmp_path, monkeypatch):
+    """And has it as soon as its owner dies."""
+    say = Mock(side_effect=lambda line: owner.kill())
     monkeypatch.setattr(files, "say", say)
-    with files.locked(path, "busy"):  # it says so, and waits
+    with files.locked(tmp_path / "new" / "target", "busy"):
         say.assert_called_once_with("busy")
+        assert owner.wait() == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_the_lock_of_a_dead_process_is_free(owner, tmp_path):
+    path = tmp_path / "new" / "target"
+    owner.kill()
+    assert owner.wait() == -signal.SIGKILL
     with files.locked(path, "busy", wait=False):
-        assert other.wait() == -signal.SIGKILL
+        pass
     assert names(path.parent) == []
 
 
@@ -185,7 +247,7 @@ def add_60_bytes(path):
 
 
 @pytest.mark.slow
-def test_a_lock_that_many_want_has_one_owner_at_a_time(tmp_path, launch):
+def test_a_lock_has_one_owner_at_a_time(tmp_path, launch):
     """Its file goes with its owner, so who waits must not take a file that is gone for the lock."""
     path = tmp_path / "target"
     path.write_bytes(b"")

@@ -7,8 +7,7 @@ import pytest
 import torch
 from conftest import random_text, refusal
 from conftest import run as exit_code
-from foreign import export_to, exported, make_run, their_folder
-from test_meta import meta_folder
+from saved_models import export_to, exported, make_run, meta_folder, their_folder
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 import evaluate
@@ -44,7 +43,8 @@ def their_losses(folder: Path, text: Path, first_id: int) -> list[float]:
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     plain = tokenizer(text.read_text(encoding="utf-8"), add_special_tokens=False)
     ids = torch.tensor([[first_id, *plain["input_ids"]]])
-    losses, scored = [], 1
+    losses = []
+    scored = 1
     for begin in range(0, ids.shape[1], STRIDE):
         end = min(begin + CONTEXT + 1, ids.shape[1])
         window = ids[:, begin:end]
@@ -88,23 +88,24 @@ def test_a_model_with_bos_has_the_losses_of_transformers(tmp_path, text, tokeniz
     assert_equal_losses(record, theirs, text)
 
 
-def test_a_folder_of_meta_is_measured_as_the_run_imported_from_it(tmp_path, text):
+def test_a_folder_of_meta_is_measured_as_its_import(tmp_path, text):
     folder = meta_folder(tmp_path / "meta", make_run(tmp_path), parts=2, columns=False)
     imported = export_to("run", folder, tmp_path / "imported")
     windows = (f"--context={CONTEXT}", f"--stride={STRIDE}")
-    record, again = measured(folder, text, *windows), measured(imported, text, *windows)
+    record = measured(folder, text, *windows)
+    again = measured(imported, text, *windows)
     assert record["loss"] == again["loss"] and record["stretches"] == again["stretches"]
     assert record["seq_len"] == again["seq_len"] == CONTEXT  # what stands for a training row
 
 
-def test_a_folder_is_read_in_windows_of_its_positions_and_that_is_said(tmp_path, text, capfd):
+def test_a_folder_is_read_in_windows_of_its_positions(tmp_path, text, capfd):
     record = measured(their_folder(tmp_path), text)
     assert (record["window"], record["least_context"], record["most_context"]) == (64, 1, 64)
     said = capfd.readouterr().err
     assert "theirs-ours is read in windows of 64 tokens, as its configuration says" in said
 
 
-def test_long_positions_are_read_in_shorter_windows_and_that_is_said(
+def test_long_positions_are_read_in_shorter_windows(
         tmp_path, text, capfd, monkeypatch):
     monkeypatch.setattr(evaluate, "LONGEST", 32)
     assert measured(their_folder(tmp_path), text)["window"] == 32

@@ -5,91 +5,184 @@ import pytest
 import sentencepiece
 import torch
 from conftest import model_config
-from failing import file_size_limit
-from foreign import POSITIONS, VOCAB, edit, export_to, make_run, read, refused, their_folder
+from disk_faults import file_size_limit
 from noise import save_weights
+from saved_models import (
+    assert_refused,
+    edit_json,
+    export_to,
+    make_run,
+    read_gguf,
+    their_folder,
+)
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from files import read_json
 from formats import hf
 from formats.names import tensor_names
 from gyre.options import read_config
 from model.config import RopeScaling
 from model.rope import precompute_freqs_cis
 
-
-def read_gguf(run, out, *options):
-    """(fields, tensors) of the GGUF that a run is exported to."""
-    reader = gguf.GGUFReader(export_to("gguf", run, out, *options))
-    fields = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
-    return fields, {t.name: t for t in reader.tensors}
+SHAPE = {"dim": 64, "head_dim": 32, "n_heads": 4, "hidden_dim": 96, "norm_eps": 3e-6, "theta": 5e3}
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "q8_0"])
-def test_a_gguf_holds_every_tensor_and_field(dtype, tmp_path):
-    shape = {"dim": 64, "head_dim": 32, "n_heads": 4, "hidden_dim": 96, "norm_eps": 3e-6}
-    own = torch.bfloat16 if dtype == "bf16" else torch.float32  # the default
-    run = make_run(tmp_path, tie_embeddings=dtype == "f16", theta=5e3, dtype=own, **shape)
-    weights = run.checkpoints.load_weights()
-    if dtype == "f32":  # of weights of several types, the default is the one that holds all
-        weights["tok_embeddings.weight"] = weights["tok_embeddings.weight"].bfloat16()
-    if dtype == "q8_0":  # which reaches 127 times as far as the float16 of its scales
-        weights["output.weight"][0, 0] = 8e6
-    save_weights(run, "best", weights)
-    options = [] if dtype in ("f32", "bf16") else ["--dtype", dtype]
-    fields, tensors = read_gguf(run.path, tmp_path / "out.gguf", *options)
+def dequantized(tensor):
+    """The values of a tensor of a GGUF, in float32."""
+    return torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_gguf_has_every_weight_in_its_shape(tied, tmp_path):
+    run = make_run(tmp_path, tie_embeddings=tied, **SHAPE)
+    _, tensors = read_gguf(run.path, tmp_path / "out.gguf")
     names = tensor_names(read_config(run.path / "config.yaml").model, "gguf")
-    assert tensors.keys() == set(names.values())
-    for name, w in weights.items():
+    # GGUF gives the fastest dimension first.
+    shapes = {names[name]: list(reversed(weight.shape))
+              for name, weight in run.checkpoints.load_weights().items()}
+    assert {name: tensor.shape.tolist() for name, tensor in tensors.items()} == shapes
+
+
+@pytest.mark.parametrize("dtype, exact", [
+    ("f32", torch.float32), ("f16", torch.float16), ("bf16", torch.bfloat16)])
+def test_matrices_have_the_asked_type_and_vectors_float32(dtype, exact, tmp_path):
+    run = make_run(tmp_path, **SHAPE)
+    _, tensors = read_gguf(run.path, tmp_path / "out.gguf", "--dtype", dtype)
+    names = tensor_names(read_config(run.path / "config.yaml").model, "gguf")
+    for name, weight in run.checkpoints.load_weights().items():
         tensor = tensors[names[name]]
-        kind = dtype if w.ndim > 1 else "f32"
-        assert tensor.tensor_type.name == kind.upper()
-        assert tensor.shape.tolist() == list(reversed(w.shape))
-        values = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
-        if kind == "q8_0":  # 8 bits of the largest of a block of 32, whose scale is a float16
-            step = w.unflatten(-1, (-1, 32)).abs().amax(-1, keepdim=True) / 127
-            error = (values - w).unflatten(-1, (-1, 32)).abs()
-            assert (error <= 0.51 * step + 127 * step / 2**11).all()
-        else:
-            exact = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[kind]
-            assert torch.equal(values, w.to(exact).float())
+        kind = torch.float32 if weight.ndim == 1 else exact
+        assert tensor.tensor_type.name == ("F32" if weight.ndim == 1 else dtype.upper())
+        assert torch.equal(dequantized(tensor), weight.to(kind).float())
 
+
+def test_q8_0_is_within_half_a_step(tmp_path):
+    """Of a block of 32: 8 bits of its largest value, and a float16 for the scale. So it reaches
+    127 times as far as float16 does."""
+    run = make_run(tmp_path, **SHAPE)
+    weights = run.checkpoints.load_weights()
+    weights["output.weight"][0, 0] = 8e6
+    save_weights(run, "best", weights)
+    _, tensors = read_gguf(run.path, tmp_path / "out.gguf", "--dtype", "q8_0")
+    weight = weights["output.weight"]
+    assert tensors["output.weight"].tensor_type.name == "Q8_0"
+    assert tensors["output_norm.weight"].tensor_type.name == "F32"
+    values = dequantized(tensors["output.weight"])
+    largest = weight.unflatten(-1, (-1, 32)).abs().amax(-1, keepdim=True)
+    error = (values - weight).unflatten(-1, (-1, 32)).abs()
+    assert (error <= 0.51 / 127 * largest + largest / 2**11).all()
+
+
+def test_the_default_type_is_that_of_the_run(tmp_path):
+    run = make_run(tmp_path, dtype=torch.bfloat16)
+    _, tensors = read_gguf(run.path, tmp_path / "out.gguf")
+    assert tensors["token_embd.weight"].tensor_type.name == "BF16"
+
+
+def test_the_default_type_of_mixed_weights_is_float32(tmp_path):
+    run = make_run(tmp_path)
+    weights = run.checkpoints.load_weights()
+    weights["tok_embeddings.weight"] = weights["tok_embeddings.weight"].bfloat16()
+    save_weights(run, "best", weights)
+    _, tensors = read_gguf(run.path, tmp_path / "out.gguf")
+    assert tensors["token_embd.weight"].tensor_type.name == "F32"
+
+
+@pytest.mark.parametrize("dtype, number", [("f32", 0), ("f16", 1), ("bf16", 32), ("q8_0", 7)])
+def test_the_file_says_its_type(dtype, number, tmp_path):
+    run = make_run(tmp_path, **SHAPE)
+    fields, _ = read_gguf(run.path, tmp_path / "out.gguf", "--dtype", dtype)
+    assert fields["general.file_type"] == number
+    assert fields["general.quantization_version"] == 2
+
+
+def test_the_file_describes_its_model(tmp_path):
+    run = make_run(tmp_path, **SHAPE)
+    fields, _ = read_gguf(run.path, tmp_path / "out.gguf")
+    described = {key: value for key, value in fields.items() if not key.startswith("tokenizer.")}
+    assert described == {
+        "general.architecture": "llama",
+        "general.name": "ours",
+        "general.file_type": 0,
+        "general.quantization_version": 2,
+        "llama.vocab_size": 330,
+        "llama.context_length": 64,
+        "llama.embedding_length": 64,
+        "llama.feed_forward_length": 96,
+        "llama.block_count": 3,
+        "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2,
+        "llama.attention.key_length": 32,
+        "llama.attention.value_length": 32,
+        "llama.attention.layer_norm_rms_epsilon": pytest.approx(3e-6),
+        "llama.rope.dimension_count": 32,
+        "llama.rope.freq_base": pytest.approx(5e3),
+    }
+
+
+def test_the_file_holds_our_tokenizer(tmp_path):
+    run = make_run(tmp_path)
+    fields, _ = read_gguf(run.path, tmp_path / "out.gguf")
+    prefix = "tokenizer.ggml."
+    described = {key.removeprefix(prefix): value for key, value in fields.items()
+                 if key.startswith(prefix)}
     reference = sentencepiece.SentencePieceProcessor(str(run.path / "tokenizer.model"))
-    assert fields == {
-        "general.architecture": "llama", "general.name": "ours", "general.quantization_version": 2,
-        "general.file_type": {"f32": 0, "f16": 1, "bf16": 32, "q8_0": 7}[dtype],
-        "llama.vocab_size": VOCAB, "llama.context_length": POSITIONS,
-        "llama.embedding_length": 64, "llama.feed_forward_length": 96, "llama.block_count": 3,
-        **{f"llama.attention.{name}": value for name, value in (
-            ("head_count", 4), ("head_count_kv", 2), ("key_length", 32), ("value_length", 32),
-            ("layer_norm_rms_epsilon", pytest.approx(3e-6)))},
-        "llama.rope.dimension_count": 32, "llama.rope.freq_base": pytest.approx(5e3),
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.pre": "default",
-        "tokenizer.ggml.tokens": [reference.id_to_piece(i) for i in range(VOCAB)],
-        "tokenizer.ggml.scores": [reference.get_score(i) for i in range(VOCAB)],
-        "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * (VOCAB - 259),
-        **{f"tokenizer.ggml.{name}_token_id": value for name, value in (
-            ("bos", 2), ("eos", 2), ("unknown", 0), ("padding", 0))},
-        **{f"tokenizer.ggml.{name}": False for name in (
-            "add_bos_token", "add_eos_token", "add_space_prefix", "remove_extra_whitespaces")}}
+    assert described == {
+        "model": "llama",
+        "pre": "default",
+        "tokens": [reference.id_to_piece(i) for i in range(330)],
+        "scores": [reference.get_score(i) for i in range(330)],
+        "token_type": [2, 3, 3] + [6] * 256 + [1] * 71,
+        "bos_token_id": 2,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+        "padding_token_id": 0,
+        "add_bos_token": False,
+        "add_eos_token": False,
+        "add_space_prefix": False,
+        "remove_extra_whitespaces": False,
+    }
 
 
-def test_what_ends_texts_and_asks_for_them_is_in_the_file(tmp_path, capsys):
-    """A file with a template wins over those in the settings."""
+# Of several templates, as the settings may have them.
+TEMPLATES = [{"name": "tool_use", "template": "{{ t }}"},
+             {"name": "default", "template": "{{ a }}"}]
+
+
+def test_the_default_template_is_in_the_file(tmp_path):
     folder = their_folder(tmp_path)
-    templates = [{"name": "tool_use", "template": "{{ t }}"},
-                 {"name": "default", "template": "{{ a }}"}]
-    edit(folder / "tokenizer_config.json", add_bos_token=True, chat_template=templates)
-    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301])
-    for name in "ab":
-        run = export_to("run", folder, tmp_path / name)
-        fields, _ = read_gguf(run, tmp_path / f"{name}.gguf")
-        ends = [fields[f"tokenizer.ggml.{name}_token_id"] for name in ("eos", "eot", "eom")]
-        assert ends == [2, 1, 301] and fields["tokenizer.chat_template"] == f"{{{{ {name} }}}}"
-        (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
-    edit(folder / "generation_config.json", eos_token_id=[1, 2, 301, 302])
-    run = export_to("run", folder, tmp_path / "c")
-    refused(capsys, "gguf", run, tmp_path / "c.gguf", "generation_config.json", "three fields")
+    edit_json(folder / "tokenizer_config.json", add_bos_token=True, chat_template=TEMPLATES)
+    run = export_to("run", folder, tmp_path / "ours")
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
+    assert fields["tokenizer.chat_template"] == "{{ a }}"
+
+
+def test_a_file_with_a_template_wins_over_the_settings(tmp_path):
+    folder = their_folder(tmp_path)
+    edit_json(folder / "tokenizer_config.json", add_bos_token=True, chat_template=TEMPLATES)
+    (folder / "chat_template.jinja").write_text("{{ b }}", encoding="utf-8")
+    run = export_to("run", folder, tmp_path / "ours")
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
+    assert fields["tokenizer.chat_template"] == "{{ b }}"
+
+
+def test_three_ids_that_end_texts_are_in_the_file(tmp_path):
+    folder = their_folder(tmp_path)
+    edit_json(folder / "generation_config.json", eos_token_id=[1, 2, 301])
+    run = export_to("run", folder, tmp_path / "ours")
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
+    assert fields["tokenizer.ggml.eos_token_id"] == 2  # the tokenizer's own
+    assert fields["tokenizer.ggml.eot_token_id"] == 1
+    assert fields["tokenizer.ggml.eom_token_id"] == 301
+
+
+def test_a_fourth_id_that_ends_texts_is_refused(tmp_path, capsys):
+    folder = their_folder(tmp_path)
+    edit_json(folder / "generation_config.json", eos_token_id=[1, 2, 301, 302])
+    run = export_to("run", folder, tmp_path / "ours")
+    assert_refused(capsys, "gguf", run, tmp_path / "out.gguf", "generation_config.json",
+                   "three fields")
 
 
 def llama_cpp_rotations(fields, tensors, head_dim):
@@ -122,27 +215,42 @@ def test_llama_cpp_turns_as_transformers_does(kind, betas, tmp_path):
     torch.testing.assert_close(frequencies.float(), own, rtol=1e-5, atol=0)
 
 
-def test_a_disk_that_fills_up_on_the_last_page_is_noticed(tmp_path, capsys):
+def test_a_disk_that_lacks_the_last_byte_is_noticed(tmp_path, capsys):
     run = make_run(tmp_path).path
     size = export_to("gguf", run, tmp_path / "whole").stat().st_size
     with file_size_limit(size - 1):
-        refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"))
+        assert_refused(capsys, "gguf", run, tmp_path / "out", str(tmp_path / "out"))
     with file_size_limit(size):
         assert export_to("gguf", run, tmp_path / "out").stat().st_size == size
 
 
-def test_an_imported_tokenizer_goes_with_its_padding(tmp_path):
-    """As a sentencepiece file; that of one is in test_tokenizers.py. Its ids may have a hole. Also
-    out of a folder whose name is not UTF-8."""
-    folder = their_folder(tmp_path, "llama2-of-4")
-    model = read(folder / "tokenizer.json")["model"]
-    model["vocab"]["ż"] = VOCAB + 1
-    edit(folder / "tokenizer.json", model=model)
-    run = export_to("run", folder, tmp_path / "ours").rename(tmp_path / "ours\udcff")  # the byte FF
+def test_a_name_that_is_not_utf_8_has_question_marks(tmp_path):
+    run = make_run(tmp_path).path.rename(tmp_path / "ours\udcff")  # the byte FF
     fields, _ = read_gguf(run, tmp_path / "out.gguf")
     assert fields["general.name"] == "ours?"
-    keys = ("add_space_prefix", "add_bos_token", "bos_token_id", "eos_token_id", "padding_token_id")
-    assert [fields.get(f"tokenizer.ggml.{name}") for name in keys] == [True, True, 1, 2, None]
-    padding = [f"[PAD{i}]" for i in range(VOCAB + 2, VOCAB + 6)]
-    assert fields["tokenizer.ggml.tokens"][VOCAB:] == [f"[PAD{VOCAB}]", "ż", *padding]
-    assert fields["tokenizer.ggml.token_type"][VOCAB:] == [5, 1, 5, 5, 5, 5]
+
+
+@pytest.fixture
+def with_a_hole(tmp_path):
+    """The fields of a GGUF whose tokenizer has the ids 0 to 329 and 331; its model has 336."""
+    folder = their_folder(tmp_path, "llama2-of-4")
+    model = read_json(folder / "tokenizer.json")["model"]
+    model["vocab"]["ż"] = 331
+    edit_json(folder / "tokenizer.json", model=model)
+    run = export_to("run", folder, tmp_path / "ours")
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
+    return fields
+
+
+def test_ids_without_a_piece_are_unused(with_a_hole):
+    assert with_a_hole["tokenizer.ggml.tokens"][330:] == [
+        "[PAD330]", "ż", "[PAD332]", "[PAD333]", "[PAD334]", "[PAD335]"]
+    assert with_a_hole["tokenizer.ggml.token_type"][330:] == [5, 1, 5, 5, 5, 5]
+
+
+def test_an_imported_tokenizer_begins_texts_as_before(with_a_hole):
+    assert with_a_hole["tokenizer.ggml.add_space_prefix"] is True
+    assert with_a_hole["tokenizer.ggml.add_bos_token"] is True
+    assert with_a_hole["tokenizer.ggml.bos_token_id"] == 1
+    assert with_a_hole["tokenizer.ggml.eos_token_id"] == 2
+    assert "tokenizer.ggml.padding_token_id" not in with_a_hole

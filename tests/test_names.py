@@ -7,7 +7,7 @@ import gguf
 import pytest
 import torch
 from conftest import model_config
-from foreign import make_run, refused, their_folder
+from saved_models import assert_refused, make_run, their_folder
 
 from formats import names
 from model.config import RopeScaling
@@ -18,14 +18,16 @@ from model.transformer import Attention
 def test_the_names_of_gguf_are_those_of_its_package():
     config = model_config(tie_embeddings=False)
     known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.n_layers)
-    theirs, in_hf = names.tensor_names(config, "gguf"), names.tensor_names(config, "hf")
+    theirs = names.tensor_names(config, "gguf")
+    in_hf = names.tensor_names(config, "hf")
     for name in names.tensor_shapes(config):
         assert known.get_name(in_hf[name], (".weight",)) == theirs[name]
 
 
 def test_the_layouts_are_each_others_inverse():
     """Channels 2i and 2i+1 of a head go to i and i + D/2, in the same head."""
-    weight, name = torch.arange(2.0 * 6 * 5).view(2 * 6, 5), "layers.0.attention.wk.weight"
+    weight = torch.arange(2.0 * 6 * 5).view(2 * 6, 5)
+    name = "layers.0.attention.wk.weight"
     halves = names.relayout(name, weight, 6, "halves")
     assert (halves[:, 0] / 5).tolist() == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
     assert torch.equal(names.relayout(name, halves, 6, "pairs"), weight)
@@ -59,5 +61,5 @@ def test_a_weight_without_a_name_elsewhere_is_refused(tmp_path, capsys, monkeypa
     assert "layers.0.attention.q_norm.weight" in run.checkpoints.load_weights()
     words = "layers.0.attention.q_norm.weight", "has no name"
     for to in ("hf", "gguf"):
-        refused(capsys, to, run.path, tmp_path / "out", *words)
-    refused(capsys, "run", their_folder(tmp_path), tmp_path / "new", *words)
+        assert_refused(capsys, to, run.path, tmp_path / "out", *words)
+    assert_refused(capsys, "run", their_folder(tmp_path), tmp_path / "new", *words)

@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
+from cached_decoding import assert_cached_equals_uncached
 from conftest import draw, model_config, random_model, sharpened
-from test_cache import assert_cached_equals_uncached
 
 from model.config import RopeScaling
 from model.position import RoPE, Sinusoidal, alibi_slopes, sinusoid

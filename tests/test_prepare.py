@@ -1,6 +1,5 @@
 """Prepared data is true, split without leaks, made once, and never half there."""
 
-import hashlib
 import io
 import json
 import os
@@ -10,7 +9,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from failing import cut, file_size_limit, flip_a_bit
+from disk_faults import cut, file_size_limit, flip_a_bit
 
 import files
 from data import dataset as dataset_module
@@ -60,81 +59,164 @@ def read_ids(prepared, split):
 
 def texts(prepared, split):
     """The documents of a split, each of which has its own EOS in front."""
-    ids, eos = read_ids(prepared, split), prepared.tokenizer.eos_id
+    ids = read_ids(prepared, split)
+    eos = prepared.tokenizer.eos_id
     assert ids[0] == eos != ids[-1]
     parts = np.split(ids, np.flatnonzero(ids == eos))[1:]
     return [prepared.tokenizer.decode(part[1:].tolist()) for part in parts]
 
 
-def count_text(documents):
-    text = "".join(documents)
-    return {"documents": len(documents), "bytes": len(text.encode()), "characters": len(text),
-            "sha256": hashlib.sha256(text.encode()).hexdigest()}
-
-
 # What is written
 
 
-@pytest.mark.parametrize("vocab_size, dtype", [(65536, "uint16"), (65537, "uint32")])
-def test_every_document_is_in_one_split_and_counted(corpus, monkeypatch, vocab_size, dtype):
-    """Also with a vocabulary that does not fit into 16 bits. Where texts begin with BOS, EOS comes
-    before it."""
-    train_tokenizer = prepare_module.train_tokenizer
-
-    def pretend(*arguments):
-        tokenizer = train_tokenizer(*arguments)
-        tokenizer.vocab_size, tokenizer.prefix_ids = vocab_size, [BOS]
-        return tokenizer
-
-    monkeypatch.setattr(prepare_module, "train_tokenizer", pretend)
+def test_every_document_is_in_one_split_in_order(corpus, monkeypatch):
     monkeypatch.setattr(prepare_module, "BATCH", 7)
     prepared = prepare(config(corpus))
-    manifest, written = prepared.manifest, []
-    for split in ("train", "val"):
-        found, ids = texts(prepared, split), read_ids(prepared, split)
-        assert (np.flatnonzero(ids == BOS) == np.flatnonzero(ids == EOS) + 1).all()
-        assert found == [text for text in DOCUMENTS if text in found]  # in order
-        counts = count_text(found) | {"tokens": len(ids)}
-        assert manifest[split] == {name: counts[name] for name in ("documents", "bytes", "tokens")}
-        written += found
-    assert sorted(written) == sorted(DOCUMENTS) and manifest["text"] == count_text(DOCUMENTS)
-    assert (prepared.dataset("val", seq_len=1).vocab_size, manifest["dtype"]) == (vocab_size, dtype)
-    names = ["tokenizer.model", "train.bin", "val.bin"]
-    assert list(manifest["files"]) == names
-    assert {path.name for path in prepared.folder.iterdir()} == {*names, "manifest.json"}
+    train = texts(prepared, "train")
+    val = texts(prepared, "val")
+    assert train == [text for text in DOCUMENTS if text not in val]
+    assert val == [text for text in DOCUMENTS if text not in train]
+    assert 0 < len(val) < len(train)
 
 
-def test_blocks_give_back_the_text_and_end_after_lines(monkeypatch):
-    """Every block ends after a line if it can, and none ends inside a character."""
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_the_manifest_counts_what_is_in_a_split(corpus, split):
+    prepared = prepare(config(corpus))
+    documents = texts(prepared, split)
+    assert prepared.manifest[split] == {
+        "documents": len(documents),
+        "bytes": len("".join(documents).encode()),
+        "tokens": len(read_ids(prepared, split)),
+    }
+
+
+def test_the_manifest_counts_and_hashes_the_text(tmp_path):
+    path = jsonl(tmp_path / "a.jsonl", ["café " * 200, "中" * 300])
+    assert prepare(config(path), fit_vocabulary=True).manifest["text"] == {
+        "sha256": "4e7d49a23fb79c9a9fcb90967c31f6e45b791f9524abe5f6d0d1a408e0a70325",
+        "documents": 2,
+        "bytes": 2100,
+        "characters": 1300,
+    }
+
+
+def test_the_manifest_lists_the_files(corpus):
+    prepared = prepare(config(corpus))
+    assert list(prepared.manifest["files"]) == ["tokenizer.model", "train.bin", "val.bin"]
+    assert {path.name for path in prepared.folder.iterdir()} == {
+        "manifest.json", "tokenizer.model", "train.bin", "val.bin"}
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Let the trained tokenizer have other attributes: `pretend(vocab_size=65537)`."""
+    train_tokenizer = prepare_module.train_tokenizer
+
+    def pretend(**attributes):
+        def train(*arguments):
+            tokenizer = train_tokenizer(*arguments)
+            vars(tokenizer).update(attributes)
+            return tokenizer
+
+        monkeypatch.setattr(prepare_module, "train_tokenizer", train)
+
+    return pretend
+
+
+@pytest.mark.parametrize("vocab_size, dtype", [(65536, "uint16"), (65537, "uint32")])
+def test_ids_take_16_bits_while_they_fit(corpus, pretend, vocab_size, dtype):
+    plain = read_ids(prepare(config(corpus)), "val")
+    pretend(vocab_size=vocab_size)
+    prepared = prepare(config(corpus, prepared=str(corpus.parent / "pretended")))
+    assert prepared.manifest["dtype"] == dtype
+    assert prepared.dataset("val", seq_len=1).vocab_size == vocab_size
+    assert read_ids(prepared, "val").tolist() == plain.tolist()
+
+
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_bos_follows_eos_where_texts_begin_with_it(corpus, pretend, split):
+    pretend(prefix_ids=[BOS])
+    ids = read_ids(prepare(config(corpus)), split)
+    assert (np.flatnonzero(ids == BOS) == np.flatnonzero(ids == EOS) + 1).all()
+    assert BOS in ids
+
+
+PARTS = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" * 100, "x\ny"]
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """(a file of PARTS, their spans, counts); a block has 97 bytes."""
     monkeypatch.setattr(prepare_module, "BLOCK", 97)
-    parts = ["".join(words(n, 1 + n % 9) for n in range(40)), words(1, 300), "中" * 100, "x\ny"]
-    file, pieces = io.BytesIO(), [[part[:50], "", part[50:]] for part in parts]
+    file = io.BytesIO()
+    pieces = [[part[:50], "", part[50:]] for part in PARTS]
     counts, spans, _ = copy_text([[], *pieces, ["", ""]], file)  # empty documents are none
-    assert counts == count_text(parts) and file.getvalue().decode() == "".join(parts)
-    for kept in ([0, 1, 2, 3], [2, 3], [0], []):
-        documents = []
-        for first, block in read_blocks(file, spans[kept], ""):
-            documents += [[]] if first else []
-            documents[-1].append(block)
-        assert ["".join(blocks) for blocks in documents] == [parts[i] for i in kept]
-        assert 3 not in kept or len(documents[-1]) == 1  # it is short: no reason to cut
-        for blocks in documents:
-            assert all(0 < len(block.encode()) <= 97 for block in blocks)
-            for block in blocks[:-1]:
-                assert block.endswith("\n") or "\n" not in block and len(block.encode()) > 93
+    return file, spans, counts
+
+
+def blocks_by_document(file, spans):
+    """The blocks of each document."""
+    documents = []
+    for first, block in read_blocks(file, spans, ""):
+        if first:
+            documents.append([])
+        documents[-1].append(block)
+    return documents
+
+
+def test_a_copy_is_the_text_without_empty_documents(copied):
+    file, spans, counts = copied
+    assert file.getvalue().decode() == "".join(PARTS)
+    assert len(spans) == counts["documents"] == 4
+    assert counts["bytes"] == len(file.getvalue())
+    assert counts["characters"] == len("".join(PARTS))
+
+
+@pytest.mark.parametrize("kept", [[0, 1, 2, 3], [2, 3], [0], []])
+def test_blocks_give_back_the_text_of_their_documents(copied, kept):
+    file, spans, _ = copied
+    documents = blocks_by_document(file, spans[kept])
+    assert ["".join(blocks) for blocks in documents] == [PARTS[i] for i in kept]
+
+
+def test_blocks_are_no_longer_than_their_limit(copied):
+    file, spans, _ = copied
+    sizes = [len(block.encode()) for _, block in read_blocks(file, spans, "")]
+    assert min(sizes) > 0
+    assert max(sizes) <= 97
+
+
+def test_blocks_end_after_lines_where_they_can(copied):
+    """And else as late as they can, but not inside a character."""
+    file, spans, _ = copied
+    for blocks in blocks_by_document(file, spans):
+        for block in blocks[:-1]:
+            if "\n" in block:
+                assert block.endswith("\n")
+            else:
+                assert len(block.encode()) > 93
+
+
+def test_a_document_within_a_block_is_not_cut(copied):
+    file, spans, _ = copied
+    assert [*read_blocks(file, spans[3:], "")] == [(True, "x\ny")]
 
 
 # The split
 
 
-@pytest.mark.parametrize("second", [False, True])
-def test_a_single_text_gives_its_last_part_by_characters(tmp_path, monkeypatch, second):
+# Of 1200 characters, which have one to four bytes.
+SINGLE = words(1, 300)[:1200]
+
+
+@pytest.mark.parametrize("second, train, val", [
+    (False, SINGLE[:900], SINGLE[900:]), (True, SINGLE[:675], SINGLE[675:900])])
+def test_a_single_text_gives_its_last_part_by_characters(
+        tmp_path, monkeypatch, second, train, val):
     monkeypatch.setattr(prepare_module, "BLOCK", 97)  # cuts characters in two, and lines
-    text = words(1, 3000)
-    prepared = prepare_documents(tmp_path, [text], val_fraction=0.25, second_val=second)
-    end = int(len(text) * 0.75)
-    text, end = (text[:end], int(end * 0.75)) if second else (text, end)
-    assert texts(prepared, "train") + texts(prepared, "val") == [text[:end], text[end:]]
+    prepared = prepare_documents(tmp_path, [SINGLE], val_fraction=0.25, second_val=second)
+    assert texts(prepared, "train") == [train]
+    assert texts(prepared, "val") == [val]
 
 
 @pytest.mark.parametrize("n, val_fraction, least, most", [
@@ -208,8 +290,12 @@ def cut_documents(documents, split, *options):
     """The texts of both splits that a function which splits gives."""
     file = io.BytesIO()
     _, spans, hashes = copy_text([[text] for text in documents], file)
-    parts = split(file, spans, hashes, *options)[:2]
-    return [[file.getvalue()[start:end].decode() for start, end in part] for part in parts]
+    train, val, _ = split(file, spans, hashes, *options)
+
+    def read(part):
+        return [file.getvalue()[start:end].decode() for start, end in part]
+
+    return [read(train), read(val)]
 
 
 def test_few_documents_give_their_end_in_one_note(capsys):
@@ -255,8 +341,9 @@ def test_stories_between_separators_are_documents(tmp_path):
     path = tmp_path / "stories.txt"
     path.write_text("\n<|endoftext|>\n".join(stories) + "\n<|endoftext|>\n", encoding="utf-8")
     prepared = prepare(config(path, separator="<|endoftext|>"))
-    train, val = texts(prepared, "train"), texts(prepared, "val")
-    assert sorted(train + val) == sorted(stories) and 25 <= len(val) <= 75
+    val = texts(prepared, "val")
+    assert sorted(texts(prepared, "train") + val) == sorted(stories)
+    assert 25 <= len(val) <= 75
 
 
 def test_notes_on_a_text_are_said_when_it_is_prepared(tmp_path, capsys):
@@ -281,7 +368,7 @@ def test_folders_from_before_an_option_are_still_found(options, name):
     assert locate(DataConfig(**options))[0].name == name
 
 
-def test_every_option_of_a_text_that_has_to_be_fetched_decides_its_folder():
+def test_every_option_of_a_fetched_text_decides_its_folder():
     """Else the text of another revision would be taken for it. The option `source` already has
     the value "hub", so the folders are as many as the options."""
     options = {"source", *SOURCES["hub"].options, *SOURCES["url"].options}
@@ -289,33 +376,82 @@ def test_every_option_of_a_text_that_has_to_be_fetched_decides_its_folder():
     assert len({locate(each)[0].name[-12:] for each in configs}) == len(options)
 
 
-def test_it_is_made_once_and_again_when_settings_or_text_change(corpus, tmp_path, monkeypatch):
+def test_it_is_made_once(corpus, monkeypatch):
     first = prepare(config(corpus))
-    with monkeypatch.context() as patch:
-        patch.setattr(prepare_module, "write_files", None)
-        assert prepare(config(corpus, seq_len=32)) == first  # which decides nothing here
+    monkeypatch.setattr(prepare_module, "write_files", None)
+    assert prepare(config(corpus)) == first
+
+
+def test_the_length_of_rows_decides_nothing(corpus):
+    assert locate(config(corpus, seq_len=32)) == locate(config(corpus, seq_len=64))
+
+
+def test_equal_settings_give_equal_bytes_elsewhere(corpus, tmp_path):
+    first = prepare(config(corpus))
     elsewhere = prepare(config(corpus, prepared=str(tmp_path / "other")))
-    assert elsewhere.manifest == first.manifest  # and so the same bytes
-    larger, tokenizer = {"vocab_size": VOCAB + 1}, {"tokenizer": str(first.folder)}
-    shutil.copytree(first.folder, locate(config(corpus, **larger))[0])  # it is of other settings
-    made = [first, *(prepare(config(corpus, **options))
-                     for options in (larger, {"val_fraction": 0.2}, tokenizer))]
-    shutil.copytree(first.folder, changed := tmp_path / "changed")
-    changed.joinpath("generation_config.json").write_text("{}", encoding="utf-8")
-    copied = prepare(config(corpus, tokenizer=str(changed)))
-    assert {f.name for f in copied.tokenizer_files} == {"tokenizer.model", "generation_config.json"}
-    flip_a_bit(changed / "tokenizer.model")
-    other = locate(config(corpus, tokenizer=str(changed)))[0]
-    assert len({copied.folder, other, made[-1].folder}) == 3
-    assert made[1].tokenizer.vocab_size == VOCAB + 1
+    assert elsewhere.folder != first.folder
+    assert elsewhere.manifest == first.manifest
+
+
+@pytest.mark.parametrize("options", [{"vocab_size": VOCAB + 1}, {"val_fraction": 0.2}], ids=str)
+def test_other_settings_give_another_folder(corpus, options):
+    assert prepare(config(corpus, **options)).folder != prepare(config(corpus)).folder
+
+
+def test_a_folder_of_other_settings_is_made_again(corpus):
+    first = prepare(config(corpus))
+    larger = config(corpus, vocab_size=VOCAB + 1)
+    shutil.copytree(first.folder, locate(larger)[0])
+    assert prepare(larger).tokenizer.vocab_size == VOCAB + 1
+
+
+def test_another_text_gives_another_folder(corpus):
+    first = prepare(config(corpus))
     jsonl(corpus, DOCUMENTS[1:])
-    assert find_prepared(config(corpus), first.manifest["settings"]) == first  # what a run knows
-    made.append(prepare(config(corpus)))
-    assert len({prepared.folder for prepared in made}) == 5
-    with pytest.raises(UserError, match=f"vocab_size {VOCAB + 1} is not .*, {VOCAB}$"):
-        prepare(config(corpus, **larger, **tokenizer))
-    with pytest.raises(UserError, match="data.tokenizer .*config.json is no folder with a tok"):
-        prepare(config(corpus, tokenizer=str(changed / "generation_config.json")))
+    assert prepare(config(corpus)).folder != first.folder
+
+
+def test_a_run_finds_its_data_when_the_text_has_changed(corpus):
+    first = prepare(config(corpus))
+    jsonl(corpus, DOCUMENTS[1:])
+    assert find_prepared(config(corpus)) is None
+    assert find_prepared(config(corpus), first.manifest["settings"]) == first
+
+
+@pytest.fixture
+def given(corpus, tmp_path):
+    """A folder with a tokenizer, and a file beside it that belongs to that."""
+    first = prepare(config(corpus, prepared=str(tmp_path / "first")))
+    folder = tmp_path / "given"
+    folder.mkdir()
+    shutil.copy(first.folder / "tokenizer.model", folder)
+    (folder / "generation_config.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def test_a_given_tokenizer_is_copied_with_its_files(corpus, given):
+    prepared = prepare(config(corpus, tokenizer=str(given)))
+    names = {file.name for file in prepared.tokenizer_files}
+    assert names == {"tokenizer.model", "generation_config.json"}
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "generation_config.json"])
+def test_each_file_of_a_given_tokenizer_decides_the_folder(corpus, given, name):
+    first = locate(config(corpus, tokenizer=str(given)))[0]
+    flip_a_bit(given / name)
+    assert locate(config(corpus, tokenizer=str(given)))[0] != first
+    assert locate(config(corpus))[0] != first
+
+
+def test_a_given_tokenizer_of_another_size_is_refused(corpus, given):
+    with pytest.raises(UserError, match="vocab_size 301 is not .*, 300$"):
+        prepare(config(corpus, vocab_size=301, tokenizer=str(given)))
+
+
+def test_a_given_tokenizer_that_is_a_file_is_refused(corpus, given):
+    file = given / "tokenizer.model"
+    with pytest.raises(UserError, match="data.tokenizer .*tokenizer.model is no folder with a tok"):
+        prepare(config(corpus, tokenizer=str(file)))
 
 
 def edit(path):
@@ -348,9 +484,10 @@ def test_a_very_large_file_is_checked_by_size_alone(corpus, monkeypatch):
 # Never half there
 
 
-def test_a_second_process_waits_and_takes_what_the_first_has_made(corpus, tmp_path, monkeypatch):
+def test_a_second_process_waits_for_the_first(corpus, tmp_path, monkeypatch):
     made = prepare(config(corpus, prepared=str(tmp_path / "elsewhere")))
-    folder, first = locate(config(corpus))[0], ExitStack()
+    folder, _ = locate(config(corpus))
+    first = ExitStack()
     first.enter_context(files.locked(folder, ""))
 
     def finish(message):
@@ -363,7 +500,7 @@ def test_a_second_process_waits_and_takes_what_the_first_has_made(corpus, tmp_pa
     assert prepare(config(corpus)).manifest == made.manifest
 
 
-def test_a_disk_that_is_full_by_less_than_a_page_is_noticed(corpus, monkeypatch):
+def test_a_disk_without_room_for_a_buffer_is_noticed(corpus, monkeypatch):
     """What is still in a buffer when its file is closed is refused then, and not before."""
     jsonl(corpus, DOCUMENTS[:4])
     monkeypatch.setattr(prepare_module, "write_ids", file_size_limit(40)(prepare_module.write_ids))

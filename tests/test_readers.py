@@ -343,14 +343,19 @@ def test_a_folder_says_how_many_files_it_reads(tmp_path, capsys):
     assert notes(capsys) == [f"{tmp_path}: 2 files of 6 are read {left_out}"]
 
 
-def test_a_table_without_the_column_is_left_out_of_a_folder(tmp_path, capsys):
-    """Yet it is an error where the user has named it."""
+def test_a_folder_leaves_out_tables_without_the_column(tmp_path, capsys):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "b.csv", "day,amount\nMo,5\n")
     write(tmp_path / "c.jsonl", '{"event": 1}\n')
     assert read(tmp_path) == ["text"]
     note = f"without a text in column text, and left out: {tmp_path}/b.csv, {tmp_path}/c.jsonl"
     assert notes(capsys)[1:] == [note]
+
+
+def test_a_named_table_without_the_column_is_an_error(tmp_path):
+    """Also where its folder is named, too."""
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "b.csv", "day,amount\nMo,5\n")
     with pytest.raises(UserError, match="'day': 'str'"):
         read(tmp_path, tmp_path / "b.csv")
 
@@ -361,6 +366,8 @@ def test_a_folder_without_text_says_what_it_has(tmp_path):
     write(tmp_path / "c.png", b"\x89PNG")
     with pytest.raises(UserError, match="is a folder without text files, and has 2 .png, 1 .pdf"):
         read(tmp_path)
-    (tmp_path / "empty").mkdir()
+
+
+def test_an_empty_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="is a folder without text files$"):
-        read(tmp_path / "empty")
+        read(tmp_path)

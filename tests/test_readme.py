@@ -6,9 +6,9 @@ import shlex
 from unittest.mock import patch
 
 import torch
+from cached_decoding import assert_cached_equals_uncached
 from conftest import ROOT, random_model
 from noise import noise_run
-from test_cache import assert_cached_equals_uncached
 
 import ablation.options
 import bench

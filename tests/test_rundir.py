@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 from conftest import load
-from failing import cut, failures
+from disk_faults import cut, failing_disks
 
 import evaluate
 from errors import UserError
@@ -28,41 +28,78 @@ NO_WANDB = load("--log.wandb", "disabled")
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def test_a_run_describes_itself(new_run, tmp_path):
+def test_a_new_run_has_four_files(new_run):
+    names = {path.name for path in new_run().path.iterdir()}
+    assert names == {"config.yaml", "manifest.json", "run.json", "tokenizer.model"}
+
+
+def test_a_configuration_names_its_own_copy_of_the_tokenizer(new_run, tmp_path):
+    run = new_run()
+    tokenizer = (tmp_path / "tokenizer.model").read_bytes()
+    assert (run.path / "tokenizer.model").read_bytes() == tokenizer
+    moved = Path(shutil.move(run.path, tmp_path / "moved"))
+    config = read_config(moved / "config.yaml")
+    assert config.name == "a"
+    assert config.data.tokenizer == str(moved)
+
+
+def test_a_run_is_read_as_it_was_made(new_run):
     words = os.fsdecode(b"caf\xe9.txt")  # not UTF-8
     run = new_run(manifest={"text": words, "x": "é"}, command=["train.py", words], runs="new/deep")
-    contents = {path.name: path.read_bytes() for path in run.path.iterdir()}
-    assert contents.keys() == {"config.yaml", "manifest.json", "run.json", "tokenizer.model"}
-    config = read_config(Path(shutil.copy(run.path / "config.yaml", tmp_path)))  # or moved there
-    assert config.name == "a" and config.data.tokenizer == str(tmp_path)  # its own copy
-    assert contents["tokenizer.model"] == (tmp_path / "tokenizer.model").read_bytes()
-    again = RunDir.open(tmp_path / "new" / "deep" / "a")
-    assert again.record == run.record and again.manifest == {"text": words, "x": "é"}
-    assert run.record["torch"] == torch.__version__ and words in run.record["command"]
-    assert run.record["git"] == rundir.git_revision() and "+00:00" in run.record["created"]
-    with pytest.raises(UserError, match=f"--resume {re.escape(str(run.path))}.*--name"):
-        new_run(runs="new/deep")  # would overwrite it
+    again = RunDir.open(run.path)
+    assert again.record == run.record
+    assert again.manifest == {"text": words, "x": "é"}
+    assert words in again.record["command"]
 
 
-@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
-def test_the_revision_is_that_of_the_code_or_null(monkeypatch, tmp_path):
+def test_the_record_says_when_and_with_what(new_run):
+    record = new_run().record
+    assert record["torch"] == torch.__version__
+    assert record["git"] == rundir.git_revision()
+    assert record["created"].endswith("+00:00")
+
+
+def test_a_run_is_not_overwritten(new_run):
+    path = re.escape(str(new_run().path))
+    with pytest.raises(UserError, match=f"--resume {path}.*--name"):
+        new_run()
+
+
+@pytest.fixture
+def checkout(monkeypatch, tmp_path):
+    """(a file that git_revision takes for its own code, the revision that has it)."""
+    if shutil.which("git") is None:
+        pytest.skip("needs git")
     code = tmp_path / "code" / "rundir.py"
     code.parent.mkdir()
     code.write_text("1", encoding="utf-8")
-    monkeypatch.setattr(rundir, "__file__", str(code))
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
-    assert rundir.git_revision() is None  # no checkout
-
     git = ["git", "-C", code.parent, "-c", "user.name=a", "-c", "user.email=a"]
     for words in ("init -q", "add .", "commit -qm 1", "tag -am 1 v1"):
         subprocess.run([*git, *words.split()], check=True)
-    head = subprocess.check_output([*git, "rev-parse", "HEAD"], text=True)
+    monkeypatch.setattr(rundir, "__file__", str(code))
+    return code, subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+
+
+def test_the_revision_is_that_of_the_code(checkout):
+    code, head = checkout
     (code.parent / "untracked").touch()
-    revision = {"revision": head.strip(), "dirty": False}
-    assert rundir.git_revision() == revision
+    assert rundir.git_revision() == {"revision": head, "dirty": False}
+
+
+def test_a_changed_file_makes_the_revision_dirty(checkout):
+    code, head = checkout
     code.write_text("2", encoding="utf-8")
-    assert rundir.git_revision() == revision | {"dirty": True}
-    monkeypatch.setenv("PATH", str(tmp_path))  # no git
+    assert rundir.git_revision() == {"revision": head, "dirty": True}
+
+
+def test_without_git_there_is_no_revision(checkout, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert rundir.git_revision() is None
+
+
+def test_outside_of_a_checkout_there_is_no_revision(monkeypatch, tmp_path):
+    monkeypatch.setattr(rundir, "__file__", str(tmp_path / "rundir.py"))
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert rundir.git_revision() is None
 
 
@@ -75,11 +112,11 @@ def test_a_name_that_cannot_be_a_run_is_refused(new_run, tmp_path):
 
 def test_a_run_is_there_completely_or_not_at_all(new_run, tmp_path, monkeypatch):
     monkeypatch.setattr(rundir, "git_revision", lambda: None)  # it takes longest
-    for failing in failures(at_least=6):
-        path = tmp_path / "runs" / f"a-{failing.k}"
-        with failing:
+    for disk in failing_disks(at_least=6):
+        path = tmp_path / "runs" / f"a-{disk.k}"
+        with disk:
             new_run(path.name, points=[{"step": 1}])
-        assert failing.error is None or isinstance(failing.error, UserError)
+        assert disk.error is None or isinstance(disk.error, UserError)
         if not path.exists():
             new_run(path.name, points=[{"step": 1}])
         assert RunDir.open(path).metrics() == [{"step": 1}] and not [*path.parent.glob(".*")]
@@ -100,35 +137,58 @@ def test_a_name_belongs_to_one_process_from_the_start(new_run, tmp_path):
     assert [path.name for path in runs.iterdir()] == ["a"]
 
 
-def test_open_takes_the_newest_run_that_has_weights(new_run, tmp_path, capsys):
-    runs = tmp_path / "runs"
-    with pytest.raises(UserError, match="python train.py"):
-        RunDir.open(runs=runs)
+def test_without_a_run_there_is_none_to_open(tmp_path):
+    with pytest.raises(UserError, match="no run with weights in .*/runs/ yet: .*python train.py"):
+        RunDir.open(runs=tmp_path / "runs")
+
+
+@pytest.fixture
+def several(new_run, tmp_path):
+    """A folder with the runs b, c, a and compiles, made in this order, and with others that are no
+    runs. All but the last have weights."""
     for name, checkpoint in {"b": "best", "c": "best", "a": "last", "compiles": "kept"}.items():
         (new_run(name).path / checkpoint).mkdir()
+    runs = tmp_path / "runs"
     for name in ("wandb", "notes/best", "other", ".half.tmp/last", "study/plan.json"):
         (runs / name).mkdir(parents=True)
     for name in ("other", ".half.tmp"):
         (runs / name / "run.json").write_text('{"id": 3}', encoding="utf-8")
     # The clock that counts is the one in run.json, and not that of the file or its folder.
-    shutil.move(shutil.copy(runs / "b" / "run.json", tmp_path), runs / "b" / "run.json")
-    assert RunDir.open(runs=runs).path == runs / "a"
-    assert [run.path.name for run in evaluate.open_all_runs(runs)] == ["b", "c", "a", "compiles"]
+    copy = shutil.copy(runs / "b" / "run.json", tmp_path)
+    shutil.move(copy, runs / "b" / "run.json")
+    return runs
+
+
+def test_open_takes_the_newest_run_that_has_weights(several):
+    assert RunDir.open(runs=several).path == several / "a"
+
+
+def test_all_runs_are_listed_in_the_order_they_were_made(several):
+    names = [run.path.name for run in evaluate.open_all_runs(several)]
+    assert names == ["b", "c", "a", "compiles"]
+
+
+def test_folders_that_are_no_runs_are_skipped_and_listed(several, capsys):
+    evaluate.open_all_runs(several)
     skipped = re.findall(r"skipped: .*?(\w+)(?:/run.json| is)", capsys.readouterr().err)
     assert sorted(skipped) == ["notes", "other"]
 
 
-def test_a_run_is_opened_by_its_path_or_else_by_its_name(new_run, tmp_path, monkeypatch):
+def test_a_run_is_opened_by_its_path_or_name(new_run, tmp_path, monkeypatch):
     for name in "bc":
         new_run(name)
     monkeypatch.chdir(tmp_path)
     Path("c").touch()  # a file of its name does not hide a run
+    assert RunDir.open("runs/b").path == Path("runs/b")
     assert [RunDir.open(name).path for name in "bc"] == [Path("runs/b"), Path("runs/c")]
-    with pytest.raises(UserError, match="no run folder at runs/nothing"):
-        RunDir.open("nothing")
+
+
+def test_a_folder_comes_before_a_run_of_its_name(new_run, tmp_path, monkeypatch):
+    new_run("b")
+    monkeypatch.chdir(tmp_path)
     Path("b").mkdir()
     with pytest.raises(UserError, match="^b is no run"):
-        RunDir.open("b")  # a path first
+        RunDir.open("b")
 
 
 def refused(path):
@@ -196,46 +256,59 @@ def test_a_file_is_no_run(tmp_path):
     assert refused(file) == f"{file} is a file: give the folder of a run"
 
 
+def overwrite_a_byte(file):
+    content = file.read_bytes()
+    file.write_bytes(content[:9] + b"!" + content[10:])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut, overwrite_a_byte])
 @pytest.mark.parametrize("file", ["config.yaml", "tokenizer.model", "manifest.json", "run.json"])
-def test_a_damaged_folder_is_named(new_run, file):
+def test_a_damaged_file_is_named(new_run, file, damage):
     path = new_run().path / file
-    content = path.read_bytes()
-    for damage in (Path.unlink, cut, lambda it: it.write_bytes(content[:9] + b"!" + content[10:])):
-        damage(path)
-        with pytest.raises(UserError, match=re.escape(str(path))):
-            RunDir.open(path.parent)
-        path.write_bytes(content)
-    # A tokenizer that somebody added would be read instead of the run's own.
-    (path.parent / "tokenizer.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(UserError, match="tokenizer.json is not what this run was made with"):
+    damage(path)
+    with pytest.raises(UserError, match=re.escape(str(path))):
         RunDir.open(path.parent)
+
+
+def test_a_tokenizer_that_somebody_added_is_refused(new_run):
+    """It would be read instead of the run's own."""
+    path = new_run().path
+    (path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError, match="tokenizer.json is not what this run was made with"):
+        RunDir.open(path)
 
 
 # --- points ---------------------------------------------------------------------------------------
 
 
-def test_points_come_back_as_they_went_in_and_lines_are_strict_json(new_run):
+def test_points_come_back_as_they_went_in(new_run):
+    """At once: another process may read them."""
     run = new_run()
-    points = [{"step": 1, "tokens": 2**40, "train/loss": 0.1 + 0.2, "train/lr": 5e-324},
-              {"step": 1, "sample": 'def f():\n\t"\u2028 é 🙂 \0"'}]
-    for n, point in enumerate(points, 1):
-        run.log(point)
-        assert RunDir.open(run.path).metrics() == points[:n]  # flushed: another reader sees it
+    first = {"step": 1, "tokens": 2**40, "train/loss": 0.1 + 0.2, "train/lr": 5e-324}
+    second = {"step": 1, "sample": 'def f():\n\t"\u2028 é 🙂 \0"'}
+    run.log(first)
+    assert RunDir.open(run.path).metrics() == [first]
+    run.log(second)
+    assert RunDir.open(run.path).metrics() == [first, second]
+
+
+def test_numbers_that_json_has_not_become_null(new_run):
+    run = new_run()
     run.log({"step": 3, "x": math.nan, "y": math.inf, "z": -math.inf, "w": 1.5})
-    *_, last = (run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    assert last == '{"step": 3, "x": null, "y": null, "z": null, "w": 1.5}\n'
+    assert (run.path / "metrics.jsonl").read_text(encoding="utf-8") == (
+        '{"step": 3, "x": null, "y": null, "z": null, "w": 1.5}\n')
 
 
-def test_a_resume_cuts_the_points_off_after_its_step_or_leaves_them(new_run):
+def test_a_resume_cuts_off_later_points_or_fails(new_run):
     steps = [0, 1, 1, 2, 2, 3, 3]
     run = new_run(points=[{"step": step} for step in steps])
     file = run.path / "metrics.jsonl"
     file.write_bytes(file.read_bytes()[:-1])  # killed within the last line
-    for failing in failures():
-        with failing:
+    for disk in failing_disks():
+        with disk:
             run.resume(2, NO_WANDB)
         left = [point["step"] for point in run.metrics()]
-        assert left == steps[:5] or failing.error and left == steps[:6]
+        assert left == steps[:5] or disk.error and left == steps[:6]
     run.log({"step": 3})
     assert [point["step"] for point in run.metrics()] == steps[:6]
 
@@ -251,8 +324,9 @@ def test_a_damaged_line_is_left_out_and_listed(new_run, capsys):
     assert run.metrics() == [{"step": 1}, {"step": 3}] and capsys.readouterr().err == ""
 
 
-def test_points_are_on_the_disk_before_the_checkpoint_that_counts_them(new_run, monkeypatch):
-    run, synced = new_run(), []
+def test_points_are_on_the_disk_before_their_checkpoint(new_run, monkeypatch):
+    run = new_run()
+    synced = []
     run.log({"step": 1})
     monkeypatch.setattr(rundir, "fsync", synced.append)
     monkeypatch.setattr(Checkpoints, "save", lambda self, *args: synced.append("saved"))

@@ -15,7 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from conftest import CPU, arguments, points, refusal, setup_of, stop_at, trained, wait_for
-from failing import flip_a_bit
+from disk_faults import flip_a_bit
 
 import train
 from errors import UserError

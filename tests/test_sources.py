@@ -58,28 +58,40 @@ def write_jsonl(path, values, column="text"):
 # The standard library
 
 
-def test_the_standard_library_is_whole_and_plain():
-    """In a fixed order, and the reference texts as text."""
-    library, root = texts(), Path(sysconfig.get_paths()["stdlib"])
-    assert texts() == library
-    for name in ["os.py", "json/decoder.py", "asyncio/tasks.py", "unittest/case.py"]:
-        assert (root / name).read_bytes().decode() in library
+def test_the_standard_library_comes_in_a_fixed_order():
+    assert texts() == texts()
+
+
+@pytest.mark.parametrize("name", [
+    "os.py", "json/decoder.py", "asyncio/tasks.py", "unittest/case.py"])
+def test_modules_of_the_standard_library_are_whole(name):
+    root = Path(sysconfig.get_paths()["stdlib"])
+    assert (root / name).read_bytes().decode() in texts()
+
+
+def test_the_language_reference_is_plain_text():
+    """And not the module that holds it in one escaped literal."""
+    library = texts()
     assert set(topics.topics.values()) <= set(library)
     assert Path(topics.__file__).read_text(encoding="utf-8") not in library
 
 
-def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
-    """A Python without sources names the alternative."""
+def test_a_python_without_sources_names_the_alternative(monkeypatch, tmp_path):
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
     with pytest.raises(UserError, match="--data.files"):
         texts()
+
+
+def test_foreign_code_and_undecodable_files_stay_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)  # some distributions have none
     for name in ["b.py", "a/c.py", "z/y.py", "test/d.py", "a/tests/e.py", "site-packages/f.py",
                  "g.txt", "config-3/h.py", "_sysconfigdata_i.py", "testing.py", "a.py",
                  "dist-packages/j.py", "b/idle_test/k.py", "encodings/l.py"]:
         write(tmp_path / name, f"# {name}\r\n")
     write(tmp_path / "latin.py", b"# -*- coding: latin-1 -*-\n# \xe9")
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)  # some distributions have none
-    assert texts() == [f"# {name}.py\r\n" for name in ("a", "a/c", "b", "testing", "z/y")]
+    assert texts() == ["# a.py\r\n", "# a/c.py\r\n", "# b.py\r\n", "# testing.py\r\n",
+                       "# z/y.py\r\n"]
 
 
 # Files
@@ -107,26 +119,57 @@ def test_rows_arrive_byte_for_byte(tmp_path, name, kind):
     assert texts(files=str(path), column="story") == [ODD, "second", "2020-01-01"]
 
 
-def test_paths_globs_and_kinds_mix_in_the_order_given(tmp_path, monkeypatch):
+@pytest.fixture
+def mixed(monkeypatch, tmp_path):
+    """The current folder, with files whose texts are their names, and a table."""
     for name in ["b.md", "a.md", "deep/er/c.py", "[x].md"]:
         write(tmp_path / name, name)
     write_jsonl(tmp_path / "d.jsonl", ["D1", "D2"])
     monkeypatch.chdir(tmp_path)
-    expected = ["D1", "D2", "[x].md", "a.md", "b.md", "deep/er/c.py"]
-    assert texts(files=["d.jsonl", "[x].md", "*.md", "**/*.py", "a.md"]) == expected
+    return tmp_path
+
+
+def test_paths_globs_and_kinds_mix_in_the_order_given(mixed):
+    files = ["d.jsonl", "[x].md", "*.md", "**/*.py", "a.md"]
+    assert texts(files=files) == ["D1", "D2", "[x].md", "a.md", "b.md", "deep/er/c.py"]
+
+
+def test_a_glob_looks_into_subfolders(mixed):
     assert texts(files="deep*/**") == ["deep/er/c.py"]
-    (tmp_path / "deep/again").symlink_to("er")  # a file is read once, whatever leads to it
-    monkeypatch.setenv("HOME", ".")  # no shell has seen what stands in brackets
-    files = ["./a.md", str(tmp_path / "a.md"), "~/deep/**/*.py"]
+
+
+def test_a_file_is_read_once_whatever_leads_to_it(mixed):
+    (mixed / "deep/again").symlink_to("er")
+    files = ["./a.md", str(mixed / "a.md"), "deep/**/*.py"]
     assert texts(files=files) == ["a.md", "deep/er/c.py"]
 
 
-def test_rows_may_lack_the_text_or_differ_and_files_may_begin_with_a_mark(tmp_path):
-    """Types are not inferred: `datasets` takes those of the first rows for all."""
-    content = '\ufeff{"version": 1}\r\n\r\n{"text": "a"}\r\n{}\n{"text": null, "version": "x"}\n'
-    content += '{"text": "b", "version": [{"of": "2020-01-01"}]}\n{"version": 2}'
-    path = write(tmp_path / "a.jsonl", content)
-    assert texts(files=[path, write_jsonl(tmp_path / "b.jsonl", ["", None])]) == ["a", "b"]
+def test_a_tilde_is_the_home_of_the_user(mixed, monkeypatch):
+    """No shell has seen what stands in brackets in a YAML file."""
+    monkeypatch.setenv("HOME", ".")
+    assert texts(files=["~/deep/**/*.py"]) == ["deep/er/c.py"]
+
+
+def test_rows_without_a_text_are_no_documents(tmp_path):
+    content = '{"version": 1}\n{"text": "a"}\n{}\n{"text": null}\n{"text": ""}\n{"text": "b"}'
+    assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b"]
+
+
+def test_a_file_may_have_no_text_where_others_have(tmp_path):
+    empty = write_jsonl(tmp_path / "a.jsonl", ["", None])
+    assert texts(files=[write_jsonl(tmp_path / "b.jsonl", ["b"]), empty]) == ["b"]
+
+
+def test_rows_may_differ_in_the_types_of_their_fields(tmp_path):
+    """`datasets` takes those of the first rows for all."""
+    content = ('{"text": "a", "version": 1}\n{"text": "b", "version": "x"}\n'
+               '{"text": "c", "version": [{"of": "2020-01-01"}]}')
+    assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b", "c"]
+
+
+def test_jsonl_may_begin_with_a_mark_and_have_empty_lines(tmp_path):
+    content = '\ufeff{"text": "a"}\r\n\r\n{"text": "b"}\r\n'
+    assert texts(files=write(tmp_path / "a.jsonl", content)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("name, content, words", [
@@ -140,7 +183,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path, name, content, words):
         texts(files=str(tmp_path / name))
 
 
-def test_the_schema_of_a_parquet_file_is_read_before_its_rows(tmp_path, monkeypatch):
+def test_the_schema_of_a_parquet_file_is_read_first(tmp_path, monkeypatch):
     """If reading stops halfway, Arrow may die of signal 11."""
     pyarrow.parquet.write_table(pyarrow.table({"text": [["a"]]}), tmp_path / "a.parquet")
     monkeypatch.setattr("datasets.load_dataset", None)
@@ -167,20 +210,35 @@ def test_what_was_prepared_as_prose_is_not_taken_for_rows(tmp_path, name, entry)
     assert source(path).fingerprint() == [[str(Path(path).resolve()), 3, 5, *entry]]
 
 
-def test_the_fingerprint_follows_the_text(tmp_path, monkeypatch):
-    a, b = write(tmp_path / "a.txt", "abc"), write(tmp_path / "b.txt", "abc")
-    first = source(a).fingerprint()
-    assert first == source([a]).fingerprint() != source([a, b]).fingerprint()
-    namesake, seen = tmp_path / "deep" / "a.txt", []
-    for path, text, time in ((a, "abc", 1), (a, "abc", 2), (a, "abcd", 2), (namesake, "abcd", 2)):
-        os.utime(write(Path(path), text), ns=(0, time))
-        seen.append(source(str(path)).fingerprint())
+def test_the_fingerprint_lists_the_files(tmp_path):
+    a = write(tmp_path / "a.txt", "abc")
+    b = write(tmp_path / "b.txt", "abc")
+    assert source(a).fingerprint() == source([a]).fingerprint()
+    assert source([a, b]).fingerprint() != source([a]).fingerprint()
+
+
+@pytest.mark.parametrize("name, text, time", [
+    ("a.txt", "abc", 2), ("a.txt", "abcd", 1), ("deep/a.txt", "abc", 1)])
+def test_the_fingerprint_follows_name_size_and_time(tmp_path, name, text, time):
+    first = write(tmp_path / "a.txt", "abc")
+    os.utime(first, ns=(0, 1))
+    before = source(first).fingerprint()
+    second = write(tmp_path / name, text)
+    os.utime(second, ns=(0, time))
+    assert source(second).fingerprint() != before
+
+
+@pytest.mark.parametrize("version, text", [("3.99.0", "a"), ("3.98.0", "ab")])
+def test_the_fingerprint_of_the_library_follows_version_and_sizes(
+        monkeypatch, tmp_path, version, text):
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
-    for version, text in (("3.98.0", "a"), ("3.98.0", "ab"), ("3.99.0", "ab")):
-        write(tmp_path / "a.py", text)
-        monkeypatch.setattr("platform.python_version", lambda version=version: version)
-        seen.append(source().fingerprint())
-    assert all(seen.count(each) == 1 for each in seen) and source().fingerprint() == seen[-1]
+    monkeypatch.setattr("platform.python_version", lambda: "3.98.0")
+    write(tmp_path / "a.py", "a")
+    before = source().fingerprint()
+    assert source().fingerprint() == before
+    monkeypatch.setattr("platform.python_version", lambda: version)
+    write(tmp_path / "a.py", text)
+    assert source().fingerprint() != before
 
 
 @pytest.mark.parametrize("name, fingerprint", [
@@ -330,28 +388,55 @@ def serving():
             server.shutdown()
 
 
-@pytest.mark.parametrize("name", ["text.txt?raw=true", "rows.jsonl?x=1", "rows.jsonl.gz"])
-def test_a_url_is_fetched_once_and_has_the_given_hash_or_leaves_nothing(cache, name):
-    """Then it needs no network. A copy with another hash is fetched again."""
+FETCHED = pytest.mark.parametrize("name", ["text.txt?raw=true", "rows.jsonl?x=1", "rows.jsonl.gz"])
+
+
+@FETCHED
+def test_a_url_is_fetched_once(name):
+    """Then it needs no network."""
     with serving() as server:
         options = {"source": "url", "url": f"{server}/{name}"}
-        with pytest.raises(UserError, match="its SHA-256 is .*, and data.sha256 is 0{64}"):
-            texts(**options, sha256="0" * 64)
-        with pytest.raises(UserError, match=f"{server}/no.txt .*404.*--data.files"):
-            texts(source="url", url=f"{server}/no.txt")
-        assert not [*cache.iterdir()] and texts(**options) == [ODD]
+        assert texts(**options) == [ODD]
+    assert texts(**options) == [ODD]
+
+
+def test_each_url_is_a_file_of_its_own():
+    """Also where two end with the same name."""
+    with serving() as server:
+        assert texts(source="url", url=f"{server}/rows.jsonl") == [ODD]
+        assert texts(source="url", url=f"{server}/b/rows.jsonl") == ["b"]
+
+
+@FETCHED
+def test_a_file_with_another_hash_leaves_nothing(cache, name):
+    with serving() as server, pytest.raises(
+            UserError, match="its SHA-256 is .*, and data.sha256 is 0{64}"):
+        texts(source="url", url=f"{server}/{name}", sha256="0" * 64)
+    assert [*cache.iterdir()] == []
+
+
+def test_a_file_that_is_not_there_leaves_nothing(cache):
+    with serving() as server, pytest.raises(
+            UserError, match=f"{server}/no.txt .*404.*--data.files"):
+        texts(source="url", url=f"{server}/no.txt")
+    assert [*cache.iterdir()] == []
+
+
+@FETCHED
+def test_a_copy_with_another_hash_is_fetched_again(cache, name):
+    with serving() as server:
+        options = {"source": "url", "url": f"{server}/{name}"}
+        assert texts(**options) == [ODD]
         (file,) = cache.iterdir()
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         file.write_bytes(b"changed")
         assert texts(**options, sha256=digest) == [ODD]
-        assert texts(source="url", url=f"{server}/b/rows.jsonl") == ["b"]  # of the same name
-    assert texts(**options) == texts(**options, sha256=digest) == [ODD]
     file.write_bytes(b"changed")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot be read"):  # without a network
         texts(**options, sha256=digest)
 
 
-def test_an_address_of_a_file_that_is_no_text_is_refused_unfetched():
+def test_an_address_of_no_text_is_refused_unfetched():
     with pytest.raises(UserError, match="^http://127.0.0.1:1/a.json is not read, because .json"):
         texts(source="url", url="http://127.0.0.1:1/a.json?download=true")
 
@@ -364,7 +449,8 @@ def test_errors_in_a_fetched_file_name_its_address(monkeypatch):
 
 def test_the_options_of_a_data_set_reach_its_reader(monkeypatch):
     """Also its configuration, which the data set below has not."""
-    monkeypatch.setattr("datasets.load_dataset", load := MagicMock())
+    load = MagicMock()
+    monkeypatch.setattr("datasets.load_dataset", load)
     load.return_value.features = {"text": "string"}
     texts(source="hub", hub="a", hub_config="b", hub_split="c", hub_revision="d")
     load.assert_called_once_with("a", "b", split="c", revision="d")

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from foreign_tokenizers import save_llama2, save_llama3
 from noise import train_tokenizer
+from saved_tokenizers import save_llama2, save_llama3
 
 import data.text
 from data.sources import DataConfig
@@ -46,20 +46,23 @@ def encode(folder: Path, tokenizer: Tokenizer, *documents: str) -> Encoded:
 
 def test_every_document_begins_with_eos(tmp_path, ours):
     encoded = encode(tmp_path, ours, "def f", "x")
-    first, second = ours.encode("def f"), ours.encode("x")
+    first = ours.encode("def f")
+    second = ours.encode("x")
     assert encoded.ids.tolist() == [EOS, *first, EOS, *second]
 
 
 def test_with_a_prefix_the_stream_begins_with_it_alone(tmp_path, llama2):
     encoded = encode(tmp_path, llama2, "def f", "x")
-    first, second = llama2.encode("def f"), llama2.encode("x")
+    first = llama2.encode("def f")
+    second = llama2.encode("x")
     assert encoded.ids.tolist() == [BOS, *first, EOS, BOS, *second]
 
 
 def test_what_stands_between_documents_is_no_text(tmp_path, llama2):
     encoded = encode(tmp_path, llama2, "def f", "x")
     between = encoded.ids[~encoded.is_text].tolist()
-    assert between == [BOS, EOS, BOS] and len(encoded.is_text) == len(encoded.ids)
+    assert between == [BOS, EOS, BOS]
+    assert len(encoded.is_text) == len(encoded.ids)
 
 
 def test_an_eos_that_a_text_spells_is_text(tmp_path, llama3):
@@ -82,7 +85,8 @@ def test_a_long_document_is_encoded_whole(tmp_path, llama2, monkeypatch):
 
 def test_a_document_above_a_block_is_cut_after_a_line(tmp_path, llama2, monkeypatch):
     monkeypatch.setattr(data.text, "BLOCK", 10)
-    first, second = llama2.encode("x = 1\n"), llama2.encode("y = 22")
+    first = llama2.encode("x = 1\n")
+    second = llama2.encode("y = 22")
     assert encode(tmp_path, llama2, "x = 1\ny = 22").ids.tolist() == [BOS, *first, *second]
 
 
@@ -90,7 +94,8 @@ def test_the_text_can_be_encoded_again(tmp_path, ours):
     file = tmp_path / "a.txt"
     file.write_text("def f(x):\n", encoding="utf-8")
     with open_text(DataConfig(source="files", files=[str(file)])) as text:
-        first, again = text.encode(ours), text.encode(ours)
+        first = text.encode(ours)
+        again = text.encode(ours)
     assert first.ids.tolist() == again.ids.tolist()
 
 

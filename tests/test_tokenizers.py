@@ -8,8 +8,18 @@ import pytest
 import sentencepiece
 import tokenizers
 from conftest import run as exit_code
-from foreign import edit, export_to, imported, make_run, read, reexport, refused, their_folder
-from foreign_tokenizers import (
+from noise import ODD, VOCAB, train_sentencepiece
+from saved_models import (
+    assert_refused,
+    edit_json,
+    export_to,
+    imported,
+    make_run,
+    read_gguf,
+    reexport,
+    their_folder,
+)
+from saved_tokenizers import (
     SAVE,
     add_tokens,
     save_gemma,
@@ -18,15 +28,14 @@ from foreign_tokenizers import (
     save_llama2_of_4,
     save_llama3,
 )
-from noise import ODD, VOCAB, train_sentencepiece
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-from test_gguf import read_gguf
 from transformers import AutoTokenizer
 
 import generate
 import train
 from data.tokenizer import SPACE, Tokenizer, open_tokenizer
 from errors import UserError
+from files import read_json
 from formats import tokenizers as formats_tokenizers
 from gyre.load import Row
 from gyre.load import load as load_run
@@ -42,27 +51,56 @@ def reference_ids(folder, texts):
     return {text: pieces.encode(text, add_bos=True) for text in texts}
 
 
-@pytest.mark.parametrize("kind", ["llama2", "llama2-json", "llama2-of-4", "llama3"])
+KINDS = ["llama2", "llama2-json", "llama2-of-4", "llama3"]
+SPELT = ["<s>a</s>", "<|begin_of_text|>a<|end_of_text|>", "<thïnk > b"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
-    """transformers, and for a sentencepiece file sentencepiece: the two differ where a text begins
-    with a space or spells a special token."""
+    """That is `tokenizers`, and sentencepiece for a sentencepiece file. The two differ where a text
+    begins with a space or spells a special token."""
     run, folder = imported(tmp_path, kind)
-    ours, auto = open_tokenizer(run.path), AutoTokenizer.from_pretrained(folder)
-    assert ours.prefix_ids == [auto.bos_token_id]
-    assert ours.encode_prompt("") == [ours.eos_id, auto.bos_token_id]
-    assert ours.eos_id == ours.eos_ids[-1] == auto.eos_token_id
-    special = [auto.bos_token + "a" + auto.eos_token, "<thïnk > b"]
-    reference = reference_ids(folder, ODD + special)
-    by_transformers = {text: auto(text)["input_ids"] for text in reference}
-    # Its version 5 does not do what the file of version 4 says.
-    assert (reference == by_transformers) == (kind in ("llama2-json", "llama3"))
-    for text, ids in reference.items():
+    ours = open_tokenizer(run.path)
+    for text, ids in reference_ids(folder, ODD + SPELT).items():
         assert ours.prefix_ids + ours.encode(text) == ids, text
-        # A tokenizer.json may add no space in front of one, yet decoding removes one.
-        comes_back = type(ours) is Tokenizer or not text.startswith(" ")
-        if comes_back and SPACE not in text and text not in special:
-            assert "</s>" in text or ours.decode(ids) == text
-    # And once more around.
+
+
+@pytest.mark.parametrize("kind, agrees", [
+    ("llama2", False), ("llama2-json", True), ("llama2-of-4", False), ("llama3", True)])
+def test_transformers_5_does_not_read_every_file_as_it_says(kind, agrees, tmp_path):
+    """So the reference is not always transformers."""
+    SAVE[kind](tmp_path)
+    auto = AutoTokenizer.from_pretrained(tmp_path)
+    reference = reference_ids(tmp_path, ODD + SPELT)
+    assert ({text: auto(text)["input_ids"] for text in reference} == reference) is agrees
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imported_ones_begin_and_end_as_in_transformers(kind, tmp_path):
+    run, folder = imported(tmp_path, kind)
+    ours = open_tokenizer(run.path)
+    auto = AutoTokenizer.from_pretrained(folder)
+    assert ours.prefix_ids == [auto.bos_token_id]
+    assert ours.eos_id == ours.eos_ids[-1] == auto.eos_token_id
+    assert ours.encode_prompt("") == [auto.eos_token_id, auto.bos_token_id]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imported_ones_give_text_back(kind, tmp_path):
+    """But for special tokens. A tokenizer.json may add no space in front of one, yet decoding
+    removes one."""
+    SAVE[kind](tmp_path)
+    ours = open_tokenizer(tmp_path)
+    texts = [text for text in ODD if SPACE not in text and "</s>" not in text]
+    if type(ours) is not Tokenizer:
+        texts = [text for text in texts if not text.startswith(" ")]
+    assert [ours.decode(ours.encode(text)) for text in texts] == texts
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_imported_ones_leave_with_the_same_ids(kind, tmp_path):
+    run, folder = imported(tmp_path, kind)
+    reference = reference_ids(folder, ODD + SPELT)
     again = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "again"))
     assert {text: again(text)["input_ids"] for text in reference} == reference
 
@@ -71,34 +109,54 @@ def converters_ids(folder, text):
     """What llama.cpp's convert_hf_to_gguf.py lets llama.cpp see: the sentencepiece file, and a
     space in front unless add_prefix_space says otherwise. Without that file it sees no scores."""
     processor = sentencepiece.SentencePieceProcessor(str(folder / "tokenizer.model"))
-    adds_space = read(folder / "tokenizer_config.json").get("add_prefix_space") in (None, True)
+    adds_space = read_json(folder / "tokenizer_config.json").get("add_prefix_space") in (None, True)
     assert adds_space == (processor.normalize("a") == SPACE + "a")
     return processor.encode(text)
 
 
 def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
-    """And what AutoTokenizer does, after transformers has saved it, which writes a tokenizer.json
-    alone."""
     run = make_run(tmp_path)
-    ours, out = open_tokenizer(run.path), export_to("hf", run.path, tmp_path / "hf")
-    assert converters_ids(out, ODD[0]) == ours.encode(ODD[0])
+    out = export_to("hf", run.path, tmp_path / "hf")
+    assert converters_ids(out, ODD[0]) == open_tokenizer(run.path).encode(ODD[0])
+
+
+@pytest.fixture
+def saved_by_transformers(tmp_path):
+    """(our tokenizer, a run from what transformers saved of its export, that run's export).
+
+    transformers saves a tokenizer.json alone.
+    """
+    run = make_run(tmp_path)
+    out = export_to("hf", run.path, tmp_path / "hf")
     (out / "tokenizer.model").unlink()
     AutoTokenizer.from_pretrained(out).save_pretrained(out)
-    edit(out / "tokenizer_config.json", add_prefix_space=None)  # other versions have none
-    run, out = reexport(out, tmp_path / "again")
-    theirs, again = AutoTokenizer.from_pretrained(out), open_tokenizer(out)
+    edit_json(out / "tokenizer_config.json", add_prefix_space=None)  # other versions have none
+    return open_tokenizer(run.path), *reexport(out, tmp_path / "again")
+
+
+def test_what_transformers_saved_gives_the_same_ids_and_texts(saved_by_transformers):
+    ours, _, out = saved_by_transformers
+    theirs = AutoTokenizer.from_pretrained(out)
+    again = open_tokenizer(out)
     rng = random.Random(4)
-    drawn = ["".join(rng.choices([*" \n=ad(f\u2581", "中", "    "], k=30)) for _ in range(100)]
+    characters = [*" \n=ad(f\u2581", "中", "    "]
+    drawn = ["".join(rng.choices(characters, k=30)) for _ in range(100)]
     for text in [*ODD, *drawn]:
         ids = ours.encode(text)
-        assert theirs(text)["input_ids"] == again.encode(text) == ids and theirs.decode(ids) == text
+        assert theirs(text)["input_ids"] == ids
+        assert again.encode(text) == ids
+        assert theirs.decode(ids) == text
         if SPACE not in text:
             assert converters_ids(out, text) == ids
     assert theirs.eos_token_id == ours.eos_id == 2
+
+
+def test_what_transformers_saved_has_scores_in_a_gguf(saved_by_transformers, tmp_path):
+    _, run, out = saved_by_transformers
     fields, _ = read_gguf(run, tmp_path / "out.gguf")
     pieces = sentencepiece.SentencePieceProcessor(str(out / "tokenizer.model"))
-    assert fields["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(VOCAB)]
-    assert not fields["tokenizer.ggml.add_space_prefix"]
+    assert fields["tokenizer.ggml.scores"] == [pieces.get_score(i) for i in range(330)]
+    assert fields["tokenizer.ggml.add_space_prefix"] is False
 
 
 @pytest.mark.parametrize("change", [
@@ -107,7 +165,7 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
     """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
     common token: it has a text. The shortest runs of spaces first: long runs split elsewhere."""
     folder = their_folder(tmp_path, "llama2-of-4")
-    described = read(folder / "tokenizer.json")
+    described = read_json(folder / "tokenizer.json")
     merges = described["model"]["merges"]
     if change == "merges":
         merges.pop()
@@ -116,10 +174,11 @@ def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, t
     else:
         assert not "".join(merges[-120:]).strip(SPACE + " ")
         merges[-120:] = sorted(merges[-120:], key=lambda pair: [len(run) for run in pair.split()])
-    edit(folder / "tokenizer.json", **described)
+    edit_json(folder / "tokenizer.json", **described)
     run, out = reexport(folder, tmp_path)
     assert not (out / "tokenizer.model").exists()
-    refused(capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "no sentencepiece file")
+    assert_refused(
+        capsys, "gguf", run, tmp_path / "out.gguf", "tokenizer.json", "no sentencepiece file")
 
 
 @pytest.mark.parametrize("options, words", [
@@ -134,21 +193,24 @@ def test_pieces_whose_scores_are_not_those_of_merges_are_refused(options, words,
         tokenizer.write_bytes(proto.SerializeToString())
     run = make_run(tmp_path, tokenizer=tokenizer)
     for to in ("hf", "gguf"):
-        refused(capsys, to, run.path, tmp_path / "out", *words)
+        assert_refused(capsys, to, run.path, tmp_path / "out", *words)
 
 
 def test_a_tokenizer_json_that_gives_other_ids_is_not_written(tmp_path, capsys, monkeypatch):
     """As of a model that is no BPE, whose scores seem to number merges."""
-    run, merges = make_run(tmp_path), formats_tokenizers._merges
+    run = make_run(tmp_path)
+    merges = formats_tokenizers._merges
     monkeypatch.setattr(formats_tokenizers, "_merges", lambda *args: merges(*args)[:-1])
-    refused(capsys, "hf", run.path, tmp_path / "out", str(run.path), "is it not a BPE model?")
+    assert_refused(
+        capsys, "hf", run.path, tmp_path / "out", str(run.path), "is it not a BPE model?")
 
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     """Of up to 149 spaces, and texts full of shorter ones. Mixed are the merges in Llama 2's
     tokenizer.json as transformers 4 writes it, without a tokenizer.model."""
-    rng, parts = random.Random(7), ["  ", "     ", "def", "a", "\n"]
+    rng = random.Random(7)
+    parts = ["  ", "     ", "def", "a", "\n"]
     spaced = ["x" + "".join(rng.choices(parts, k=40)) for _ in range(50)]
     spaced += [f"a{n * ' '}b" for n in range(150)]
     run, folder = imported(tmp_path, "llama2-of-4" if mixed else "llama2-runs")
@@ -160,54 +222,70 @@ def test_runs_of_spaces_that_share_a_score_can_leave(mixed, tmp_path):
     assert fields["tokenizer.ggml.scores"][VOCAB - 15 : VOCAB] == [-1e9] * 15
 
 
-@pytest.mark.parametrize("begins, kind", [
-    (False, "LlamaTokenizer"), (True, "LlamaTokenizer"), (False, "PreTrainedTokenizerFast")])
-def test_texts_begin_as_add_bos_token_says_in_every_version(begins, kind, tmp_path):
-    """transformers 4 reads it for Llama's class, and 5 what the file says. For another class both
-    read what the file says."""
+# transformers 4 reads add_bos_token for Llama's class, and 5 what the file says. For another class
+# both read what the file says.
+@pytest.mark.parametrize("kind, adds_bos, file_begins, begins", [
+    ("LlamaTokenizer", False, True, False), ("LlamaTokenizer", True, False, True),
+    ("PreTrainedTokenizerFast", False, True, True)])
+def test_texts_begin_as_the_class_says_in_every_version(
+        kind, adds_bos, file_begins, begins, tmp_path):
     folder = their_folder(tmp_path, "llama2-of-4")
-    edit(folder / "tokenizer_config.json", tokenizer_class=kind, add_bos_token=begins)
-    if begins:
-        edit(folder / "tokenizer.json", post_processor=None)
-    if kind != "LlamaTokenizer":
-        begins = not begins
-        assert (AutoTokenizer.from_pretrained(folder)("a")["input_ids"][0] == 1) == begins
+    edit_json(folder / "tokenizer_config.json", tokenizer_class=kind, add_bos_token=adds_bos)
+    if not file_begins:
+        edit_json(folder / "tokenizer.json", post_processor=None)
     run, out = reexport(folder, tmp_path)
-    theirs, ids = reference_ids(out, "a")["a"], open_tokenizer(run).encode("a")
-    assert AutoTokenizer.from_pretrained(out)("a")["input_ids"] == theirs == begins * [1] + ids
+    ids = open_tokenizer(run).encode("a")
+    expected = [1, *ids] if begins else ids
+    assert reference_ids(out, ["a"]) == {"a": expected}
+    assert AutoTokenizer.from_pretrained(out)("a")["input_ids"] == expected
 
 
-def test_a_sentencepiece_file_beside_a_tokenizer_json_begins_texts_as_that_does(tmp_path):
-    """Also where nothing says add_bos_token, which for such a file alone is true by default. And a
-    number that JSON has not is none."""
+def test_transformers_begins_texts_as_the_file_says(tmp_path):
+    """For any class but Llama's."""
+    save_llama2_of_4(tmp_path)
+    edit_json(tmp_path / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast",
+              add_bos_token=False)
+    assert AutoTokenizer.from_pretrained(tmp_path)("a")["input_ids"][0] == 1
+
+
+def test_a_sentencepiece_file_follows_the_tokenizer_json_beside_it(tmp_path):
+    """Also where nothing says add_bos_token, which for such a file alone is true by default."""
     folder = their_folder(tmp_path, "llama2-json")
-    edit(folder / "tokenizer.json", post_processor=None)
-    edit(folder / "tokenizer_config.json", model_max_length=math.inf, add_bos_token=None)
+    edit_json(folder / "tokenizer.json", post_processor=None)
+    edit_json(folder / "tokenizer_config.json", add_bos_token=None)
     run, out = reexport(folder, tmp_path)
-    settings = read(out / "tokenizer_config.json")
-    assert settings["add_bos_token"] is False and settings["model_max_length"] is None
+    assert read_json(out / "tokenizer_config.json")["add_bos_token"] is False
     theirs = AutoTokenizer.from_pretrained(out)
     assert theirs("a")["input_ids"] == open_tokenizer(folder).encode("a")
-    assert not read_gguf(run, tmp_path / "out.gguf")[0]["tokenizer.ggml.add_bos_token"]
+    fields, _ = read_gguf(run, tmp_path / "out.gguf")
+    assert fields["tokenizer.ggml.add_bos_token"] is False
 
 
-def test_a_sentencepiece_file_that_lacks_the_end_is_not_the_tokenizer_json(tmp_path, capsys):
+def test_a_number_that_json_has_not_is_none(tmp_path):
     folder = their_folder(tmp_path, "llama2-json")
-    added = read(folder / "tokenizer.json")["added_tokens"]
+    edit_json(folder / "tokenizer_config.json", model_max_length=math.inf)
+    _, out = reexport(folder, tmp_path)
+    assert read_json(out / "tokenizer_config.json")["model_max_length"] is None
+
+
+def test_a_sentencepiece_file_without_the_end_is_another_tokenizer(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama2-json")
+    added = read_json(folder / "tokenizer.json")["added_tokens"]
     end = added[-1] | {"id": VOCAB, "content": "<end>"}
-    edit(folder / "tokenizer.json", added_tokens=[*added, end])
-    edit(folder / "tokenizer_config.json", eos_token="<end>")
+    edit_json(folder / "tokenizer.json", added_tokens=[*added, end])
+    edit_json(folder / "tokenizer_config.json", eos_token="<end>")
     run = export_to("run", folder, tmp_path / "ours")
-    refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
+    assert_refused(capsys, "gguf", run, tmp_path / "out.gguf", "give different ids", str(run))
 
 
 def test_a_tokenizer_json_that_truncates_and_pads_encodes_whole_texts(tmp_path):
-    folder, text = their_folder(tmp_path, "llama2-of-4"), "def f(x): " * 9
+    folder = their_folder(tmp_path, "llama2-of-4")
+    text = "def f(x): " * 9
     whole = open_tokenizer(folder).encode(text)
     cut = {"direction": "Right", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
     pad = {"strategy": {"Fixed": 999}, "direction": "Right", "pad_to_multiple_of": None,
            "pad_id": 0, "pad_type_id": 0, "pad_token": "a"}
-    edit(folder / "tokenizer.json", truncation=cut, padding=pad)
+    edit_json(folder / "tokenizer.json", truncation=cut, padding=pad)
     assert open_tokenizer(folder).encode(text) == whole
 
 
@@ -216,8 +294,9 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     transformers wrote beside it does not matter as long as it is the same."""
     folder = their_folder(tmp_path)
     train_sentencepiece(folder, control_symbols=["<end>"])
-    edit(folder / "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<end>"})
-    edit(folder / "added_tokens.json", **{"</s>": 2, "<end>": 3})
+    edit_json(
+        folder / "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<end>"})
+    edit_json(folder / "added_tokens.json", **{"</s>": 2, "<end>": 3})
     assert open_tokenizer(folder).prefix_ids == [1]  # unless add_bos_token says otherwise
     run, out = reexport(folder, tmp_path)
     theirs, again = (AutoTokenizer.from_pretrained(path) for path in (folder, out))
@@ -233,8 +312,8 @@ def test_the_settings_say_what_ends_a_text(tmp_path):
     ("tokenizer_config", {"add_eos_token": True}, "has add_eos_token")])
 def test_sentencepiece_files_that_others_read_otherwise(file, content, words, tmp_path, capsys):
     folder = their_folder(tmp_path)
-    edit(folder / f"{file}.json", **content)
-    refused(capsys, "run", folder, tmp_path / "ours", f"{file}.json", words)
+    edit_json(folder / f"{file}.json", **content)
+    assert_refused(capsys, "run", folder, tmp_path / "ours", f"{file}.json", words)
 
 
 BEHIND = {"type": "BertProcessing", "cls": ["<|begin_of_text|>", 6], "sep": ["<|end_of_text|>", 7]}
@@ -256,37 +335,58 @@ REPLACE = {"type": "Replace", "pattern": {"String": "ab"}, "content": "c"}
 ], ids=lambda x: x if isinstance(x, str) else "")
 def test_a_tokenizer_json_of_no_use_is_refused(file, place, value, words, tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
-    content = part = read(folder / f"{file}.json")
+    content = part = read_json(folder / f"{file}.json")
     *parents, name = place.split(".")
     for parent in parents:
         part = part[parent]
     part[name] = value
-    edit(folder / f"{file}.json", **content)
-    refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
+    edit_json(folder / f"{file}.json", **content)
+    assert_refused(capsys, "run", folder, tmp_path / "ours", str(folder), words)
 
 
-def test_an_import_says_what_may_surprise(tmp_path, capsys):
-    """What ends and begins a text by config.json, where that is the tokenizer's own, too."""
-    def notes(folder):
-        export_to("run", folder, tmp_path / str(len([*tmp_path.iterdir()])))
-        return [line for line in capsys.readouterr().err.splitlines() if line.startswith("note:")]
+def import_notes(capsys, folder):
+    """(what an import of a folder notes, the run)."""
+    run = export_to("run", folder, folder.with_name("imported"))
+    lines = capsys.readouterr().err.splitlines()
+    return [line for line in lines if line.startswith("note:")], run
 
-    (note,) = notes(their_folder(tmp_path))
+
+def test_an_import_without_a_tokenizer_json_says_so(tmp_path, capsys):
+    (note,), _ = import_notes(capsys, their_folder(tmp_path))
     assert "has no tokenizer.json: the ids are sentencepiece's" in note
+
+
+def test_an_end_that_is_text_in_the_tokenizer_is_noted(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")  # transformers writes Llama 2's ids by default
+    edit_json(folder / "config.json", bos_token_id=298)
+    (note,), _ = import_notes(capsys, folder)
+    assert "ends texts at id 2, and the tokenizer there has '#' for it" in note
+
+
+def test_another_beginning_than_the_tokenizers_is_noted(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
-    ours = open_tokenizer(folder)
-    end, begin = notes(folder)
-    assert "ends texts at id 2" in end and "has '#' for it" in end
-    assert f"config.json is 1, and the tokenizer there has {ours.bos_id}" in begin
-    edit(folder / "config.json", bos_token_id=ours.bos_id)
-    edit(folder / "generation_config.json", eos_token_id=None)  # it is silent, and this one is not
-    (end,) = notes(folder)
-    assert "ends texts at id 2" in end
-    run = tmp_path / str(len([*tmp_path.iterdir()]) - 1)
-    assert open_tokenizer(run).eos_ids == [2, ours.eos_id]
+    edit_json(folder / "config.json", eos_token_id=299)
     (folder / "generation_config.json").unlink()
-    edit(folder / "config.json", eos_token_id=ours.eos_id)
-    assert notes(folder) == []
+    (note,), _ = import_notes(capsys, folder)
+    assert "config.json is 1, and the tokenizer there has 298" in note
+
+
+def test_an_end_of_config_json_counts_beside_the_tokenizers(tmp_path, capsys):
+    """Where generation_config.json is silent."""
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "config.json", bos_token_id=298)
+    edit_json(folder / "generation_config.json", eos_token_id=None)
+    (note,), run = import_notes(capsys, folder)
+    assert "ends texts at id 2" in note
+    assert open_tokenizer(run).eos_ids == [2, 299]
+
+
+def test_an_import_that_fits_notes_nothing(tmp_path, capsys):
+    folder = their_folder(tmp_path, "llama3")
+    edit_json(folder / "config.json", bos_token_id=298, eos_token_id=299)
+    (folder / "generation_config.json").unlink()
+    notes, _ = import_notes(capsys, folder)
+    assert notes == []
 
 
 # --- added tokens ---------------------------------------------------------------------------------
@@ -374,7 +474,7 @@ def test_byte_level_decoders_read_added_tokens_as_bytes(text, decoded, tmp_path)
 
 def test_added_tokens_pass_through_nfc_as_in_qwens_files(tmp_path):
     save_llama3(tmp_path)
-    edit(tmp_path / "tokenizer.json", normalizer={"type": "NFC"})
+    edit_json(tmp_path / "tokenizer.json", normalizer={"type": "NFC"})
     add_tokens(tmp_path, "cafe\u0301 x")
     assert decodings(tmp_path, "a cafe\u0301 x") == {"a caf\u00e9 x"}
 
@@ -441,8 +541,8 @@ def test_the_settings_have_the_last_word_on_flags(kind, tmp_path):
     save_llama2_of_4(tmp_path)
     add_tokens(tmp_path, "<m>", normalized=False)
     flags = {"lstrip": True, "rstrip": True, "normalized": False, "special": True}
-    edit(tmp_path / "tokenizer_config.json", tokenizer_class=kind,
-         added_tokens_decoder={str(VOCAB): {"content": "<m>", **flags}})
+    edit_json(tmp_path / "tokenizer_config.json", tokenizer_class=kind,
+              added_tokens_decoder={str(VOCAB): {"content": "<m>", **flags}})
     auto = AutoTokenizer.from_pretrained(tmp_path)
     ours = open_tokenizer(tmp_path)
     assert ours.encode_prompt("a  <m>  b") == [1, 286, 287, 330, 286, 101]
@@ -465,7 +565,7 @@ STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 ], ids=lambda decoder: str(decoder)[:60])
 def test_a_decoder_that_reads_neighbours_is_refused(decoder, tmp_path):
     save_llama2_of_4(tmp_path)
-    edit(tmp_path / "tokenizer.json", decoder=decoder)
+    edit_json(tmp_path / "tokenizer.json", decoder=decoder)
     with pytest.raises(UserError, match="no text can be printed token by token"):
         open_tokenizer(tmp_path)
 
@@ -474,7 +574,7 @@ def test_a_token_that_tokenizers_reads_as_another_byte_is_refused(tmp_path):
     """Its ByteFallback takes a sign for a digit."""
     save_llama2_of_4(tmp_path)
     add_tokens(tmp_path, "<0x+A>")
-    edit(tmp_path / "tokenizer.json", normalizer=None, decoder={"type": "ByteFallback"})
+    edit_json(tmp_path / "tokenizer.json", normalizer=None, decoder={"type": "ByteFallback"})
     with pytest.raises(UserError, match="'<0x[+]A>'"):
         open_tokenizer(tmp_path)
 

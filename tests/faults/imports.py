@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from foreign import edit, make_run, their_folder
-from test_meta import meta_folder
+from saved_models import edit_json, make_run, meta_folder, their_folder
 
 import export
 import generate
@@ -26,7 +25,7 @@ def folders(place: Path) -> list[Path]:
     place.mkdir()
     found = [their_folder(place, kind) for kind in ("llama3", "llama2-json")]
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
-    edit(found[0] / "config.json", rope_parameters=scaling, layer_types=["full_attention"] * 3)
+    edit_json(found[0] / "config.json", rope_parameters=scaling, layer_types=["full_attention"] * 3)
     return [*found, meta_folder(place / "meta", make_run(place), 2, False)]
 
 

@@ -69,8 +69,9 @@ def save_gemma(folder: Path) -> None:
         [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     theirs.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
     theirs.add_special_tokens(["<unk>", "<s>", "</s>", "<start_of_turn>"])
-    runs = [n * mark for mark in ("\n", "\t", "\u2581") for n in range(2, 32)]
-    theirs.add_tokens([tokenizers.AddedToken(run, normalized=False) for run in runs])
+    for mark in ("\n", "\t", "\u2581"):
+        runs = [n * mark for n in range(2, 32)]
+        theirs.add_tokens([tokenizers.AddedToken(run, normalized=False) for run in runs])
     theirs.save(str(folder / "tokenizer.json"))
     save_settings(folder, tokenizer_class="PreTrainedTokenizerFast", add_bos_token=None,
                   bos_token="<s>", eos_token="</s>", unk_token="<unk>")

@@ -1,25 +1,30 @@
-"""What the tests of formats/ share: runs of ours and folders of others, with weights so large that
-a wrong layout shows."""
+"""Untrained models on the disk: runs of ours, and folders of Hugging Face's and Meta's.
+
+Their weights are so large that a wrong layout shows."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import gguf
 import torch
 from conftest import draw, model_config, refusal, untrained
 from conftest import load as make_config
 from conftest import run as exit_code
-from foreign_tokenizers import SAVE
 from noise import VOCAB, save_weights, train_tokenizer
 from safetensors.torch import load_file, save_file
+from saved_tokenizers import SAVE
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
 import export
 from data.tokenizer import open_tokenizer
+from files import read_json
 from gyre.load import load as load_run
 from gyre.rundir import RunDir
 from model.config import ModelConfig
+from model.rope import rope_frequencies
 from model.transformer import Transformer
 
 POSITIONS = 64  # as in conftest's SIZES
@@ -28,6 +33,9 @@ THEIR_SIZES: dict[str, Any] = {
     "num_attention_heads": 6, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS,
     "rms_norm_eps": 1e-5, "tie_word_embeddings": False, "initializer_range": 0.2}
 
+# params.json of such a run.
+META_PARAMS = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "norm_eps": 1e-5}
+
 
 def export_to(to: str, source: Path, target: Path, *options: str) -> Path:
     """`python export.py SOURCE --to TO TARGET ...`, which has to succeed; returns the target."""
@@ -35,7 +43,7 @@ def export_to(to: str, source: Path, target: Path, *options: str) -> Path:
     return target
 
 
-def refused(capsys, to, source, target, *words, options=()) -> None:
+def assert_refused(capsys, to, source, target, *words, options=()) -> None:
     """Exit 2 and one line that holds all of the words, and not a file more or less than before."""
 
     def files():
@@ -60,15 +68,18 @@ def make_run(folder: Path, name: str = "ours", *, dtype=torch.float32,
     pieces = open_tokenizer(tokenizer.parent).vocab_size
     config = make_config(f"--data.vocab_size={pieces}", "--train.sample_tokens=0")
     config.model = untied(**{"vocab_size": pieces, **model})
-    run, made = untrained(folder, name, tokenizer, config), Transformer(config.model)
-    made.init_weights(1)
-    weights = {name: (8 * w if w.ndim > 1 else w + 0.3 * draw(*w.shape, seed=i)).to(dtype)
-               for i, (name, w) in enumerate(made.state_dict().items())}
+    run = untrained(folder, name, tokenizer, config)
+    model_of_run = Transformer(config.model)
+    model_of_run.init_weights(1)
+    weights = {}
+    for seed, (key, weight) in enumerate(model_of_run.state_dict().items()):
+        large = 8 * weight if weight.ndim > 1 else weight + 0.3 * draw(*weight.shape, seed=seed)
+        weights[key] = large.to(dtype)
     save_weights(run, "best", weights)
     return run
 
 
-def load(run: RunDir) -> Transformer:
+def load_model(run: RunDir) -> Transformer:
     return load_run(run, device="cpu").model
 
 
@@ -77,7 +88,8 @@ def their_folder(folder: Path, tokenizer: str = "ours", *, dtype=torch.float32, 
     """A random model of transformers' own making, saved by its own code, with this tokenizer: ours,
     or another that SAVE names, for which the model has 6 ids more."""
     torch.manual_seed(0)
-    sizes = THEIR_SIZES | {"vocab_size": VOCAB + 6 * (tokenizer != "ours")} | changes
+    vocab_size = VOCAB if tokenizer == "ours" else VOCAB + 6
+    sizes = THEIR_SIZES | {"vocab_size": vocab_size} | changes
     model = AutoModelForCausalLM.from_config(kind(**sizes)).to(dtype)
     folder = folder / f"theirs-{tokenizer}"
     model.save_pretrained(folder, max_shard_size=shards)
@@ -103,12 +115,35 @@ def imported(tmp_path: Path, tokenizer: str) -> tuple[RunDir, Path]:
     return RunDir.open(export_to("run", folder, tmp_path / "imported")), folder
 
 
+def meta_folder(folder: Path, run: RunDir, parts: int, columns: bool) -> Path:
+    """A folder of Meta's with the weights of a run, as `parts` parallel processes leave it behind.
+
+    Embeddings are cut by `columns`, as Llama 2's are, or by rows."""
+    folder.mkdir()
+    for n in range(parts):
+        cut = {"rope.freqs": rope_frequencies(8).bfloat16()}  # as Llama 2's are
+        for name, w in run.checkpoints.load_weights().items():
+            across = name.endswith(("wo.weight", "w2.weight")) or (columns and "tok_emb" in name)
+            cut[name] = w if w.ndim == 1 else w.chunk(parts, dim=int(across))[n].clone()
+        torch.save(cut, folder / f"consolidated.{n:02}.pth")
+    edit_json(folder / "params.json", **META_PARAMS, vocab_size=-1, multiple_of=16)
+    shutil.copy(run.path / "tokenizer.model", folder)
+    return folder
+
+
 def greedy(folder: Path) -> list[int]:
     """The new ids of transformers for "def f(x"."""
     model: Any = AutoModelForCausalLM.from_pretrained(folder)
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     ids = tokenizer("def f(x", return_tensors="pt")["input_ids"]
     return model.generate(ids, max_new_tokens=20, do_sample=False)[0, ids.shape[1] :].tolist()
+
+
+def read_gguf(run, out, *options):
+    """(fields, tensors) of the GGUF that a run is exported to."""
+    reader = gguf.GGUFReader(export_to("gguf", run, out, *options))
+    fields = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
+    return fields, {t.name: t for t in reader.tensors}
 
 
 def logits(model, length: int = POSITIONS) -> Tensor:
@@ -128,17 +163,13 @@ def assert_equal(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
-def read(file: Path) -> dict:
-    return json.loads(file.read_text(encoding="utf-8"))
-
-
-def edit(file: Path, **fields) -> None:
+def edit_json(file: Path, **fields) -> None:
     """Change or add these fields of a file of JSON, which may not be there yet."""
-    before = read(file) if file.exists() else {}
+    before = read_json(file) if file.exists() else {}
     file.write_text(json.dumps(before | fields), encoding="utf-8")
 
 
-def rewrite(file: Path, **tensors) -> None:
+def edit_tensors(file: Path, **tensors) -> None:
     """Change or add these tensors of a safetensors file; None takes one away."""
     changed = load_file(file) | tensors
     save_file({name: t for name, t in changed.items() if t is not None}, file)

@@ -1,4 +1,4 @@
-"""A filesystem on which a chosen operation fails, and a disk that takes files up to a size."""
+"""Disks on which an operation fails or that are full, and ways to damage a file."""
 
 import errno
 import itertools
@@ -17,7 +17,7 @@ from errors import UserError
 OPERATIONS = [(os, name) for name in ("replace", "rename", "fsync", "mkdir", "unlink", "rmdir")]
 
 
-class Failing:
+class FailingDisk:
     """A context in which the k-th operation on the filesystem fails (none for -1).
 
     `calls` are the names of all operations, `error` is what came of the failure: an OSError, or the
@@ -26,7 +26,8 @@ class Failing:
     """
 
     def __init__(self, k: int, writers: Sequence[tuple[Any, str]] = ()):
-        self.k, self.writers = k, writers
+        self.k = k
+        self.writers = writers
         self.calls: list[str] = []
         self.error: BaseException | None = None
 
@@ -55,13 +56,16 @@ class Failing:
         return isinstance(error, OSError | UserError)
 
 
-def failures(writers: Sequence[tuple[Any, str]] = (), at_least: int = 3) -> Iterator[Failing]:
-    """For each operation one `Failing` in which it fails; in the last one nothing is left to."""
+def failing_disks(
+    writers: Sequence[tuple[Any, str]] = (), at_least: int = 3
+) -> Iterator[FailingDisk]:
+    """For each operation one disk on which it fails, and a last one on which nothing does."""
     for k in itertools.count():
-        yield (failing := Failing(k, writers))
-        if len(failing.calls) <= k:
+        disk = FailingDisk(k, writers)
+        yield disk
+        if len(disk.calls) <= k:
             break
-    assert failing.error is None and k >= at_least
+    assert disk.error is None and k >= at_least
 
 
 @contextmanager
@@ -76,18 +80,18 @@ def file_size_limit(size: int) -> Iterator[None]:
 
 
 def cut(file: Path) -> None:
-    """Off its last two bytes."""
+    """Cut off the last two bytes of a file."""
     os.truncate(file, file.stat().st_size - 2)
 
 
 def flip_a_bit(file: Path) -> None:
-    """In its last byte, which leaves its size as it was."""
+    """Flip a bit in the last byte of a file, which leaves its size as it was."""
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
 
 
-class Touch:
+class TouchWhenRead:
     """An object whose pickle makes this file when it is read."""
 
     def __init__(self, path: Path):
