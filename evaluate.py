@@ -29,9 +29,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from errors import UserError, check_ranges, report_errors, say, starting
+from errors import Range, UserError, report_errors, say, starting
 
 with starting(__name__):
     import torch
@@ -57,10 +57,10 @@ LONGEST = 2048  # tokens of a window of an imported model by default
 class Options:
     """What to measure, and where to write it."""
 
-    context: int | None = None
+    context: Annotated[int | None, Range(ge=1)] = None
     """Tokens of the windows that a text is read in. Unset: data.seq_len; of a model that was not
     trained here the length that its configuration names, up to 2048."""
-    stride: int | None = None
+    stride: Annotated[int | None, Range(ge=1)] = None
     """By how many tokens windows move on. Behind the first window, a token then has between context
     - stride + 1 and context tokens before it. Smaller is slower and gives lower losses. Unset: the
     whole window."""
@@ -134,7 +134,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
                         "--data.files")
     if options.plot:
         plot_format(options.plot)  # refused before anything is measured
-    check_ranges("", options, context="[1, inf)", stride="[1, inf)")
     return options
 
 

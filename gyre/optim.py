@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from data.sources import Fitted
-from errors import UserError, check_ranges
+from errors import Range, UserError, check_ranges
 from gyre.parallel import gather_tensor, is_sharded, shard_like
 
 
@@ -19,27 +19,27 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""
-    lr: float = 1e-3
+    lr: Annotated[float, Range(ge=0)] = 1e-3
     """Peak learning rate of AdamW."""
-    muon_lr: float | None = None
+    muon_lr: Annotated[float | None, Range(ge=0)] = None
     """Peak learning rate of Muon, whose update has the rms of an AdamW step. Unset: lr."""
-    weight_decay: float = 0.1
+    weight_decay: Annotated[float, Range(ge=0)] = 0.1
     """Decoupled weight decay, on the hidden matrices only."""
-    beta1: float = 0.9
+    beta1: Annotated[float, Range(ge=0, lt=1)] = 0.9
     """Decay of AdamW's first moment."""
-    beta2: float = 0.95
+    beta2: Annotated[float, Range(ge=0, lt=1)] = 0.95
     """Decay of AdamW's second moment."""
-    grad_clip: float = 1.0
+    grad_clip: Annotated[float, Range(ge=0)] = 1.0
     """Largest norm of the whole gradient; 0: no clipping."""
-    warmup_steps: Fitted = 100
+    warmup_steps: Annotated[Fitted, Range(ge=0)] = 100
     """Steps over which the learning rate rises linearly from 0. auto: a tenth of the steps, at most
     the number that the configuration has."""
     schedule: Literal["cosine", "linear", "wsd"] = "cosine"
     """How the learning rate falls after the warm-up. wsd (warm-up, stable, decay): it is constant
     until the cooldown, and then falls linearly."""
-    cooldown: float | None = None
+    cooldown: Annotated[float | None, Range(gt=0, le=1)] = None
     """Share of the steps, the last ones, in which wsd's learning rate falls. Unset: 0.2."""
-    final_lr: float = 0.1
+    final_lr: Annotated[float, Range(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of the peak."""
 
     def check(self) -> None:
@@ -50,11 +50,7 @@ class OptimConfig:
             raise UserError(f"optim.cooldown has no effect with optim.schedule {self.schedule}")
         if self.cooldown is None and self.schedule == "wsd":
             self.cooldown = 0.2
-        check_ranges(
-            "optim", self, lr="[0, inf)", muon_lr="[0, inf)", weight_decay="[0, inf)",
-            grad_clip="[0, inf)", warmup_steps="[0, inf)", beta1="[0, 1)", beta2="[0, 1)",
-            final_lr="[0, 1]", cooldown="(0, 1]",
-        )
+        check_ranges(self, "optim.")
 
 
 def lr_factor(config: OptimConfig, step: int, steps: int) -> float:

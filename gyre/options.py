@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import msgspec
@@ -25,7 +25,7 @@ import yaml
 
 from data.dataset import DataConfig
 from data.sources import AUTO, Fitted
-from errors import UserError, check_ranges, closest, did_you_mean
+from errors import Range, UserError, check_range, check_ranges, closest, did_you_mean
 from gyre.device import Dtype
 from gyre.optim import OptimConfig
 from gyre.parallel import Shard
@@ -41,18 +41,18 @@ OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
 class TrainConfig:
     """How long a run trains, in which batches, and how often it is evaluated."""
 
-    steps: Fitted = 1000
+    steps: Annotated[Fitted, Range(ge=1, le=1e12)] = 1000
     """Optimizer steps. auto: so many epochs as suit the size of the text, at most the number that
     the configuration has."""
-    minutes: float | None = None
+    minutes: Annotated[float | None, Range(gt=0, le=1e6)] = None
     """Choose the steps so that they take about so many minutes on this machine, by the rate of the
     first ones. The number is written into the run."""
-    batch_size: int = 16
+    batch_size: Annotated[int, Range(ge=1)] = 16
     """Rows of data.seq_len tokens per optimizer step, over all processes together."""
-    micro_batch_size: int | None = None
+    micro_batch_size: Annotated[int | None, Range(ge=1)] = None
     """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
     the whole share of the process at once."""
-    eval_interval: Fitted = 250
+    eval_interval: Annotated[Fitted, Range(ge=1)] = 250
     """Steps between validations, checkpoints and samples; the last step always has all three. auto:
     a third of the steps, at most the number that the configuration has."""
     keep: list[int] = field(default_factory=list)
@@ -71,11 +71,11 @@ class TrainConfig:
     onednn: bool | Literal["auto"] = "auto"
     """Compute float32 products on a CPU by oneDNN. auto: where it is measured to be 1.5 times as
     fast as what torch takes."""
-    shard: Shard = "none"
+    shard: Annotated[Shard, Range(ge=1)] = "none"
     """Over how many processes every weight, gradient and moment is sharded: none (each process has
     all of them), full (over all processes), or a number of processes, such as those of one
     machine. One process is never sharded."""
-    timeout: float = 600.0
+    timeout: Annotated[float, Range(gt=0, le=1e6)] = 600.0
     """Seconds that a process waits for the others before it gives up."""
 
 
@@ -94,7 +94,7 @@ class Config:
     init_from: str | None = None
     """Run whose weights this one starts from; set by --init-from RUN, which takes its model and its
     tokenizer too."""
-    seed: int = 1
+    seed: Annotated[int, Range(ge=0, lt=2**63)] = 1
     """Seed of the initial weights, the order of batches, dropout and samples."""
 
     def to_yaml(self) -> str:
@@ -129,16 +129,11 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     if model.max_positions is None:
         reach = scaling.reach if scaling is not None else 0
         model.max_positions = max(data.seq_len * (4 if extrapolates else 1), reach)
-    check_ranges("model", model, vocab_size=f"[{data.vocab_size}, inf)")
-    check_ranges("train", train, steps="[1, 1e12]", minutes="(0, 1e6]", batch_size="[1, inf)",
-                 timeout="(0, 1e6]",
-                 micro_batch_size="[1, inf)", eval_interval="[1, inf)",
-                 sample_tokens=f"[0, {model.max_positions})")
-    check_ranges("optim", optim, warmup_steps=f"[0, {train.steps}]")
-    if not 0 <= config.seed < 2**63:
-        raise UserError(f"seed must be in [0, 2^63), not {reprlib.repr(config.seed)}")
-    if isinstance(train.shard, int):
-        check_ranges("train", train, shard="[1, inf)")
+    check_range("model.vocab_size", model.vocab_size, Range(ge=data.vocab_size))
+    check_ranges(train, "train.")
+    check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=model.max_positions))
+    check_range("optim.warmup_steps", optim.warmup_steps, Range(ge=0, le=train.steps))
+    check_ranges(config)
     for wrong, message in (
         (any(not 1 <= step <= train.steps for step in train.keep),
          f"train.keep {train.keep} names steps that train.steps {train.steps} does not have"),
@@ -209,6 +204,14 @@ def convert(hint: Any, value: Any, option: str) -> Any:
         raise UserError(f"{option} must be {show_type(hint)}, not {shown}{quote}") from None
 
 
+def drop_range(hint: Any) -> Any:
+    """Return the type of an option without its range: Annotated[Fitted, Range(ge=1)] -> Fitted."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    plain, *notes = get_args(hint)
+    return Fitted if AUTO in notes else plain
+
+
 def list_options(cls: type, prefix: str = "") -> dict[str, dict[str, Any]]:
     """Return the fields of a dataclass, and those of dataclasses in it, by dotted name.
 
@@ -217,7 +220,7 @@ def list_options(cls: type, prefix: str = "") -> dict[str, dict[str, Any]]:
     types, options = get_type_hints(cls, include_extras=True), {}
     docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
     for item in dataclasses.fields(cls):
-        name, hint, default = prefix + item.name, types[item.name], item.default
+        name, hint, default = prefix + item.name, drop_range(types[item.name]), item.default
         table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
         if table is not hint:
             text = " ".join((docs.get(item.name) or "").split()).replace("%", "%%")
@@ -394,6 +397,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, doc: str | None = None, *tables: type, config: bool = False):
+        self.tables = tables
         super().__init__(description=doc, allow_abbrev=False,
                          epilog="In the name of an option, - and _ are the same.",
                          formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -431,6 +435,8 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(ordered, namespace)
         if unknown:
             self.error(self.explain(words, unknown))
+        for table in self.tables:
+            check_ranges(options, cls=table)
         values = vars(options)
         options.given = {name.removeprefix("given."): values.pop(name)
                          for name in [*values] if name.startswith("given.")}

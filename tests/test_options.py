@@ -181,6 +181,12 @@ def test_a_command_tells_its_own_options_from_those_of_the_configuration():
             parser.parse_args(argv)
 
 
+def test_a_command_refuses_a_number_outside_the_range_of_its_option():
+    parser = Parser("What it does.", RunOptions, Sampling)
+    with pytest.raises(UserError, match=r"^top_p must be in \(0, 1\], not 1.5$"):
+        parser.parse_args(["--top-p", "1.5"])
+
+
 # --- the words of a command line ------------------------------------------------------------------
 
 
