@@ -22,11 +22,10 @@ its table.
 """
 
 import argparse
-import functools
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,7 +43,7 @@ with starting(__name__):
     from files import write_file, write_json
     from gyre import measure
     from gyre.load import load
-    from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
+    from gyre.options import OPTIONS, Config, Parser, RunOptions, read_config
     from gyre.rundir import RunDir, is_foreign
     from model.position import POSITIONS
     from model.transformer import Transformer
@@ -117,12 +116,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
     group = parser.add_argument_group("The text to read, if it is not the validation text of the "
                                       "runs")
     for name in SOURCES["files"].options:
-        settings = OPTIONS[f"data.{name}"] | {"dest": f"given.data.{name}",
-                                              "default": argparse.SUPPRESS}
+        option = OPTIONS[f"data.{name}"]
+        action = "store"
         if name == "files":  # given twice, it adds up
-            to_list = functools.partial(convert, list[str], option="data.files")
-            settings |= {"type": to_list, "action": "extend"}
-        group.add_argument(f"--data.{name}", **settings)
+            option = replace(option, hint=list[str])
+            action = "extend"
+        parser.add_option(group, f"--data.{name}", option, action=action,
+                          dest=f"given.data.{name}", default=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if argv and not options.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")

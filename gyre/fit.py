@@ -92,7 +92,7 @@ def make_draft(*layers: Mapping[str, Any]) -> Draft:
     train.minutes of the numbers that depend on the steps. A warm-up that is longer than the steps
     of a later layer is shortened.
     """
-    values = {name: option["default"] for name, option in OPTIONS.items()}
+    values = {name: option.default for name, option in OPTIONS.items()}
     set_by = dict.fromkeys(FITTED, -1)  # the number of the layer that an option is from
     fitted: set[str] = set()
     shortens_samples = False

@@ -406,5 +406,5 @@ def test_help_explains_every_option(capsys):
     help_text = capsys.readouterr().out
     assert train.__doc__.strip() in help_text
     for name, option in OPTIONS.items():
-        assert option["help"], name  # the docstring of the field
+        assert option.help, name  # the docstring of the field
         assert name == "init_from" or f"--{name} " in help_text
