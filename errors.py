@@ -34,9 +34,10 @@ def say(text: str) -> None:
 def closest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that begins with `word`, or else the one that is most like it, or None."""
     candidates = sorted(names)
-    longer = [name for name in candidates if word and name.startswith(word)]
-    like = longer or difflib.get_close_matches(word, candidates, n=1)
-    return like[0] if like else None
+    matches = difflib.get_close_matches(word, candidates, n=1)
+    if word:
+        matches = [name for name in candidates if name.startswith(word)] + matches
+    return matches[0] if matches else None
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
@@ -181,7 +182,9 @@ def check_ranges(values: object, prefix: str = "", cls: type | None = None) -> N
     `prefix` comes before the name in the message, such as "train.". With `cls`, `values` is not an
     instance of the dataclass but has its fields. None (unset) and words, such as "auto", pass.
     """
-    for name, allowed in find_ranges(cls or type(values)).items():
+    if cls is None:
+        cls = type(values)
+    for name, allowed in find_ranges(cls).items():
         value = getattr(values, name)
         if value is not None and not isinstance(value, str):
             check_range(f"{prefix}{name}", value, allowed)
