@@ -95,17 +95,18 @@ def test_unset_options_and_words_have_no_range(value):
     check_ranges(SimpleNamespace(steps=value, rate=0), cls=Knobs)
 
 
-def test_bad_input_is_one_line_and_exit_2(capsys):
-    for error in (UserError, OSError, ModuleNotFoundError):
-        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), report_errors():
-            raise error("too few")
-        assert capsys.readouterr() == ("", "error: too few\n")
+@pytest.mark.parametrize("error", [UserError, OSError, ModuleNotFoundError])
+def test_bad_input_is_one_line_and_exit_2(capsys, error):
+    with pytest.raises(SystemExit) as stop, report_errors():
+        raise error("too few")
+    assert stop.value.code == 2
+    assert capsys.readouterr() == ("", "error: too few\n")
 
 
 @pytest.mark.parametrize("end, output, code, words", [
     ("raise KeyboardInterrupt", "/dev/null", 130, "\n"), ("print('x')", "a pipe", 141, ""),
     ("print('x')", "/dev/full", 2, "error: [Errno 28] No space left on device\n")])
-def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code, words):
+def test_the_exit_code_says_how_a_command_ended(end, output, code, words):
     """Also where stdout takes nothing: its reader has ended, or the disk is full."""
     program = f"import errors\nwith errors.report_errors(): {end}"
     reader, pipe = os.pipe()
@@ -117,19 +118,21 @@ def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code
 
 
 def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", stderr := Mock(**{"write.side_effect": OSError}))
+    stderr = Mock(**{"write.side_effect": OSError})
+    monkeypatch.setattr(sys, "stderr", stderr)
     with report_errors():
         say("a line")  # as on a terminal that is closed
     stderr.write.assert_called()
 
 
-def test_too_little_memory_is_a_sentence(capsys):
-    fail = Mock(side_effect=MemoryError("of 4503599627370496 bytes"))
-    for allocate in (lambda: torch.empty(1 << 50), fail):
-        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), report_errors():
-            allocate()
-        err = capsys.readouterr().err
-        assert "this does not fit into the memory: lower" in err and "4503599627370496" in err
+@pytest.mark.parametrize("allocate", [
+    lambda: torch.empty(1 << 50), Mock(side_effect=MemoryError("of 4503599627370496 bytes"))])
+def test_too_little_memory_is_a_sentence(capsys, allocate):
+    with pytest.raises(SystemExit) as stop, report_errors():
+        allocate()
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert "this does not fit into the memory: lower" in err and "4503599627370496" in err
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, RuntimeError])
