@@ -569,7 +569,7 @@ class Parser(argparse.ArgumentParser):
         for name, action in self._option_string_actions.items():
             dashes = name[:2]
             stem = name[2:]
-            for spelling in (stem, stem.replace("_", "-"), stem.replace("-", "_")):
+            for spelling in (stem.replace("_", "-"), stem.replace("-", "_")):
                 spellings[dashes + spelling] = action
         return spellings
 

@@ -474,6 +474,14 @@ def test_every_option_has_a_help():
     assert [name for name, option in OPTIONS.items() if not option.help] == []
 
 
+@pytest.mark.parametrize("name, ending", [
+    ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
+    ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
+    ("data.files", "whatever the source was.")])
+def test_the_help_of_an_option_ends_with_its_default(name, ending):
+    assert OPTIONS[name].help.endswith(ending)
+
+
 # What may be too large or too small depends on other options.
 WITHOUT_RANGE = {"train.sample_tokens", "model.rope_scaling.beta_slow",
                  "model.rope_scaling.low_freq_factor"}
