@@ -30,9 +30,9 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from errors import UserError, check_ranges, report_errors, say, starting
+from errors import Range, UserError, report_errors, say, starting
 
 with starting(__name__):
     import torch
@@ -63,9 +63,9 @@ class Options:
 
     json: str | None = None
     """Write the figures into this file too, as JSON."""
-    repeats: int = 8
+    repeats: Annotated[int, Range(ge=1)] = 8
     """Measurements of every subject in training and prefill."""
-    new_tokens: int = 500
+    new_tokens: Annotated[int, Range(ge=1)] = 500
     """Tokens to decode after a prompt of one."""
     peer: Literal["transformers", "llama.cpp"] = "transformers"
     """Which other program is measured too. llama.cpp does not train."""
@@ -74,7 +74,6 @@ class Options:
 def main(argv: list[str] | None = None) -> None:
     with report_errors():
         options = Parser(__doc__, Options, config=True).parse_args(argv)
-        check_ranges("bench", options, repeats="[1, inf)", new_tokens="[1, inf)")
         config = make_config(*map(read_yaml, options.config or ["bench.yaml"]), options.given)
         figures = measure_all(config, options.peer, options.repeats, options.new_tokens)
         if options.json:

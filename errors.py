@@ -1,14 +1,17 @@
 """Errors of the user: one sentence on stderr, and no traceback."""
 
 import difflib
+import math
 import os
 import reprlib
 import signal
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import TextIOWrapper
 from types import FrameType
+from typing import Any, get_type_hints
 
 LOADING = "loading PyTorch ..."
 
@@ -31,9 +34,10 @@ def say(text: str) -> None:
 def closest(word: str, names: Iterable[str]) -> str | None:
     """Return the name that begins with `word`, or else the one that is most like it, or None."""
     candidates = sorted(names)
-    longer = [name for name in candidates if word and name.startswith(word)]
-    like = longer or difflib.get_close_matches(word, candidates, n=1)
-    return like[0] if like else None
+    matches = difflib.get_close_matches(word, candidates, n=1)
+    if word:
+        matches = [name for name in candidates if name.startswith(word)] + matches
+    return matches[0] if matches else None
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
@@ -110,22 +114,77 @@ def report_errors() -> Iterator[None]:
         sys.exit(2)
 
 
-def check_ranges(part: str, values: object, **ranges: str) -> None:
-    """Raise UserError for the first attribute of `values` that is outside its interval.
+@dataclass(frozen=True)
+class Range:
+    """The range of a number, beside the field that has it: `steps: Annotated[int, Range(ge=1)]`.
 
-    Intervals are in the usual notation, such as "[0, 1)"; `part` is what stands before the dot in
-    the name of the option, if it has one. None is an option that is unset, and passes; NaN is in no
-    interval.
+    The bounds are named like Python's comparisons: gt (>), ge (>=), lt (<), le (<=). No range
+    contains infinity or NaN. `str` gives the usual notation, such as [0, 1).
+    """
 
-    >>> check_ranges("train", config, steps="[1, inf)", beta1="[0, 1)")
+    gt: float = -math.inf
+    lt: float = math.inf
+    ge: float | None = None
+    le: float | None = None
+
+    def __contains__(self, value: float) -> bool:
+        if self.ge is not None and value < self.ge:
+            return False
+        if self.le is not None and value > self.le:
+            return False
+        return self.gt < value < self.lt
+
+    def __str__(self) -> str:
+        low = f"({show_bound(self.gt)}" if self.ge is None else f"[{show_bound(self.ge)}"
+        high = f"{show_bound(self.lt)})" if self.le is None else f"{show_bound(self.le)}]"
+        return f"{low}, {high}"
+
+
+def show_bound(bound: float) -> str:
+    """Return a bound as people write it, such as 1, 0.01, 32.0, 1e6 or 2^63."""
+    if isinstance(bound, int):
+        power = bound.bit_length() - 1
+        return f"2^{power}" if bound == 2**power and power > 53 else str(bound)
+    if 1e6 <= bound < math.inf:
+        return f"{bound:g}".replace("e+0", "e").replace("e+", "e")
+    return str(bound)
+
+
+def check_range(option: str, value: Any, allowed: Range) -> None:
+    """Raise UserError if the value of an option is outside its range.
+
+    >>> check_range("train.steps", 0, Range(ge=1))
     UserError: train.steps must be at least 1, not 0
     """
-    for name, interval in ranges.items():
-        value, ends = getattr(values, name), interval[0] + interval[-1]
-        low, high = interval[1:-1].split(", ")
-        inside = value is None or float(low) < value < float(high)
-        at_end = value == float(low) and ends[0] == "[" or value == float(high) and ends[1] == "]"
-        if not (inside or at_end):
-            finite_only = ends == "[)" and high == "inf" and value != float(high)
-            words = f"at least {low}" if finite_only else f"in {interval}"
-            raise UserError(f"{part}.{name} must be {words}, not {reprlib.repr(value)}".lstrip("."))
+    if value in allowed:
+        return
+    has_upper_bound = allowed.le is not None or allowed.lt != math.inf
+    if allowed.ge is None or has_upper_bound or value == math.inf:
+        words = f"in {allowed}"
+    else:
+        words = f"at least {show_bound(allowed.ge)}"
+    raise UserError(f"{option} must be {words}, not {reprlib.repr(value)}")
+
+
+def find_ranges(cls: type) -> dict[str, Range]:
+    """Return the ranges of the fields of a dataclass, by the name of the field."""
+    ranges = {}
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        for note in getattr(hint, "__metadata__", ()):
+            if isinstance(note, Range):
+                ranges[name] = note
+    return ranges
+
+
+def check_ranges(values: object, prefix: str = "", cls: type | None = None) -> None:
+    """Raise UserError for the first field of a dataclass that is outside its range.
+
+    `prefix` comes before the name in the message, such as "train.". With `cls`, `values` is not an
+    instance of the dataclass but has its fields. None (unset) and words, such as "auto", pass.
+    """
+    if cls is None:
+        cls = type(values)
+    for name, allowed in find_ranges(cls).items():
+        value = getattr(values, name)
+        if value is not None and not isinstance(value, str):
+            check_range(f"{prefix}{name}", value, allowed)

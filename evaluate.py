@@ -22,16 +22,15 @@ its table.
 """
 
 import argparse
-import functools
 import sys
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from errors import UserError, check_ranges, report_errors, say, starting
+from errors import Range, UserError, report_errors, say, starting
 
 with starting(__name__):
     import torch
@@ -45,7 +44,7 @@ with starting(__name__):
     from gyre import measure
     from gyre.compute import keep_freed_memory, resolve_device
     from gyre.load import load
-    from gyre.options import OPTIONS, Config, Parser, RunOptions, convert, read_config
+    from gyre.options import OPTIONS, Config, Parser, RunOptions, read_config
     from gyre.rundir import RunDir, is_foreign
     from model.encodings import POSITIONS
     from model.transformer import Transformer
@@ -58,10 +57,10 @@ LONGEST = 2048  # tokens of a window of an imported model by default
 class Options:
     """What to measure, and where to write it."""
 
-    context: int | None = None
+    context: Annotated[int | None, Range(ge=1)] = None
     """Tokens of the windows that a text is read in. Unset: data.seq_len; of a model that was not
     trained here the length that its configuration names, up to 2048."""
-    stride: int | None = None
+    stride: Annotated[int | None, Range(ge=1)] = None
     """By how many tokens windows move on. Behind the first window, a token then has between context
     - stride + 1 and context tokens before it. Smaller is slower and gives lower losses. Unset: the
     whole window."""
@@ -120,12 +119,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
     group = parser.add_argument_group("The text to read, if it is not the validation text of the "
                                       "runs")
     for name in SOURCES["files"].options:
-        settings = OPTIONS[f"data.{name}"] | {"dest": f"given.data.{name}",
-                                              "default": argparse.SUPPRESS}
+        option = OPTIONS[f"data.{name}"]
+        action = "store"
         if name == "files":  # given twice, it adds up
-            to_list = functools.partial(convert, list[str], option="data.files")
-            settings |= {"type": to_list, "action": "extend"}
-        group.add_argument(f"--data.{name}", **settings)
+            option = replace(option, hint=list[str])
+            action = "extend"
+        parser.add_option(group, f"--data.{name}", option, action=action,
+                          dest=f"given.data.{name}", default=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if argv and not options.runs:
         raise UserError("name the runs to measure: python evaluate.py lists them")
@@ -137,7 +137,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
                         "--data.files")
     if options.plot:
         plot_format(options.plot)  # refused before anything is measured
-    check_ranges("", options, context="[1, inf)", stride="[1, inf)")
     return options
 
 

@@ -16,8 +16,9 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Annotated
 
-from errors import UserError, check_ranges, report_errors, say, starting
+from errors import Range, UserError, report_errors, say, starting
 
 with starting(__name__):
     from tqdm import tqdm
@@ -105,10 +106,10 @@ class TextOptions:
     """Continue one line of stdin after the other, each with random numbers of its own. A --prompt
     comes first. The line :more goes on with the last text, :seed N changes the seed, and :help
     lists all commands. Ctrl-D ends."""
-    max_new_tokens: int | None = None
+    max_new_tokens: Annotated[int | None, Range(ge=1)] = None
     """Length of the continuation in tokens, the prompt not counted. Unset: 200, or what the context
     (model.max_positions) has room for behind the longest prompt."""
-    num_samples: int = 1
+    num_samples: Annotated[int, Range(ge=1, le=1_000_000)] = 1
     """Different continuations of every prompt."""
     seed: int = 0
     """Seed of the sampling: another number gives another text."""
@@ -130,7 +131,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         options.prompt.append(read_prompt(options.prompt_file))
     if "" in options.stop:
         raise UserError("--stop '' is in every text: leave it out")
-    check_ranges("", options, num_samples="[1, 1000000]", max_new_tokens="[1, inf)")
     options.sampling = Sampling(**{f.name: getattr(options, f.name) for f in fields(Sampling)})
     return options
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from ablation import plan as planning
 from ablation.plan import TIERS, Overlay, Tier
 from data.sources import DataConfig
-from errors import UserError, check_ranges
+from errors import Range, UserError
 from gyre.options import Config, Parser, flatten, make_config, read_yaml
 from gyre.rundir import RunDir
 
@@ -40,7 +40,7 @@ class StudyOptions:
     baseline: str | None = None
     """The arm that every difference is taken to. Default: the first of sin and sin_vaswani, or the
     last arm."""
-    seeds: int | None = None
+    seeds: Annotated[int | None, Range(ge=1)] = None
     """Seeds of each arm. Default: the tier's; quick: 6."""
     tokens: str | None = None
     """Training tokens of the runs, such as 1M,4M (M: 2^20). Default: the tier's; quick:
@@ -50,7 +50,7 @@ class StudyOptions:
     beside: str | None = None
     """Train only the new arms, beside the records of the study in this folder, such as
     studies/five: with its text, seeds, lengths and rule for rates."""
-    jobs: int | None = None
+    jobs: Annotated[int | None, Range(ge=1)] = None
     """Runs at a time on this machine. Default: one for each core, with one thread each; on a GPU,
     1."""
     scheduler: str | None = None
@@ -114,7 +114,6 @@ def resolve(argv: list[str], description: str | None = None) -> Command:
 def choose_tier(options: Namespace, beside: Mapping[str, Any]) -> Tier:
     """Return the tier, changed as the options say, or that of the study `beside`. UserError for an
     option that it has settled."""
-    check_ranges("", options, jobs="[1, inf)", seeds="[1, inf)")
     if beside:
         settled = {key: getattr(options, key) for key in ("config", "tier", "tokens", "no_tuning")
                    if getattr(options, key) != getattr(StudyOptions, key, [])}

@@ -32,7 +32,7 @@ from data.readers import (
     reading,
     split_documents,
 )
-from errors import UserError, check_ranges, say
+from errors import Range, UserError, check_ranges, say
 from files import atomic_path, sha256
 
 AUTO = "auto"
@@ -83,13 +83,13 @@ class DataConfig:
     tokenizer: str | None = None
     """Folder whose tokenizer is used, such as an imported run. Unset: one is trained on the
     training split."""
-    vocab_size: Fitted = 4096
+    vocab_size: Annotated[Fitted, Range(ge=SMALLEST_VOCABULARY, lt=2**31)] = 4096
     """Pieces of the tokenizer; three control ids, the 256 bytes and the space are among them. auto:
     as many as suit the size of the text, at most the number that the configuration has."""
-    seq_len: Fitted = 256
+    seq_len: Annotated[Fitted, Range(ge=1)] = 256
     """Tokens of a training row. auto: fewer where the text is short, at most the number that the
     configuration has."""
-    val_fraction: float = 0.1
+    val_fraction: Annotated[float, Range(gt=0, lt=1)] = 0.1
     """Share held out for validation: whole documents, or the end of the text where these would be
     less than half or more than twice as much of it."""
     second_val: bool = False
@@ -116,8 +116,7 @@ class DataConfig:
         for option in known:
             if option not in read and getattr(self, option) != getattr(DataConfig, option):
                 raise UserError(f"data.{option} has no effect with data.source {self.source}")
-        check_ranges("data", self, vocab_size=f"[{SMALLEST_VOCABULARY}, {2**31})",
-                     seq_len="[1, inf)", val_fraction="(0, 1)")
+        check_ranges(self, "data.")
 
 
 @dataclass

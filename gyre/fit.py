@@ -105,7 +105,7 @@ class Layers:
     """What the layers so far have said, while `make_draft` reads one after the other."""
 
     def __init__(self) -> None:
-        self.values = {name: option["default"] for name, option in OPTIONS.items()}
+        self.values = {name: option.default for name, option in OPTIONS.items()}
         self.kept: list[Layer] = []
         """The layers, without the values that are `auto`."""
         self.fitted: set[str] = set()

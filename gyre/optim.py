@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from data.sources import Fitted
-from errors import UserError, check_ranges
+from errors import Range, UserError, check_ranges
 from gyre.parallel import gather_tensor, is_sharded, shard_like
 
 
@@ -19,27 +19,27 @@ class OptimConfig:
 
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw for everything, or muon for the hidden matrices beside adamw for the rest."""
-    lr: float = 1e-3
+    lr: Annotated[float, Range(ge=0)] = 1e-3
     """Peak learning rate of AdamW."""
-    muon_lr: float | None = None
+    muon_lr: Annotated[float | None, Range(ge=0)] = None
     """Peak learning rate of Muon, whose update has the rms of an AdamW step. Unset: lr."""
-    weight_decay: float = 0.1
+    weight_decay: Annotated[float, Range(ge=0)] = 0.1
     """Decoupled weight decay, on the hidden matrices only."""
-    beta1: float = 0.9
+    beta1: Annotated[float, Range(ge=0, lt=1)] = 0.9
     """Decay of AdamW's first moment."""
-    beta2: float = 0.95
+    beta2: Annotated[float, Range(ge=0, lt=1)] = 0.95
     """Decay of AdamW's second moment."""
-    grad_clip: float = 1.0
+    grad_clip: Annotated[float, Range(ge=0)] = 1.0
     """Largest norm of the whole gradient; 0: no clipping."""
-    warmup_steps: Fitted = 100
+    warmup_steps: Annotated[Fitted, Range(ge=0)] = 100
     """Steps over which the learning rate rises linearly from 0. auto: a tenth of the steps, at most
     the number that the configuration has."""
     schedule: Literal["cosine", "linear", "wsd"] = "cosine"
     """How the learning rate falls after the warm-up. wsd (warm-up, stable, decay): it is constant
     until the cooldown, and then falls linearly."""
-    cooldown: float | None = None
+    cooldown: Annotated[float | None, Range(gt=0, le=1)] = None
     """Share of the steps, the last ones, in which wsd's learning rate falls. Unset: 0.2."""
-    final_lr: float = 0.1
+    final_lr: Annotated[float, Range(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of the peak."""
 
     def check(self) -> None:
@@ -50,11 +50,7 @@ class OptimConfig:
             raise UserError(f"optim.cooldown has no effect with optim.schedule {self.schedule}")
         if self.cooldown is None and self.schedule == "wsd":
             self.cooldown = 0.2
-        check_ranges(
-            "optim", self, lr="[0, inf)", muon_lr="[0, inf)", weight_decay="[0, inf)",
-            grad_clip="[0, inf)", warmup_steps="[0, inf)", beta1="[0, 1)", beta2="[0, 1)",
-            final_lr="[0, 1]", cooldown="(0, 1]",
-        )
+        check_ranges(self, "optim.")
 
 
 def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
@@ -70,7 +66,9 @@ def lr_factor(config: OptimConfig, step: int, steps: int) -> float:
     if config.cooldown is not None:
         start = max(start, steps - round(config.cooldown * steps))
     progress = max(0, step - start + 1) / max(1, steps - start)
-    fall = 0.5 * (1 + math.cos(math.pi * progress)) if config.schedule == "cosine" else 1 - progress
+    fall = 1 - progress
+    if config.schedule == "cosine":
+        fall = 0.5 * (1 + math.cos(math.pi * progress))
     return config.final_lr + (1 - config.final_lr) * fall
 
 
@@ -108,7 +106,8 @@ class Muon(torch.optim.Optimizer):
         """One step of matrices that have one shape, (R, C) or (C, R), and one device."""
         wide = []  # every update as (R, C), R <= C
         for parameter in parameters:
-            state, gradient = self.state[parameter], parameter.grad
+            state = self.state[parameter]
+            gradient = parameter.grad
             assert gradient is not None
             if "momentum_buffer" not in state:
                 state["momentum_buffer"] = torch.zeros_like(gradient)
@@ -119,10 +118,11 @@ class Muon(torch.optim.Optimizer):
         stacked = torch.stack(wide)
         del wide, update  # their memory is free before the products need as much again
         for parameter, update in zip(parameters, orthogonalize(stacked), strict=True):
+            if update.shape != parameter.shape:
+                update = update.T
+            scale = 0.2 * group["lr"] * math.sqrt(max(parameter.shape))
             parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            update = update if update.shape == parameter.shape else update.T
-            update = shard_like(update, parameter)
-            parameter.add_(update, alpha=-0.2 * group["lr"] * math.sqrt(max(parameter.shape)))
+            parameter.add_(shard_like(update, parameter), alpha=-scale)
 
 
 def orthogonalize(x: Tensor) -> Tensor:
@@ -131,11 +131,14 @@ def orthogonalize(x: Tensor) -> Tensor:
 
     Five Newton-Schulz steps with coefficients that favour speed over precision (Jordan et al.).
     """
-    a, b, c = 3.4445, -4.7750, 2.0315
+    a = 3.4445
+    b = -4.7750
+    c = 2.0315
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(5):
         gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)  # b G + c G G
+        x = torch.baddbmm(x, factor, x, beta=a)  # a X + (b G + c G G) X
     return x
 
 
@@ -151,10 +154,13 @@ class Optimizers:
 
     def __init__(self, model: nn.Module, config: OptimConfig, dtype: torch.dtype = torch.bfloat16):
         self.names: dict[Any, str] = {p: name for name, p in model.named_parameters()}
-        hidden, rest = [], []
+        hidden: list[nn.Parameter] = []
+        rest: list[nn.Parameter] = []
         for parameter, name in self.names.items():
-            is_hidden = name.startswith("layers.") and parameter.ndim == 2
-            (hidden if is_hidden else rest).append(parameter)
+            if name.startswith("layers.") and parameter.ndim == 2:
+                hidden.append(parameter)
+            else:
+                rest.append(parameter)
         adamw: list[dict[str, Any]] = [{"params": rest, "lr": config.lr, "weight_decay": 0.0}]
         self.optimizers: list[torch.optim.Optimizer] = []
         if config.optimizer == "muon":
@@ -166,22 +172,27 @@ class Optimizers:
         betas = (config.beta1, config.beta2)
         self.optimizers.append(torch.optim.AdamW(adamw, betas=betas, fused=fused))
         # (parameter group, peak learning rate): each step sets a fraction of the peak.
-        self.peaks = [(g, g["lr"]) for each in self.optimizers for g in each.param_groups]
+        self.peaks: list[tuple[dict[str, Any], float]] = []
+        for optimizer in self.optimizers:
+            self.peaks += [(group, group["lr"]) for group in optimizer.param_groups]
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what the optimizers keep, by name, such as state.norm.weight.exp_avg."""
-        return {
-            f"state.{self.names[parameter]}.{key}": value
-            for optimizer in self.optimizers
-            for parameter, state in optimizer.state.items()
-            for key, value in state.items()
-        }
+        tensors: dict[str, Tensor] = {}
+        for optimizer in self.optimizers:
+            for parameter, state in optimizer.state.items():
+                for key, value in state.items():
+                    tensors[f"state.{self.names[parameter]}.{key}"] = value
+        return tensors
 
     def load_tensors(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Go on from what `tensors` returned, with the rates of this configuration: a branch may
         have others than the run that it comes from. Raises KeyError where a parameter has none."""
-        owners = {self.names[parameter]: (optimizer, parameter) for optimizer in self.optimizers
-                  for group in optimizer.param_groups for parameter in group["params"]}
+        owners: dict[str, tuple[torch.optim.Optimizer, nn.Parameter]] = {}
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    owners[self.names[parameter]] = (optimizer, parameter)
         missing = set(owners)
         for key, tensor in tensors:
             name, _, kind = key.removeprefix("state.").rpartition(".")

@@ -3,12 +3,11 @@
 A configuration is made of layers, each over the one before: the defaults of the dataclasses, YAML
 files, the run that training starts from, the command line. A layer is a dict of sections, such as
 {"model": {"dim": 64}, "seed": 2}, or of dotted names, such as {"model.dim": 64, "seed": 2}. One
-function, `convert`, gives every value its type.
+function, `Option.convert`, gives every value its type.
 """
 
 import argparse
 import dataclasses
-import functools
 import reprlib
 import shlex
 import sys
@@ -17,14 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import docstring_parser
 import msgspec
 import yaml
 
 from data.sources import AUTO, DataConfig, Fitted
-from errors import UserError, check_ranges, closest, did_you_mean
+from errors import Range, UserError, check_range, check_ranges, closest, did_you_mean
 from gyre.compute import Dtype
 from gyre.optim import OptimConfig
 from gyre.parallel import Shard
@@ -40,18 +39,18 @@ OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
 class TrainConfig:
     """How long a run trains, in which batches, and how often it is evaluated."""
 
-    steps: Fitted = 1000
+    steps: Annotated[Fitted, Range(ge=1, le=1e12)] = 1000
     """Optimizer steps. auto: so many epochs as suit the size of the text, at most the number that
     the configuration has."""
-    minutes: float | None = None
+    minutes: Annotated[float | None, Range(gt=0, le=1e6)] = None
     """Choose the steps so that they take about so many minutes on this machine, by the rate of the
     first ones. The number is written into the run."""
-    batch_size: int = 16
+    batch_size: Annotated[int, Range(ge=1)] = 16
     """Rows of data.seq_len tokens per optimizer step, over all processes together."""
-    micro_batch_size: int | None = None
+    micro_batch_size: Annotated[int | None, Range(ge=1)] = None
     """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
     the whole share of the process at once."""
-    eval_interval: Fitted = 250
+    eval_interval: Annotated[Fitted, Range(ge=1)] = 250
     """Steps between validations, checkpoints and samples; the last step always has all three. auto:
     a third of the steps, at most the number that the configuration has."""
     keep: list[int] = field(default_factory=list)
@@ -70,11 +69,11 @@ class TrainConfig:
     onednn: bool | Literal["auto"] = "auto"
     """Compute float32 products on a CPU by oneDNN. auto: where it is measured to be 1.5 times as
     fast as what torch takes."""
-    shard: Shard = "none"
+    shard: Annotated[Shard, Range(ge=1)] = "none"
     """Over how many processes every weight, gradient and moment is sharded: none (each process has
     all of them), full (over all processes), or a number of processes, such as those of one
     machine. One process is never sharded."""
-    timeout: float = 600.0
+    timeout: Annotated[float, Range(gt=0, le=1e6)] = 600.0
     """Seconds that a process waits for the others before it gives up."""
 
 
@@ -93,12 +92,59 @@ class Config:
     init_from: str | None = None
     """Run whose weights this one starts from; set by --init-from RUN, which takes its model and its
     tokenizer too."""
-    seed: int = 1
+    seed: Annotated[int, Range(ge=0, lt=2**63)] = 1
     """Seed of the initial weights, the order of batches, dropout and samples."""
 
     def to_yaml(self) -> str:
         """Return YAML that `read_config` turns back into an equal configuration."""
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False)
+
+    def check(self) -> None:
+        """Fill in what one part takes from another. Raises UserError where they do not fit."""
+        check_position(self.model)
+        self.data.check()
+        self.optim.check()
+        self.fill_in_model()
+        train = self.train
+        vocab_size = self.model.vocab_size
+        max_positions = self.model.max_positions
+        check_range("model.vocab_size", vocab_size, Range(ge=self.data.vocab_size))
+        check_ranges(train, "train.")
+        check_range("train.sample_tokens", train.sample_tokens, Range(ge=0, lt=max_positions))
+        check_range("optim.warmup_steps", self.optim.warmup_steps, Range(ge=0, le=train.steps))
+        check_ranges(self)
+        if not all(1 <= step <= train.steps for step in train.keep):
+            raise UserError(f"train.keep {train.keep} names steps that train.steps {train.steps} "
+                            "does not have")
+        self.check_positions()
+
+    def fill_in_model(self) -> None:
+        """Give the model a row for each piece, and positions for the rows of the data."""
+        model = self.model
+        scaling = model.rope_scaling
+        seq_len = self.data.seq_len
+        if model.vocab_size is None:
+            model.vocab_size = self.data.vocab_size
+        if scaling is not None and scaling.original_positions is None:
+            scaling.original_positions = seq_len
+        if model.max_positions is None:
+            extrapolates = POSITIONS[model.position].extrapolates
+            trained_for = 4 * seq_len if extrapolates else seq_len
+            scaled_to = scaling.reach if scaling is not None else 0
+            model.max_positions = max(trained_for, scaled_to)
+
+    def check_positions(self) -> None:
+        """Raise UserError if the model has too few or too many positions for the rows."""
+        model = self.model
+        seq_len = self.data.seq_len
+        if model.max_positions < seq_len:
+            raise UserError(f"model.max_positions {model.max_positions} is shorter than "
+                            f"data.seq_len {seq_len}: lower data.seq_len")
+        if model.max_positions > seq_len and not POSITIONS[model.position].extrapolates:
+            raise UserError(
+                f"model.max_positions {model.max_positions} is longer than data.seq_len {seq_len}: "
+                f"with model.position {model.position} positions past that would never be trained"
+            )
 
 
 def make_config(*layers: Mapping[str, Any]) -> Config:
@@ -110,46 +156,13 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
     for layer in layers:
         merge(merged, layer)
     for name, value in flatten(merged):
-        if value == AUTO and OPTIONS[name]["type"].args == (Fitted,):
+        if value == AUTO and OPTIONS[name].hint == Fitted:
             raise UserError(f"{name} auto is for a new run of train.py: give a number")
     try:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         raise UserError(str(error)) from None
-    model, data, optim, train = config.model, config.data, config.optim, config.train
-    check_position(model)
-    data.check()
-    optim.check()
-    if model.vocab_size is None:  # one embedding for each piece of the tokenizer
-        model.vocab_size = data.vocab_size
-    extrapolates, scaling = POSITIONS[model.position].extrapolates, model.rope_scaling
-    if scaling is not None and scaling.original_positions is None:
-        scaling.original_positions = data.seq_len
-    if model.max_positions is None:
-        reach = scaling.reach if scaling is not None else 0
-        model.max_positions = max(data.seq_len * (4 if extrapolates else 1), reach)
-    check_ranges("model", model, vocab_size=f"[{data.vocab_size}, inf)")
-    check_ranges("train", train, steps="[1, 1e12]", minutes="(0, 1e6]", batch_size="[1, inf)",
-                 timeout="(0, 1e6]",
-                 micro_batch_size="[1, inf)", eval_interval="[1, inf)",
-                 sample_tokens=f"[0, {model.max_positions})")
-    check_ranges("optim", optim, warmup_steps=f"[0, {train.steps}]")
-    if not 0 <= config.seed < 2**63:
-        raise UserError(f"seed must be in [0, 2^63), not {reprlib.repr(config.seed)}")
-    if isinstance(train.shard, int):
-        check_ranges("train", train, shard="[1, inf)")
-    for wrong, message in (
-        (any(not 1 <= step <= train.steps for step in train.keep),
-         f"train.keep {train.keep} names steps that train.steps {train.steps} does not have"),
-        (model.max_positions < data.seq_len,
-         f"model.max_positions {model.max_positions} is shorter than data.seq_len {data.seq_len}: "
-         "lower data.seq_len"),
-        (model.max_positions > data.seq_len and not extrapolates,
-         f"model.max_positions {model.max_positions} is longer than data.seq_len {data.seq_len}: "
-         f"with model.position {model.position} positions past that would never be trained"),
-    ):
-        if wrong:
-            raise UserError(message)
+    config.check()
     return config
 
 
@@ -169,6 +182,53 @@ def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:
 # --- options and their types ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Option:
+    """A field of a dataclass, as an option of the command line and of YAML files."""
+
+    name: str
+    """Dotted, such as model.dim."""
+    hint: Any
+    """Its type, without its range."""
+    default: Any
+    help: str
+
+    def convert(self, value: Any) -> Any:
+        """Return a text, or a list of texts, as a value of this type.
+
+        Raises UserError, which names the option and its type.
+        """
+        if self.hint == Fitted and value == AUTO:
+            return AUTO
+        parts = (self.hint, *get_args(self.hint))
+        if value == "null" and NoneType in parts:
+            return None
+        try:
+            if isinstance(value, str):
+                value = parse_text(value, parts)
+            return msgspec.convert(value, self.hint, strict=False)
+        except (ValueError, RecursionError, yaml.YAMLError):
+            shown = reprlib.repr(value)
+            quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""
+            raise UserError(f"{self.name} must be {show_type(self.hint)}, not {shown}{quote}"
+                            ) from None
+
+
+def parse_text(text: str, parts: Sequence[Any]) -> Any:
+    """Return a text as a list or a float, if these parts of a type have one, or else as it is.
+
+    Raises ValueError or YAMLError for a text that no option can have.
+    """
+    text.encode()  # an argument that is not UTF-8 cannot be stored
+    if "\0" in text:
+        raise ValueError("no path may hold a NUL")
+    if any(get_origin(part) is list for part in parts):
+        return yaml.load(text, Texts) if text.startswith("[") else [text]
+    if float in parts:
+        return float(text)  # msgspec takes JSON's numbers only, and not .5
+    return text
+
+
 def show_type(hint: Any) -> str:
     """Return a type as the help shows it, such as int or true|false|auto. None is left out."""
     if hint == Fitted:
@@ -179,54 +239,46 @@ def show_type(hint: Any) -> str:
         return "|".join(show_type(part) for part in get_args(hint) if part is not NoneType)
     if dataclasses.is_dataclass(hint):
         return "null"  # its fields are options of their own
-    return {bool: "true|false", str: "text"}.get(hint) or getattr(hint, "__name__", str(hint))
+    if hint is bool:
+        return "true|false"
+    if hint is str:
+        return "text"
+    return getattr(hint, "__name__", str(hint))
 
 
-def convert(hint: Any, value: Any, option: str) -> Any:
-    """Return a text, or a list of texts, as a value of this type. null becomes None if that fits.
-
-    Raises UserError, which names the option and its type.
-    """
-    if hint == Fitted and value == AUTO:
-        return AUTO
-    try:
-        if isinstance(value, str):
-            value.encode()  # an argument that is not UTF-8 cannot be stored
-            if "\0" in value:
-                raise ValueError("no path may hold a NUL")
-        if value == "null" and NoneType in get_args(hint):
-            return None
-        takes_list = any(get_origin(part) is list for part in (hint, *get_args(hint)))
-        if takes_list and isinstance(value, str):
-            value = yaml.load(value, Texts) if value.startswith("[") else [value]
-        if float in (hint, *get_args(hint)) and isinstance(value, str):
-            value = float(value)  # msgspec takes JSON's numbers only, and not .5
-        return msgspec.convert(value, hint, strict=False)
-    except (ValueError, RecursionError, yaml.YAMLError):
-        shown = reprlib.repr(value)
-        quote = ": quote its globs, as in ['*.md', b.txt]" if "[*" in shown else ""
-        raise UserError(f"{option} must be {show_type(hint)}, not {shown}{quote}") from None
+def drop_range(hint: Any) -> Any:
+    """Return the type of an option without its range: Annotated[Fitted, Range(ge=1)] -> Fitted."""
+    if get_origin(hint) is not Annotated:
+        return hint
+    plain, *notes = get_args(hint)
+    return Fitted if AUTO in notes else plain
 
 
-def list_options(cls: type, prefix: str = "") -> dict[str, dict[str, Any]]:
-    """Return the fields of a dataclass, and those of dataclasses in it, by dotted name.
-
-    Of each, what argparse's add_argument takes: help, default, and type, which converts a text.
-    """
-    types, options = get_type_hints(cls, include_extras=True), {}
-    docs = {p.arg_name: p.description for p in docstring_parser.parse_from_object(cls).params}
+def list_options(cls: type, prefix: str = "") -> dict[str, Option]:
+    """Return the fields of a dataclass, and those of dataclasses in it, by dotted name."""
+    hints = get_type_hints(cls, include_extras=True)
+    parsed = docstring_parser.parse_from_object(cls)
+    docs = {param.arg_name: param.description for param in parsed.params}
+    options: dict[str, Option] = {}
     for item in dataclasses.fields(cls):
-        name, hint, default = prefix + item.name, types[item.name], item.default
+        name = f"{prefix}{item.name}"
+        hint = drop_range(hints[item.name])
         table = next(filter(dataclasses.is_dataclass, (hint, *get_args(hint))), None)
         if table is not hint:
-            text = " ".join((docs.get(item.name) or "").split()).replace("%", "%%")
-            if isinstance(default, str | int | float) and default is not False and default != "":
-                text += f" (default: {default})"
-            options[name] = {"help": text, "default": default,
-                             "type": functools.partial(convert, hint, option=name)}
+            text = describe(docs.get(item.name), item.default)
+            options[name] = Option(name, hint, item.default, text)
         if table is not None:
             options |= list_options(table, f"{name}.")
     return options
+
+
+def describe(doc: str | None, default: Any) -> str:
+    """Return the help of an option: the docstring of its field and its default, on one line."""
+    words = doc.split() if doc is not None else []
+    text = " ".join(words).replace("%", "%%")  # argparse formats it
+    if default is False or default == "" or not isinstance(default, str | int | float):
+        return text
+    return f"{text} (default: {default})"
 
 
 SECTIONS = {name: cls for name, cls in get_type_hints(Config).items()
@@ -304,34 +356,47 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
 # --- YAML -----------------------------------------------------------------------------------------
 
 
+def find_config(name: str | Path) -> Path:
+    """Return the path of a YAML file: `name` itself, or the one of ours that has this name."""
+    for path in (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml"):
+        if path.is_file():
+            return path
+    beside = [str(file) for file in Path(name).parent.glob("*.y*ml")]
+    hint = did_you_mean(str(name), [*OURS.split(", "), *beside])
+    raise UserError(f"no config {name}{hint}, neither as a path nor among ours: {OURS}")
+
+
 def read_yaml(name: str | Path) -> dict[str, Any]:
     """Return the layer in a YAML file: a path, or the name of one of ours.
 
     Raises UserError, which names the file, for unknown options and values of another type.
     """
-    candidates = (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml")
-    path = next((path for path in candidates if path.is_file()), None)
-    if path is None:
-        beside = [str(file) for file in Path(name).parent.glob("*.y*ml")]
-        hint = did_you_mean(str(name), [*OURS.split(", "), *beside])
-        raise UserError(f"no config {name}{hint}, neither as a path nor among ours: {OURS}")
-    layer: dict[str, Any] = {}
+    path = find_config(name)
     try:
         table = yaml.load(path.read_text(encoding="utf-8"), Texts)
         if not isinstance(table, dict):
             raise ValueError("it holds no table of options")
-        for written, value in flatten(table):
-            option = written.replace("-", "_")  # either spelling, as on the command line
-            if option in layer:
-                raise ValueError(f"{option} is there twice")
-            if option == "init_from" and value != "null":
-                raise ValueError("init_from is no option of a file: say --init-from RUN instead")
-            if option in OPTIONS:
-                layer[option] = OPTIONS[option]["type"](value)
-            elif option not in SECTIONS or value:  # a section may be empty
-                raise ValueError(f"there is no option {option}{nearest(option, OPTIONS)}")
+        return read_layer(table)
     except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+
+
+def read_layer(table: dict[str, Any]) -> dict[str, Any]:
+    """Return the options in a table of texts, by dotted name, each with a value of its type.
+
+    Raises ValueError for an option that is unknown or there twice.
+    """
+    layer: dict[str, Any] = {}
+    for written, value in flatten(table):
+        name = written.replace("-", "_")  # either spelling, as on the command line
+        if name in layer:
+            raise ValueError(f"{name} is there twice")
+        if name == "init_from" and value != "null":
+            raise ValueError("init_from is no option of a file: say --init-from RUN instead")
+        if name in OPTIONS:
+            layer[name] = OPTIONS[name].convert(value)
+        elif name not in SECTIONS or value:  # a section may be empty
+            raise ValueError(f"there is no option {name}{nearest(name, OPTIONS)}")
     return layer
 
 
@@ -383,6 +448,11 @@ class AddLists(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+def first_sentence(cls: type) -> str:
+    """Return the first sentence of the docstring of a dataclass, without its stop."""
+    return f"{cls.__doc__}".partition(".")[0]
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of the fields of dataclasses. Whatever it refuses is a UserError of one sentence.
 
@@ -396,30 +466,47 @@ class Parser(argparse.ArgumentParser):
         super().__init__(description=doc, allow_abbrev=False,
                          epilog="In the name of an option, - and _ are the same.",
                          formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.tables = tables
+        self.options: dict[str, Option] = {}  # those that take a value, by their spelling
         for table in tables:
-            group = self.add_argument_group(f"{table.__doc__}".partition(".")[0])
-            for name, settings in list_options(table).items():
-                (hint,) = settings["type"].args
-                if hint is bool:
-                    settings = dict[str, Any](help=settings["help"], action="store_true")
-                elif hint == list[str]:
-                    settings |= {"action": "append", "default": [],
-                                 "type": functools.partial(convert, str, option=name)}
-                group.add_argument(f"--{name.replace('_', '-')}", **settings)
+            self.add_table(table)
         if config:
-            self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
-            self.add_argument("--config", action="append", default=[], metavar="FILE", help=(
-                f"YAML file with any of the options below, or one of ours: {OURS}."))
-            groups = {name: self.add_argument_group(f"{cls.__doc__}".partition(".")[0])
-                      for name, cls in SECTIONS.items()}
-            for name, settings in OPTIONS.items():
-                if name != "init_from":  # --init-from sets it, and takes the model of that run
-                    (hint,) = settings["type"].args
-                    is_list = list[str] in (hint, *get_args(hint))
-                    group = groups.get(name.partition(".")[0], self)
-                    group.add_argument(f"--{name}", **settings | {
-                        "action": AddLists if is_list else "store",
-                        "dest": f"given.{name}", "default": argparse.SUPPRESS})
+            self.add_config()
+
+    def add_table(self, table: type) -> None:
+        """Add a group with an option for each field of a dataclass."""
+        group = self.add_argument_group(first_sentence(table))
+        for option in list_options(table).values():
+            spelling = f"--{option.name.replace('_', '-')}"
+            if option.hint is bool:
+                group.add_argument(spelling, action="store_true", help=option.help)
+            elif option.hint == list[str]:
+                word = dataclasses.replace(option, hint=str)
+                self.add_option(group, spelling, word, action="append", default=[])
+            else:
+                self.add_option(group, spelling, option, default=option.default)
+
+    def add_config(self) -> None:
+        """Add --config, and an option for each field of Config."""
+        self.usage = "%(prog)s [--config FILE] [--OPTION VALUE ...]"
+        self.add_argument("--config", action="append", default=[], metavar="FILE", help=(
+            f"YAML file with any of the options below, or one of ours: {OURS}."))
+        groups = {name: self.add_argument_group(first_sentence(cls))
+                  for name, cls in SECTIONS.items()}
+        for name, option in OPTIONS.items():
+            if name == "init_from":  # --init-from sets it, and takes the model of that run
+                continue
+            is_list = list[str] in (option.hint, *get_args(option.hint))
+            section = name.partition(".")[0]
+            self.add_option(groups.get(section, self), f"--{name}", option,
+                            action=AddLists if is_list else "store", dest=f"given.{name}",
+                            default=argparse.SUPPRESS)
+
+    def add_option(self, group: Any, spelling: str, option: Option, **settings: Any) -> None:
+        """Add an option that takes a value; `settings` go to argparse's add_argument."""
+        self.options[spelling] = option
+        group.add_argument(spelling, type=option.convert, help=option.help,
+                           metavar=show_type(option.hint), **settings)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return the options. `given` is the layer of the fields of Config that were named."""
@@ -430,9 +517,13 @@ class Parser(argparse.ArgumentParser):
         options, unknown = self.parse_known_args(ordered, namespace)
         if unknown:
             self.error(self.explain(words, unknown))
+        for table in self.tables:
+            check_ranges(options, cls=table)
         values = vars(options)
-        options.given = {name.removeprefix("given."): values.pop(name)
-                         for name in [*values] if name.startswith("given.")}
+        options.given = {}
+        for name in list(values):
+            if name.startswith("given."):
+                options.given[name.removeprefix("given.")] = values.pop(name)
         return options
 
     def join_values(self, argv: Sequence[str]) -> list[str]:
@@ -441,11 +532,7 @@ class Parser(argparse.ArgumentParser):
         So a value may begin with a dash, which argparse itself takes for an option. Raises
         UserError for an option without its value, and for a flag with one.
         """
-        spellings: dict[str, argparse.Action] = {}
-        for name, action in self._option_string_actions.items():
-            stem = name[2:]
-            for spelling in (stem, stem.replace("_", "-"), stem.replace("-", "_")):
-                spellings[name[:2] + spelling] = action
+        spellings = self.list_spellings()
         words: list[str] = []
         rest = deque(argv)
         while rest:
@@ -456,50 +543,61 @@ class Parser(argparse.ArgumentParser):
             if name not in spellings:
                 words.append(word)
                 continue
-            is_flag = spellings[name].nargs == 0
-            name = spellings[name].option_strings[-1]
+            action = spellings[name]
+            name = action.option_strings[-1]
+            is_flag = action.nargs == 0
             if is_flag and equals:
                 self.error(f"{name} takes no value, and was given {value!r}: say it alone, or "
                            "leave it out")
             if is_flag:
                 words.append(name)
                 continue
-            if not equals and not rest:
-                self.error(f"{name} needs a value")
-            if not equals and rest[0].partition("=")[0] in spellings:
-                self.error(f"{name} needs a value (if {rest[0]} is meant to be it: "
-                           f"{name}={rest[0]})")
-            words.append(f"{name}={value if equals else rest.popleft()}")
+            if not equals:
+                if not rest:
+                    self.error(f"{name} needs a value")
+                value = rest.popleft()
+                if value.partition("=")[0] in spellings:
+                    self.error(f"{name} needs a value (if {value} is meant to be it: "
+                               f"{name}={value})")
+            words.append(f"{name}={value}")
         return words
+
+    def list_spellings(self) -> dict[str, argparse.Action]:
+        """Return all options by every way to spell them: with dashes or underscores."""
+        spellings: dict[str, argparse.Action] = {}
+        for name, action in self._option_string_actions.items():
+            dashes = name[:2]
+            stem = name[2:]
+            for spelling in (stem.replace("_", "-"), stem.replace("-", "_")):
+                spellings[dashes + spelling] = action
+        return spellings
 
     def explain(self, words: list[str], unknown: list[str]) -> str:
         """Return what is wrong with the words of a command line that no option takes."""
         names = self._option_string_actions
-        options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        if options:
-            return f"there is no option {', '.join(o + nearest(o, names) for o in options)}"
+        misspelt = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        if misspelt:
+            with_hints = [f"{name}{nearest(name, names)}" for name in misspelt]
+            return f"there is no option {', '.join(with_hints)}"
         stray = unknown[0]
         before = words[words.index(stray) - 1] if stray != words[0] else ""
         name, _, value = before.partition("=")
-        action = names.get(name)
-        if action is None:
-            takers = [f"{taker} {shlex.quote(stray)}"
-                      for taker in ("--config", "--run", "--prompt") if taker in names]
-            advice = f"did you mean {' or '.join(takers)}?" if takers else "leave it out"
-            return f"{stray} is no option: {advice}"
-        if action.nargs == 0:
+        if name not in names:
+            return f"{stray} is no option: {self.advise_option(stray)}"
+        if names[name].nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
-        converter: Any = action.type
-        hint = converter.args[0] if isinstance(converter, functools.partial) else None
+        hint = self.options[name].hint if name in self.options else None
         advice = advise(name, hint, [value, *unknown])
         return f"{name} takes one value, and {stray} follows it: {advice}"
 
-    def format_help(self) -> str:
-        """Return the help, with the type of each option that takes a value."""
-        for action in self._actions:
-            if isinstance(action.type, functools.partial):  # of `convert`
-                action.metavar = show_type(action.type.args[0])
-        return super().format_help()
+    def advise_option(self, stray: str) -> str:
+        """Return which option a word without one may belong to."""
+        takers = [name for name in ("--config", "--run", "--prompt")
+                  if name in self._option_string_actions]
+        if not takers:
+            return "leave it out"
+        corrected = [f"{name} {shlex.quote(stray)}" for name in takers]
+        return f"did you mean {' or '.join(corrected)}?"
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))

@@ -30,9 +30,11 @@ class Sharded(Replicated):
 
     def __init__(self, world: World, shards: int):
         super().__init__(world)
-        shape, names = (world.size // shards, shards), ("replicate", "shard")
+        shape: tuple[int, ...] = (world.size // shards, shards)
+        names: tuple[str, ...] = ("replicate", "shard")
         if shards == world.size:
-            shape, names = shape[1:], names[1:]
+            shape = (shards,)
+            names = ("shard",)
         self.mesh = init_device_mesh(world.device.type, shape, mesh_dim_names=names)
         for name in names:  # else their groups have torch's own timeout
             dist.distributed_c10d._set_pg_timeout(timedelta(seconds=world.timeout),

@@ -71,10 +71,12 @@ class WandbThread(threading.Thread):
             run = self.init()
             # A resumed run hands over its points again. They are the same points, because resuming
             # is exact. Online, wandb keeps those that it has; offline, the folder holds them all.
-            while isinstance(point := self.queue.get(), dict):
-                x = point.pop("x")
-                run.log(point, step=x)
-            run.finish(exit_code=point)
+            item = self.queue.get()
+            while isinstance(item, dict):
+                tokens = item.pop("x")
+                run.log(item, step=tokens)
+                item = self.queue.get()
+            run.finish(exit_code=item)
         except Exception as error:  # no failure of wandb is worth a training
             say(f"warning: going on without wandb, the files have everything: {first_line(error)}")
 
@@ -94,7 +96,8 @@ class WandbThread(threading.Thread):
                 if not wandb.login(prompt=False):  # asks the server only where there is a key
                     mode = "offline"
             except wandb.Error as error:
-                mode, reason = "offline", first_line(error)
+                mode = "offline"
+                reason = first_line(error)
             if mode == "offline" and reason:
                 say(f"warning: wandb is offline: {reason}")
         run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)

@@ -3,15 +3,18 @@
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from errors import UserError, check_ranges
+from errors import Range, UserError, check_range, check_ranges
 
 # The standard deviation of the first weights; sinusoids are scaled to it.
 INIT_STD = 0.02
 
 # The default of a field that is filled in later from other fields, of whatever type.
 UNSET: Any = None
+
+SIZE = Range(ge=1, lt=2**31)
+POSITIVE = Range(gt=0)
 
 # Fields that may change when training starts from the weights of another run: no shape needs them.
 CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid"
@@ -41,32 +44,31 @@ class RopeScaling:
     type: ScalingType
     """linear slows all pairs equally; ntk slows the slow ones more; dynamic is ntk for the current
     length; yarn and llama3 keep the fast pairs and slow the slow ones."""
-    factor: float
+    factor: Annotated[float, Range(ge=1, le=1e6)]
     """How many times longer the context becomes, s. For dynamic, 1 is the paper's form
     and other values are Hugging Face's."""
-    original_positions: int = UNSET
+    original_positions: Annotated[int, Range(gt=0, lt=2**31)] = UNSET
     """The length L that the model was trained on. Unset: data.seq_len."""
-    beta_fast: float = 32.0
+    beta_fast: Annotated[float, POSITIVE] = 32.0
     """Pairs that turn at least this often within L keep their frequency (yarn). If none does, the
     fastest is kept alone; at L = 128 it turns 20 times. A lower value keeps more."""
     beta_slow: float = 1.0
     """Pairs that turn at most this often within L are slowed by the whole factor (yarn)."""
-    attention_factor: float | None = None
+    attention_factor: Annotated[float | None, Range(gt=0, lt=2**31)] = None
     """Factor on queries and on keys (yarn). Unset: 0.1 ln s + 1."""
     low_freq_factor: float = 1.0
     """Pairs that turn at most this often within L are slowed by the whole factor (llama3)."""
-    high_freq_factor: float = 4.0
+    high_freq_factor: Annotated[float, POSITIVE] = 4.0
     """Pairs that turn at least this often within L keep their frequency (llama3)."""
 
     def __post_init__(self) -> None:
         types = get_args(ScalingType)
         if self.type not in types:
             raise UserError(f"model.rope_scaling.type must be one of {', '.join(types)}")
-        check_ranges(
-            "model.rope_scaling", self, factor="[1, 1e6]", original_positions=f"(0, {2**31})",
-            attention_factor=f"(0, {2**31})", beta_fast="(0, inf)", high_freq_factor="(0, inf)",
-            beta_slow=f"(0, {self.beta_fast})", low_freq_factor=f"(0, {self.high_freq_factor})",
-        )
+        check_ranges(self, "model.rope_scaling.")
+        check_range("model.rope_scaling.beta_slow", self.beta_slow, Range(gt=0, lt=self.beta_fast))
+        check_range("model.rope_scaling.low_freq_factor", self.low_freq_factor,
+                    Range(gt=0, lt=self.high_freq_factor))
         for option, reader in {
             "beta_fast": "yarn", "beta_slow": "yarn", "attention_factor": "yarn",
             "low_freq_factor": "llama3", "high_freq_factor": "llama3",
@@ -101,36 +103,36 @@ class ModelConfig:
     model/encodings.py checks the encoding.
     """
 
-    dim: int = 256
+    dim: Annotated[int, SIZE] = 256
     """Width C of the residual stream."""
-    n_layers: int = 4
+    n_layers: Annotated[int, SIZE] = 4
     """Number of blocks."""
-    n_heads: int = 4
+    n_heads: Annotated[int, SIZE] = 4
     """Number of query heads H."""
-    n_kv_heads: int = UNSET
+    n_kv_heads: Annotated[int, SIZE] = UNSET
     """Number of key/value heads; must divide n_heads. Unset: n_heads (no grouping)."""
-    head_dim: int = UNSET
+    head_dim: Annotated[int, SIZE] = UNSET
     """Width D of a head. Unset: dim / n_heads."""
-    hidden_dim: int = UNSET
+    hidden_dim: Annotated[int, SIZE] = UNSET
     """Width of the SwiGLU layer. Unset: 8/3 dim, rounded up to a multiple of 32."""
-    vocab_size: int = UNSET
+    vocab_size: Annotated[int, SIZE] = UNSET
     """Vocabulary V. Unset: the tokenizer's."""
     tie_embeddings: bool = True
     """Use the embedding matrix as the output matrix too."""
-    norm_eps: float = 1e-5
+    norm_eps: Annotated[float, POSITIVE] = 1e-5
     """Epsilon of RMSNorm."""
-    dropout: float = 0.0
+    dropout: Annotated[float, Range(ge=0, lt=1)] = 0.0
     """Probability of dropping a number of the embeddings and of each half block's output."""
-    max_positions: int = UNSET
+    max_positions: Annotated[int, SIZE] = UNSET
     """Longest text (prompt + new tokens). Unset: the larger of 4 data.seq_len and the length that
     rope_scaling is meant for; data.seq_len for learned positions."""
     position: str = "rope"
     """Position encoding: rope, sinusoidal, learned, alibi or none; for experiments sin_qk,
     sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, rope_sinscale, sin_aligned or
     sin_qk_aligned; or one of your own."""
-    theta: float = 10000.0
+    theta: Annotated[float, Range(gt=1)] = 10000.0
     """Base of the wavelengths (rope, sinusoidal)."""
-    partial: float = 1.0
+    partial: Annotated[float, Range(ge=0, le=1)] = 1.0
     """Fraction of the channel pairs that turn, the fastest ones (rope): p-RoPE."""
     rope_scaling: RopeScaling | None = None
     """Slower rotations for texts longer than the training rows (rope); needs type and factor.
@@ -139,10 +141,7 @@ class ModelConfig:
     """How sinusoids are added (sinusoidal): E + alpha p, sqrt(C) E + p, or E + p."""
 
     def __post_init__(self) -> None:
-        sizes = ("dim", "n_layers", "n_heads", "n_kv_heads", "head_dim", "hidden_dim",
-                 "vocab_size", "max_positions")
-        check_ranges("model", self, **dict.fromkeys(sizes, f"[1, {2**31})"), dropout="[0, 1)",
-                     partial="[0, 1]", theta="(1, inf)", norm_eps="(0, inf)")
+        check_ranges(self, "model.")
         if self.n_kv_heads is None:
             self.n_kv_heads = self.n_heads
         if self.head_dim is None:

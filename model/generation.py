@@ -4,12 +4,11 @@ Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
 """
 
 from collections.abc import Callable, Collection
-from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
-from errors import UserError, check_ranges
+from errors import Range, UserError, check_range, check_ranges
 from model.compiled import Step, compile_step
 from model.sampling import Sampling, sample, uniform
 from model.transformer import KVCache, Transformer
@@ -72,10 +71,9 @@ def generate(
     holds, and for options of `sampling` that have no meaning or no effect; later for logits that
     are not finite.
     """
-    counts = SimpleNamespace(max_new_tokens=max_new_tokens, num_samples=num_samples)
-    check_ranges("", counts, max_new_tokens="[1, inf)", num_samples="[1, inf)")
-    check_ranges("", sampling, temperature="[0, inf)", top_k="[1, inf)", top_p="(0, 1]",
-                 min_p="[0, 1]", repetition_penalty="[0.01, 100]")
+    check_range("max_new_tokens", max_new_tokens, Range(ge=1))
+    check_range("num_samples", num_samples, Range(ge=1))
+    check_ranges(sampling)
     for name in ("top_k", "top_p", "min_p"):
         if sampling.temperature == 0 and getattr(sampling, name) is not None:
             raise UserError(f"{name} has no effect at temperature 0")

@@ -6,11 +6,12 @@ Shapes: B rows, V vocabulary. A row is one sample of one prompt.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
-from errors import UserError
+from errors import Range, UserError
 from model.config import derive_seed
 
 
@@ -21,15 +22,15 @@ class Sampling:
     `generate` raises UserError for values that have no meaning or no effect.
     """
 
-    temperature: float = 0.8
+    temperature: Annotated[float, Range(ge=0)] = 0.8
     """Divide the logits by this; 0 takes the likeliest token."""
-    top_k: int | None = None
+    top_k: Annotated[int | None, Range(ge=1)] = None
     """Keep the k likeliest tokens. Unset: all."""
-    top_p: float | None = None
+    top_p: Annotated[float | None, Range(gt=0, le=1)] = None
     """Keep the smallest set of likeliest tokens whose probabilities sum to p. Unset: all."""
-    min_p: float | None = None
+    min_p: Annotated[float | None, Range(ge=0, le=1)] = None
     """Keep tokens at least this fraction as likely as the likeliest. Unset: all."""
-    repetition_penalty: float = 1.0
+    repetition_penalty: Annotated[float, Range(ge=0.01, le=100)] = 1.0
     """Above 1, tokens of the prompt and of the text so far become less likely: positive scores are
     divided by it, negative ones multiplied. (CTRL, Keskar et al. 2019, arXiv:1909.05858)"""
 

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Annotated
 from unittest.mock import Mock
 
 import pytest
@@ -13,34 +15,98 @@ import torch
 from conftest import ROOT, start
 from tqdm import tqdm
 
-from errors import UserError, check_ranges, did_you_mean, report_errors, say, starting
+from errors import (
+    Range,
+    UserError,
+    check_range,
+    check_ranges,
+    did_you_mean,
+    find_ranges,
+    report_errors,
+    say,
+    starting,
+)
 
 COMMANDS = ["ablate.py", "bench.py", "evaluate.py", "export.py", "generate.py", "train.py"]
 
 
-@pytest.mark.parametrize("interval, inside, outside", [
-    ("[1, inf)", [1, 10**30, None], [0, -math.inf, math.inf, math.nan]),
-    ("[0, 1)", [0, 0.0, math.nextafter(1, 0)], [1, 1.0, -5e-324, math.nan]),
-    ("[0, 1]", [0, 1], [math.nextafter(1, 2), -1]), ("(0, inf)", [5e-324], [0, -1])])
-def test_a_range_ends_where_it_says(interval, inside, outside):
-    for value in inside:
-        check_ranges("part", SimpleNamespace(knob=value), knob=interval)
-    for value in outside:
-        with pytest.raises(UserError, match=rf"^part\.knob must be .*, not {value}$"):
-            check_ranges("part", SimpleNamespace(knob=value), knob=interval)
+@pytest.mark.parametrize("allowed, value", [
+    (Range(ge=1), 1), (Range(ge=1), 10**400), (Range(ge=0, lt=1), 0.0),
+    (Range(ge=0, lt=1), math.nextafter(1, 0)), (Range(ge=0, le=1), 1), (Range(gt=0), 5e-324)])
+def test_a_range_contains_what_is_between_its_bounds(allowed, value):
+    assert value in allowed
 
 
-def test_bad_input_is_one_line_and_exit_2(capsys):
-    for error in (UserError, OSError, ModuleNotFoundError):
-        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), report_errors():
-            raise error("too few")
-        assert capsys.readouterr() == ("", "error: too few\n")
+@pytest.mark.parametrize("allowed, value", [
+    (Range(ge=1), 0), (Range(ge=1), -math.inf), (Range(ge=0, lt=1), 1), (Range(ge=0, lt=1), 1.0),
+    (Range(ge=0, lt=1), -5e-324), (Range(ge=0, le=1), math.nextafter(1, 2)), (Range(gt=0), 0)])
+def test_a_range_contains_nothing_outside_its_bounds(allowed, value):
+    assert value not in allowed
+
+
+@pytest.mark.parametrize("allowed", [Range(), Range(ge=0), Range(gt=0, le=1), Range(lt=1)])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_no_range_contains_infinity_or_nan(allowed, value):
+    assert value not in allowed
+
+
+@pytest.mark.parametrize("allowed, shown", [
+    (Range(ge=0, lt=1), "[0, 1)"), (Range(gt=0, le=1), "(0, 1]"), (Range(gt=0), "(0, inf)"),
+    (Range(ge=0.01, le=100), "[0.01, 100]"), (Range(gt=0, lt=32.0), "(0, 32.0)"),
+    (Range(ge=1, le=1e12), "[1, 1e12]"), (Range(gt=0, le=1e6), "(0, 1e6]"),
+    (Range(ge=1, lt=2**31), "[1, 2147483648)"), (Range(ge=0, lt=2**63), "[0, 2^63)")])
+def test_a_range_is_shown_as_an_interval(allowed, shown):
+    assert str(allowed) == shown
+
+
+@pytest.mark.parametrize("allowed, value, message", [
+    (Range(ge=1), 0, "train.knob must be at least 1, not 0"),
+    (Range(ge=1), math.nan, "train.knob must be at least 1, not nan"),
+    (Range(ge=1), math.inf, "train.knob must be in [1, inf), not inf"),
+    (Range(ge=0, lt=1), 1.0, "train.knob must be in [0, 1), not 1.0"),
+    (Range(ge=0, le=20), 40, "train.knob must be in [0, 20], not 40"),
+    (Range(gt=0), 0, "train.knob must be in (0, inf), not 0")])
+def test_a_number_out_of_range_is_told_with_its_range(allowed, value, message):
+    with pytest.raises(UserError) as caught:
+        check_range("train.knob", value, allowed)
+    assert str(caught.value) == message
+
+
+@dataclass
+class Knobs:
+    """Options with a range, and one without."""
+
+    steps: Annotated[int | None, Range(ge=1)] = None
+    rate: Annotated[float, Range(ge=0, lt=1)] = 0.5
+    label: str = ""
+
+
+def test_ranges_are_found_beside_their_fields():
+    assert find_ranges(Knobs) == {"steps": Range(ge=1), "rate": Range(ge=0, lt=1)}
+
+
+def test_the_first_field_out_of_range_is_named():
+    with pytest.raises(UserError, match="^part.rate must be in .*, not 2.0$"):
+        check_ranges(Knobs(steps=3, rate=2.0), "part.")
+
+
+@pytest.mark.parametrize("value", [None, "auto"])
+def test_unset_options_and_words_have_no_range(value):
+    check_ranges(SimpleNamespace(steps=value, rate=0), cls=Knobs)
+
+
+@pytest.mark.parametrize("error", [UserError, OSError, ModuleNotFoundError])
+def test_bad_input_is_one_line_and_exit_2(capsys, error):
+    with pytest.raises(SystemExit) as stop, report_errors():
+        raise error("too few")
+    assert stop.value.code == 2
+    assert capsys.readouterr() == ("", "error: too few\n")
 
 
 @pytest.mark.parametrize("end, output, code, words", [
     ("raise KeyboardInterrupt", "/dev/null", 130, "\n"), ("print('x')", "a pipe", 141, ""),
     ("print('x')", "/dev/full", 2, "error: [Errno 28] No space left on device\n")])
-def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code, words):
+def test_the_exit_code_says_how_a_command_ended(end, output, code, words):
     """Also where stdout takes nothing: its reader has ended, or the disk is full."""
     program = f"import errors\nwith errors.report_errors(): {end}"
     reader, pipe = os.pipe()
@@ -52,19 +118,21 @@ def test_who_stops_reading_or_waiting_is_told_by_the_exit_code(end, output, code
 
 
 def test_a_stderr_that_takes_nothing_stops_nothing(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", stderr := Mock(**{"write.side_effect": OSError}))
+    stderr = Mock(**{"write.side_effect": OSError})
+    monkeypatch.setattr(sys, "stderr", stderr)
     with report_errors():
         say("a line")  # as on a terminal that is closed
     stderr.write.assert_called()
 
 
-def test_too_little_memory_is_a_sentence(capsys):
-    fail = Mock(side_effect=MemoryError("of 4503599627370496 bytes"))
-    for allocate in (lambda: torch.empty(1 << 50), fail):
-        with pytest.raises(SystemExit, check=lambda stop: stop.code == 2), report_errors():
-            allocate()
-        err = capsys.readouterr().err
-        assert "this does not fit into the memory: lower" in err and "4503599627370496" in err
+@pytest.mark.parametrize("allocate", [
+    lambda: torch.empty(1 << 50), Mock(side_effect=MemoryError("of 4503599627370496 bytes"))])
+def test_too_little_memory_is_a_sentence(capsys, allocate):
+    with pytest.raises(SystemExit) as stop, report_errors():
+        allocate()
+    assert stop.value.code == 2
+    err = capsys.readouterr().err
+    assert "this does not fit into the memory: lower" in err and "4503599627370496" in err
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, RuntimeError])

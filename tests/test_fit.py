@@ -3,7 +3,7 @@
 import pytest
 
 from errors import UserError
-from gyre.fit import Draft, fit_row, fit_steps, make_draft
+from gyre.fit import fit_row, fit_steps, make_draft
 
 SMALL = {"data.vocab_size": 4096, "data.seq_len": 256, "train.steps": 1350, "train.batch_size": 8,
          "optim.warmup_steps": 40, "train.eval_interval": 450}
@@ -39,8 +39,11 @@ def test_the_sample_prompt_of_another_text_is_not_kept():
     prompted = SMALL | {"train.sample_prompt": "def "}
     assert make_draft(prompted).limits.train.sample_prompt == "def "
     assert make_draft(prompted, MINE).limits.train.sample_prompt == ""
-    said = make_draft(prompted, MINE | {"train.sample_prompt": "Once"})
-    assert said.limits.train.sample_prompt == "Once"
+
+
+def test_a_sample_prompt_given_with_the_text_is_kept():
+    draft = make_draft({"train.sample_prompt": "def "}, MINE | {"train.sample_prompt": "Once"})
+    assert draft.limits.train.sample_prompt == "Once"
 
 
 def test_numbers_beside_the_text_or_after_it_are_kept():
@@ -63,7 +66,7 @@ def test_auto_is_chosen_with_the_configurations_own_text_too():
 @pytest.mark.parametrize("limit, train_tokens, seq_len", [
     (256, 8192, 256), (256, 8191, 128), (250, 3999, 62), (256, 33, 32), (256, 32, 31), (16, 40, 16),
     (256, 1, 1)])
-def test_rows_are_halved_until_an_epoch_has_four_batches_or_rows_are_short(
+def test_rows_are_halved_until_an_epoch_has_four_batches(
         limit, train_tokens, seq_len):
     assert fit_row(limit, train_tokens, batch_size=8) == seq_len
 
@@ -71,11 +74,11 @@ def test_rows_are_halved_until_an_epoch_has_four_batches_or_rows_are_short(
 @pytest.mark.parametrize("train_tokens, steps", [
     (500, 4), (10_000, 49), (100_000, 331), (600_000, 1350), (50_000_000, 1350), (2, 1),
     (0, 1)])
-def test_a_short_text_is_read_more_often_and_no_text_for_more_steps(train_tokens, steps):
+def test_a_short_text_is_read_more_often(train_tokens, steps):
     assert fit_steps(1350, train_tokens, step_tokens=2048) == steps
 
 
-def test_a_warm_up_that_is_too_long_for_later_steps_is_a_tenth_of_them():
+def test_a_warm_up_longer_than_later_steps_is_a_tenth():
     draft = make_draft(SMALL, {"train.steps": 20})
     config, chosen = draft.fit(manifest(100_000))
     assert (config.train.steps, config.optim.warmup_steps) == (20, 2)
@@ -83,7 +86,7 @@ def test_a_warm_up_that_is_too_long_for_later_steps_is_a_tenth_of_them():
     assert draft.limits.optim.warmup_steps == 20
 
 
-def test_a_warm_up_that_contradicts_the_steps_beside_it_is_refused():
+def test_a_warm_up_longer_than_the_steps_beside_it_is_refused():
     with pytest.raises(UserError, match=r"optim.warmup_steps must be in \[0, 20\], not 40"):
         make_draft(SMALL, {"train.steps": 20, "optim.warmup_steps": 40}).fit(manifest(9))
 
@@ -94,11 +97,15 @@ def test_the_vocabulary_is_that_of_the_prepared_text():
     assert chosen[0] == "data.vocab_size 777"
 
 
-def test_what_follows_from_the_length_of_rows_follows_the_fitted_one():
-    draft = make_draft(SMALL | {"train.sample_tokens": 120}, MINE)
+def test_the_context_follows_the_fitted_length_of_rows():
+    draft = make_draft(SMALL, MINE)
     assert draft.limits.model.max_positions == 1024
     config, _ = draft.fit(manifest(800))
-    assert config.data.seq_len == 32
+    assert (config.data.seq_len, config.model.max_positions) == (32, 128)
+
+
+def test_samples_fit_into_the_fitted_context():
+    config, _ = make_draft(SMALL | {"train.sample_tokens": 120}, MINE).fit(manifest(800))
     assert (config.model.max_positions, config.train.sample_tokens) == (128, 64)
 
 
@@ -114,12 +121,21 @@ def test_minutes_leave_the_steps_to_a_measurement():
     draft = make_draft(SMALL, {"train.minutes": 2.0})
     assert draft.fitted == {"train.steps", "optim.warmup_steps", "train.eval_interval"}
     config, chosen = draft.fit(manifest(100_000))
-    assert config.train.steps == 1350 and chosen == []
-    assert draft.fit_to_steps(300) == {"optim.warmup_steps": 30, "train.eval_interval": 100}
-    assert draft.fit_to_steps(90_000) == {"optim.warmup_steps": 40, "train.eval_interval": 450}
+    assert (config.train.steps, chosen) == (1350, [])
+
+
+@pytest.mark.parametrize("steps, warmup_steps, eval_interval", [(300, 30, 100), (90_000, 40, 450)])
+def test_measured_steps_decide_warm_up_and_validations(steps, warmup_steps, eval_interval):
+    draft = make_draft(SMALL, {"train.minutes": 2.0})
+    assert draft.fit_to_steps(steps) == {
+        "optim.warmup_steps": warmup_steps, "train.eval_interval": eval_interval}
 
 
 def test_minutes_and_steps_contradict_each_other():
     with pytest.raises(UserError, match="train.minutes chooses train.steps: leave one of them out"):
         make_draft(SMALL, {"train.minutes": 2.0, "train.steps": 9})
-    assert isinstance(make_draft(SMALL, {"train.minutes": 2.0, "train.steps": "auto"}), Draft)
+
+
+def test_minutes_may_stand_beside_automatic_steps():
+    draft = make_draft(SMALL, {"train.minutes": 2.0, "train.steps": "auto"})
+    assert "train.steps" in draft.fitted

@@ -60,7 +60,8 @@ def run_at_import(source: str) -> list[ast.AST]:
 # At the top or in a function; and at the top alone, which is when a module is imported.
 IMPORTS = {module: imports(tree) for module, tree in TREES.items()}
 AT_ONCE = {module: imports(run_at_import(source)) for module, source in SOURCES.items()}
-CHECKS = ("__post_init__", "check", "make_config")  # functions that check options
+# Where a configuration reads itself.
+CHECKS = {"__post_init__", "check", "check_positions", "fill_in_model"}
 SLOW = {"datasets", "gguf", "huggingface_hub", "matplotlib", "scipy", "tokenizers", "transformers",
         "wandb"}
 

@@ -9,8 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import train
-from errors import UserError
-from gyre.options import CONFIGS, HABITS, OPTIONS, Parser, RunOptions, make_config, read_config
+from errors import UserError, find_ranges
+from gyre.options import (
+    CONFIGS,
+    HABITS,
+    OPTIONS,
+    SECTIONS,
+    Config,
+    Parser,
+    RunOptions,
+    make_config,
+    read_config,
+    show_type,
+)
+from model.config import RopeScaling
 from model.encodings import POSITIONS
 from model.sampling import Sampling
 
@@ -21,16 +33,33 @@ def write(folder, text, name="my.yaml"):
     return str(folder / name)
 
 
-def test_the_command_line_is_over_a_run_over_files_over_defaults(tmp_path):
-    file = write(tmp_path, "model: {dim: 96, n_heads: 6}\noptim: {lr: 3e-4}\nseed: 3\nname: file\n")
-    argv = ["--model.n_heads", "2", "--config", file, "--model.position", "sinusoidal"]
-    config = load(*argv, base={"model": {"n_heads": 4, "n_layers": 5}, "name": "1e3"})
-    assert (config.model.dim, config.model.n_heads, config.model.n_layers) == (96, 2, 5)
-    assert config.model.position == "sinusoidal" and config.model.head_dim == 48
-    assert (config.seed, config.name, config.train.steps) == (3, "1e3", 1000)
+def test_a_file_is_over_the_defaults(tmp_path):
+    file = write(tmp_path, "model: {dim: 96}\noptim: {lr: 3e-4}\nseed: 3\n")
+    config = load("--config", file)
+    assert (config.model.dim, config.optim.lr, config.seed, config.train.steps) == (
+        96, 0.0003, 3, 1000)
+
+
+def test_a_later_file_is_over_an_earlier_one(tmp_path):
+    first = write(tmp_path, "{seed: 3, model: {dim: 96, n_heads: 6}}", "first.yaml")
     second = write(tmp_path, "{seed: 4, model: {dim: 72}}", "second.yaml")
-    both = load("--config", file, f"--config={second}")
-    assert (both.seed, both.model.dim, both.model.n_heads) == (4, 72, 6)
+    config = load("--config", first, f"--config={second}")
+    assert (config.seed, config.model.dim, config.model.n_heads) == (4, 72, 6)
+
+
+def test_a_run_is_over_a_file(tmp_path):
+    file = write(tmp_path, "model: {dim: 96, n_heads: 6}\nname: file\n")
+    config = load("--config", file, base={"model": {"n_heads": 4, "n_layers": 5}, "name": "1e3"})
+    assert (config.model.dim, config.model.n_heads, config.model.n_layers) == (96, 4, 5)
+    assert config.name == "1e3"
+
+
+def test_the_command_line_is_over_all_else(tmp_path):
+    file = write(tmp_path, "model: {dim: 96, n_heads: 6}")
+    argv = ["--model.n_heads", "2", "--config", file, "--model.position", "sinusoidal"]
+    model = load(*argv, base={"model": {"n_heads": 4}}).model
+    assert (model.dim, model.n_heads, model.head_dim) == (96, 2, 48)
+    assert model.position == "sinusoidal"
 
 
 @pytest.mark.parametrize("option, text, value", [
@@ -40,7 +69,7 @@ def test_the_command_line_is_over_a_run_over_files_over_defaults(tmp_path):
     ("train.sample_prompt", "a = b = c", "a = b = c"), ("name", "3", "3"), ("name", "null", None),
     ("train.keep", "[3, 5]", [3, 5]), ("train.keep", "7", [7]),
     ("data.files", "[a/*.md, 'b c.txt', '*.md', 2024]", ["a/*.md", "b c.txt", "*.md", "2024"])])
-def test_a_value_has_its_type_in_a_file_and_as_an_argument(tmp_path, option, text, value):
+def test_a_value_has_its_type_however_it_is_given(tmp_path, option, text, value):
     section, _, name = option.rpartition(".")
     file = write(tmp_path, f"{section}: {{{name}: {text}}}" if section else f"{name}: {text}")
     for config in (load(f"--{option}", text), load("--config", file)):
@@ -81,25 +110,53 @@ def test_a_saved_option_that_is_not_known_is_not_dropped(tmp_path):
         read_config(tmp_path / "my.yaml")
 
 
-def test_what_is_unset_follows_from_what_was_given():
-    config = load("--model.dim", "256", "--model.n_heads=4", "--data.seq_len=50", "--optim.lr=.5")
-    assert config.model.head_dim == 64 and config.model.n_kv_heads == 4 and config.optim.lr == 0.5
-    assert config.model.hidden_dim == 704 and config.model.max_positions == 200  # 682.7, in 32s
+def test_unset_sizes_of_heads_follow_from_those_given():
+    model = load("--model.dim", "256", "--model.n_heads=4").model
+    assert (model.head_dim, model.n_kv_heads) == (64, 4)
+
+
+def test_an_unset_width_is_a_multiple_of_32():
+    assert load("--model.dim", "256").model.hidden_dim == 704  # 682.7, in 32s
+
+
+def test_the_unset_vocabulary_is_that_of_the_data():
     assert load("--data.vocab_size", "1000").model.vocab_size == 1000
-    assert load("--model.position", "learned").model.max_positions == 256
 
 
-def test_rope_scaling_is_a_table_whose_fields_are_options(tmp_path):
-    file = write(tmp_path, "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}")
-    argv = ["--config", file, "--data.seq_len", "50", "--model.rope_scaling.factor", "6.51"]
-    config = load(*argv)
-    scaling = config.model.rope_scaling
+@pytest.mark.parametrize("argv, positions", [
+    (["--data.seq_len=50"], 200), (["--data.seq_len=80", "--model.position=learned"], 80)])
+def test_the_unset_context_is_what_the_encoding_extrapolates_to(argv, positions):
+    assert load(*argv).model.max_positions == positions
+
+
+@pytest.mark.parametrize("factor, positions", [("6.51", 326), ("2", 200)])
+def test_the_unset_context_reaches_as_far_as_a_scaling(factor, positions):
+    model = load("--data.seq_len=50", "--model.rope_scaling.type=yarn",
+                 "--model.rope_scaling.factor", factor).model
+    assert model.rope_scaling.original_positions == 50
+    assert model.max_positions == positions
+
+
+@pytest.fixture
+def scaled(tmp_path):
+    """A file that scales RoPE."""
+    return write(tmp_path, "model: {rope_scaling: {type: yarn, factor: 4, beta_fast: 8}}",
+                 "scaled.yaml")
+
+
+def test_a_field_of_a_table_is_an_option(scaled):
+    scaling = load("--config", scaled, "--model.rope_scaling.factor", "6.51").model.rope_scaling
     assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.51, 8)
-    assert scaling.original_positions == 50 and config.model.max_positions == 326
-    assert load(*argv, "--model.rope_scaling.factor", "2").model.max_positions == 4 * 50
-    assert load(*argv, "--model.rope_scaling", "null").model.rope_scaling is None
-    write(tmp_path, "model: {rope_scaling: null}")
-    assert load(*argv, "--model.rope_scaling.type", "ntk").model.rope_scaling.factor == 6.51
+
+
+def test_a_table_can_be_null_on_the_command_line(scaled):
+    assert load("--config", scaled, "--model.rope_scaling", "null").model.rope_scaling is None
+
+
+def test_a_null_table_of_a_file_can_be_filled_in(tmp_path):
+    file = write(tmp_path, "model: {rope_scaling: null}")
+    argv = ["--model.rope_scaling.factor", "2", "--model.rope_scaling.type", "ntk"]
+    assert load("--config", file, *argv).model.rope_scaling.factor == 2
 
 
 @pytest.mark.slow
@@ -113,9 +170,8 @@ def test_every_config_of_ours_fits_every_encoding(path, tmp_path, monkeypatch):
 def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "seed: 9\n", "small.yaml")
-    assert load("--config", "small.yaml").seed == 9 and load("--config", "small").seed == 1
-    with pytest.raises(UserError, match=r"no config smal.yaml.*: ablation.yaml, .*small.yaml"):
-        load("--config=smal.yaml")
+    assert load("--config", "small.yaml").seed == 9
+    assert load("--config", "small").seed == 1
 
 
 @pytest.mark.parametrize("text, words", [
@@ -161,24 +217,43 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--train.minutes", "0"], "train.minutes must be in"),
     (["--data.source", "mine"], "of stdlib, .*, not mine"), (["--data.val_fraction", "1"], "must"),
     (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files")])
-def test_a_mistake_on_the_command_line_is_told_in_a_sentence(argv, words):
+def test_a_mistake_in_an_argument_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:
         load(*argv)
     assert "\n" not in str(caught.value)
 
 
-def test_a_command_tells_its_own_options_from_those_of_the_configuration():
+@pytest.fixture
+def mixed():
+    """A parser with options of its own, and those of the configuration."""
     parser = Parser("What it does.\n\n    an example\n", RunOptions, Sampling, config=True)
     parser.add_argument("runs", nargs="+", metavar="RUN")
-    options = parser.parse_args(["a", "b", "--top-k", "3", "--checkpoint", "last", "--seed", "1"])
+    return parser
+
+
+def test_a_command_has_options_beside_those_of_the_configuration(mixed):
+    options = mixed.parse_args(["a", "b", "--top-k", "3", "--checkpoint", "last", "--seed", "1"])
     assert (options.runs, options.top_k, options.checkpoint) == (["a", "b"], 3, "last")
-    assert (options.temperature, options.device) == (Sampling.temperature, "auto")
     assert options.given == {"seed": 1}  # also where it is the default
-    for argv, words in (
-        ([], "required: RUN$"), (["a", "--topk=3"], r"no option --topk \(did you mean --top-k\?"),
-        (["a", "--checkpoint", "first"], r"^checkpoint must be best\|last, not 'first'$")):
-        with pytest.raises(UserError, match=words):
-            parser.parse_args(argv)
+
+
+def test_an_option_that_is_not_given_has_its_default(mixed):
+    options = mixed.parse_args(["a"])
+    assert (options.temperature, options.device, options.given) == (0.8, "auto", {})
+
+
+@pytest.mark.parametrize("argv, words", [
+    ([], "required: RUN$"), (["a", "--topk=3"], r"no option --topk \(did you mean --top-k\?"),
+    (["a", "--checkpoint", "first"], r"^checkpoint must be best\|last, not 'first'$")])
+def test_a_mistake_in_an_option_of_a_command_is_told(mixed, argv, words):
+    with pytest.raises(UserError, match=words):
+        mixed.parse_args(argv)
+
+
+def test_a_command_refuses_a_number_outside_its_range():
+    parser = Parser("What it does.", RunOptions, Sampling)
+    with pytest.raises(UserError, match=r"^top_p must be in \(0, 1\], not 1.5$"):
+        parser.parse_args(["--top-p", "1.5"])
 
 
 # --- the words of a command line ------------------------------------------------------------------
@@ -229,8 +304,8 @@ def test_underscores_in_front_make_no_option():
 
 
 def test_a_value_keeps_its_dashes_and_underscores():
-    assert words("--run", "--max_new", "--prompt=--top_k")["run"] == "--max_new"
-    assert words("--run", "--max_new", "--prompt=--top_k")["prompt"] == ["--top_k"]
+    options = words("--run", "--max_new", "--prompt=--top_k")
+    assert (options["run"], options["prompt"]) == ("--max_new", ["--top_k"])
 
 
 def test_keys_of_a_file_may_have_dashes(tmp_path):
@@ -395,10 +470,35 @@ def test_the_nearest_configuration_is_suggested(tmp_path, monkeypatch, name, our
         "ablation.yaml, bench.yaml, shakespeare.yaml, small.yaml, tiny.yaml, tinystories.yaml")
 
 
-def test_help_explains_every_option(capsys):
+def test_every_option_has_a_help():
+    assert [name for name, option in OPTIONS.items() if not option.help] == []
+
+
+@pytest.mark.parametrize("name, ending", [
+    ("train.steps", "has. (default: 1000)"), ("data.column", "one document. (default: text)"),
+    ("data.second_val", "its learning rates."), ("train.sample_prompt", "words of the text."),
+    ("data.files", "whatever the source was.")])
+def test_the_help_of_an_option_ends_with_its_default(name, ending):
+    assert OPTIONS[name].help.endswith(ending)
+
+
+# What may be too large or too small depends on other options.
+WITHOUT_RANGE = {"train.sample_tokens", "model.rope_scaling.beta_slow",
+                 "model.rope_scaling.low_freq_factor"}
+
+
+def test_every_number_has_a_range_beside_it():
+    ranges = find_ranges(Config)
+    for section, cls in {**SECTIONS, "model.rope_scaling": RopeScaling}.items():
+        ranges |= {f"{section}.{name}": allowed for name, allowed in find_ranges(cls).items()}
+    numbers = {name for name, option in OPTIONS.items()
+               if re.search(r"\b(int|float)\b", show_type(option.hint))}
+    assert numbers - set(ranges) - {"train.keep"} == WITHOUT_RANGE
+
+
+def test_help_shows_every_option(capsys):
     assert run(train.main, "--help") == 0
     help_text = capsys.readouterr().out
     assert train.__doc__.strip() in help_text
-    for name, option in OPTIONS.items():
-        assert option["help"], name  # the docstring of the field
+    for name in OPTIONS:
         assert name == "init_from" or f"--{name} " in help_text

@@ -37,7 +37,8 @@ def train_rank(number: int, *argv: str) -> None:
 
     At its end no group of processes would have waited longer than train.timeout.
     """
-    train_step, leave = train.train_step, World.disconnect
+    train_step = train.train_step
+    leave = World.disconnect
     stop = StopSignal()
 
     def stopping(setup, step):
@@ -51,7 +52,8 @@ def train_rank(number: int, *argv: str) -> None:
             assert waits == self.timeout, waits
         leave(self)
 
-    train.train_step, World.disconnect = stopping, leave_in_time
+    train.train_step = stopping
+    World.disconnect = leave_in_time
     train.StopSignal = lambda: stop  # pyrefly: ignore[bad-assignment]
     train.main([*argv])
 
@@ -94,13 +96,15 @@ ALIBI = ["--model.position", "alibi", "--train.micro_batch_size", "6"]
 def test_several_processes_train_as_one_does(world, launch, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
     name = f"{shard}-{processes}"
-    one, several = trained(world, f"one-{name}", *RAGGED, *extra), world / "runs" / name
+    one = trained(world, f"one-{name}", *RAGGED, *extra)
+    several = world / "runs" / name
     argv = arguments(world, *RAGGED, *extra, "--train.shard", shard, "--name", name)
     launch(processes, train_rank, 0, *argv).join()
     assert_same_losses(several, one)
     assert {p.name for p in one.iterdir()} == {p.name for p in several.iterdir()}
     for which in ("last", "best"):
-        expected, weights = (RunDir.open(p).checkpoints.load_weights(which) for p in (one, several))
+        expected = RunDir.open(one).checkpoints.load_weights(which)
+        weights = RunDir.open(several).checkpoints.load_weights(which)
         # Newton and Schulz make small differences larger.
         torch.testing.assert_close(weights, expected, rtol=0, atol=2e-4 if extra == MUON else 2e-5)
 
@@ -110,7 +114,8 @@ def test_a_run_goes_on_with_any_number_of_processes(world, launch):
     """4, 1 and 3 processes in turn. One rank that is told to stop stops all. The three find `last`
     damaged, each a part of it."""
     muon = [*RAGGED, "--optim.optimizer", "muon", "--model.tie_embeddings", "false"]
-    one, path = trained(world, "one", *muon), world / "runs" / "chain"
+    one = trained(world, "one", *muon)
+    path = world / "runs" / "chain"
     argv = arguments(world, *muon, "--train.shard", "full", "--resume", "auto", "--name", "chain")
     launch(4, train_rank, 4, *argv).join(128 + signal.SIGTERM)
     stop_at(9, *argv)
@@ -141,7 +146,8 @@ def test_processes_meet_again_in_a_store_that_was_used_before(launch):
 @pytest.mark.slow
 def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launch):
     """kill -9; torchrun starts all again, and --resume auto goes on."""
-    one, path = trained(world, "longer", *RAGGED, "--train.steps", "30"), world / "runs" / "shot"
+    one = trained(world, "longer", *RAGGED, "--train.steps", "30")
+    path = world / "runs" / "shot"
     options = [*RAGGED, "--train.steps=30", "--train.shard=full", "--resume=auto", "--name=shot"]
     agent = launch(1, restarting, *arguments(world, *options))
     wait_for(lambda: (path / "last").exists())
@@ -152,7 +158,7 @@ def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_nobody_waits_for_ever_for_a_process_that_hangs_or_is_gone(world, launch, number):
+def test_nobody_waits_for_ever_for_a_lost_process(world, launch, number):
     options = ["--train.shard=full", "--train.timeout=3", "--train.steps=100000"]
     ranks = launch(2, train_rank, 0, *arguments(world, *options, f"--name={number.name}"))
     wait_for((world / "runs" / number.name / "last").exists)
@@ -200,18 +206,32 @@ def test_one_shard_is_trained_as_the_whole_model_is(world):
 def test_sums_over_processes_are_exact(monkeypatch):
     """In float64: float32 has no 2**24 + 1."""
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
-    assert World(0, 2, CPU).sum(2**24 + 1, 0.5) == [2**25 + 2, 1.0]
-    assert World(0, 1, CPU).sum(2**24 + 1) == [2**24 + 1]
+    assert World(0, 2, CPU).sum(16_777_217, 0.5) == [33_554_434, 1.0]
 
 
-def test_an_error_of_the_network_says_that_the_others_are_lost_and_no_other_does():
-    for size, error, kind in (
-        (2, "[1] gloo: Connection closed by peer", UserError), (2, "Timed out waiting", UserError),
-        (2, "Broken pipe", UserError), (2, "shapes cannot be multiplied", RuntimeError),
-        (1, "Broken pipe", RuntimeError)):
-        words = "process 1 of 2 has lost the others" if kind is UserError else error
-        with pytest.raises(kind, match=words), World(1, size, CPU).explain_lost_ranks():
-            raise RuntimeError(error)
+def test_one_process_sums_without_the_others():
+    assert World(0, 1, CPU).sum(16_777_217) == [16_777_217]
+
+
+@pytest.mark.parametrize("message", [
+    "[1] gloo: Connection closed by peer", "Timed out waiting", "Broken pipe"])
+def test_an_error_of_the_network_means_lost_processes(message):
+    words = "process 1 of 2 has lost the others"
+    with pytest.raises(UserError, match=words), World(1, 2, CPU).explain_lost_ranks():
+        raise RuntimeError(message)
+
+
+@pytest.mark.parametrize("size, message", [(2, "shapes cannot be multiplied"), (1, "Broken pipe")])
+def test_no_other_error_means_lost_processes(size, message):
+    with pytest.raises(RuntimeError, match=message), World(0, size, CPU).explain_lost_ranks():
+        raise RuntimeError(message)
+
+
+def test_ranks_that_are_unset_or_empty_are_one_process(monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "")
+    world = World.from_env("cpu")
+    assert (world.rank, world.size, world.is_main) == (0, 1, True)
 
 
 def test_rank_0_writes_and_no_other(tmp_path, monkeypatch):

@@ -21,7 +21,21 @@ def start(*argv: object) -> Start:
 
 @pytest.fixture(scope="module")
 def finished(world):
+    """A run of 3 steps whose model has a scaling."""
     return trained(world, "finished", "--train.steps", "3", *SCALING)
+
+
+@pytest.fixture(scope="module")
+def base(world):
+    """A run of 3 steps that holds out a fifth of its text, in rows of 20."""
+    return trained(world, "base", "--train.steps", "3", "--data.val_fraction", "0.2")
+
+
+@pytest.fixture(scope="module")
+def trunk(world):
+    """A run of 4 steps that keeps two, with a cooldown."""
+    return trained(world, "trunk", "--train.steps", "4", "--train.keep", "[2, 3]",
+                   "--optim.schedule", "wsd", "--optim.cooldown", "0.5")
 
 
 FIXED = " of .* cannot change on --resume"
@@ -39,124 +53,218 @@ def test_resuming_keeps_what_decides_the_numbers(finished, change, words):
         start("--resume", finished, change)
 
 
-def test_a_resumed_run_has_the_configuration_it_was_started_with(finished, monkeypatch):
-    """Also where torchrun starts the command again, of which a new run would be another one."""
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    for option in ("--branch-from", "--init-from", "--config"):
-        with pytest.raises(UserError, match="say --resume auto"):
-            start(option, finished)
-    saved = read_config(finished / "config.yaml")
-    asked = start("--train.steps", "4", "--resume", finished)
+def test_a_resumed_run_has_the_configuration_it_was_started_with(finished):
+    asked = start("--resume", finished)
     assert asked.resumed.path == asked.source.path == finished
-    assert asked.config.train.steps == 4 and saved.train.steps == 3
-    asked.config.train.steps = 3
-    assert asked.config == saved
+    assert asked.config == read_config(finished / "config.yaml")
 
 
-def test_a_run_can_start_from_the_model_and_the_tokenizer_of_another(world, finished):
-    """Over those of the file, and under the command line, which cannot change what the weights pin
-    down."""
-    argv = ["--config", "small.yaml", *training(world)]
-    config = start(*argv, "--init-from", finished, "--model.dropout", "0.25").config
+def test_a_resumed_run_may_have_more_steps(finished):
+    assert start("--train.steps", "4", "--resume", finished).config.train.steps == 4
+    assert read_config(finished / "config.yaml").train.steps == 3
+
+
+@pytest.mark.parametrize("option", ["--branch-from", "--init-from", "--config"])
+def test_a_command_that_torchrun_restarts_needs_resume_auto(finished, monkeypatch, option):
+    """Else each restart would be another run."""
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    with pytest.raises(UserError, match="say --resume auto"):
+        start(option, finished)
+
+
+# --- a run from the weights of another ------------------------------------------------------------
+
+
+def test_a_run_from_another_has_its_model(world, finished):
+    config = start("--config", "small.yaml", *training(world), "--init-from", finished).config
+    assert config.model == read_config(finished / "config.yaml").model
+    assert config.init_from == str(finished)
+
+
+def test_a_run_from_another_has_its_tokenizer(world, finished):
+    data = start(*training(world), "--init-from", finished).config.data
+    assert data.tokenizer == str(finished)
+    assert data.vocab_size == open_tokenizer(finished).vocab_size == 300
+
+
+def test_the_command_line_changes_what_no_shape_needs(world, finished):
+    argv = [*training(world), "--init-from", finished, "--model.dropout", "0.25"]
     saved = read_config(finished / "config.yaml").model
-    assert config.model.dropout == 0.25 and config.model.rope_scaling == saved.rope_scaling
-    config.model.dropout = 0.0
-    assert config.model == saved
-    other = start(*argv, "--init-from", finished, "--model.rope_scaling.type", "linear").config
-    assert other.model.rope_scaling == replace(saved.rope_scaling, type="linear")
-    assert config.init_from == config.data.tokenizer == str(finished)
-    assert config.data.vocab_size == open_tokenizer(finished).vocab_size == 300
-    for option in ("--model.dim", "--data.vocab_size", "--data.tokenizer"):
-        with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
-            start("--init-from", finished, option, "24")
+    assert start(*argv).config.model == replace(saved, dropout=0.25)
 
 
-def test_a_scaling_of_another_runs_weights_knows_how_long_its_rows_were(world):
-    """Rows of 20, and now of 40."""
-    plain = trained(world, "plain", "--train.steps", "3")
-    argv = [*training(world), "--init-from", plain, "--data.seq_len", "40"]
-    scaled = start(*argv, *SCALING).config.model.rope_scaling
-    assert (scaled.type, scaled.factor, scaled.original_positions) == ("yarn", 2.5, 20)
-    own = ["--model.rope_scaling.original_positions", "7"]
-    assert start(*argv, *SCALING, *own).config.model.rope_scaling.original_positions == 7
+def test_a_scaling_is_changed_field_by_field(world, finished):
+    argv = [*training(world), "--init-from", finished, "--model.rope_scaling.type", "linear"]
+    saved = read_config(finished / "config.yaml").model
+    assert start(*argv).config.model.rope_scaling == replace(saved.rope_scaling, type="linear")
+
+
+@pytest.mark.parametrize("option", ["--model.dim", "--data.vocab_size", "--data.tokenizer"])
+def test_what_the_weights_pin_down_cannot_be_given(finished, option):
+    with pytest.raises(UserError, match=f"^{option} cannot be given with --init-from"):
+        start("--init-from", finished, option, "24")
+
+
+def test_a_new_scaling_takes_the_row_length_of_the_weights(world, base):
+    argv = [*training(world), "--init-from", base, "--data.seq_len", "40", *SCALING]
+    scaling = start(*argv).config.model.rope_scaling
+    assert (scaling.type, scaling.factor, scaling.original_positions) == ("yarn", 2.5, 20)
+
+
+def test_a_row_length_that_is_given_to_a_scaling_is_kept(world, base):
+    argv = [*training(world), "--init-from", base, "--data.seq_len", "40", *SCALING,
+            "--model.rope_scaling.original_positions", "7"]
+    assert start(*argv).config.model.rope_scaling.original_positions == 7
+
+
+def test_longer_rows_alone_scale_nothing(world, base):
+    argv = [*training(world), "--init-from", base, "--data.seq_len", "40"]
     assert start(*argv).config.model.rope_scaling is None
 
 
-def test_a_branch_has_a_name_kept_steps_and_a_cooldown_of_its_own(world):
-    trunk = trained(world, "trunk", "--train.steps", "4", "--train.keep", "[2, 3]",
-                    "--optim.schedule", "wsd", "--optim.cooldown", "0.5")
-    argv = ["--branch-from", trunk, "--at", "2", "--train.steps", "3"]
-    asked = start(*argv, "--optim.schedule", "linear")
-    assert (asked.step, asked.source.path, asked.resumed) == (2, trunk, None)
-    assert (asked.config.name, asked.stem, asked.config.train.keep) == (None, "trunk-branch", [])
-    assert asked.config.optim.cooldown is None and not asked.repeatable
-    with pytest.raises(UserError, match="optim.optimizer of .* cannot change on --branch-from"):
-        start(*argv, "--optim.optimizer", "muon")
-    for same in ((), ("--optim.schedule", "wsd")):
-        assert start(*argv, *same).config.optim.cooldown == 0.5
-
-
-def test_resume_auto_takes_what_the_run_has_of_the_command_that_started_it(world, finished):
-    """Its copy of the tokenizer, and what `auto` stood for."""
-    argv = [*arguments(world, "--name", "again", "--train.steps", "3"), "--resume", "auto",
-            "--data.tokenizer", str(finished)]
-    assert start(*argv).resumed is None and start(*argv).repeatable
-    assert run(train.main, *argv) == 0
-    again = start("--config", "small.yaml", *argv, "--train.dtype", "auto")
-    assert again.resumed.path == world / "runs" / "again" and again.repeatable
-    assert again.config.train.dtype == "float32"
-    with pytest.raises(UserError, match="seed of .* cannot change"):
-        start(*argv, "--seed", "2")
-    with pytest.raises(UserError, match="needs a --name"):
-        start(*training(world), "--resume", "auto")
-
-
-def test_an_unset_name_says_what_the_run_is(world, finished, tmp_path):
-    argv = [*arguments(world), "--model.position", "alibi"]
-    asked = start("--config", "small.yaml", *argv)
-    assert asked.config.name is None and asked.stem == "small-alibi-s1" and not asked.repeatable
-    assert start(*arguments(world)).stem == "gyre-rope-s1"
-    with pytest.raises(UserError, match="--config small.yaml"):
-        start()  # without any option
-    (file := tmp_path / "-my config.yaml").write_text("{seed: 3, name: null}", encoding="utf-8")
-    assert start("--config", file, *argv).stem == "my-config-alibi-s3"
-    second, runs = tmp_path / "second.yaml", finished.parent
-    second.write_text(f"{{seed: 4, name: finished, log: {{runs: '{runs}'}}}}", encoding="utf-8")
-    both = ["--config", file, "--config", second]
-    assert (start(*both).config.seed, start(*both).config.name) == (4, "finished")
-    assert start(*both[2:], "--resume", "auto").resumed.path == finished  # by the file's name
-
-
-def test_an_imported_run_is_not_resumed(finished, monkeypatch):
-    monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
-    for argv in (["--resume", finished], ["--branch-from", finished],
-                 training(finished.parent.parent, "--resume", "auto", "--name", finished.name)):
-        with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
-            start(*argv)
-
-
-def test_a_fine_tuning_holds_out_the_text_that_its_base_has_not_seen(world):
-    base = trained(world, "base", "--train.steps", "3", "--data.val_fraction", "0.2")
+def test_a_fine_tuning_holds_out_what_its_base_held_out(base):
     saved = read_config(base / "config.yaml").data
-    config = start("--init-from", base).config
-    assert config.data.files == saved.files and config.data.source == "files"
-    assert (config.data.val_fraction, config.data.seq_len) == (0.2, 20)
+    data = start("--init-from", base).config.data
+    assert (data.source, data.files) == ("files", saved.files)
+    assert (data.val_fraction, data.seq_len) == (0.2, 20)
 
 
-def test_a_fine_tuning_on_another_text_keeps_the_other_data_settings_of_its_base(world):
-    base = trained(world, "base-2", "--train.steps", "3", "--data.val_fraction", "0.2")
+def test_another_text_keeps_the_other_data_settings(base):
     asked = start("--init-from", base, "--data.files", "book.txt")
-    assert asked.config.data.files == ["book.txt"] and asked.config.data.val_fraction == 0.2
-    assert asked.draft.fitted == {"data.seq_len", "train.steps", "optim.warmup_steps",
-                                  "train.eval_interval"}
-    assert asked.draft.limits.data.seq_len == 20
-    library = start("--init-from", base, "--data.source", "stdlib").config.data
-    assert (library.source, library.files) == ("stdlib", None)
+    assert (asked.config.data.files, asked.config.data.val_fraction) == (["book.txt"], 0.2)
 
 
-def test_a_file_of_options_goes_over_the_data_settings_of_a_base(world, tmp_path):
-    base = trained(world, "base-3", "--train.steps", "3")
+def test_another_text_makes_a_limit_of_the_row_length(base):
+    draft = start("--init-from", base, "--data.files", "book.txt").draft
+    assert draft.fitted == {"data.seq_len", "train.steps", "optim.warmup_steps",
+                            "train.eval_interval"}
+    assert draft.limits.data.seq_len == 20
+
+
+def test_another_source_takes_the_place_of_the_files(base):
+    data = start("--init-from", base, "--data.source", "stdlib").config.data
+    assert (data.source, data.files) == ("stdlib", None)
+
+
+def test_a_file_of_options_goes_over_the_base(base, tmp_path):
     file = tmp_path / "tune.yaml"
     file.write_text("{data: {val_fraction: 0.3}, train: {steps: 7}}", encoding="utf-8")
     config = start("--config", file, "--init-from", base).config
     assert (config.data.val_fraction, config.train.steps, config.data.seq_len) == (0.3, 7, 20)
+
+
+# --- a branch of another run ----------------------------------------------------------------------
+
+
+def test_a_branch_starts_at_a_kept_step_as_a_new_run(trunk):
+    asked = start("--branch-from", trunk, "--at", "2", "--train.steps", "3")
+    assert (asked.step, asked.source.path, asked.resumed) == (2, trunk, None)
+    assert (asked.config.name, asked.stem) == (None, "trunk-branch")
+    assert not asked.repeatable
+
+
+def test_a_branch_keeps_no_steps_of_its_trunk(trunk):
+    assert start("--branch-from", trunk, "--at", "2", "--train.steps", "3").config.train.keep == []
+
+
+def test_a_branch_cannot_change_the_optimizer(trunk):
+    with pytest.raises(UserError, match="optim.optimizer of .* cannot change on --branch-from"):
+        start("--branch-from", trunk, "--at", "2", "--train.steps", "3", "--optim.optimizer",
+              "muon")
+
+
+@pytest.mark.parametrize("argv, cooldown", [
+    ([], 0.5), (["--optim.schedule", "wsd"], 0.5), (["--optim.schedule", "linear"], None)])
+def test_a_branch_has_the_cooldown_only_with_its_schedule(trunk, argv, cooldown):
+    asked = start("--branch-from", trunk, "--at", "2", "--train.steps", "3", *argv)
+    assert asked.config.optim.cooldown == cooldown
+
+
+# --- a command that starts a run and resumes it ---------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def again(world, finished):
+    """The words of a command with --resume auto that has been run once."""
+    argv = [*arguments(world, "--name", "again", "--train.steps", "3"), "--resume", "auto",
+            "--data.tokenizer", str(finished)]
+    assert run(train.main, *argv) == 0
+    return argv
+
+
+def test_resume_auto_starts_a_run_that_is_not_there(world):
+    asked = start(*arguments(world, "--name", "not-there"), "--resume", "auto")
+    assert asked.resumed is None and asked.repeatable
+
+
+def test_resume_auto_takes_the_run_of_its_name(world, again):
+    asked = start("--config", "small.yaml", *again)
+    assert asked.resumed.path == world / "runs" / "again" and asked.repeatable
+
+
+def test_resume_auto_takes_what_auto_stood_for(again):
+    assert start(*again, "--train.dtype", "auto").config.train.dtype == "float32"
+
+
+def test_resume_auto_refuses_another_configuration(again):
+    with pytest.raises(UserError, match="seed of .* cannot change"):
+        start(*again, "--seed", "2")
+
+
+def test_resume_auto_needs_a_name(world):
+    with pytest.raises(UserError, match="needs a --name"):
+        start(*training(world), "--resume", "auto")
+
+
+def test_resume_auto_takes_the_name_of_a_file(finished, tmp_path):
+    file = tmp_path / "named.yaml"
+    file.write_text(f"{{name: finished, log: {{runs: '{finished.parent}'}}}}", encoding="utf-8")
+    assert start("--config", file, "--resume", "auto").resumed.path == finished
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_an_unset_name_says_what_the_run_is(world):
+    argv = [*arguments(world), "--model.position", "alibi"]
+    asked = start("--config", "small.yaml", *argv)
+    assert (asked.config.name, asked.stem) == (None, "small-alibi-s1")
+    assert not asked.repeatable
+
+
+def test_without_a_file_an_unset_name_begins_with_gyre(world):
+    assert start(*arguments(world)).stem == "gyre-rope-s1"
+
+
+def test_a_file_name_becomes_a_good_run_name(world, tmp_path):
+    file = tmp_path / "-my config.yaml"
+    file.write_text("{seed: 3, name: null}", encoding="utf-8")
+    argv = [*arguments(world), "--model.position", "alibi"]
+    assert start("--config", file, *argv).stem == "my-config-alibi-s3"
+
+
+def test_a_second_file_goes_over_the_first(tmp_path):
+    first = tmp_path / "first.yaml"
+    second = tmp_path / "second.yaml"
+    first.write_text("{seed: 3, name: null}", encoding="utf-8")
+    second.write_text("{seed: 4, name: mine}", encoding="utf-8")
+    config = start("--config", first, "--config", second).config
+    assert (config.seed, config.name) == (4, "mine")
+
+
+def test_a_command_without_any_option_is_told_one():
+    with pytest.raises(UserError, match="--config small.yaml"):
+        start()
+
+
+@pytest.mark.parametrize("option", ["--resume", "--branch-from"])
+def test_an_imported_run_is_not_continued(finished, monkeypatch, option):
+    monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
+    with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
+        start(option, finished)
+
+
+def test_resume_auto_does_not_continue_an_imported_run(world, finished, monkeypatch):
+    monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
+    with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
+        start(*training(world, "--resume", "auto", "--name", "finished"))

@@ -168,5 +168,5 @@ def test_auto_is_online_when_logged_in(new_run, monkeypatch, capfd, wandb, envir
     ("small-rope-s1-2", "rope-s1", "rope-s1-2-small-"),
     ("rope-s0-1M", "rope-s0", "rope-s0-1M-"), ("mine", "rope-s1", "mine-"),
     ("mine", None, "mine-")])
-def test_an_id_begins_with_what_differs_between_runs_of_one_configuration(name, distinct, start):
+def test_an_id_begins_with_what_distinguishes_a_run(name, distinct, start):
     assert re.fullmatch(f"{start}[0-9a-f]{{6}}", wandb_log.wandb_id(name, distinct))

@@ -47,7 +47,8 @@ def replace(value: Any, rng: random.Random) -> tuple[Any, str]:
 
 def damaged(file: Path, rng: random.Random) -> str:
     """Damage a file in one place; returns what was done."""
-    content, kind = file.read_bytes(), rng.random()
+    content = file.read_bytes()
+    kind = rng.random()
     if kind < 0.1:
         at = rng.randrange(len(content))
         file.write_bytes(content[:at])
@@ -58,9 +59,11 @@ def damaged(file: Path, rng: random.Random) -> str:
         flipped = content[at] ^ 1 << rng.randrange(8)
         file.write_bytes(content[:at] + bytes([flipped]) + content[at + 1 :])
         return f"bit flipped at {at}"
-    start, end = 0, len(content)
+    start = 0
+    end = len(content)
     if file.suffix == ".safetensors":  # its header is JSON, after eight bytes for its length
-        start, end = 8, 8 + int.from_bytes(content[:8], "little")
+        start = 8
+        end = start + int.from_bytes(content[:8], "little")
     table, done = replace(json.loads(content[start:end]), rng)
     text = json.dumps(table).encode()
     file.write_bytes(len(text).to_bytes(8, "little")[:start] + text + content[end:])
@@ -68,7 +71,7 @@ def damaged(file: Path, rng: random.Random) -> str:
 
 
 def imports(world: Any) -> Iterator[tuple[str, str | None]]:
-    """An import, and then what it is for: text, and the same model in either format again."""
+    """Damage folders, again and again: a pair of what was damaged and what went wrong, if so."""
     rng = random.Random()
     sources = folders(world.folder / "theirs")
     spare = world.folder / "spare"
@@ -78,23 +81,39 @@ def imports(world: Any) -> Iterator[tuple[str, str | None]]:
         broken = shutil.copytree(source, spare / "broken")
         file = rng.choice(sorted(broken.iterdir()))
         what = f"{source.name}/{file.name}: {damaged(file, rng)}"
-        size = sum(f.stat().st_size for f in broken.iterdir())
-        run, problem = spare / "run", None
-        for main, *argv in (
-            (export.main, broken, run, "--to", "run"),
-            (generate.main, "--run", run, "--prompt=def f", "--max-new-tokens=3", "--device=cpu"),
-            (export.main, run, spare / "hf", "--to", "hf"),
-            (export.main, run, spare / "a.gguf", "--to", "gguf")):
-            ended = world.call(main, *argv, seconds=SECONDS)
-            if ended.code not in (0, 2) or "Traceback" in ended.said:
-                problem = f"exit {ended.code}"
-            elif ended.code == 2 and ended.said.count("error:") != 1:
-                problem = "not one sentence"
-            elif ended.code == 2 and main is generate.main:
-                problem = "imported, and then refused"
-            elif ended.grown > 4 * size + SLACK:
-                problem = f"{ended.grown:,} bytes of memory for {size:,} on the disk"
-            if problem or ended.code != 0:
-                break
-        command = f"{main.__module__} {' '.join(map(str, argv))}"
-        yield what, f"{command}: {problem}: {ended.said[-1500:]}" if problem else None
+        yield what, use_folder(world, broken, spare)
+
+
+def use_folder(world: Any, broken: Path, spare: Path) -> str | None:
+    """Import a folder, and then do what that is for: generate, and export in either format.
+
+    Returns what went wrong. A refusal in one sentence ends it too, and is right.
+    """
+    size = sum(file.stat().st_size for file in broken.iterdir())
+    run = spare / "run"
+    for main, *argv in (
+        (export.main, broken, run, "--to", "run"),
+        (generate.main, "--run", run, "--prompt=def f", "--max-new-tokens=3", "--device=cpu"),
+        (export.main, run, spare / "hf", "--to", "hf"),
+        (export.main, run, spare / "a.gguf", "--to", "gguf")):
+        ended = world.call(main, *argv, seconds=SECONDS)
+        problem = find_problem(ended, main is generate.main, size)
+        if problem is not None:
+            command = f"{main.__module__} {' '.join(map(str, argv))}"
+            return f"{command}: {problem}: {ended.said[-1500:]}"
+        if ended.code != 0:
+            return None
+    return None
+
+
+def find_problem(ended: Any, generates: bool, size: int) -> str | None:
+    """Return what is wrong with how a command ended that read `size` bytes."""
+    if ended.code not in (0, 2) or "Traceback" in ended.said:
+        return f"exit {ended.code}"
+    if ended.code == 2 and ended.said.count("error:") != 1:
+        return "not one sentence"
+    if ended.code == 2 and generates:
+        return "imported, and then refused"
+    if ended.grown > 4 * size + SLACK:
+        return f"{ended.grown:,} bytes of memory for {size:,} on the disk"
+    return None

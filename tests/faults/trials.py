@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from conftest import arguments, random_text, run
 from imports import imports
 from resumption import last_checkpoint
+from torch import Tensor
 
 import train
 from data.dataset import find_prepared
@@ -44,6 +45,16 @@ class Ended(NamedTuple):
     said: str
 
 
+def without_times(point: dict[str, Any]) -> dict[str, Any]:
+    """Return a point of metrics.jsonl without the values that differ between equal runs."""
+    return {name: value for name, value in point.items() if "second" not in name}
+
+
+def as_lists(tensors: dict[str, Tensor]) -> dict[str, list]:
+    """Return tensors as lists of numbers, which compare as a whole."""
+    return {name: tensor.tolist() for name, tensor in tensors.items()}
+
+
 def peak() -> int:
     """The largest memory of this process so far, in bytes. That of a fork begins with it."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -53,7 +64,8 @@ class World:
     """A text, its prepared data, and the run that nothing ever happened to."""
 
     def __init__(self, folder: Path, preload: ctypes.CDLL):
-        self.folder, self.preload = folder, preload
+        self.folder = folder
+        self.preload = preload
         (folder / "text.txt").write_text(random_text(), encoding="utf-8")
         kernels.onednn_gain()  # measured once, so that every process multiplies in the same form
         for name in ("straight", "counted"):  # the second finds its data prepared
@@ -68,7 +80,8 @@ class World:
         report = self.folder / "report"
         process = os.fork()
         if process == 0:
-            code, said = 1, StringIO()
+            code = 1
+            said = StringIO()
             signal.alarm(seconds)
             before = peak()
             try:
@@ -93,18 +106,19 @@ class World:
     def content(self, name: str) -> list[Any]:
         """All numbers of a run but the times."""
         run = RunDir.open(self.folder / "runs" / name)
-        points = [{k: v for k, v in point.items() if "second" not in k} for point in run.metrics()]
+        points = [without_times(point) for point in run.metrics()]
         tensors, training = last_checkpoint(run.path)
         training["progress"]["seconds"] = 0
-        numbers = [{name: tensor.tolist() for name, tensor in of_file.items()}
-                   for of_file in (tensors, run.checkpoints.load_weights("best"))]
-        return [*numbers, training, points]
+        best = run.checkpoints.load_weights("best")
+        return [as_lists(tensors), as_lists(best), training, points]
 
     def read(self, name: str) -> Any:
         """What a resumed training takes from the disk; None if a warning is said about it."""
-        said, path = StringIO(), self.folder / "runs" / name
+        said = StringIO()
+        path = self.folder / "runs" / name
         with redirect_stderr(said):
-            values, run = self.content(name), RunDir.open(path)
+            values = self.content(name)
+            run = RunDir.open(path)
             config = read_config(path / "config.yaml").data
             data = find_prepared(config, run.manifest["settings"]) or prepare(config)
         files = [path / "config.yaml", path / "tokenizer.model", *sorted(data.folder.glob("*.bin"))]
@@ -153,8 +167,8 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
     shutil.rmtree(source / "previous")
     (prepared,) = (world.folder / "prepared").iterdir()
     expected = world.read(source.name)
-    files = [file for folder in (source, prepared) for file in sorted(folder.rglob("*"))
-             if file.is_file() and file.name != "metrics.jsonl"]  # it has no hash
+    paths = sorted(source.rglob("*")) + sorted(prepared.rglob("*"))
+    files = [path for path in paths if path.is_file() and path.name != "metrics.jsonl"]  # no hash
     for file in itertools.cycle(files):
         content = file.read_bytes()
         at = random.randrange(len(content))
@@ -176,12 +190,14 @@ TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, imports)}
 
 def main(minutes: float, *names: str) -> int:
     """Make these trials, or else all. Exit code: 1 if something was found."""
+    names = names or tuple(TRIALS)
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder), ctypes.CDLL(os.environ["LD_PRELOAD"]))
-        for name in names or TRIALS:
-            end = time.monotonic() + 60 * minutes / len(names or TRIALS)
-            tried = findings = 0
+        for name in names:
+            end = time.monotonic() + 60 * minutes / len(names)
+            tried = 0
+            findings = 0
             with suppress(KeyboardInterrupt):  # on to the next, after a summary
                 for what, finding in TRIALS[name](world):
                     tried += 1
