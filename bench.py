@@ -41,12 +41,12 @@ with starting(__name__):
     from files import write_json
     from formats import gguf, hf, names
     from gyre import device as devices
+    from gyre.compiled import compile_batch, compile_step
     from gyre.optim import OptimConfig, Optimizers
     from gyre.options import Config, Parser, make_config, read_yaml
     from gyre.step import summed_loss
-    from model.compiled import compile_step
     from model.config import ModelConfig
-    from model.generation import generate, next_logits
+    from model.generation import Batch, next_logits
     from model.int8 import int8_tensors, to_int8
     from model.sampling import Sampling
     from model.transformer import KVCache, Transformer, linear
@@ -253,8 +253,15 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
         prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
         return torch.inference_mode()(lambda: model.generate(
             prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=new))
-    return lambda: generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
-                            num_samples=rows, compile=setting.compiled)
+
+    def decode() -> list[list[int]]:
+        batch = Batch(model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows)
+        step = compile_batch(batch) if setting.compiled else next_logits
+        for _ in batch.draw(step):
+            pass
+        return batch.new_tokens()
+
+    return decode
 
 
 # --- the tables -----------------------------------------------------------------------------------

@@ -10,16 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from errors import UserError
+from errors import UserError, check_ranges
 from model.config import derive_seed
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw a token: the penalty first, then the others in this order (Hugging Face's).
-
-    `generate` raises UserError for values that have no meaning or no effect.
-    """
+    """How to draw a token: the penalty first, then the others in this order (Hugging Face's)."""
 
     temperature: float = 0.8
     """Divide the logits by this; 0 takes the likeliest token."""
@@ -32,6 +29,16 @@ class Sampling:
     repetition_penalty: float = 1.0
     """Above 1, tokens of the prompt and of the text so far become less likely: positive scores are
     divided by it, negative ones multiplied. (CTRL, Keskar et al. 2019, arXiv:1909.05858)"""
+
+    def check(self) -> None:
+        """Raise UserError for values that have no meaning or no effect."""
+        check_ranges("", self, temperature="[0, inf)", top_k="[1, inf)", top_p="(0, 1]",
+                     min_p="[0, 1]", repetition_penalty="[0.01, 100]")
+        if self.temperature > 0:
+            return
+        for name in ("top_k", "top_p", "min_p"):
+            if getattr(self, name) is not None:
+                raise UserError(f"{name} has no effect at temperature 0")
 
 
 def uniform(seed: int, sample: int, number: int) -> float:
