@@ -65,6 +65,7 @@ class Batch:
         max_new_tokens: int, eos_ids: Collection[int] = (), num_samples: int = 1, seed: int = 0,
     ):
         self.model = model
+        self.device = model.tok_embeddings.weight.device
         self.sampling = sampling
         self.max_new_tokens = max_new_tokens
         self.eos_ids = eos_ids
@@ -138,7 +139,7 @@ class Batch:
         first = 0 if cache is None else cache.length
         # Contiguous, because the compiler would compile again for other offsets or strides.
         fed = self.tokens[:, first:known].clone(memory_format=torch.contiguous_format)
-        fed = fed.to(self.model.tok_embeddings.weight.device)
+        fed = fed.to(self.device)
         many = self.num_samples > 1 and fed.shape[1] > 1
         if many and cache is not None and cache.length == 0:
             logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
@@ -150,8 +151,9 @@ class Batch:
         """Draw token `known` of the rows that are due, and return these tokens."""
         # A slice copies nothing.
         rows = slice(None) if len(due) == len(self.starts) else due
-        numbers = [uniform(self.seed, row % self.num_samples, known - self.starts[row])
-                   for row in due]
+        # A generator, because greedy decoding needs no numbers.
+        numbers = (uniform(self.seed, row % self.num_samples, known - self.starts[row])
+                   for row in due)
         drawn = sample(logits[rows], self.sampling, numbers, self.seen[rows])
         self.tokens[rows, known] = drawn
         if self.sampling.repetition_penalty != 1:
