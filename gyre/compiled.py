@@ -192,7 +192,9 @@ def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) 
     )).encode())
     for source in list_sources(model):
         name.update(source.read_bytes())
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if not home:
+        home = Path.home() / ".cache"
     return Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
 
 

@@ -104,5 +104,6 @@ def nucleus(masses: Tensor, p: float) -> Tensor:
         if (kept < candidates).all():
             break
     least = largest.gather(-1, kept - 1)
-    above, ties = masses > least, masses == least
+    above = masses > least
+    ties = masses == least
     return above | (ties & (ties.cumsum(-1) <= kept - above.sum(-1, keepdim=True)))
