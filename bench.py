@@ -42,13 +42,13 @@ with starting(__name__):
     from files import write_json
     from formats import gguf, hf, names
     from gyre import compute as computing
+    from gyre.compiled import compile_batch, compile_step
     from gyre.optim import OptimConfig, Optimizers
     from gyre.options import Config, Parser, make_config, read_yaml
     from gyre.step import summed_loss
     from model import kernels
-    from model.compiled import compile_step
     from model.config import ModelConfig
-    from model.generation import generate, next_logits
+    from model.generation import Batch, next_logits
     from model.int8 import int8_tensors, to_int8
     from model.sampling import Sampling
     from model.transformer import KVCache, Transformer, linear
@@ -297,8 +297,11 @@ def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: 
                               max_new_tokens=new)
 
     def by_gyre() -> list[list[int]]:
-        return generate(model, [[1]], Sampling(temperature=0), max_new_tokens=new,
-                        num_samples=rows, compile=setting.compiled)
+        batch = Batch(model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows)
+        step = compile_batch(batch) if setting.compiled else next_logits
+        for _ in batch.draw(step):
+            pass
+        return batch.new_tokens()
 
     programs = {"llama.cpp": by_llama_cpp, "transformers": by_transformers, "gyre": by_gyre}
     return programs[setting.program]

@@ -155,7 +155,7 @@ def open_all_runs(folder: str = "runs") -> list[RunDir]:
     """Return the runs in a folder, the oldest first. UserError if there is none."""
     paths = [path for path in Path(folder).glob("[!.]*")
              if path.name != "wandb" and not (path / "plan.json").exists()]
-    opened = [open_run_or_skip(path) for path in sorted(paths)]
+    opened = [open_rundir_or_skip(path) for path in sorted(paths)]
     runs = [run for run in opened if run is not None]
     if not runs:
         raise UserError(f"no run in {folder}/ yet: make one with `python train.py --config "
@@ -163,17 +163,17 @@ def open_all_runs(folder: str = "runs") -> list[RunDir]:
     return sorted(runs, key=lambda run: run.record["created"])
 
 
-def open_run(path: str | Path) -> RunDir:
+def open_rundir(path: str | Path) -> RunDir:
     """Return a run, by its path or its name in runs/. UserError if it cannot be read."""
     run = RunDir.open(path)
     read_config(run.path / "config.yaml")  # another revision may have written it
     return run
 
 
-def open_run_or_skip(path: str | Path) -> RunDir | None:
+def open_rundir_or_skip(path: str | Path) -> RunDir | None:
     """Return a run. None, with a message, for a folder that is none or cannot be read."""
     try:
-        return open_run(path)
+        return open_rundir(path)
     except UserError as error:
         say(f"skipped: {error}")
         return None
@@ -194,17 +194,23 @@ def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> lis
             if not given:
                 raise UserError(f"{path} is no run, and has no validation text of its own: give a "
                                 "text with --data.files")
-            from formats.folders import open_folder  # slow to import, and not needed for runs
-
-            run, weights = held.enter_context(open_folder(Path(path)))
-            models.append(Model(Path(path), run, weights))
+            models.append(open_foreign(Path(path), held))
             continue
-        run = open_run_or_skip(path) if Path(path).exists() else open_run(path)
+        run = open_rundir_or_skip(path) if Path(path).exists() else open_rundir(path)
         if run is not None:
             models.append(Model(run.path, run))
     if not models:
         raise UserError("none of these is a run")
     return models
+
+
+def open_foreign(path: Path, held: ExitStack) -> Model:
+    """Return the model in a folder of Hugging Face's or Meta's, which is open until `held` is
+    closed."""
+    from formats.folders import open_folder  # slow to import, and not needed for runs
+
+    run, weights = held.enter_context(open_folder(path))
+    return Model(path, run, weights)
 
 
 def check_comparable(runs: list[RunDir]) -> None:
@@ -257,8 +263,9 @@ def measure_on_text(models: list[Model], options: argparse.Namespace) -> list[di
     source = DataConfig(**fields)
     source.check()
     with open_text(source) as text:
-        say(f"text    {text.counts['bytes']:,} bytes in {text.counts['documents']:,} "
-            f"document{'' if text.counts['documents'] == 1 else 's'}")
+        documents = text.counts["documents"]
+        noun = "document" if documents == 1 else "documents"
+        say(f"text    {text.counts['bytes']:,} bytes in {documents:,} {noun}")
         results = []
         for model, context in show_progress(list(zip(models, contexts, strict=True))):
             results.append(measure_model(model, context, text, options))
@@ -287,8 +294,9 @@ def choose_context(model: Model, config: Config) -> int:
     if "imported" not in model.run.manifest:
         return length
     context = min(length, LONGEST)
-    reason = (f"and its positions reach to {length:,}" if context < length else
-              "as its configuration says, which need not be the length of its training rows")
+    reason = "as its configuration says, which need not be the length of its training rows"
+    if context < length:
+        reason = f"and its positions reach to {length:,}"
     say(f"note: {model.path} is read in windows of {context:,} tokens, {reason}: --context takes "
         "another length")
     return context
@@ -319,31 +327,36 @@ def list_runs(runs: list[RunDir]) -> str:
     """Return one row per run: what it is, how far it is, and its best validation so far."""
     header = ["run", "text", "encoding", "parameters", "lr", "steps", "bits/byte", "loss", "when"]
     rows = []
-    notes = []
     tokenizers = set()
     for run in tqdm(runs, "reading", unit="run", leave=False, disable=len(runs) < MANY_RUNS):
-        config = read_config(run.path / "config.yaml")
         points = run.metrics()
         best = best_validation(run, points)
-        bits = show(best.get("val/bpb"))
         if best:
             tokenizers.add(hash_tokenizer(run))
-            bits += " " if "val/eos_share" in best else "*"
-        created = datetime.fromisoformat(run.record["created"]).astimezone()
-        rows.append([run.path.name, name_text(run, config), config.model.position,
-                     count_parameters(config), f"{config.optim.lr:g}",
-                     show_steps(run, config, points), bits, show(best.get("val/loss")),
-                     f"{created:%Y-%m-%d %H:%M}"])
+        rows.append(list_run(run, points, best))
+    notes = []
     if any("*" in row[6] for row in rows):
         notes.append("*: of an older version, which counted EOS between documents in: python "
                      "evaluate.py RUN measures it again")
     if len(tokenizers) > 1:  # no column for numbers that do not compare
         notes.append("losses in nats per token are left out, because the tokenizers differ: "
                      "python evaluate.py RUN prints them")
-        at = header.index("loss")
+        loss_column = header.index("loss")
         for row in (header, *rows):
-            del row[at]
+            del row[loss_column]
     return "\n".join([align([header, *rows], left=3), *notes])
+
+
+def list_run(run: RunDir, points: list[dict[str, Any]], best: dict[str, Any]) -> list[str]:
+    """Return the row of a run, whose metrics and best validation are given."""
+    config = read_config(run.path / "config.yaml")
+    bits = show(best.get("val/bpb"))
+    if best:
+        bits += " " if "val/eos_share" in best else "*"
+    created = datetime.fromisoformat(run.record["created"]).astimezone()
+    return [run.path.name, name_text(run, config), config.model.position,
+            count_parameters(config), f"{config.optim.lr:g}", show_steps(run, config, points), bits,
+            show(best.get("val/loss")), f"{created:%Y-%m-%d %H:%M}"]
 
 
 def best_validation(run: RunDir, points: list[dict[str, Any]]) -> dict[str, Any]:
@@ -368,7 +381,9 @@ def count_parameters(config: Config) -> str:
 def name_text(run: RunDir, config: Config) -> str:
     """Return the label of the text of a run, and the start of its hash; - if it was imported."""
     digest = run.manifest.get("text", {}).get("sha256")
-    return "-" if digest is None else f"{label_text(config.data)} {digest[:6]}"
+    if digest is None:
+        return "-"
+    return f"{label_text(config.data)} {digest[:6]}"
 
 
 def hash_tokenizer(run: RunDir) -> str:
@@ -391,7 +406,9 @@ def show_steps(run: RunDir, config: Config, points: list[dict[str, Any]]) -> str
         with suppress(UserError):  # there is no such checkpoint, or it is damaged
             training = run.checkpoints.load_training(run.path / name)
             planned = training.get("steps", planned)
-    return f"{taken} of {planned if taken <= planned else '?'}"
+    if taken > planned:
+        return f"{taken} of ?"
+    return f"{taken} of {planned}"
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -404,23 +421,11 @@ def have_same_ids(results: list[dict[str, Any]]) -> bool:
 
 def tabulate_losses(results: list[dict[str, Any]]) -> str:
     """Return one row per record of gyre/measure.py, with the differences of `measure.compare`."""
-    first = results[0]
-    names = name_models(results)
     compares = have_same_ids(results)
-    key = "" if compares else "bpb_"
+    names = name_models(results)
     rows = [["run", "context", "loss", "perplexity", "bits/byte", "difference"]]
     for name, result in zip(names, results, strict=True):
-        mark = ""
-        if not compares:
-            mark = " " if result["ids_sha256"] == first["ids_sha256"] else "*"
-        difference = ""
-        if result is not first:
-            difference = show_error(result[f"{key}difference"], result[f"{key}difference_se"],
-                                    "+.4f")
-        rows.append([name, f"{result['least_context']} to {result['most_context']}",
-                     show_error(result["loss"], result["se"]) + mark,
-                     show(result["perplexity"], ".2f" if result["loss"] < 14 else ".3g") + mark,
-                     show_error(result["bpb"], result["bpb_se"]), difference])
+        rows.append(list_losses(name, result, results[0], compares))
     notes = ["context: tokens before a predicted token, least and most; in the first window from 1",
              "bits/byte: of the text alone, without EOS between documents",
              "±: standard error, of other text of this kind, and not of another seed"]
@@ -436,17 +441,39 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     return "\n".join([align(rows), *notes])
 
 
+def list_losses(
+    name: str, result: dict[str, Any], first: dict[str, Any], compares: bool
+) -> list[str]:
+    """Return the row of a record, with its difference from the first one.
+
+    compares: all records are about the same tokens. Else a star marks losses about others.
+    """
+    key = ""
+    mark = ""
+    if not compares:
+        key = "bpb_"
+        mark = " " if result["ids_sha256"] == first["ids_sha256"] else "*"
+    difference = ""
+    if result is not first:
+        difference = show_error(result[f"{key}difference"], result[f"{key}difference_se"], "+.4f")
+    perplexity = show(result["perplexity"], ".2f" if result["loss"] < 14 else ".3g")
+    return [name, f"{result['least_context']} to {result['most_context']}",
+            show_error(result["loss"], result["se"]) + mark, perplexity + mark,
+            show_error(result["bpb"], result["bpb_se"]), difference]
+
+
 def tabulate_lengths(results: list[dict[str, Any]]) -> str:
     """Return one row per record of gyre/measure.py."""
-    contexts = [f"{mode} {measure.in_lengths(multiple)}" for multiple in measure.CONTEXTS
-                for mode in ("cut", "slide")]
+    contexts = []
+    for multiple in measure.CONTEXTS:
+        length = measure.in_lengths(multiple)
+        contexts += [f"cut {length}", f"slide {length}"]
     rows = [["run", "encoding", "parameters", "tokens", "T", *contexts, "shift T"]]
     for name, result in zip(name_models(results), results, strict=True):
         tokens = f"{result['tokens']:,}" if "tokens" in result else "-"
+        losses = [show(row["loss"]) for row in result["context"]]
         rows.append([name, result["config"]["model"]["position"], f"{result['parameters']:,}",
-                     tokens, str(result["seq_len"]),
-                     *(show(row["loss"]) for row in result["context"]),
-                     show(result["shift"], "+.4f")])
+                     tokens, str(result["seq_len"]), *losses, show(result["shift"], "+.4f")])
     return (f"{align(rows)}\ncut C, slide C: loss of the same targets in windows of C tokens, cut "
             "end to end or moved on by T/2: 1 to C tokens\nof context, or more than C - T/2; shift "
             "T: change of the loss when every position moves on by T;\n-: undefined for this "
@@ -475,8 +502,9 @@ def align(rows: list[list[str]], left: int = 1) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
-        cells = [cell.ljust(width) if at < left else cell.rjust(width)
-                 for at, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = []
+        for at, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            cells.append(cell.ljust(width) if at < left else cell.rjust(width))
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
 

@@ -12,11 +12,11 @@ import argparse
 import sys
 import time
 from collections import Counter
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from errors import Range, UserError, report_errors, say, starting
 
@@ -25,11 +25,12 @@ with starting(__name__):
 
     from data.readers import decode, reading
     from formats.chat import chat_template, check_chat, render_chat
+    from gyre.compiled import compile_batch
     from gyre.compute import DTYPE_NAMES, InferenceDtype, keep_freed_memory
-    from gyre.load import NEW_TOKENS, Row, Trained, load
+    from gyre.load import NEW_TOKENS, Row, Trained, load, stream
     from gyre.options import Parser, RunOptions
     from model.config import RopeScaling, ScalingType, derive_seed
-    from model.generation import generate
+    from model.generation import Batch, next_logits
     from model.sampling import Sampling
 
 COMMANDS = """Each line is a prompt of its own, but for these commands:
@@ -44,7 +45,7 @@ def main(argv: list[str] | None = None) -> None:
     """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 if the output is closed."""
     with report_errors():
         options = parse(argv)
-        trained = open_run(options)
+        trained = load_trained(options)
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -135,20 +136,14 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def open_run(options: argparse.Namespace) -> Trained:
-    """Return the run, and print on stderr what it is."""
-    scaling = options.rope_scaling and RopeScaling(options.rope_scaling, options.rope_factor)
+def load_trained(options: argparse.Namespace) -> Trained:
+    """Return the run with its model, and print on stderr what it is."""
+    scaling = None
+    if options.rope_scaling is not None:
+        scaling = RopeScaling(options.rope_scaling, options.rope_factor)
     prompts = 1 if options.interactive else len(options.prompt)
     rows = prompts * options.num_samples
-    source = nullcontext((options.run, None))
-    theirs = ("config.json", "params.json")
-    if options.run and any(Path(options.run, name).is_file() for name in theirs):
-        from formats.folders import open_folder  # slow to import, and not needed for runs
-
-        if options.checkpoint != "best":
-            raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
-        source = open_folder(Path(options.run))
-    with source as (run, weights):
+    with open_source(options) as (run, weights):
         trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
                        weights)
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
@@ -161,6 +156,18 @@ def open_run(options: argparse.Namespace) -> Trained:
         say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
             "--chat puts them into it")
     return trained
+
+
+def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any, Any]]:
+    """Return a context with the run for `load`, and weights if they are not those of the run."""
+    theirs = ("config.json", "params.json")
+    if not options.run or not any(Path(options.run, name).is_file() for name in theirs):
+        return nullcontext((options.run, None))
+    if options.checkpoint != "best":
+        raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
+    from formats.folders import open_folder  # slow to import, and not needed for runs
+
+    return open_folder(Path(options.run))
 
 
 # --- prompts --------------------------------------------------------------------------------------
@@ -279,7 +286,9 @@ class Session:
 
     def write(self, ids: list[int], rows: list[Row]) -> None:
         """Print the rows, and remember them for `go_on`."""
-        seed = derive_seed(self.seed, "turn", self.turn) if self.turn else self.seed
+        seed = self.seed
+        if self.turn > 0:
+            seed = derive_seed(self.seed, "turn", self.turn)
         new, speed = write(self.trained, [ids], rows, self.options, seed)
         self.ids = ids + new[0]
         self.rows = rows
@@ -311,54 +320,57 @@ def write(
     tokens of every row; and the tokens and seconds of reading prompts ("prefill") and of what
     follows ("decode"), without those of compiling.
     """
-    new_tokens = options.max_new_tokens or trained.new_tokens(max(map(len, ids)))
+    new_tokens = options.max_new_tokens
+    if new_tokens is None:
+        new_tokens = trained.new_tokens(max(map(len, ids)))
+    batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
+                  num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed)
+    step = compile_batch(batch) if options.compile else next_logits
     streamed = len(rows) == 1
     times = [time.perf_counter()]
-
-    def on_start() -> None:
-        times[0] = time.perf_counter()
-
-    def on_token(row: int, token: int) -> bool:
-        times.append(time.perf_counter())
-        bar.update()
-        text = rows[row].push(token)
-        if streamed:
-            print(text, end="", flush=True)
-        return rows[row].stopped
-
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
               disable=streamed, mininterval=0.1 if sys.stderr.isatty() else 10) as bar:
-        new = generate(
-            trained.model, ids, options.sampling, max_new_tokens=new_tokens,
-            num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed,
-            compile=options.compile, on_start=on_start, on_token=on_token,
-        )
-    times.append(time.perf_counter())
-    for i, row in enumerate(rows):
-        rest = row.finish()
-        prompt, sample = divmod(i, options.num_samples)
-        heading = f"=== prompt {prompt + 1}, sample {sample + 1} ==="
-        print(rest if streamed else f"{heading}\n{row.text}", flush=True)
-    lengths: list[int] = []  # of the prompt of each row
-    for prompt in ids:
-        lengths += [len(prompt)] * options.num_samples
-    ended = sum(len(tokens) < new_tokens and not row.stopped
-                for tokens, row in zip(new, rows, strict=True))
-    if ended:
-        say(f"note: the model ended {ended} of {len(rows)} texts by itself: "
-            f"{suggest_another(options)} draws another")
-    longest = max(n + len(tokens) for n, tokens in zip(lengths, new, strict=True))
+        for _, text in stream(batch, rows, step):
+            times.append(time.perf_counter())
+            bar.update(batch.n_drawn - bar.n)
+            if streamed:
+                print(text, end="", flush=True)
+    if streamed:
+        print(flush=True)
+    else:
+        print_samples(rows, options.num_samples)
+    note_ends(batch, rows, options)
+    longest = max(batch.lengths)
     seq_len = trained.config.data.seq_len
     if longest > seq_len:
         say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
-    # Prefill reads min(lengths) tokens of every prompt, and draws the first token of the rows with
-    # the shortest prompt: these are not decoded.
-    decoded = len(times) - 2 - lengths.count(min(lengths))
-    return new, Counter({
-        "prefill tokens": min(lengths) * len(ids), "prefill": times[1] - times[0],
+    # Prefill reads as many tokens of every prompt, and draws the first token of the rows with the
+    # shortest prompt: these are not decoded.
+    shortest = min(batch.starts)
+    decoded = batch.n_drawn - batch.starts.count(shortest)
+    return batch.new_tokens(), Counter({
+        "prefill tokens": shortest * len(ids), "prefill": times[1] - times[0],
         "decode tokens": max(0, decoded), "decode": times[-1] - times[1],
     })
+
+
+def print_samples(rows: list[Row], num_samples: int) -> None:
+    """Print several texts, each under a heading."""
+    for i, row in enumerate(rows):
+        prompt, sample = divmod(i, num_samples)
+        print(f"=== prompt {prompt + 1}, sample {sample + 1} ===\n{row.text}", flush=True)
+
+
+def note_ends(batch: Batch, rows: list[Row], options: argparse.Namespace) -> None:
+    """Note on stderr how many texts the model ended."""
+    ended = 0
+    for row, tokens in zip(rows, batch.new_tokens(), strict=True):
+        if len(tokens) < batch.max_new_tokens and not row.stopped:
+            ended += 1
+    if ended:
+        say(f"note: the model ended {ended} of {len(rows)} texts by itself: "
+            f"{suggest_another(options)} draws another")
 
 
 def suggest_another(options: argparse.Namespace) -> str:

@@ -38,7 +38,7 @@ def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[
 
 def measure_end(run: RunDir, windows: int, device: str) -> dict[str, Any]:
     """Return tokens, `whole_split`, and the cost of a shift by T, of the last checkpoint."""
-    config, _, scorer = measure.open_run(run, "last", device)
+    config, _, scorer = measure.open_scorer(run, "last", device)
     with scorer.compute.active():
         return {
             "tokens": measure.trained_tokens(run, "last", config), **measure.whole_split(scorer),
@@ -50,7 +50,7 @@ def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
     """Return what every kept checkpoint has: the loss over the whole split and in windows of 32
     tokens, and, on at most so many windows, the cost of a shift by T and of permuted tokens, and
     what attention does."""
-    config, _, scorer = measure.open_run(run, "last", device)
+    config, _, scorer = measure.open_scorer(run, "last", device)
     spans, points = scorer.spans(windows), []
     for step in run.checkpoints.kept_steps():
         scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
@@ -88,7 +88,7 @@ def hash_origin(run: RunDir) -> dict[str, str]:
             init.update(name.encode() + value.numpy().tobytes())
             shapes[name] = [*value.shape, *model.drawn_as.get(name, ())]
     scale = [*embeddings.shape, model.position.embedding_std]
-    dataset = measure.open_data(run, config).dataset(
+    dataset = measure.open_prepared(run, config).dataset(
         "train", seq_len=config.data.seq_len, batch_size=config.train.batch_size, seed=config.seed)
     for step in range(config.train.steps):
         for part in dataset.batch(step):

@@ -6,7 +6,7 @@
 """
 
 import codecs
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from gyre.options import Config, read_config
 from gyre.rundir import RunDir
 from model import kernels
 from model.config import ModelConfig, RopeScaling
-from model.generation import generate
+from model.generation import Batch, Step, next_logits
 from model.int8 import int8_tensors, to_int8
 from model.sampling import Sampling
 from model.transformer import Transformer
@@ -62,22 +62,20 @@ class Trained:
         `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises UserError where the context has no room or an option has no meaning.
         """
-        stops = [stop] if stop and isinstance(stop, str) else stop
-        if stops and "" in stops:
+        stops = stop
+        if isinstance(stop, str):
+            stops = [stop] if stop else []
+        if "" in stops:
             raise UserError("stop '' is in every text: leave it out")
         ids = self.tokenizer.encode_prompt(prompt)
+        if max_new_tokens is None:
+            max_new_tokens = self.new_tokens(len(ids))
+        batch = Batch(self.model, [ids], Sampling(**sampling), max_new_tokens=max_new_tokens,
+                      eos_ids=self.tokenizer.eos_ids, seed=seed)
         row = Row(prompt, self.tokenizer, stops)
-
-        def on_token(_: int, token: int) -> bool:
-            row.push(token)
-            return row.stopped
-
-        count = self.new_tokens(len(ids)) if max_new_tokens is None else max_new_tokens
         with self.compute.active():
-            generate(self.model, [ids], Sampling(**sampling), max_new_tokens=count, seed=seed,
-                     eos_ids=self.tokenizer.eos_ids, on_token=on_token)
-        row.push(None)
-        return row.text[len(prompt) :]
+            text = "".join(part for _, part in stream(batch, [row]))
+        return text[len(prompt) :]
 
     def new_tokens(self, prompt_tokens: int) -> int:
         """Return how many tokens follow a prompt by default: 200, or what the context has room for.
@@ -106,15 +104,21 @@ def load(
     where = resolve_device(device)
     if dtype == "int8" and where.type != "cpu":
         raise UserError(f"int8 is for a CPU, not for {where}: give --device cpu, or another dtype")
-    run = run if isinstance(run, RunDir) else RunDir.open(run)
+    if not isinstance(run, RunDir):
+        run = RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
     onednn = where.type == "cpu" and kernels.prefers_onednn()
+    unquantised = "float32" if dtype == "int8" else dtype
     with kernels.products_by_onednn(onednn):
         rates = partial(matmul_rates, where, model_config, rows, training=False)
-        chosen, why = resolve_dtype("float32" if dtype == "int8" else dtype, where, rates)
+        chosen, why = resolve_dtype(unquantised, where, rates)
     compute = Compute(where, chosen, onednn=onednn, reason=why)
-    convert: Convert = lambda name, weight: {name: weight.to(where, chosen)}  # noqa: E731
+
+    def to_device(name: str, weight: Tensor) -> dict[str, Tensor]:
+        return {name: weight.to(where, chosen)}
+
+    convert: Convert = to_device
     with torch.device("meta"):  # without memory: the weights bring theirs
         model = Transformer(model_config)
         if dtype == "int8":
@@ -123,7 +127,9 @@ def load(
     if weights is None:
         state = run.checkpoints.load_weights(checkpoint, convert)
     else:
-        state = {key: value for pair in weights for key, value in convert(*pair).items()}
+        state = {}
+        for name, weight in weights:
+            state |= convert(name, weight)
     model.load_state_dict(state, assign=True)  # without a copy
     return Trained(run, config, open_tokenizer(run.path), model.to(where).eval(), compute)
 
@@ -141,6 +147,22 @@ def scale_rotations(config: Config, scaling: RopeScaling) -> ModelConfig:
         scaling = replace(scaling, original_positions=config.data.seq_len)
     reach = max(config.model.max_positions, scaling.reach)
     return replace(config.model, rope_scaling=scaling, max_positions=reach)
+
+
+def stream(
+    batch: Batch, rows: Sequence["Row"], step: Step = next_logits
+) -> Iterator[tuple[int, str]]:
+    """Yield (i, text) for every new token of rows[i], and after all of them the rest of each row.
+
+    The text of a token can be empty (see `Row`). A row ends at its first stop string.
+    """
+    for i, token in batch.draw(step):
+        text = rows[i].push(token)
+        if rows[i].stopped:
+            batch.end(i)
+        yield i, text
+    for i, row in enumerate(rows):
+        yield i, row.finish()
 
 
 @dataclass
@@ -175,18 +197,15 @@ class Row:
         if self.stopped:
             return ""
         text = self.held + self.decode(token)
-        # At the stop string that ends first, and the longest of those: where the text ends must not
-        # depend on how it was cut into tokens.
-        ends = [(text.index(stop) + len(stop), -len(stop)) for stop in self.stops if stop in text]
-        safe = len(text)
-        if ends:
+        end = find_stop(text, self.stops)
+        if end is not None:
             self.stopped = True
-            safe = sum(min(ends))
-        elif token is not None:
-            starts = [stop[:n] for stop in self.stops for n in range(len(stop))]
-            safe -= max((len(start) for start in starts if text.endswith(start)), default=0)
-        shown = self.prompt + text[:safe]
-        self.held = text[safe:]
+        elif token is None:
+            end = len(text)
+        else:
+            end = len(text) - unsafe_length(text, self.stops)
+        shown = self.prompt + text[:end]
+        self.held = text[end:]
         self.prompt = ""
         self.text += shown
         return shown
@@ -212,3 +231,28 @@ class Row:
         self.held = ""
         self.text = ""
         self.stopped = False
+
+
+def find_stop(text: str, stops: Sequence[str]) -> int | None:
+    """Return where a text ends because of a stop string, or None if it has none.
+
+    That is before the stop string that is complete first, and before the longest of those: it does
+    not depend on how the text was cut into tokens.
+    """
+    first_end = len(text) + 1
+    start = None
+    for stop in sorted(stops, key=len, reverse=True):
+        at = text.find(stop)
+        if at >= 0 and at + len(stop) < first_end:
+            first_end = at + len(stop)
+            start = at
+    return start
+
+
+def unsafe_length(text: str, stops: Sequence[str]) -> int:
+    """Return how many characters at the end of a text may be the start of a stop string."""
+    longest = max(map(len, stops), default=1) - 1
+    for n in range(min(longest, len(text)), 0, -1):
+        if any(stop.startswith(text[-n:]) for stop in stops):
+            return n
+    return 0

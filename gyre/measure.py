@@ -125,8 +125,8 @@ class Scorer:
         for rows in self.rows(starts, context):
             hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, -scored:]
             targets = rows[:, -scored:].flatten()
-            for states, ids in zip(hidden_states.flatten(0, 1).split(at_once),
-                                   targets.split(at_once), strict=True):
+            states_at_once = hidden_states.flatten(0, 1).split(at_once)
+            for states, ids in zip(states_at_once, targets.split(at_once), strict=True):
                 nats = F.cross_entropy(model.logits(states), ids, reduction="none")
                 losses.append(nats.cpu().double())
         return torch.cat(losses).view(-1, scored)
@@ -158,7 +158,9 @@ def standard_error(values: Tensor) -> float | None:
     independent, but long stretches nearly are. None for one value.
     """
     means = stretches(values)
-    return (means.std() / math.sqrt(len(means))).item() if len(means) > 1 else None
+    if len(means) < 2:
+        return None
+    return (means.std() / math.sqrt(len(means))).item()
 
 
 # --- which tokens are scored ----------------------------------------------------------------------
@@ -237,11 +239,14 @@ def loss_by_context(scorer: Scorer, blocks: Blocks) -> list[dict[str, Any]]:
     nonoverlapping: the stream is cut into windows, so a target sees from 1 to C tokens. sliding:
     windows move on by T/2, so every target sees more than C - T/2.
     """
-    seq_len, rows = scorer.seq_len, []
-    for context in (int(multiple * seq_len) for multiple in CONTEXTS):
+    seq_len = scorer.seq_len
+    rows = []
+    for multiple in CONTEXTS:
+        context = int(multiple * seq_len)
         model = scorer.model(context)
-        for mode, windows in (("nonoverlapping", cut(blocks, seq_len, context)),
-                              ("sliding", slide(blocks, seq_len, context, seq_len // 2))):
+        modes = {"nonoverlapping": cut(blocks, seq_len, context),
+                 "sliding": slide(blocks, seq_len, context, stride=seq_len // 2)}
+        for mode, windows in modes.items():
             rows.append({"context": context, "mode": mode, **scorer.loss(model, windows)})
     return rows
 
@@ -286,7 +291,8 @@ def bits_per_byte(nats: Tensor, text: Encoded, tokenizer: Tokenizer) -> dict[str
     total = nats.sum().item()
     bits = nats[is_text] / math.log(2)
     ids = text.ids[1:][is_text]
-    sizes = torch.tensor([len(tokenizer.piece(i)) for i in range(int(ids.max()) + 1)])[ids]
+    piece_sizes = [len(tokenizer.piece(i)) for i in range(int(ids.max()) + 1)]
+    sizes = torch.tensor(piece_sizes)[ids]
     # A token is in the part in which the middle of its text is. Where the tokenizer has put spaces
     # in front, the pieces have more bytes than the text, which is why parts are relative.
     middles = sizes.cumsum(0) - sizes / 2
@@ -305,7 +311,8 @@ def whole_split(scorer: Scorer) -> dict[str, Any]:
 def shift(scorer: Scorer, spans: Tensor) -> float | None:
     """Return by how much the loss of windows of T tokens rises when they stand T positions further
     on: not at all, up to rounding, if the encoding is relative."""
-    seq_len, further = scorer.seq_len, scorer.model(2 * scorer.seq_len)
+    seq_len = scorer.seq_len
+    further = scorer.model(2 * seq_len)
     if further is None:
         return None
     still = scorer.nats(scorer.trained, spans, seq_len, seq_len)
@@ -318,14 +325,19 @@ def permute(scorer: Scorer, spans: Tensor) -> float:
     """Return by how much the loss of the token after each window of T tokens rises when all tokens
     of the window but its last are permuted, in all windows alike: not at all without a sense of
     order."""
-    seq_len, model, change = scorer.seq_len, scorer.trained, 0.0
+    seq_len = scorer.seq_len
+    model = scorer.trained
     starts = (spans[:, None] + torch.arange(SPAN) * seq_len).flatten()
-    order = torch.randperm(seq_len - 1, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    permuted = torch.arange(seq_len)
+    permuted[:-1] = torch.randperm(seq_len - 1, generator=generator)
+    change = 0.0
     for rows in scorer.rows(starts, seq_len):
-        for sign, kept in ((1, order), (-1, torch.arange(seq_len - 1))):
-            hidden_states = model.hidden_states(rows[:, [*kept.tolist(), seq_len - 1]])
+        targets = rows[:, -1]
+        for sign, order in ((1, permuted), (-1, torch.arange(seq_len))):
+            hidden_states = model.hidden_states(rows[:, order.to(rows.device)])
             logits = model.logits(hidden_states[:, -1])
-            change += sign * F.cross_entropy(logits, rows[:, -1], reduction="sum").item()
+            change += sign * F.cross_entropy(logits, targets, reduction="sum").item()
     return change / len(starts)
 
 
@@ -340,7 +352,7 @@ def loss_of_32(scorer: Scorer) -> float:
 # --- what a run is --------------------------------------------------------------------------------
 
 
-def open_data(run: RunDir, config: Config) -> Prepared:
+def open_prepared(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
     data = find_prepared(config.data, run.manifest.get("settings"))
     if data is None:
@@ -367,12 +379,12 @@ def data_of(manifest: dict[str, Any], folder: Path) -> dict[str, str]:
             "split": str(split)}
 
 
-def open_run(
+def open_scorer(
     run: RunDir, checkpoint: Checkpoint, device: str
 ) -> tuple[Config, Prepared, Scorer]:
     """Return the configuration of a run, its data, and its model on the validation split."""
     trained = load(run, checkpoint, device)
-    data = open_data(run, trained.config)
+    data = open_prepared(run, trained.config)
     ids = torch.from_numpy(data.dataset("val", seq_len=1).read(slice(None)))
     # A text that spells an imported tokenizer's EOS has its id too, which is then left out.
     is_text = ~torch.isin(ids, torch.tensor(data.separators))
@@ -393,9 +405,9 @@ def compute_as_trained(trained: Trained) -> Compute:
 def trained_tokens(run: RunDir, checkpoint: Checkpoint | int, config: Config) -> int:
     """Return on how many tokens a checkpoint, or that of a kept step, was trained."""
     step = checkpoint
-    if not isinstance(step, int):  # before the first validation, the best weights are the last
+    if not isinstance(step, int):
         step = run.checkpoints.saved_step(step)
-        if not step:
+        if step == 0:  # before the first validation, the best weights are the last
             step = run.checkpoints.saved_step("last")
     return step * config.train.batch_size * config.data.seq_len
 
@@ -411,7 +423,7 @@ def measure(
     shift by T are measured in at most so many windows of 8T tokens: contexts on an eighth of the
     targets of every other window, or with `all_blocks` on all targets of all.
     """
-    config, data, scorer = open_run(run, checkpoint, device)
+    config, data, scorer = open_scorer(run, checkpoint, device)
     with scorer.compute.active():
         return {
             "run": str(run.path), **describe_training(run, config, checkpoint),
@@ -428,7 +440,8 @@ def measure_text(
 ) -> dict[str, Any]:
     """Return the same of a model on any text, without what only a trained run has if it was
     imported. For such a model, T is `context`."""
-    run, config = trained.run, trained.config
+    run = trained.run
+    config = trained.config
     imported = "imported" in run.manifest
     seq_len = context if imported else config.data.seq_len
     encoded = text.encode(trained.tokenizer)
@@ -468,13 +481,17 @@ def measure_losses(
 
     UserError if they are not finite, which names the `weights`.
     """
-    context = scorer.seq_len if context is None else context
-    stride = context if stride is None else stride
+    if context is None:
+        context = scorer.seq_len
+    if stride is None:
+        stride = context
     nats = stream_losses(scorer, context, stride)
     whole = mean_loss(nats)
     if not math.isfinite(whole["loss"]):
         raise UserError(f"the {weights} have no finite loss")
-    perplexity = math.exp(whole["loss"]) if whole["loss"] < LARGEST_LOSS else None
+    perplexity = None
+    if whole["loss"] < LARGEST_LOSS:
+        perplexity = math.exp(whole["loss"])
     least, most = context_range(len(scorer.stream), context, stride)
     return {"window": context, "stride": stride, "least_context": least, "most_context": most,
             **whole, "perplexity": perplexity,

@@ -1,17 +1,21 @@
 """From a prompt to its continuation: prefill, decoding, and the loop over both.
 
-Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt.
+Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt: row `p * num_samples + s`
+is sample s of prompt p.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from errors import Range, UserError, check_range, check_ranges
-from model.compiled import Step, compile_step
+from errors import Range, UserError, check_range
 from model.sampling import Sampling, sample, uniform
 from model.transformer import KVCache, Transformer
+
+Step = Callable[..., Tensor]
+"""A function like `next_logits`."""
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -20,6 +24,168 @@ def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None
     Prefill calls this with a prompt, decoding with T = 1.
     """
     return model.logits(model.hidden_states(tokens, cache, last_only=True)[:, -1])
+
+
+def generate(
+    model: Transformer,
+    prompts: list[list[int]],
+    sampling: Sampling,
+    *,
+    max_new_tokens: int,
+    eos_ids: Collection[int] = (),
+    num_samples: int = 1,
+    seed: int = 0,
+    step: Step = next_logits,
+) -> list[list[int]]:
+    """Continue every prompt `num_samples` times and return the new tokens of every row.
+
+    `Batch` explains the arguments and gives the tokens one at a time.
+    """
+    batch = Batch(model, prompts, sampling, max_new_tokens=max_new_tokens, eos_ids=eos_ids,
+                  num_samples=num_samples, seed=seed)
+    for _ in batch.draw(step):
+        pass
+    return batch.new_tokens()
+
+
+class Batch:
+    """Prompts, each in `num_samples` rows, and the tokens that are drawn after them.
+
+    A row does not depend on the other rows. It ends after `max_new_tokens`, before a token of
+    `eos_ids`, or when `end` is called for it. Keys are cached, unless dynamic RoPE scaling would
+    change their rotations at this length: then `cache` is None.
+
+    Raises UserError for an empty prompt, for more tokens than the context holds, and for options
+    of `sampling` that have no meaning or no effect.
+    """
+
+    @torch.inference_mode()
+    def __init__(
+        self, model: Transformer, prompts: list[list[int]], sampling: Sampling, *,
+        max_new_tokens: int, eos_ids: Collection[int] = (), num_samples: int = 1, seed: int = 0,
+    ):
+        self.model = model
+        self.device = model.tok_embeddings.weight.device
+        self.sampling = sampling
+        self.max_new_tokens = max_new_tokens
+        self.eos_ids = eos_ids
+        self.num_samples = num_samples
+        self.seed = seed
+        check_range("max_new_tokens", max_new_tokens, Range(ge=1))
+        check_range("num_samples", num_samples, Range(ge=1))
+        sampling.check()
+        total = count_positions(model, prompts, max_new_tokens)
+        self.starts: list[int] = []
+        """Tokens of the prompt of each row."""
+        for prompt in prompts:
+            self.starts += [len(prompt)] * num_samples
+        self.lengths = list(self.starts)
+        """Tokens of each row so far, those of its prompt included."""
+        self.live = list(range(len(self.starts)))
+        """The rows that have not ended."""
+        self.n_drawn = 0
+        """New tokens of all rows so far."""
+        self.cache = new_cache(model, len(self.starts), total)
+        self.tokens = torch.zeros(len(self.starts), total, dtype=torch.long)
+        self.seen = torch.zeros(len(self.starts), model.config.vocab_size, dtype=torch.bool)
+        for row, start in enumerate(self.starts):
+            self.tokens[row, :start] = torch.tensor(prompts[row // num_samples])
+            self.seen[row, self.tokens[row, :start]] = True
+
+    @torch.inference_mode()
+    def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
+        """Yield (row, token) for every new token, until all rows have ended.
+
+        `step` computes the logits, as `next_logits` does. Dropout is off until the iterator ends or
+        is closed. Raises UserError for logits that are not finite.
+
+        Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
+        tokens that all unfinished rows have: first the length of the shortest prompt (prefill),
+        then one token at a time (decode). While a short row draws tokens, a longer one still reads
+        its prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
+        """
+        with evaluating(self.model):
+            while self.live:
+                known = min(self.lengths[row] for row in self.live)
+                # The others still read their prompts.
+                due = [row for row in self.live if self.lengths[row] == known]
+                logits = self.compute_logits(step, known)
+                for row, token in zip(due, self.sample_rows(logits, due, known), strict=True):
+                    if token in self.eos_ids:
+                        self.end(row)
+                        continue
+                    self.lengths[row] += 1
+                    self.n_drawn += 1
+                    if self.lengths[row] == self.starts[row] + self.max_new_tokens:
+                        self.end(row)
+                    yield row, token
+
+    def end(self, row: int) -> None:
+        """End a row, if it has not ended yet."""
+        if row in self.live:
+            self.live.remove(row)
+
+    def new_tokens(self) -> list[list[int]]:
+        """Return the tokens that were drawn so far for each row."""
+        spans = zip(self.tokens, self.starts, self.lengths, strict=True)
+        return [tokens[start:length].tolist() for tokens, start, length in spans]
+
+    def compute_logits(self, step: Step, known: int) -> Tensor:
+        """Feed the first `known` tokens of all rows, or those of them that are not in the cache.
+
+        Returns the logits (B, V) of the next token in float32, on the CPU: drawing there gives
+        every device the same tokens.
+        """
+        cache = self.cache
+        first = 0 if cache is None else cache.length
+        # Contiguous, because the compiler would compile again for other offsets or strides.
+        fed = self.tokens[:, first:known].clone(memory_format=torch.contiguous_format)
+        fed = fed.to(self.device)
+        many = self.num_samples > 1 and fed.shape[1] > 1
+        if many and cache is not None and cache.length == 0:
+            logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
+        else:
+            logits = step(self.model, fed, cache)
+        return logits.float().cpu()
+
+    def sample_rows(self, logits: Tensor, due: list[int], known: int) -> list[int]:
+        """Draw token `known` of the rows that are due, and return these tokens."""
+        # A slice copies nothing.
+        rows = slice(None) if len(due) == len(self.starts) else due
+        # A generator, because greedy decoding needs no numbers.
+        numbers = (uniform(self.seed, row % self.num_samples, known - self.starts[row])
+                   for row in due)
+        drawn = sample(logits[rows], self.sampling, numbers, self.seen[rows])
+        self.tokens[rows, known] = drawn
+        if self.sampling.repetition_penalty != 1:
+            self.seen[due, drawn] = True  # pairs (row, token): a slice would mark all rows
+        return drawn.tolist()
+
+
+def count_positions(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> int:
+    """Return the length of the longest row. UserError if it is empty or the context is shorter."""
+    if not prompts or not all(prompts):
+        raise UserError("the prompt is empty: give at least one token")
+    longest = max(map(len, prompts))
+    total = longest + max_new_tokens
+    limit = model.config.max_positions
+    if total > limit:
+        raise UserError(
+            f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
+            f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
+        )
+    return total
+
+
+def new_cache(model: Transformer, rows: int, length: int) -> KVCache | None:
+    """Return an empty cache, or None where the rotation of a key depends on the text's length."""
+    if length > model.position.cache_limit:
+        return None
+    device = model.tok_embeddings.weight.device
+    dtype = model.norm.weight.dtype
+    if torch.is_autocast_enabled(device.type):
+        dtype = torch.get_autocast_dtype(device.type)
+    return KVCache(model.config, rows, length, device, dtype)
 
 
 def prefill_samples(
@@ -38,101 +204,12 @@ def prefill_samples(
     return logits.repeat_interleave(samples, 0)
 
 
-@torch.inference_mode()
-def generate(
-    model: Transformer,
-    prompts: list[list[int]],
-    sampling: Sampling,
-    *,
-    max_new_tokens: int,
-    eos_ids: Collection[int] = (),
-    num_samples: int = 1,
-    seed: int = 0,
-    compile: bool = False,
-    on_start: Callable[[], None] = lambda: None,
-    on_token: Callable[[int, int], bool] = lambda row, token: False,
-) -> list[list[int]]:
-    """Continue every prompt `num_samples` times and return the new tokens of every row.
-
-    Row `p * num_samples + s` is sample s of prompt p. It does not depend on the other rows. It ends
-    after `max_new_tokens`, before a token of `eos_ids`, or when `on_token(row, token)` returns
-    True. `on_token` is called for every new token. Dropout is off. `compile` compiles decoding and
-    long prefills (model/compiled.py), which makes a single row several times as fast on a CPU.
-    `on_start` is called once all is compiled, before the first forward pass. Keys are cached,
-    unless dynamic RoPE scaling would change their rotations at this length; without a cache nothing
-    is compiled.
-
-    Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
-    tokens that all unfinished rows have: first the length of the shortest prompt (prefill), then
-    one token at a time (decode). While a short row draws tokens, a longer one still reads its
-    prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
-
-    Raises UserError, before any compute, for an empty prompt, for more tokens than the context
-    holds, and for options of `sampling` that have no meaning or no effect; later for logits that
-    are not finite.
-    """
-    check_range("max_new_tokens", max_new_tokens, Range(ge=1))
-    check_range("num_samples", num_samples, Range(ge=1))
-    check_ranges(sampling)
-    for name in ("top_k", "top_p", "min_p"):
-        if sampling.temperature == 0 and getattr(sampling, name) is not None:
-            raise UserError(f"{name} has no effect at temperature 0")
-    if not prompts or not all(prompts):
-        raise UserError("the prompt is empty: give at least one token")
-    longest = max(map(len, prompts))
-    total, limit = longest + max_new_tokens, model.config.max_positions
-    if total > limit:
-        raise UserError(
-            f"a prompt of {longest} tokens and {max_new_tokens} new ones make {total}, past the "
-            f"context of {limit} (model.max_positions): shorten the prompt or lower max_new_tokens"
-        )
-
-    starts = [len(prompt) for prompt in prompts for _ in range(num_samples)]
-    lengths = list(starts)
-    tokens = torch.zeros(len(starts), total, dtype=torch.long)
-    seen = torch.zeros(len(starts), model.config.vocab_size, dtype=torch.bool)
-    for row, start in enumerate(starts):
-        tokens[row, :start] = torch.tensor(prompts[row // num_samples])
-        seen[row, tokens[row, :start]] = True
-    device = model.tok_embeddings.weight.device
-    cache = None
-    if total <= model.position.cache_limit:
-        autocast = torch.is_autocast_enabled(device.type)
-        dtype = torch.get_autocast_dtype(device.type) if autocast else model.norm.weight.dtype
-        cache = KVCache(model.config, len(starts), total, device, dtype)
-
+@contextmanager
+def evaluating(model: Transformer) -> Iterator[None]:
+    """Turn the dropout of a model off within; afterwards its mode is as it was."""
     was_training = model.training
     model.eval()
     try:
-        step: Step = next_logits
-        if compile and cache is not None:
-            step = compile_step(next_logits, model, cache, prompt=min(starts), samples=num_samples)
-        on_start()
-        live = list(range(len(starts)))
-        while live:
-            known = min(lengths[row] for row in live)
-            due = [row for row in live if lengths[row] == known]  # the others read their prompt
-            # Contiguous, because the compiler would compile again for other offsets or strides.
-            first = 0 if cache is None else cache.length
-            fed = tokens[:, first:known].clone(memory_format=torch.contiguous_format).to(device)
-            if cache is not None and cache.length == 0 and fed.shape[1] > 1 and num_samples > 1:
-                logits = prefill_samples(step, model, fed, cache, num_samples)
-            else:
-                logits = step(model, fed, cache)
-            logits = logits.float().cpu()  # drawing there gives every device the same tokens
-            rows = slice(None) if len(due) == len(starts) else due  # a slice copies nothing
-            numbers = (uniform(seed, row % num_samples, known - starts[row]) for row in due)
-            drawn = sample(logits[rows], sampling, numbers, seen[rows])
-            tokens[rows, known] = drawn
-            if sampling.repetition_penalty != 1:
-                seen[due, drawn] = True  # pairs (row, token): a slice would mark all rows
-            for row, token in zip(due, drawn.tolist(), strict=True):
-                if token in eos_ids:
-                    live.remove(row)
-                    continue
-                lengths[row] += 1
-                if on_token(row, token) or lengths[row] == starts[row] + max_new_tokens:
-                    live.remove(row)
+        yield
     finally:
         model.train(was_training)
-    return [tokens[row, starts[row] : lengths[row]].tolist() for row in range(len(starts))]

@@ -11,16 +11,13 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from errors import Range, UserError
+from errors import Range, UserError, check_ranges
 from model.config import derive_seed
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How to draw a token: the penalty first, then the others in this order (Hugging Face's).
-
-    `generate` raises UserError for values that have no meaning or no effect.
-    """
+    """How to draw a token: the penalty first, then the others in this order (Hugging Face's)."""
 
     temperature: Annotated[float, Range(ge=0)] = 0.8
     """Divide the logits by this; 0 takes the likeliest token."""
@@ -33,6 +30,15 @@ class Sampling:
     repetition_penalty: Annotated[float, Range(ge=0.01, le=100)] = 1.0
     """Above 1, tokens of the prompt and of the text so far become less likely: positive scores are
     divided by it, negative ones multiplied. (CTRL, Keskar et al. 2019, arXiv:1909.05858)"""
+
+    def check(self) -> None:
+        """Raise UserError for values that have no meaning or no effect."""
+        check_ranges(self)
+        if self.temperature > 0:
+            return
+        for name in ("top_k", "top_p", "min_p"):
+            if getattr(self, name) is not None:
+                raise UserError(f"{name} has no effect at temperature 0")
 
 
 def uniform(seed: int, sample: int, number: int) -> float:
@@ -98,5 +104,6 @@ def nucleus(masses: Tensor, p: float) -> Tensor:
         if (kept < candidates).all():
             break
     least = largest.gather(-1, kept - 1)
-    above, ties = masses > least, masses == least
+    above = masses > least
+    ties = masses == least
     return above | (ties & (ties.cumsum(-1) <= kept - above.sum(-1, keepdim=True)))

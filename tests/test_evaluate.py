@@ -17,7 +17,7 @@ from data.dataset import find_prepared
 from errors import UserError
 from files import write_json
 from gyre import measure
-from gyre.options import make_config, read_config
+from gyre.options import read_config
 from gyre.rundir import RunDir
 
 
@@ -155,16 +155,6 @@ def test_bits_per_byte_of_an_older_version_are_marked(new_run):
     run.log({"step": 1, "tokens": 1, "val/loss": 2.0, "val/bpb": 1.25})
     _, row, note = evaluate.list_runs([run]).splitlines()
     assert " 1.2500* " in row and note.startswith("*: of an older version, which counted EOS")
-
-
-def test_tokens_of_a_checkpoint_are_those_of_its_steps(new_run):
-    run = new_run("a")
-    for step, name in ((1, "best"), (2, "last")):
-        run.checkpoints.save(name, lambda folder: None, {"step": step})
-    config = make_config()
-    tokens = config.train.batch_size * config.data.seq_len  # of a step
-    assert [measure.trained_tokens(run, name, config) for name in ("best", "last", 7)] == [
-        tokens, 2 * tokens, 7 * tokens]
 
 
 # --- measuring on the runs' own text ---

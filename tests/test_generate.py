@@ -8,17 +8,18 @@ import sys
 from unittest import mock
 
 import pytest
+import torch
 from conftest import refusal, run
-from noise import PROMPT, noise_run
+from noise import FIRST_BYTE, PROMPT, noise_run
 from tqdm import tqdm
 
 import generate as script
 from data.tokenizer import open_tokenizer
 from errors import UserError
+from gyre import compiled
 from gyre.load import load
-from model import compiled
 from model.config import RopeScaling
-from model.generation import generate
+from model.generation import generate, next_logits
 from model.sampling import Sampling
 
 
@@ -62,44 +63,89 @@ def expected(runs, tokenizer):
     return expected
 
 
-def test_stdout_is_the_prompt_and_the_one_shot_decode_as_it_comes(
-        call, expected, tokenizer, monkeypatch):
-    """The prompt with the first token, and every text flushed before the next. The clock ticks
-    every half a second, when it is read."""
-    printed, length = [], len(tokenizer.encode(PROMPT))
-    monkeypatch.setattr(script, "print", lambda *texts, **how:
-                        printed.append((*texts, how)) or print(*texts, **how), raising=False)
-    monkeypatch.setattr(script, "time", mock.Mock(perf_counter=itertools.count(7, 0.5).__next__))
-    out, err = call("--prompt", PROMPT, "--max-new-tokens", "40")
+def test_stdout_is_the_prompt_and_the_continuation(call, expected, tokenizer):
     text = tokenizer.decode(expected())
-    assert out == PROMPT + text + "\n"
-    assert "\ufffd" in text  # a model of noise: bytes that are no characters were among them
-    assert "runs/rope: best weights, rope positions, cpu, float32" in err
-    assert err.endswith(f"prefill: {length} tokens in 0.500 s ({2 * length} tokens/s)\n"
+    assert "\ufffd" in text  # a model of noise: bytes that are no characters are among them
+    assert call("--prompt", PROMPT, "--max-new-tokens", "40").out == f"{PROMPT}{text}\n"
+
+
+def test_every_text_is_flushed_before_the_next_token(call, monkeypatch):
+    printed = []
+
+    def record(text="", **how):
+        printed.append((text, how))
+        print(text, **how)
+
+    monkeypatch.setattr(script, "print", record, raising=False)
+    call("--prompt", PROMPT, "--max-new-tokens", "40")
+    *texts, rest, last = printed
+    assert len(texts) == 40  # one for each token
+    assert texts[0][0].startswith(PROMPT)
+    assert len([text for text, _ in texts if text]) > 20
+    assert all(how == {"end": "", "flush": True} for _, how in [*texts, rest])
+    assert last == ("", {"flush": True})
+
+
+def test_the_run_is_described_on_stderr(call):
+    _, err = call("--prompt", "x", "--max-new-tokens", "1")
+    assert "runs/rope: best weights, rope positions, cpu, float32, eager\n" in err
+
+
+@pytest.fixture
+def ticks(monkeypatch):
+    """A clock that ticks every half a second, when it is read."""
+    monkeypatch.setattr(script, "time", mock.Mock(perf_counter=itertools.count(7, 0.5).__next__))
+
+
+def test_the_rates_of_prefill_and_decoding_are_printed(call, ticks):
+    """The clock is read before the text, for each of its tokens, and at its end."""
+    _, err = call("--prompt", "x", "--max-new-tokens", "40")
+    assert err.endswith("prefill: 1 tokens in 0.500 s (2 tokens/s)\n"
                         "decode: 39 tokens in 20.000 s (2 tokens/s)\n")
-    assert printed[0][0].startswith(PROMPT) and sum(bool(text) for text, _ in printed) > 20
-    assert [how for _, how in printed] == [{"end": "", "flush": True}] * 40 + [{"flush": True}]
+
+
+def test_every_token_of_the_prompt_is_prefill(call, ticks, tokenizer):
+    assert len(tokenizer.encode("abc")) == 3
+    _, err = call("--prompt", "abc", "--max-new-tokens", "1")
+    assert "prefill: 3 tokens in 0.500 s (6 tokens/s)\n" in err
+
+
+SAMPLING = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
+EVERY_OPTION = ("--checkpoint last --rope-scaling yarn --rope-factor 3 --prompt x "
+                "--max-new-tokens 12 --seed 3 --temperature 1.2 --top-k 20 --top-p 0.9 "
+                "--min-p 0.1 --repetition-penalty 1.3 --dtype int8 --compile")
+CHOICES = {"checkpoint": "last", "scaling": RopeScaling("yarn", 3.0), "seed": 3, "dtype": "int8",
+           "max_new_tokens": 12}
 
 
 def test_every_option_arrives(call, expected, tokenizer, monkeypatch):
-    sampling = Sampling(1.2, top_k=20, top_p=0.9, min_p=0.1, repetition_penalty=1.3)
-    words = ("--checkpoint last --rope-scaling yarn --rope-factor 3 --prompt x --max-new-tokens 12 "
-             "--seed 3 --temperature 1.2 --top-k 20 --top-p 0.9 --min-p 0.1 "
-             "--repetition-penalty 1.3 --dtype int8 --compile")
-    compile_step = mock.Mock(side_effect=lambda step, model, cache, **prefill: step)
-    monkeypatch.setattr("model.generation.compile_step", compile_step)
-    options = dict(checkpoint="last", scaling=RopeScaling("yarn", 3.0), seed=3, dtype="int8",
-                   max_new_tokens=12)
-    new = expected("x", sampling, **options)
-    out, err = call(*words.split())
-    assert out == "x" + tokenizer.decode(new) + "\n"
+    monkeypatch.setattr(script, "compile_batch", lambda batch: next_logits)
+    out, err = call(*EVERY_OPTION.split())
+    assert out == f"x{tokenizer.decode(expected('x', SAMPLING, **CHOICES))}\n"
     assert "runs/rope: last weights, rope positions, cpu, int8, compiled" in err
-    assert compile_step.called
-    for part in dataclasses.fields(Sampling):  # none of them is without effect here
-        changed = dataclasses.replace(sampling, **{part.name: part.default})
-        assert expected("x", changed, **options) != new, part.name
-    for option, other in dict(checkpoint="best", scaling=None, seed=8, dtype="float32").items():
-        assert expected("x", sampling, **options | {option: other}) != new, option
+
+
+@pytest.mark.parametrize("name", [part.name for part in dataclasses.fields(Sampling)])
+def test_no_option_of_sampling_is_without_effect_there(name, expected):
+    other = dataclasses.replace(SAMPLING, **{name: getattr(Sampling(), name)})
+    assert expected("x", other, **CHOICES) != expected("x", SAMPLING, **CHOICES)
+
+
+@pytest.mark.parametrize("changes", [
+    {"checkpoint": "best"}, {"scaling": None}, {"seed": 8}, {"dtype": "float32"}], ids=str)
+def test_no_other_option_is_without_effect_there(changes, expected):
+    assert expected("x", SAMPLING, **CHOICES | changes) != expected("x", SAMPLING, **CHOICES)
+
+
+def test_compile_draws_with_the_compiled_step(call, monkeypatch):
+    def prefer_a(model, tokens, cache):
+        logits = next_logits(model, tokens, cache)
+        logits[:, FIRST_BYTE + ord("a")] = 1e9
+        return logits
+
+    monkeypatch.setattr(script, "compile_batch", lambda batch: prefer_a)
+    assert call("--prompt", "x", "--max-new-tokens", "3", "--compile").out == "xaaa\n"
+    assert call("--prompt", "x", "--max-new-tokens", "3").out != "xaaa\n"
 
 
 def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, tokenizer):
@@ -270,15 +316,14 @@ def test_a_session_may_begin_with_a_document(talk, expected, tokenizer):
 # --- compiling and progress -----------------------------------------------------------------------
 
 
-def test_the_rate_leaves_compiling_out(call, monkeypatch):
-    """The clock ticks every half a second, when it is read; compiling reads it a hundred times."""
-    def slow_compile(step, model, cache, **prefill):
+def test_the_rate_leaves_compiling_out(call, ticks, monkeypatch):
+    """Compiling reads the clock a hundred times."""
+    def slow_compile(batch):
         for _ in range(100):
             script.time.perf_counter()
-        return step
+        return next_logits
 
-    monkeypatch.setattr("model.generation.compile_step", slow_compile)
-    monkeypatch.setattr(script, "time", mock.Mock(perf_counter=itertools.count(7, 0.5).__next__))
+    monkeypatch.setattr(script, "compile_batch", slow_compile)
     _, err = call("--prompt", "x", "--max-new-tokens", "5", "--compile")
     assert err.endswith("prefill: 1 tokens in 0.500 s (2 tokens/s)\n"
                         "decode: 4 tokens in 2.500 s (2 tokens/s)\n")
@@ -325,32 +370,66 @@ def test_a_single_sample_shows_no_progress(call, bars):
     assert "generate:" not in call("--prompt", "x", "--max-new-tokens", "5").err
 
 
-def test_past_the_training_rows_there_is_a_note_and_past_a_table_nothing(
-        call, tokenizer, monkeypatch):
-    """The default length is what the context has room for behind the longest prompt. The longest
-    row need not be that of the longest prompt."""
-    words, room = ("--prompt", PROMPT, "--prompt", "x"), 32 - len(tokenizer.encode(PROMPT))
-    out, err = call("--run", "runs/learned", *words)
-    assert "this text has" not in err
-    assert out == call("--run", "runs/learned", *words, "--max-new-tokens", str(room)).out
-    err = call(*words, "--max-new-tokens", str(room + 1)).err
+@pytest.fixture
+def draw_instead(monkeypatch):
+    """Draw these tokens, one after the other, instead of those of the model. For one row."""
+    def draw_instead(tokens):
+        drawn = iter(tokens)
+        monkeypatch.setattr("model.generation.sample",
+                            lambda logits, *options: torch.tensor([next(drawn)]))
+
+    return draw_instead
+
+
+def test_a_text_past_the_training_rows_gets_a_note(call, tokenizer):
+    room = 32 - len(tokenizer.encode(PROMPT))
+    assert "this text has" not in call("--prompt", PROMPT, "--max-new-tokens", str(room)).err
+    err = call("--prompt", PROMPT, "--max-new-tokens", str(room + 1)).err
     assert "this text has 33 tokens; the model was trained on rows of 32" in err
-    monkeypatch.setattr(script, "generate", lambda *_, **options: [[], [5] * 28])
+
+
+def test_the_default_length_is_what_the_longest_prompt_leaves(call, tokenizer):
+    """In a context of 32 tokens."""
+    words = ("--run", "runs/learned", "--prompt", PROMPT, "--prompt", "x")
+    room = 32 - len(tokenizer.encode(PROMPT))
+    assert call(*words).out == call(*words, "--max-new-tokens", str(room)).out
+
+
+def test_the_longest_text_need_not_have_the_longest_prompt(call, tokenizer, monkeypatch):
+    """That row ends at once, and the other one has 29 tokens."""
+    drawn = torch.tensor([tokenizer.eos_id, 5])
+    monkeypatch.setattr("model.generation.sample", lambda logits, *_: drawn[-len(logits) :])
+    assert len(tokenizer.encode(PROMPT)) + 28 > 32
+    words = ("--prompt", PROMPT, "--prompt", "x", "--max-new-tokens", "28")
     assert "this text has" not in call(*words).err
 
 
-def test_the_text_ends_with_the_document(call, expected, tokenizer, monkeypatch):
-    hot = Sampling(temperature=50)  # one token of noise in 330 is the end
-    drawn = ((seed, expected(sampling=hot, seed=seed)) for seed in range(1000))
-    seed, new = next((seed, new) for seed, new in drawn if 1 < len(new) < 39)
-    words = ("--prompt", PROMPT, "--temperature", "50", "--seed", str(seed), "--max-new-tokens")
-    out, err = call(*words, "40")
-    assert out == PROMPT + tokenizer.decode(new) + "\n"
-    assert f"the model ended 1 of 1 texts by itself: --seed {seed + 1} draws another\n" in err
-    assert "ended" not in call(*words, str(len(new))).err
-    monkeypatch.setattr(script, "generate", lambda *_, **options: [[]])  # at once, and greedily
+def test_the_text_ends_with_the_document(call, draw_instead, tokenizer):
+    words = tokenizer.encode("a b c")
+    draw_instead([*words, tokenizer.eos_id])
+    assert call("--prompt", "x", "--max-new-tokens", "40").out == "xa b c\n"
+
+
+def test_a_text_that_the_model_ended_gets_a_note(call, draw_instead, tokenizer):
+    draw_instead([5, 6, tokenizer.eos_id])
+    err = call("--prompt", "x", "--seed", "7").err
+    assert "note: the model ended 1 of 1 texts by itself: --seed 8 draws another\n" in err
+
+
+def test_a_text_of_the_length_asked_for_gets_no_note(call, draw_instead):
+    draw_instead([5, 6])
+    assert "ended" not in call("--prompt", "x", "--max-new-tokens", "2").err
+
+
+def test_a_greedy_text_is_changed_by_the_temperature(call, draw_instead, tokenizer):
+    draw_instead([tokenizer.eos_id])
     err = call("--prompt", "x", "--temperature", "0").err
-    assert "itself: --temperature 0.8 draws another" in err and "decode" not in err
+    assert "itself: --temperature 0.8 draws another" in err
+
+
+def test_a_text_that_ends_at_once_has_no_rate_of_decoding(call, draw_instead, tokenizer):
+    draw_instead([tokenizer.eos_id])
+    assert "decode" not in call("--prompt", "x").err
 
 
 def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenizer):

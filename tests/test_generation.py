@@ -1,4 +1,6 @@
-"""Every row of `generate` is what its prompt alone would get, with the cache and without."""
+"""Every row of a batch is what its prompt alone would get, with the cache and without."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -7,110 +9,229 @@ from conftest import random_tokens, sharpened
 from errors import UserError
 from model.config import RopeScaling
 from model.encodings import POSITIONS
-from model.generation import generate
+from model.generation import Batch, evaluating, generate, next_logits
 from model.sampling import Sampling, sample, uniform
 
 GREEDY = Sampling(temperature=0)
 
 
-def prompt(length: int, seed: int = 0) -> list[int]:
+def make_prompt(length: int, seed: int = 0) -> list[int]:
     return random_tokens(length, seed=seed).tolist()
 
 
-@pytest.mark.parametrize("position, scaling, lengths", [
-    *((position, None, (7, 2, 11)) for position in POSITIONS), ("rope", None, (7, 7, 7)),
-    *(("rope", RopeScaling("dynamic", 4, 9), lengths) for lengths in ((7, 2, 11), (7, 2, 5)))])
-@torch.inference_mode()
-def test_each_token_is_drawn_from_its_own_text_and_number(position, scaling, lengths):
-    """The number is that at its address. The penalty counts each row's prompt and tokens. Dynamic
-    scaling generates without a cache where a prompt or what follows it passes the trained length,
-    because frequencies change with the length then."""
-    model = sharpened(position=position, rope_scaling=scaling)
-    prompts = [prompt(n, seed=seed) for seed, n in enumerate(lengths)]
+def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]) -> None:
+    """The number is that at its address. The penalty counts each row's prompt and tokens."""
     sampling = Sampling(temperature=1.0, top_k=50, top_p=0.95, repetition_penalty=0.7)
     rows = generate(model, prompts, sampling, max_new_tokens=6, num_samples=2, seed=9)
-    assert len(set(map(tuple, rows))) == 6
+    assert len({tuple(row) for row in rows}) == 6
     for row, new in enumerate(rows):
         for number, token in enumerate(new):
             text = prompts[row // 2] + new[:number]
-            seen = torch.zeros(1, 97, dtype=torch.bool).index_fill(1, torch.tensor(text), True)
-            logits, numbers = model(torch.tensor([text]))[:, -1], [uniform(9, row % 2, number)]
+            seen = torch.zeros(1, 97, dtype=torch.bool)
+            seen[0, text] = True
+            with torch.no_grad():
+                logits = model(torch.tensor([text]))[:, -1]
+            numbers = [uniform(9, row % 2, number)]
             assert sample(logits, sampling, numbers, seen).item() == token
 
 
-def test_forwards_and_prefill_compute_no_more_than_the_prompts_need():
-    """Prefill computes a prompt once for all of its samples, and its last block for one token."""
-    model, fed = sharpened(), []
-    for layer in (model.layers[0], model.layers[-1]):
-        layer.feed_forward.register_forward_pre_hook(lambda _, x: fed.append(tuple(x[0].shape[:2])))
-
-    def shapes(lengths, **options):
-        fed.clear()
-        generate(model, [prompt(n) for n in lengths], GREEDY, **options)
-        return fed[::2], fed[1::2]  # of the first block and of the last
-
-    assert shapes([7], max_new_tokens=3) == ([(1, 7), (1, 1), (1, 1)], [(1, 1)] * 3)
-    assert shapes([7, 9], max_new_tokens=1, num_samples=3) == ([(2, 7), (6, 2)], [(2, 1), (6, 1)])
-    # Two tokens of the short row, the rest of the long prompt at once, one more token.
-    assert shapes([5, 40], max_new_tokens=2) == ([(2, 5), (2, 1), (2, 34), (2, 1)], [(2, 1)] * 4)
+@pytest.mark.parametrize("position", POSITIONS)
+def test_each_token_is_drawn_from_its_own_text(position):
+    prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(11, seed=2)]
+    assert_each_token_is_drawn_from_its_own_text(sharpened(position=position), prompts)
 
 
-def test_a_row_ends_at_eos_or_on_request_and_leaves_the_others_alone():
-    model, prompts = sharpened(), [prompt(7, seed=7), prompt(4, seed=4), prompt(9, seed=9)]
-    free = generate(model, prompts, GREEDY, max_new_tokens=12)
-    ends = free[0][3], free[2][7]
-    assert not set(ends) & {*free[0][:3], *free[1][:5], *free[2][:7]}
-    calls = [[], [], []]
-
-    def on_token(row, token):
-        calls[row].append(token)
-        return row == 1 and len(calls[row]) == 5
-
-    expected = [free[0][:3], free[1][:5], free[2][:7]]
-    rows = generate(model, prompts, GREEDY, max_new_tokens=12, eos_ids=ends, on_token=on_token)
-    assert rows == calls == expected
+def test_prompts_of_one_length_have_texts_of_their_own():
+    prompts = [make_prompt(7, seed=seed) for seed in range(3)]
+    assert_each_token_is_drawn_from_its_own_text(sharpened(), prompts)
 
 
-def test_the_context_ends_where_it_says(monkeypatch):
-    model, prompts = sharpened(n_layers=1), [prompt(3), prompt(7)]
-    rows = generate(model, prompts, GREEDY, max_new_tokens=80 - 7)
-    assert [len(row) for row in rows] == [80 - 7] * 2
-    monkeypatch.setattr(model, "hidden_states", None)  # no compute
+@pytest.mark.parametrize("longest", [11, 5])
+def test_dynamic_scaling_rotates_by_the_length_of_each_text(longest):
+    """9 is the trained length. The prompts or what follows them pass it: there is no cache."""
+    model = sharpened(rope_scaling=RopeScaling("dynamic", 4, 9))
+    prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(longest, seed=2)]
+    assert_each_token_is_drawn_from_its_own_text(model, prompts)
+
+
+# --- how much is computed -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fed() -> Callable[..., tuple[list, list]]:
+    """(rows, tokens) of all calls of the first block and of the last, for prompts of lengths."""
+    def fed(lengths, **options):
+        model = sharpened()
+        first: list[tuple] = []
+        last: list[tuple] = []
+        for layer, calls in ((model.layers[0], first), (model.layers[-1], last)):
+            layer.feed_forward.register_forward_pre_hook(
+                lambda _, inputs, calls=calls: calls.append(tuple(inputs[0].shape[:2])))
+        generate(model, [make_prompt(length) for length in lengths], GREEDY, **options)
+        return first, last
+
+    return fed
+
+
+def test_decoding_feeds_one_token_at_a_time(fed):
+    first, last = fed([7], max_new_tokens=3)
+    assert first == [(1, 7), (1, 1), (1, 1)]
+    assert last == [(1, 1), (1, 1), (1, 1)]
+
+
+def test_a_prompt_is_read_once_for_all_its_samples(fed):
+    first, last = fed([7, 9], max_new_tokens=1, num_samples=3)
+    assert first == [(2, 7), (6, 2)]
+    assert last == [(2, 1), (6, 1)]
+
+
+def test_the_rest_of_a_long_prompt_is_read_at_once(fed):
+    """After two tokens of the short row, whose last one is not fed alone."""
+    first, last = fed([5, 40], max_new_tokens=2)
+    assert first == [(2, 5), (2, 1), (2, 34), (2, 1)]
+    assert last == [(2, 1), (2, 1), (2, 1), (2, 1)]
+
+
+# --- where a row ends -----------------------------------------------------------------------------
+
+
+PROMPTS = [make_prompt(7, seed=7), make_prompt(4, seed=4), make_prompt(9, seed=9)]
+# Twelve tokens after each of PROMPTS, as `sharpened()` draws them greedily.
+TEXTS = [
+    [55, 43, 28, 19, 29, 91, 36, 18, 5, 33, 91, 91],
+    [37, 23, 15, 12, 91, 91, 91, 91, 91, 91, 91, 91],
+    [37, 88, 20, 13, 50, 20, 8, 56, 37, 37, 37, 37],
+]
+
+
+def test_greedy_rows_are_the_likeliest_tokens():
+    assert generate(sharpened(), PROMPTS, GREEDY, max_new_tokens=12) == TEXTS
+
+
+def test_a_row_ends_before_its_eos_and_no_other_does():
+    ends = (TEXTS[0][3], TEXTS[2][7])
+    rows = generate(sharpened(), PROMPTS, GREEDY, max_new_tokens=12, eos_ids=ends)
+    assert rows == [TEXTS[0][:3], TEXTS[1], TEXTS[2][:7]]
+
+
+def test_a_row_ends_on_request_and_no_other_does():
+    batch = Batch(sharpened(), PROMPTS, GREEDY, max_new_tokens=12)
+    drawn: list[list[int]] = [[], [], []]
+    for row, token in batch.draw():
+        drawn[row].append(token)
+        if row == 1 and len(drawn[1]) == 5:
+            batch.end(1)
+    assert drawn == [TEXTS[0], TEXTS[1][:5], TEXTS[2]]
+    assert batch.new_tokens() == drawn
+
+
+def test_a_row_may_be_ended_twice():
+    batch = Batch(sharpened(), PROMPTS, GREEDY, max_new_tokens=1)
+    for row, _ in batch.draw():
+        batch.end(row)
+        batch.end(row)
+    assert batch.new_tokens() == [TEXTS[0][:1], TEXTS[1][:1], TEXTS[2][:1]]
+
+
+def test_new_tokens_are_counted_without_eos():
+    batch = Batch(sharpened(), PROMPTS, GREEDY, max_new_tokens=12, eos_ids=(TEXTS[0][3],))
+    counts = [batch.n_drawn for _ in batch.draw()]
+    assert counts == list(range(1, 28))  # 3, 12 and 12
+
+
+def test_every_row_may_fill_the_context():
+    """80 tokens, of which the longest prompt has 7."""
+    rows = generate(sharpened(n_layers=1), [make_prompt(3), make_prompt(7)], GREEDY,
+                    max_new_tokens=73)
+    assert [len(row) for row in rows] == [73, 73]
+
+
+def test_what_the_context_cannot_hold_is_refused():
     with pytest.raises(UserError, match="7 tokens and 74 new ones make 81, .* 80 "):
-        generate(model, prompts, GREEDY, max_new_tokens=80 - 6)
+        Batch(sharpened(), [make_prompt(3), make_prompt(7)], GREEDY, max_new_tokens=74)
 
 
-def test_the_cache_has_the_dtype_of_autocast_or_else_of_the_weights():
-    generate(sharpened().bfloat16(), [prompt(7)], GREEDY, max_new_tokens=3)
+@pytest.mark.parametrize("prompts", [[], [[5], []]])
+def test_an_empty_prompt_is_refused(prompts):
+    with pytest.raises(UserError, match="the prompt is empty: give at least one token"):
+        Batch(sharpened(), prompts, GREEDY, max_new_tokens=3)
+
+
+@pytest.mark.parametrize("name", ["max_new_tokens", "num_samples"])
+def test_a_count_of_nothing_is_refused(name):
+    options = {"max_new_tokens": 3, "num_samples": 1}
+    options[name] = 0
+    with pytest.raises(UserError, match=f"{name} must be at least 1, not 0"):
+        Batch(sharpened(), [[5]], GREEDY, **options)
+
+
+def test_sampling_without_a_meaning_is_refused():
+    with pytest.raises(UserError, match="top_k must be at least 1, not 0"):
+        Batch(sharpened(), [[5]], Sampling(top_k=0), max_new_tokens=3)
+
+
+# --- modes and types ------------------------------------------------------------------------------
+
+
+def test_the_cache_has_the_dtype_of_the_weights():
+    batch = Batch(sharpened().bfloat16(), [[5]], GREEDY, max_new_tokens=3)
+    assert batch.cache is not None and batch.cache.keys[0].dtype == torch.bfloat16
+
+
+def test_the_cache_has_the_dtype_of_autocast():
     with torch.autocast("cpu", torch.bfloat16):
-        generate(sharpened(), [prompt(7)], GREEDY, max_new_tokens=3)
+        batch = Batch(sharpened(), [[5]], GREEDY, max_new_tokens=3)
+        assert batch.cache is not None and batch.cache.keys[0].dtype == torch.bfloat16
+        assert len(list(batch.draw())) == 3
 
 
-@pytest.mark.parametrize("changes, words", [
-    *(({"prompts": prompts}, "prompt is empty") for prompts in ([], [[5], []])),
-    *(({name: value}, f"{name} must be {words}, not {value}") for name, value, words in (
-        ("max_new_tokens", 0, "at least 1"), ("num_samples", 0, "at least 1"),
-        ("top_k", 0, "at least 1"), ("top_p", 0.0, r"in \(0, 1\]"), ("min_p", 1.5, r"in \[0, 1\]"),
-        ("temperature", -1.0, "at least 0"), ("repetition_penalty", 0.0, "in .*"))),
-    *(({"temperature": 0, name: 1}, f"{name} has no effect at temperature 0")
-      for name in ("top_k", "top_p", "min_p"))])
-def test_generate_refuses_what_it_cannot_do(changes, words):
-    options = {"prompts": [[5]], "max_new_tokens": 3} | changes
-    sampling = Sampling(**{name: options.pop(name) for name in vars(GREEDY) if name in options})
-    with pytest.raises(UserError, match=words):
-        generate(sharpened(), sampling=sampling, **options)
+def test_the_step_computes_the_logits():
+    """One that prefers token 5, whatever the text is."""
+    def prefer_5(model, tokens, cache):
+        logits = next_logits(model, tokens, cache)
+        logits[:, 5] = 1e9
+        return logits
+
+    assert generate(sharpened(), [[1, 2]], GREEDY, max_new_tokens=3, step=prefer_5) == [[5, 5, 5]]
 
 
-def test_a_training_model_is_left_as_it_was():
-    model = sharpened(dropout=0.5)
-    expected = generate(model, [prompt(7)], GREEDY, max_new_tokens=9)
-    assert not model.training
-    model.train()
-    state = torch.get_rng_state()
-    assert generate(model, [prompt(7)], GREEDY, max_new_tokens=9) == expected
+def test_dropout_is_off_while_tokens_are_drawn():
+    model = sharpened(dropout=0.5).train()
+    assert generate(model, [PROMPTS[0]], GREEDY, max_new_tokens=12) == [TEXTS[0]]
+
+
+def test_a_model_in_training_trains_on():
+    model = sharpened(dropout=0.5).train()
+    generate(model, [PROMPTS[0]], GREEDY, max_new_tokens=3)
     assert all(module.training for module in model.modules())
-    assert torch.equal(torch.get_rng_state(), state)
-    with pytest.raises(ZeroDivisionError):
-        generate(model, [prompt(7)], GREEDY, max_new_tokens=9, on_token=lambda *_: 1 // 0)
-    assert model.training
     model(random_tokens(2, 7)).sum().backward()  # nothing of inference mode is left behind
+
+
+def test_a_model_in_evaluation_stays_in_it():
+    model = sharpened()
+    generate(model, [PROMPTS[0]], GREEDY, max_new_tokens=3)
+    assert not model.training
+
+
+def test_the_mode_of_a_model_is_restored_after_an_error():
+    model = sharpened().train()
+    with pytest.raises(ZeroDivisionError), evaluating(model):
+        assert not model.training
+        _ = 1 // 0
+    assert model.training
+
+
+def test_a_model_trains_on_after_a_text_that_is_left():
+    model = sharpened().train()
+    tokens = Batch(model, [PROMPTS[0]], GREEDY, max_new_tokens=3).draw()
+    next(tokens)
+    assert not model.training
+    tokens.close()
+    assert model.training
+
+
+def test_drawing_leaves_torchs_random_numbers_alone():
+    model = sharpened()
+    state = torch.get_rng_state()
+    generate(model, [PROMPTS[0]], Sampling(), max_new_tokens=3)
+    assert torch.equal(torch.get_rng_state(), state)

@@ -327,6 +327,23 @@ def test_a_split_that_is_too_short_for_long_contexts_is_refused_in_words():
     measure.check_length(16 * T + 1, T)
 
 
+THREE_ROWS_OF_TEN = ("--train.batch_size", "3", "--data.seq_len", "10")  # 30 tokens a step
+
+
+@pytest.mark.parametrize("checkpoint, tokens", [("best", 30), ("last", 60), (7, 210)])
+def test_tokens_of_a_checkpoint_are_those_of_its_steps(checkpoint, tokens, new_run):
+    run = new_run("a")
+    run.checkpoints.save("best", lambda folder: None, {"step": 1})
+    run.checkpoints.save("last", lambda folder: None, {"step": 2})
+    assert measure.trained_tokens(run, checkpoint, load(*THREE_ROWS_OF_TEN)) == tokens
+
+
+def test_before_a_validation_the_best_weights_are_the_last(new_run):
+    run = new_run("a")
+    run.checkpoints.save("last", lambda folder: None, {"step": 2})
+    assert measure.trained_tokens(run, "best", load(*THREE_ROWS_OF_TEN)) == 60
+
+
 STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
          "--optim.lr", "1e-2", "--train.sample_tokens", "0")
 TOKENS = 27 * 20  # of one step

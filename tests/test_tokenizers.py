@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 import sentencepiece
 import tokenizers
+import torch
 from conftest import run as exit_code
 from noise import ODD, VOCAB, train_sentencepiece
 from saved_models import (
@@ -618,20 +619,18 @@ def test_a_tokenizer_without_a_space_keeps_the_first(tmp_path):
     assert stream(ours, ours.encode(" Once")) == " Once"
 
 
-def feed(monkeypatch, place, ids):
-    """Let `generate` of a module draw these ids for every prompt."""
-    def draw(model, prompts, *sampling, on_token=lambda row, token: False, **options):
-        for token in ids:
-            on_token(0, token)
-        return [ids]
-
-    monkeypatch.setattr(place, draw)
+def feed(monkeypatch, ids):
+    """Let every model draw these ids, and no more of them."""
+    drawn = iter(ids)
+    monkeypatch.setattr("model.generation.sample", lambda *_: torch.tensor([next(drawn)]))
 
 
 def test_generate_py_begins_a_document_without_that_space(tmp_path, monkeypatch, capsys):
     folder = their_folder(tmp_path, "llama2-of-4")
-    feed(monkeypatch, "generate.generate", open_tokenizer(folder).encode("Once upon"))
-    assert exit_code(generate.main, "--run", folder, "--prompt", "", "--max-new-tokens", "9") == 0
+    ids = open_tokenizer(folder).encode("Once upon")
+    feed(monkeypatch, ids)
+    assert exit_code(generate.main, "--run", folder, "--prompt", "",
+                     "--max-new-tokens", len(ids)) == 0
     assert capsys.readouterr().out == "Once upon\n"
 
 
@@ -639,8 +638,9 @@ def test_generate_py_begins_a_document_without_that_space(tmp_path, monkeypatch,
 def test_run_generate_begins_only_a_document_without_that_space(
         prompt, text, tmp_path, monkeypatch):
     run, folder = imported(tmp_path, "llama2-of-4")
-    feed(monkeypatch, "gyre.load.generate", open_tokenizer(folder).encode("Once upon"))
-    assert load_run(run, device="cpu").generate(prompt) == text
+    ids = open_tokenizer(folder).encode("Once upon")
+    feed(monkeypatch, ids)
+    assert load_run(run, device="cpu").generate(prompt, max_new_tokens=len(ids)) == text
 
 
 @pytest.mark.parametrize("prompt, text", [("", "Once upon"), ("x", "x Once upon")])
@@ -652,7 +652,8 @@ def test_samples_of_a_training_begin_without_that_space(prompt, text, tmp_path, 
     setup.progress.axes = {}
     setup.config.model.max_positions = 64
     setup.config.train = TrainConfig(sample_prompt=prompt, sample_tokens=9)
-    feed(monkeypatch, "train.generate", setup.data.tokenizer.encode("Once upon"))
+    ids = setup.data.tokenizer.encode("Once upon")
+    monkeypatch.setattr(train, "generate", lambda *_, **options: [ids])
     train.sample(setup, run)
     run.log.assert_called_once_with({"sample": text})
 

@@ -12,7 +12,6 @@ import io
 import os
 import platform
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,8 @@ from torch import Tensor, nn
 
 from errors import say
 from model import kernels
+from model.generation import Batch, Step, evaluating, next_logits
 from model.transformer import KVCache, Transformer
-
-Step = Callable[..., Tensor]
 
 MIN_PREFILL = 128  # tokens; compiling for shorter prompts is not worth the wait
 OPTIONS = {
@@ -38,6 +36,19 @@ OPTIONS = {
 # The packages that this process has loaded; None for one that could not be made, which is not tried
 # again.
 OPENED: dict[Path, Any] = {}
+
+
+@torch.inference_mode()
+def compile_batch(batch: Batch) -> Step:
+    """Return `next_logits`, compiled for all that this batch needs before its first token.
+
+    Without a cache, which dynamic RoPE scaling can need, nothing is compiled.
+    """
+    if batch.cache is None:
+        return next_logits
+    with evaluating(batch.model):
+        return compile_step(next_logits, batch.model, batch.cache, prompt=min(batch.starts),
+                            samples=batch.num_samples)
 
 
 def compile_step(
@@ -70,8 +81,7 @@ def compile_step(
 
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
         length = tokens.shape[1]
-        compiled = cache.length > 0 if length == 1 else compiles_prefill(cache, length)
-        if not compiled:
+        if not runs_compiled(cache, length):
             return step(model, tokens, cache)
         tokens = tokens.contiguous()
         # A package takes tensors only. The size of this one is the number of keys.
@@ -99,6 +109,13 @@ def compile_step(
     return run
 
 
+def runs_compiled(cache: KVCache, length: int) -> bool:
+    """Return whether there is a package for the next tokens, so many of each row."""
+    if length == 1:
+        return cache.length > 0
+    return compiles_prefill(cache, length)
+
+
 def compiles_prefill(cache: KVCache, length: int) -> bool:
     """Return whether there is a package for the prefill of prompts of this length."""
     # Views of a cache, for one sample of each prompt, have strides that no package knows.
@@ -110,16 +127,20 @@ def compile_graph(step: Step, model: Transformer, cache: KVCache, prompt: int | 
 
     With `prompt`, it is compiled now for texts that begin with so many tokens.
     """
-    torch._dynamo.config.recompile_limit = 32  # 8 is too low for a graph per number of rows
-    torch._dynamo.config.suppress_errors = True  # what does not compile runs eagerly
-    # Without this, every step wraps every norm's eps in a tensor. That and the size checks, which
-    # are turned off, would take a good part of one row's step.
-    torch._dynamo.config.specialize_float = True
+    # The size checks would take a good part of one row's step.
     graph = torch.compile(step, dynamic=True, options={"size_asserts": False})
+    settings = {
+        "recompile_limit": 32,  # 8 is too low for a graph per number of rows
+        "suppress_errors": True,  # what does not compile runs eagerly
+        # Without this, every step wraps every norm's eps in a tensor, which takes as long.
+        "specialize_float": True,
+    }
 
     def run(model: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
-        chosen = graph if tokens.shape[1] == 1 else step
-        return chosen(model, tokens, cache)
+        if tokens.shape[1] > 1:
+            return step(model, tokens, cache)
+        with torch._dynamo.config.patch(settings):
+            return graph(model, tokens, cache)
 
     rows, _, capacity, _ = cache.keys[0].shape
     if prompt is not None and prompt < capacity - 1:  # else there is no decoding
@@ -131,31 +152,19 @@ def compile_graph(step: Step, model: Transformer, cache: KVCache, prompt: int | 
 
 def read_tensors(model: Transformer) -> dict[str, Tensor]:
     """Return what a step reads besides tokens and cache, by name."""
-    table = {} if model.position.table is None else {"table": model.position.table}
-    return {**dict(model.named_parameters()), **dict(model.named_buffers()), **table}
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    if model.position.table is not None:
+        tensors["table"] = model.position.table
+    return tensors
 
 
 def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) -> Any:
     """Return the loaded package for inputs like these, compiled if there is none yet; None if that
     fails or has failed."""
-    _, tokens, seen = inputs
-    tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
+    _, tokens, _ = inputs
     part = "decoding" if tokens.shape[1] == 1 else "prefill"
-    onednn = kernels.uses_onednn()
     try:
-        name = hashlib.sha256(repr((
-            model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
-            min(len(tokens), kernels.MAX_SUMMED_TOKENS + 1), tokens.shape[1] > 1,
-            onednn, onednn and len(tokens) >= kernels.MIN_ONEDNN_TOKENS,
-            torch.__version__, torch.get_num_threads(),
-            torch.backends.cpu.get_cpu_capability(),
-            getattr(torch.cpu, "get_capabilities", platform.uname)(),
-        )).encode())
-        encoding = map(inspect.getfile, type(model.position).__mro__[:-1])
-        for source in sorted({*Path(__file__).parent.glob("*.py"), *map(Path, encoding)}):
-            name.update(source.read_bytes())
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        path = Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
+        path = locate_package(model, cache, inputs)
         if path not in OPENED:
             OPENED[path] = None
             if not is_whole(path):
@@ -170,6 +179,38 @@ def open_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) ->
         return None
 
 
+def locate_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...]) -> Path:
+    """Return where the package for inputs like these is kept. Its name hashes what it depends on.
+    """
+    _, tokens, seen = inputs
+    rows, length = tokens.shape
+    onednn = kernels.uses_onednn()
+    tensors = [(name, x.shape, x.dtype) for name, x in read_tensors(model).items()]
+    name = hashlib.sha256(repr((
+        model.config, tensors, cache.keys[0].dtype, len(seen) > kernels.LONGEST_SUM,
+        min(rows, kernels.MAX_SUMMED_TOKENS + 1), length > 1,
+        onednn, onednn and rows >= kernels.MIN_ONEDNN_TOKENS,
+        torch.__version__, torch.get_num_threads(),
+        torch.backends.cpu.get_cpu_capability(),
+        getattr(torch.cpu, "get_capabilities", platform.uname)(),
+    )).encode())
+    for source in list_sources(model):
+        name.update(source.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    if not home:
+        home = Path.home() / ".cache"
+    return Path(home, "gyre", f"{name.hexdigest()[:32]}.pt2")
+
+
+def list_sources(model: Transformer) -> list[Path]:
+    """Return the files whose code a package is compiled from, or by."""
+    room = Path(inspect.getfile(Transformer)).parent
+    sources = {Path(__file__), *room.glob("*.py")}
+    for encoding in type(model.position).__mro__[:-1]:  # it may be defined elsewhere
+        sources.add(Path(inspect.getfile(encoding)))
+    return sorted(sources)
+
+
 def is_whole(path: Path) -> bool:
     """Return whether a package is there and undamaged: torch does not compare its checksums."""
     with suppress(Exception), ZipFile(path) as archive:
@@ -179,37 +220,31 @@ def is_whole(path: Path) -> bool:
 
 def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], path: Path) -> None:
     """Compile a step for all inputs like these into a file."""
-    names, position = list(read_tensors(model)), dict(vars(model.position))
-    prefill = inputs[1].shape[1] > 1
-
-    class Step(nn.Module):
-        def forward(self, weights: list[Tensor], tokens: Tensor, seen: Tensor,
-                    keys: list[Tensor], values: list[Tensor]) -> Tensor:
-            given = dict(zip(names, weights, strict=True))
-            model.position.table = given.pop("table", None)
-            traced = copy.copy(cache)
-            traced.keys, traced.values = keys, values
-            traced.length = 0 if prefill else seen.shape[0] - 1
-            last = {"last_only": True}
-            return torch.func.functional_call(model, given, (tokens, traced), last)[:, -1]
-
+    weights, tokens, seen = inputs
+    prefills = tokens.shape[1] > 1
+    traced = TracedStep(model, cache, prefills)
     any_size = torch.export.Dim.DYNAMIC
-    rows = {0: any_size} if len(inputs[1]) > kernels.MAX_SUMMED_TOKENS else {}
-    tokens = {**rows, 1: any_size} if prefill else rows
-    caches = [{**rows, 2: any_size} for _ in cache.keys]
-    weights, fed, seen = inputs
-    if not prefill and len(seen) <= kernels.LONGEST_SUM:
+    token_sizes: dict[int, Any] = {}
+    cache_sizes: dict[int, Any] = {2: any_size}
+    if len(tokens) > kernels.MAX_SUMMED_TOKENS:
+        token_sizes[0] = any_size
+        cache_sizes[0] = any_size
+    if prefills:
+        token_sizes[1] = any_size
+    caches = [cache_sizes for _ in cache.keys]
+    if not prefills and len(seen) <= kernels.LONGEST_SUM:
         # The compiler divides loops among the threads if they are long in this example, so it gets
         # as many keys as the text's last step has. With a full cache, the package would be wrong
         # for all others.
         seen = seen[:1].expand(min(cache.keys[0].shape[2] - 1, kernels.LONGEST_SUM))
+    position = dict(vars(model.position))
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.pt2")
     try:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             program = torch.export.export(
-                Step(), (weights, fed, seen, cache.keys, cache.values), strict=False,
-                dynamic_shapes=([{} for _ in names], tokens, {0: any_size}, caches, caches),
+                traced, (weights, tokens, seen, cache.keys, cache.values), strict=False,
+                dynamic_shapes=([{} for _ in weights], token_sizes, {0: any_size}, caches, caches),
                 # Where the trace holds for some sizes only, the package raises for all others.
                 prefer_deferred_runtime_asserts_over_guards=True)
             package = io.BytesIO()  # torch's own writer aborts the process if the disk is full
@@ -220,3 +255,30 @@ def make_package(model: Transformer, cache: KVCache, inputs: tuple[Any, ...], pa
     finally:
         vars(model.position).update(position)  # without what tracing has left there
         unfinished.unlink(missing_ok=True)
+
+
+class TracedStep(nn.Module):
+    """`next_logits` as torch.export takes it: a function of tensors."""
+
+    def __init__(self, model: Transformer, cache: KVCache, prefills: bool):
+        super().__init__()
+        # In a tuple, because its weights are arguments and not those of this module.
+        self.models = (model,)
+        self.names = list(read_tensors(model))
+        self.cache = cache
+        self.prefills = prefills
+
+    def forward(
+        self, weights: list[Tensor], tokens: Tensor, seen: Tensor, keys: list[Tensor],
+        values: list[Tensor],
+    ) -> Tensor:
+        """weights: those of `read_tensors`. seen: its length is the number of keys."""
+        (model,) = self.models
+        tensors = dict(zip(self.names, weights, strict=True))
+        model.position.table = tensors.pop("table", None)
+        cache = copy.copy(self.cache)
+        cache.keys = keys
+        cache.values = values
+        cache.length = 0 if self.prefills else seen.shape[0] - 1
+        last = {"last_only": True}
+        return torch.func.functional_call(model, tensors, (tokens, cache), last)[:, -1]
