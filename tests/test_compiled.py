@@ -156,7 +156,8 @@ def test_another_dtype_has_a_package_of_its_own():
 
 @pytest.mark.parametrize("owner, key, value", [
     (kernels, "LONGEST_SUM", 4), (kernels, "uses_onednn", lambda: True),
-    (torch, "__version__", "2"), (torch, "get_num_threads", lambda: 99), (torch.cpu, "get_capabilities", dict),
+    (torch, "__version__", "2"), (torch, "get_num_threads", lambda: 99),
+    (torch.cpu, "get_capabilities", dict),
     (compiled.Path, "read_bytes", lambda path: path.name.encode())],
     ids=lambda value: value if isinstance(value, str) else "")
 def test_another_machine_or_code_has_a_package_of_its_own(owner, key, value, monkeypatch):
