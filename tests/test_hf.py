@@ -547,6 +547,7 @@ def test_mistral_without_a_window_is_llama():
     ({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary"),
     ({"rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
      "'config.json': 500000.0, 'rope_parameters': 10000.0.: versions of transformers"),
+    ({"rope_scaling": LINEAR | THETA}, "rope_theta is .*500000.*transformers' default.: 10000.0"),
     ({"rope_scaling": YARN, **L}, "original_max_position_embeddings is 16, beside a RoPE of 64"),
     ({"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 8.0}}, "different things"),
 ], ids=lambda x: "-".join(x) if isinstance(x, dict) else "")

@@ -160,8 +160,7 @@ def test_what_transformers_saved_has_scores_in_a_gguf(saved_by_transformers, tmp
     assert fields["tokenizer.ggml.add_space_prefix"] is False
 
 
-@pytest.mark.parametrize("change", [
-    "order", *(pytest.param(c, marks=pytest.mark.slow) for c in ("merges", "added_tokens"))])
+@pytest.mark.parametrize("change", ["order", "merges", "added_tokens"])
 def test_a_tokenizer_json_that_no_sentencepiece_file_equals_is_refused(change, tmp_path, capsys):
     """A merge less: sentencepiece would merge that pair too, since its piece is there. <unk> as a
     common token: it has a text. The shortest runs of spaces first: long runs split elsewhere."""
