@@ -114,7 +114,9 @@ class World:
         try:
             yield
         except RuntimeError as error:
-            is_lost = isinstance(error, dist.DistError) or LOST.search(str(error)) is not None
+            is_lost = LOST.search(str(error)) is not None
+            if isinstance(error, dist.DistError):
+                is_lost = True
             if self.size == 1 or not is_lost:
                 raise
             raise UserError(f"process {self.rank} of {self.size} has lost the others: one of them "

@@ -71,8 +71,8 @@ def list_private_names(source: str) -> set[str]:
     private = {name for name in names
                if is_private(name) and name.partition(".")[0] not in ours}
     # Of torch._dynamo.config.verbose, neither torch._dynamo.config nor torch._dynamo.
-    return {name for name in private
-            if not any(other.startswith(f"{name}.") for other in private)}
+    prefixes = {name.rpartition(".")[0] for name in private}
+    return private - prefixes
 
 
 @pytest.mark.parametrize("source, name", [

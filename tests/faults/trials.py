@@ -208,7 +208,8 @@ def main(minutes: float, *names: str) -> int:
                         break
             known = f" of {world.calls} calls" if name in ("kills", "errors") else ""
             print(f"{name}: {tried} faults tried{known}, {findings} found", flush=True)
-            failed |= findings > 0
+            if findings > 0:
+                failed = True
     return int(failed)
 
 
