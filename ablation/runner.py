@@ -285,6 +285,9 @@ def run_jobs(command: Command, plan: Plan, client: Any, jobs: list[Job]) -> bool
                     if future.status == "finished":
                         result = future.result()
                         job = pending.pop(future)
+                        # As long as a future is held, Dask does its job again if the worker that
+                        # has the result is lost. The job's checkpoints are gone by then.
+                        future.release()
                         keep_result(command, plan, job, result)
                         bar.update()
                         continue
