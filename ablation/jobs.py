@@ -147,7 +147,9 @@ def count_saved_steps(folder: Path) -> int:
 
 def has_diverged(folder: Path) -> bool:
     """Return whether the trainer gave a run up because its loss was not finite."""
-    return folder.exists() and any("diverged" in p for p in RunDir.open(folder).metrics())
+    if not folder.exists():
+        return False
+    return any("diverged" in point for point in RunDir.open(folder).metrics())
 
 
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:

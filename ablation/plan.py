@@ -356,7 +356,8 @@ def read_losses(rates: Mapping[str, Mapping[str, float | None]]) -> Losses:
 
 def count_cooldown(config: OptimConfig, steps: int) -> int:
     """Return the steps in which the rate falls, of all `steps`, as `lr_factor` rounds them."""
-    return round((config.cooldown or 0.0) * steps)
+    share = config.cooldown or 0.0
+    return round(share * steps)
 
 
 def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:

@@ -179,7 +179,7 @@ def origin(study: Study, arm: str) -> str:
 def tuning_table(study: Study) -> str:
     """The losses of every arm by learning rate."""
     losses = tuning_losses(study.plan)
-    grid = sorted({lr for rates in losses.values() for lr in rates})
+    grid = sorted(set().union(*losses.values()))
     rows = []
     for arm, rates in losses.items():
         best = best_rate(rates)

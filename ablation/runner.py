@@ -38,7 +38,8 @@ CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained 
 def run_study(argv: list[str], description: str | None = None) -> int:
     """Do what is missing of a study, and write the report. Returns the exit code."""
     command = resolve(argv, description)
-    path, config = command.path, command.config
+    path = command.path
+    config = command.config
     busy = f"another ablate.py is working on {path}: wait for it, or choose another --name"
     with locked(path, busy, wait=False):
         data = find_or_prepare(config.data)
@@ -82,20 +83,20 @@ def make_plan(command: Command, data: Prepared) -> Plan:
         raise UserError(f"{path} is not empty and holds no plan.json, so it is not a study: choose "
                         "another folder with --name")
     beside = command.beside
-    tuned, diverged, second_val = {}, [], True
-    if beside:
-        tuned = {**beside.tuned.arms}
-        diverged = beside.diverged or []
-        # Rates are tuned on another validation text than is reported, if those beside were.
-        second_val = bool(beside.second_val)
-    return Plan(
+    plan = Plan(
         name=path.name, command=command.line, **wanted, dtype=command.config.train.dtype,
         onednn=kernels.onednn_gain() >= kernels.ONEDNN_GAIN,
         ngrams=ngram_losses(read_ids(data, "train"), read_ids(data, "val"),
                             data.manifest["vocab_size"]),
         machine=planning.machine(), versions=planning.versions(), git=git_revision(),
-        tuned=Tuned(arms=tuned), diverged=diverged, second_val=second_val,
+        tuned=Tuned(arms={}), diverged=[], second_val=True,
     )
+    if beside:
+        plan.tuned.arms |= beside.tuned.arms
+        plan.diverged = beside.diverged or []
+        # Rates are tuned on another validation text than is reported, if those beside were.
+        plan.second_val = bool(beside.second_val)
+    return plan
 
 
 def decide(command: Command, data: Prepared) -> dict[str, Any]:
@@ -104,7 +105,8 @@ def decide(command: Command, data: Prepared) -> dict[str, Any]:
     They have to be the same if a study goes on. UserError if the runs cannot be trained or do not
     compare with those that the study is beside.
     """
-    config, beside = command.config, command.beside
+    config = command.config
+    beside = command.beside
     step_tokens = config.train.batch_size * config.data.seq_len
     steps = choose_steps(command.tier, step_tokens)
     for arm in command.arm_configs.values():

@@ -198,7 +198,8 @@ def test_the_readme_says_of_how_many_seeds_numbers_are(committed):
 
 
 def test_the_readme_says_how_near_sinusoids_at_queries_are(committed):
-    full, qk = committed["five"], committed["qk"]
+    full = committed["five"]
+    qk = committed["qk"]
     tokens = qk.horizons[1]
     within = stats.paired(qk.losses("sin_qk", tokens), qk.losses("rope", tokens)).mean
     behind = stats.paired(full.losses("sin", tokens), qk.losses("rope", tokens)).mean
@@ -217,7 +218,8 @@ def change_at_twice_the_length(study, arm):
 
 
 def test_positions_md_says_what_longer_windows_cost(committed):
-    full, page = committed["five"], words("docs/positions.md")
+    full = committed["five"]
+    page = words("docs/positions.md")
     rope, sin, alibi = (change_at_twice_the_length(full, arm) for arm in ("rope", "sin", "alibi"))
     assert f"on {full.horizons[-1] / 1e6:.2f} M tokens, the loss of whole windows" in page
     assert (f"{rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by {alibi:+.2f} "
@@ -301,7 +303,8 @@ def test_results_md_has_where_position_enters(committed, name, arm):
 
 @pytest.mark.parametrize("name", ["qk-long", "qk-english", "qk-wide"])
 def test_results_md_has_studies_beside_others(committed, name):
-    study, page = committed[name], words("docs/results.md")
+    study = committed[name]
+    page = words("docs/results.md")
     (arm,) = (arm for arm in study.plan.arms if arm.startswith("sin_qk"))
     rope, sin, *_ = study.plan.committed
     lengths = [tokens for tokens in study.horizons if tokens > committed["qk"].horizons[-1]]
@@ -312,7 +315,8 @@ def test_results_md_has_studies_beside_others(committed, name):
 
 
 def test_results_md_has_the_causes(committed):
-    causes, twice = committed["causes"], committed["qk-retuned"]
+    causes = committed["causes"]
+    twice = committed["qk-retuned"]
     later = {"learned_qk": interval(twice, "learned_qk_2e3", twice.horizons[1])}
     for arm in causes.others:
         first = interval(causes, arm, committed["qk"].horizons[0])
@@ -330,9 +334,10 @@ def test_the_page_of_rates_has_what_tuning_found():
 def test_results_md_has_the_arms_at_their_best_rates(committed):
     page = words("docs/results.md")
     twice = committed["qk-retuned"]
-    near, later = (" and ".join(interval(twice, arm, tokens) for tokens in twice.horizons)
-                   for arm in ("sin_qk_4e3", "sin_qk_first_4e3"))
-    assert f"`sin_qk` - RoPE is {near}, `sin_qk_first` - RoPE {later}." in page
+    everywhere = [interval(twice, "sin_qk_4e3", tokens) for tokens in twice.horizons]
+    first = [interval(twice, "sin_qk_first_4e3", tokens) for tokens in twice.horizons]
+    assert (f"`sin_qk` - RoPE is {' and '.join(everywhere)}, "
+            f"`sin_qk_first` - RoPE {' and '.join(first)}.") in page
 
 
 def test_results_md_links_to_the_tuned_study(committed):

@@ -1,7 +1,5 @@
 """What is read off a study's files, and which studies are refused."""
 
-import math
-
 import pytest
 from conftest import ROOT
 from made_up_study import EFFECT, HORIZONS, USED, change, make_pair, make_study
@@ -123,5 +121,5 @@ def test_every_committed_study_can_be_read(name):
     study = Study.load(ROOT / "studies" / name)
     files = [*(study.path / "results").glob("*.json")]
     assert len(study.records) == len(files)
-    assert all(math.isfinite(end.loss) for record in study.records.values()
-               for end in record.horizons)
+    for record in study.records.values():
+        assert [end.tokens for end in record.horizons] == study.horizons
