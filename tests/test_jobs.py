@@ -123,7 +123,6 @@ def test_a_run_that_diverged_has_no_record(world, tmp_path):
     assert has_diverged(Path(training.run))
 
 
-@pytest.mark.slow
 def test_a_run_is_trained_to_its_last_step(world):
     training = tiny_training(world, "fine")
     assert train_run(training)
@@ -137,7 +136,6 @@ def test_steps_that_were_skipped_are_no_divergence(new_run):
     assert not has_diverged(run.path)
 
 
-@pytest.mark.slow
 def test_a_run_that_failed_is_an_error(world):
     with pytest.raises(UserError, match=r"bad failed \(exit 2\), and the study stopped"):
         train_run(tiny_training(world, "bad", **{"model.dim": 33}))

@@ -29,6 +29,7 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--optim.schedule", "cosine"], "optim.schedule must be wsd, not cosine"),
     (["--arm", "b=modle.theta=5"], "there is no option --modle.theta"),
     (["--arm", "b=optim.warmup_steps=99"], "of cooldown after 99 of warm-up"),
+    (["--tokens", "25k", "--optim.warmup_steps", "8"], "a run of 9 steps has 2 of cooldown"),
     (["--optim.optimizer", "muon", "--optim.muon_lr", "1e-2"], "--optim.muon_lr has no effect"),
     (["--jobs", "0"], "error: jobs must be at least 1"),
     (["--seeds", "0"], "error: seeds must be at least 1"),
@@ -67,12 +68,19 @@ def test_the_overlay_of_an_arm_has_typed_values(world):
     assert command.overlays["big"] == {"model.n_layers": 3, "optim.lr": 0.005}
 
 
-def test_shared_options_have_the_numbers_that_texts_would_change(world):
+def test_shared_options_are_those_of_the_command_line(world):
     shared = resolve(study_arguments(world)).shared
-    assert shared["data.vocab_size"] == 300
-    assert shared["data.seq_len"] == 32
-    assert shared["optim.warmup_steps"] == 5
     assert shared["data.files"] == [str(world / "text.txt")]
+    assert (shared["data.vocab_size"], shared["data.seq_len"]) == (300, 32)
+
+
+def test_shared_options_have_the_numbers_that_texts_would_change(tmp_path):
+    """A training fits them to its text unless they are given."""
+    file = tmp_path / "own.yaml"
+    file.write_text("optim: {schedule: wsd}\ntrain: {dtype: float32}\n", encoding="utf-8")
+    shared = resolve(["--config", str(file), "--log.runs", str(tmp_path)]).shared
+    assert (shared["data.vocab_size"], shared["data.seq_len"]) == (4096, 256)
+    assert shared["optim.warmup_steps"] == 100
 
 
 def test_seeds_and_tokens_change_the_tier(world):

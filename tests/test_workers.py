@@ -66,7 +66,6 @@ def fail(folder: str, job: Job) -> None:
     raise OSError("disk\nfull")
 
 
-@pytest.mark.slow
 def test_a_job_that_fails_is_an_error_of_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "do_job", fail)
     job = Job(name="a", trainings=[])
