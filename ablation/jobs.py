@@ -13,6 +13,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from ablation.options import to_words
 from ablation.record import measure_runs
 from errors import UserError
 from files import locked
@@ -22,32 +25,86 @@ from gyre.signals import StopSignal
 ROOT = Path(__file__).parent.parent
 
 
-def do_job(folder: str, job: dict[str, Any]) -> Any:
+class Training(msgspec.Struct, frozen=True):
+    """A run that a study trains."""
+
+    run: str
+    """Its folder."""
+    steps: int
+    """Its optimizer steps, all of them."""
+    options: dict[str, Any]
+    """Options of train.py by dotted name, over the defaults, or over those of the trunk."""
+    trunk: str | None = None
+    """The run to branch off from. None: the run starts at step 0."""
+    at: int | None = None
+    """The step of the trunk at which the run branches off."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker does at a time."""
+
+    name: str
+    trainings: list[Training]
+    """In their order: a trunk comes before its branches."""
+
+
+class CalibrationJob(Job, frozen=True, kw_only=True):
+    """Train a committed run again. The result is its loss."""
+
+    committed: float
+    """The loss in its record."""
+
+
+class TuningJob(Job, frozen=True, kw_only=True):
+    """Try a learning rate of an arm. The result is the loss."""
+
+    arm: str
+    lr: float
+    seed: int
+
+
+class RecordJob(Job, frozen=True, kw_only=True):
+    """Train the runs of an arm and seed, and measure them. The result is their record."""
+
+    arm: str
+    windows: int
+    """Most windows of 8T tokens on which a run is measured."""
+    device: str
+
+
+def do_job(folder: str, job: Job) -> Any:
     """Return the loss of a tuning or calibration run, or the record of an arm and seed.
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
-    log = Path(folder, "logs", f"{job['name']}.log")
+    log = Path(folder, "logs", f"{job.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-        if not all(map(train_run, job["trainings"])):
-            return None
-        runs = [RunDir.open(training["run"]) for training in job["trainings"]]
-        if job["kind"] != "results":
-            return next(point["val/loss"] for point in reversed(runs[0].metrics())
-                        if "val/loss" in point)
-        return measure_runs(job, *runs)
+        for training in job.trainings:
+            if not train_run(training):
+                return None
+        runs = [RunDir.open(training.run) for training in job.trainings]
+        if isinstance(job, RecordJob):
+            return measure_runs(job.arm, job.windows, job.device, *runs)
+        return last_validation(runs[0])
 
 
-def train_run(training: dict[str, Any]) -> bool:
+def last_validation(run: RunDir) -> float:
+    """Return the last validation loss of a run."""
+    losses = [point["val/loss"] for point in run.metrics() if "val/loss" in point]
+    return losses[-1]
+
+
+def train_run(training: Training) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing. Returns False if it
     diverged. Raises UserError if it failed, or saved and stopped because it was told to."""
-    folder, argv = Path(training["run"]), training["argv"]
+    folder = Path(training.run)
+    argv = to_argv(training)
     # A worker that the scheduler has lost may still train this run; train.py locks it then.
     with locked(folder.resolve(), f"{folder} is being trained by another worker: waiting for it"):
         if folder.exists():
             step = count_saved_steps(folder)
-            if step == training["steps"]:
+            if step == training.steps:
                 return True
             if has_diverged(folder):
                 return False  # it would diverge again
@@ -55,7 +112,8 @@ def train_run(training: dict[str, Any]) -> bool:
                 argv = ["--resume", str(folder)]
             else:
                 shutil.rmtree(folder)  # stopped before its first checkpoint
-    if compiler := sys.modules.get("torch._dynamo"):  # whose import takes a second
+    compiler = sys.modules.get("torch._dynamo")  # importing it takes a second
+    if compiler is not None:
         compiler.reset()  # as in a process of its own: no run depends on what was compiled before
     print("$", shlex.join(["python", "train.py", *argv]), flush=True)
     code = 0
@@ -70,6 +128,14 @@ def train_run(training: dict[str, Any]) -> bool:
     return not code
 
 
+def to_argv(training: Training) -> list[str]:
+    """Return the command line of train.py that starts a training."""
+    words = to_words(training.options)
+    if training.trunk is None:
+        return words
+    return ["--branch-from", training.trunk, "--at", str(training.at), *words]
+
+
 def count_saved_steps(folder: Path) -> int:
     """Return the step that a run can be resumed from; 0 without a checkpoint."""
     checkpoints = RunDir.open(folder).checkpoints
@@ -81,7 +147,9 @@ def count_saved_steps(folder: Path) -> int:
 
 def has_diverged(folder: Path) -> bool:
     """Return whether the trainer gave a run up because its loss was not finite."""
-    return folder.exists() and any("diverged" in p for p in RunDir.open(folder).metrics())
+    if not folder.exists():
+        return False
+    return any("diverged" in point for point in RunDir.open(folder).metrics())
 
 
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:

@@ -24,11 +24,12 @@ def ngram_losses(train: Ids, held_out: Ids, vocab_size: int, longest: int = 3) -
         seen, counts = np.unique(_codes(train, n, vocab_size), return_counts=True)
         contexts, first = np.unique(seen // vocab_size, return_index=True)
         followers = np.diff(np.append(first, len(seen)))  # different ones, of each context
-        total = np.add.reduceat(counts, first)
+        totals = np.add.reduceat(counts, first)
         asked = _codes(held_out, n, vocab_size)[longest - n :]
-        count = _looked_up(seen, counts, asked)
-        n_total, n_followers = (_looked_up(contexts, values, asked // vocab_size)
-                                for values in (total, followers))
+        asked_contexts = asked // vocab_size
+        count = _look_up(seen, counts, asked)
+        n_total = _look_up(contexts, totals, asked_contexts)
+        n_followers = _look_up(contexts, followers, asked_contexts)
         # A context that was never seen leaves the shorter one's probability as it is.
         weight = np.where(n_total > 0, n_followers, 1)
         probability = (count + weight * probability) / (n_total + weight)
@@ -42,7 +43,7 @@ def _codes(ids: Ids, n: int, vocab_size: int) -> Ids:
     return sliding_window_view(ids, n) @ vocab_size ** np.arange(n)[::-1]
 
 
-def _looked_up(keys: Ids, values: NDArray, asked: Ids) -> NDArray:
+def _look_up(keys: Ids, values: NDArray, asked: Ids) -> NDArray:
     """The value of each key that is asked for, 0 where there is none. `keys` are sorted."""
     at = np.searchsorted(keys, asked).clip(max=len(keys) - 1)
     return np.where(keys[at] == asked, values[at], 0)

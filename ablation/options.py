@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from ablation import plan as planning
-from ablation.plan import TIERS, Overlay, Tier
+from ablation.plan import TIERS, Overlay, Plan, Tier
 from data.sources import DataConfig
 from errors import Range, UserError
 from gyre.options import Config, Parser, flatten, make_config, read_yaml
@@ -21,6 +21,10 @@ from gyre.rundir import RunDir
 CHOSEN = ("seed", "train.steps", "train.keep", "train.eval_interval", "log.group", "log.job_type",
           "train.onednn", "data.second_val")
 TUNED = ("optim.lr", "optim.muon_lr")
+# Options of ablate.py that a study which this one is beside has settled.
+SETTLED = ("config", "tier", "tokens", "no_tuning")
+# Options of train.py that can be given all the same.
+OPEN = re.compile(r"data\.(?!seq_len)|log\b|name\b|optim\.lr\b|train\.device\b")
 # What all arms share: they branch off at the same steps and are compared at the same tokens.
 SHARED = (*CHOSEN, "name", "log.runs", "train.batch_size", "train.dtype", "optim.schedule",
           "optim.cooldown", *(f"data.{option.name}" for option in fields(DataConfig)))
@@ -69,66 +73,111 @@ class Command:
     options: Namespace
     tier: Tier
     arms: dict[str, Overlay]
+    """By name, as they stand in the plan: values of the command line are text."""
+    overlays: dict[str, dict[str, Any]]
+    """The same with every value in its type."""
     baseline: str
     config: Config
     """What all runs share."""
     arm_configs: dict[str, Config]
-    run_argv: list[str]
-    """The words of train.py's command line that give `config`."""
+    shared: dict[str, Any]
+    """The options that give `config`, by dotted name."""
     path: Path
     """The folder of the study."""
-    beside: dict[str, Any]
+    beside: Plan | None
     """The plan of the study that has the records of the other arms, if there is one."""
+
+    @property
+    def new_arms(self) -> list[str]:
+        """The arms that this study trains itself."""
+        committed = self.beside.arms if self.beside else {}
+        return [arm for arm in self.arms if arm not in committed]
 
 
 def resolve(argv: list[str], description: str | None = None) -> Command:
     """Return the study of a command line. UserError, before any work, where it is wrong."""
     options = Parser(description, StudyOptions, config=True).parse_args(argv)
-    beside = planning.read_plan(Path(options.beside)) if options.beside else {}
+    beside = planning.read_plan(Path(options.beside)) if options.beside else None
     tier = choose_tier(options, beside)
-    arms = planning.choose_arms(tier, options.arms, options.arm or [], beside.get("arms", {}))
-    files = [] if beside else options.config or ["ablation.yaml"]
+    committed = beside.arms if beside else {}
+    arms = planning.choose_arms(tier, options.arms, options.arm or [], committed)
+    files = choose_files(options)
     # The tier overrides the files, and the command line overrides both.
     layers = [*map(read_yaml, files), tier.overrides, options.given]
-    config, parser = make_config(*layers), Parser(config=True)
-    arm_configs = {arm: make_config(*layers, parser.parse_args(to_words(overlay)).given)
-                   for arm, overlay in arms.items()}
-    check_study(config, arm_configs, bool(tier.grid))
+    config = make_config(*layers)
+    overlays = {arm: read_overlay(overlay) for arm, overlay in arms.items()}
+    arm_configs = {arm: make_config(*layers, overlay) for arm, overlay in overlays.items()}
+    check_study(config, arm_configs, tuned=bool(tier.grid))
     # Said with the text, or a training would fit these numbers to it.
     numbers = {name: attrgetter(name)(config)
                for name in ("data.vocab_size", "data.seq_len", "optim.warmup_steps")}
-    stem = f"beside-{Path(options.beside).name}" if beside else Path(files[-1]).stem
-    name = config.name or (stem if options.tier == "quick" else f"{stem}-{options.tier}")
-    path = Path(config.log.runs) / name
-    if not path.exists():
-        RunDir.new_path(config.log.runs, name)  # refuses a bad name
+    shared: dict[str, Any] = {}
+    for layer in (*layers, numbers):
+        shared |= flatten(layer)
+    baseline = options.baseline
+    if not baseline and beside:
+        baseline = beside.baseline
     return Command(
         line=shlex.join(["python", "ablate.py", *argv]), options=options, tier=tier, arms=arms,
-        baseline=planning.choose_baseline(options.baseline or beside.get("baseline"), arms),
-        config=config, arm_configs=arm_configs, path=path, beside=beside,
-        run_argv=[*(word for file in files for word in ("--config", file)),
-                  *to_words(tier.overrides), *to_words(options.given), *to_words(numbers)],
+        overlays=overlays, baseline=planning.choose_baseline(baseline, arms), config=config,
+        arm_configs=arm_configs, shared=shared, path=choose_path(options, config, files),
+        beside=beside,
     )
 
 
-def choose_tier(options: Namespace, beside: Mapping[str, Any]) -> Tier:
+def choose_files(options: Namespace) -> list[str]:
+    """Return the names of the YAML files with what all runs share."""
+    if options.beside:
+        return []  # the other study has its configuration
+    return options.config or ["ablation.yaml"]
+
+
+def choose_path(options: Namespace, config: Config, files: list[str]) -> Path:
+    """Return the folder of the study. UserError for a bad name."""
+    name = config.name
+    if not name:
+        name = f"beside-{Path(options.beside).name}" if options.beside else Path(files[-1]).stem
+        if options.tier != "quick":
+            name = f"{name}-{options.tier}"
+    path = Path(config.log.runs) / name
+    if not path.exists():
+        RunDir.new_path(config.log.runs, name)  # refuses a bad name
+    return path
+
+
+def read_overlay(overlay: Overlay) -> dict[str, Any]:
+    """Return the options of an arm by dotted name, with every value in its type."""
+    return Parser(config=True).parse_args(to_words(overlay)).given
+
+
+def choose_tier(options: Namespace, beside: Plan | None) -> Tier:
     """Return the tier, changed as the options say, or that of the study `beside`. UserError for an
     option that it has settled."""
-    if beside:
-        settled = {key: getattr(options, key) for key in ("config", "tier", "tokens", "no_tuning")
-                   if getattr(options, key) != getattr(StudyOptions, key, [])}
-        given = [word for word in to_words(settled | options.given)
-                 if not re.match(r"--(data\.(?!seq_len)|log|name|optim.lr|train.device)\b", word)]
-        if given:
-            raise UserError(f"{given[0]} has no place beside {options.beside}, which settles it: "
-                            "leave it out, or say it for a new arm, --arm NAME=OPTION=VALUE")
+    if beside is not None:
+        check_settled(options)
         return planning.tier_beside(beside, options.seeds)
     tier = TIERS[options.tier]
     if options.tokens is not None:
         tier = replace(tier, horizons=planning.choose_horizons(options.tokens))
     if options.no_tuning:
         tier = replace(tier, grid=(), tuning_tokens=0)
-    return replace(tier, seeds=options.seeds or tier.seeds)
+    if options.seeds is not None:
+        tier = replace(tier, seeds=options.seeds)
+    return tier
+
+
+def check_settled(options: Namespace) -> None:
+    """Raise UserError for an option that the study of --beside has settled."""
+    settled = {}
+    for name in SETTLED:
+        value = getattr(options, name)
+        if value != getattr(StudyOptions, name, []):
+            settled[name] = value
+    for name, value in (settled | options.given).items():
+        if not OPEN.match(name):
+            (word,) = to_words({name: value})
+            raise UserError(f"{word} has no place beside {options.beside}, which settles it: "
+                            "leave it out, or say it for a new arm, --arm NAME=OPTION=VALUE")
 
 
 def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
@@ -138,10 +187,12 @@ def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
     dtype.
     """
     default = make_config()
-    for key in (*CHOSEN, *(TUNED if tuned else ())):
+    chosen = (*CHOSEN, *TUNED) if tuned else CHOSEN
+    for key in chosen:
         if attrgetter(key)(base) != attrgetter(key)(default):
+            advice = ", or add --no-tuning" if key in TUNED else ""
             raise UserError(f"--{key} has no effect: the study sets it for each run. Leave it out"
-                            f"{', or add --no-tuning' if key in TUNED else ''}")
+                            f"{advice}")
     if base.optim.schedule != "wsd":
         raise UserError(f"optim.schedule must be wsd, not {base.optim.schedule}: a study's runs of "
                         "different lengths are one run until they cool down")
@@ -156,6 +207,8 @@ def check_study(base: Config, arms: Mapping[str, Config], tuned: bool) -> None:
 
 def to_words(values: Mapping[str, Any]) -> list[str]:
     """Return options, nested or dotted, as --name=value words of a command line."""
-    texts = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-             for name, value in flatten(values)}
-    return [f"--{name}={text}" for name, text in texts.items()]
+    words = []
+    for name, value in flatten(values):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        words.append(f"--{name}={text}")
+    return words

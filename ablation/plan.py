@@ -7,22 +7,24 @@ each length, so that losses after 1, 2, 4 and 8 million tokens cost little more 
 (Hägele et al. 2024, arXiv:2405.18392)
 """
 
+import itertools
 import math
 import os
 import platform
 import re
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 
 from errors import UserError
-from files import read_sealed
+from files import read_sealed, write_sealed
 from gyre.optim import OptimConfig
 from gyre.options import make_config, nearest
 
@@ -43,6 +45,9 @@ ARMS: dict[str, Overlay] = {
        for name in ("sin_residual", "sin_aligned")},
 }
 
+# plan.json is the one file of a study that cannot be made again.
+ADVICE = ("restore it, or start another study with --name: nothing else says what this one "
+          "compares")
 MILLION = 2**20  # tokens: a whole number of steps
 VALIDATIONS = 4  # during the longest run of an arm and a seed, and during a tuning run
 
@@ -95,6 +100,98 @@ TIERS = {
 }
 
 
+# --- plan.json ------------------------------------------------------------------------------------
+
+
+class Steps(msgspec.Struct, omit_defaults=True):
+    """The optimizer steps of the runs of a study."""
+
+    horizons: list[int]
+    """Of the runs of each arm and seed, in ascending order."""
+    tuning: int
+    """Of the runs that choose a learning rate; 0: none."""
+    treatments: int | None = None
+    """In studies of older versions only."""
+
+
+class Tuned(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the tuning runs ended with."""
+
+    treatments: Any = None
+    """In studies of older versions only."""
+    arms: dict[str, dict[str, dict[str, float | None]]]
+    """Loss by arm, learning rate and seed, the latter two as text; None where a run diverged."""
+
+
+class Calibration(msgspec.Struct):
+    """A committed run that was trained again."""
+
+    name: str
+    committed: float
+    """Its loss in the record."""
+    here: float | None
+    """Its loss when it was trained again; None: it diverged."""
+
+
+class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """plan.json, its fields in the order in which they are written.
+
+    It is fixed when it is made, except for `tuned`, `diverged` and `calibration`.
+    A field with a default is not in the plans of older versions, or not in those of every study.
+    """
+
+    name: str
+    command: str
+    tier: str
+    arms: dict[str, Overlay]
+    grid: list[float]
+    """Learning rates to choose from for each arm; empty: they are not tuned."""
+    tuning_seeds: list[int]
+    steps: Steps
+    seeds: list[int]
+    baseline: str
+    """The arm that every difference is taken to."""
+    seq_len: int
+    step_tokens: int
+    """Training tokens of an optimizer step."""
+    config: dict[str, dict[str, Any]]
+    """By arm, the part of the configuration that decides numbers and is the same for all seeds."""
+    data_sha256: dict[str, str]
+    """Hashes of the files of the prepared data."""
+    committed: list[str] | None = None
+    """The arms whose records are from the study that this one is beside."""
+    dtype: str
+    onednn: bool | str = "auto"
+    """Decided once, or runs could differ."""
+    ngrams: list[float]
+    """Losses of unigrams, bigrams and trigrams, in nats per token."""
+    machine: dict[str, Any]
+    versions: dict[str, str]
+    git: dict[str, Any] | None
+    tuned: Tuned
+    diverged: list[str] | None = None
+    """Names of the jobs whose runs diverged, such as rope-s3."""
+    second_val: bool | None = None
+    """Whether rates are tuned on another validation text than the one that is reported."""
+    calibration: Calibration | None = None
+
+
+def read_plan(path: Path) -> Plan:
+    """Return the plan of the study at `path`. UserError if it is damaged."""
+    file = path / "plan.json"
+    try:
+        return msgspec.convert(read_sealed(file, ADVICE), Plan)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file} is not the plan of a study ({error}): {ADVICE}") from None
+
+
+def write_plan(path: Path, plan: Plan) -> None:
+    """Write the plan of the study at `path`. Fields of older versions stay in the file."""
+    file = path / "plan.json"
+    stored = read_sealed(file, ADVICE) if file.exists() else {}
+    write_sealed(file, stored | msgspec.to_builtins(plan))
+
+
 # --- arms -----------------------------------------------------------------------------------------
 
 
@@ -107,65 +204,94 @@ def choose_arms(tier: Tier, names: str | None, added: Sequence[str],
     name that does not exist or exists already, and for fewer than two arms.
     """
     known = {**ARMS, **committed}
-    wanted = [*committed, *(tier.arms if names is None else names.split(","))]
+    chosen = tier.arms if names is None else names.split(",")
+    wanted = [*committed, *chosen]
     for text in added:
-        name, _, rest = text.partition("=")
-        overlay, count = dict(re.findall(r"([^=,]+)=([^,]+)", rest)), rest.count(",") + 1
-        if not re.fullmatch(r"\w+", name) or "config" in overlay or len(overlay) < count:
-            raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, such as "
-                            "b500=model.theta=500,optim.lr=2e-3")
+        name, overlay = parse_arm(text)
         if name in known:
             raise UserError(f"--arm {name}: there is an arm of this name already; choose another")
         known[name] = overlay
         wanted.append(name)
     for name in wanted:
         check_arm(name, known)
-    chosen = {name: known[name] for name in wanted}
-    if len(chosen) < 2:
+    overlays = {name: known[name] for name in wanted}
+    if len(overlays) < 2:
         raise UserError(f"a study compares at least two arms, and --arms {names} is one")
-    return chosen
+    return overlays
+
+
+def parse_arm(text: str) -> tuple[str, Overlay]:
+    """Return the name and the overlay, as text, of "NAME=key=value,key=value", or raise UserError.
+    """
+    name, _, options = text.partition("=")
+    overlay = dict(re.findall(r"([^=,]+)=([^,]+)", options))
+    n_options = options.count(",") + 1
+    if not re.fullmatch(r"\w+", name) or "config" in overlay or len(overlay) < n_options:
+        raise UserError(f"--arm {text} must be NAME=OPTION=VALUE,OPTION=VALUE, such as "
+                        "b500=model.theta=500,optim.lr=2e-3")
+    return name, overlay
 
 
 def choose_horizons(text: str) -> tuple[int, ...]:
     """Return (1048576, 4194304) for "1M,4M". UserError unless they are lengths in ascending
     order."""
-    sizes = {"k": 1024, "M": MILLION}
-    numbers = [re.fullmatch(r"(\d+)([kM]?)", part) for part in text.split(",")]
-    tokens = tuple(int(n[1]) * sizes.get(n[2], 1) for n in numbers if n)
-    if len(tokens) < len(numbers) or list(tokens) != sorted(set(tokens)) or not all(tokens):
+    sizes = {"": 1, "k": 1024, "M": MILLION}
+    tokens = []
+    for part in text.split(","):
+        number = re.fullmatch(r"(\d+)([kM]?)", part)
+        # No length: it is refused below, as every 0 is.
+        tokens.append(int(number[1]) * sizes[number[2]] if number else 0)
+    if 0 in tokens or tokens != sorted(set(tokens)):
         raise UserError(f"--tokens {text} must be lengths in ascending order, such as 1M,4M")
-    return tokens
+    return tuple(tokens)
 
 
-def check_arm(name: str, arms: Mapping[str, Overlay]) -> None:
+def check_arm(name: str, arms: Collection[str]) -> None:
     """Raise UserError, with the nearest name, for an arm that does not exist."""
     if name not in arms:
         raise UserError(f"unknown arm {name!r}{nearest(name, arms)}: there are {', '.join(arms)}")
 
 
-def choose_baseline(name: str | None, arms: Mapping[str, Overlay]) -> str:
+def choose_baseline(name: str | None, arms: Collection[str]) -> str:
     """Return the arm that every difference is taken to: of this name, else sin, else the last."""
-    chosen = name or next((arm for arm in arms if arm in ("sin", "sin_vaswani")), [*arms][-1])
-    check_arm(chosen, arms)
-    return chosen
+    if not name:
+        names = list(arms)
+        sinusoids = [arm for arm in names if arm in ("sin", "sin_vaswani")]
+        name = sinusoids[0] if sinusoids else names[-1]
+    check_arm(name, arms)
+    return name
 
 
-def tier_beside(plan: Mapping[str, Any], seeds: int | None) -> Tier:
+def tier_beside(plan: Plan, seeds: int | None) -> Tier:
     """Return the tier of a study beside the one of `plan`, with so many of its seeds.
 
     It overrides the config by what all arms of that study share.
     """
-    known, steps = asdict(make_config()), plan["steps"]
-    first, *others = plan["config"].values()
-    shared = {part: {key: value for key, value in first[part].items()
-                     if key in known[part] and value is not None
-                     and all(other[part].get(key) == value for other in others)}
-              for part in ("model", "data", "optim", "train")}
+    n_seeds = len(plan.seeds)
+    if seeds is not None:
+        n_seeds = min(seeds, n_seeds)
     return replace(
-        TIERS[plan["tier"]], arms=(), seeds=min(seeds or sys.maxsize, len(plan["seeds"])),
-        horizons=tuple(count * plan["step_tokens"] for count in steps["horizons"]),
-        tuning_tokens=steps["tuning"] * plan["step_tokens"], grid=tuple(plan["grid"]),
-        tuning_seeds=tuple(plan["tuning_seeds"]), overrides=shared)
+        TIERS[plan.tier], arms=(), seeds=n_seeds,
+        horizons=tuple(count * plan.step_tokens for count in plan.steps.horizons),
+        tuning_tokens=plan.steps.tuning * plan.step_tokens, grid=tuple(plan.grid),
+        tuning_seeds=tuple(plan.tuning_seeds), overrides=shared_options([*plan.config.values()]))
+
+
+def shared_options(configs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return, by section, the options with the same value in all these configurations.
+
+    Without those that are unset, and those that this version of gyre does not have.
+    """
+    known = asdict(make_config())
+    first, *others = configs
+    shared: dict[str, dict[str, Any]] = {}
+    for section in ("model", "data", "optim", "train"):
+        shared[section] = {}
+        for name, value in first[section].items():
+            equal = all(other[section].get(name) == value for other in others)
+            if equal and value is not None and name in known[section]:
+                shared[section][name] = value
+    return shared
 
 
 # --- learning rates -------------------------------------------------------------------------------
@@ -183,13 +309,20 @@ def next_rates(grid: Sequence[float], seeds: Sequence[int],
     twice the highest, so that the best has a worse neighbour on either side.
     """
     rates = sorted({*grid, *losses})
-    missing = [(lr, seed) for lr in rates for seed in seeds if seed not in losses.get(lr, {})]
+    missing = [(lr, seed) for lr, seed in itertools.product(rates, seeds)
+               if seed not in losses.get(lr, {})]
     if missing or len(grid) < 2:
         return missing
     best = best_rate(losses)
-    beyond = {rates[0]: rates[0] / 2, rates[-1]: rates[-1] * 2}.get(best, math.inf)
-    within = min(grid) / WIDEST <= beyond <= max(grid) * WIDEST
-    return [(beyond, seed) for seed in seeds] if within else []
+    if best == rates[0]:
+        beyond = best / 2
+    elif best == rates[-1]:
+        beyond = best * 2
+    else:
+        return []
+    if not min(grid) / WIDEST <= beyond <= max(grid) * WIDEST:
+        return []
+    return [(beyond, seed) for seed in seeds]
 
 
 def best_rate(losses: Losses) -> float:
@@ -200,12 +333,30 @@ def best_rate(losses: Losses) -> float:
     return min(means, key=lambda lr: (means[lr], lr))
 
 
+def tuning_losses(plan: Plan) -> dict[str, Losses]:
+    """Return what the tuning runs ended with, by arm."""
+    return {arm: read_losses(rates) for arm, rates in plan.tuned.arms.items()}
+
+
+def read_losses(rates: Mapping[str, Mapping[str, float | None]]) -> Losses:
+    """Return the losses of an arm as numbers, from what JSON can hold.
+
+    JSON has text for keys, and null for the loss of a run that diverged.
+    """
+    losses: dict[float, dict[int, float]] = {}
+    for lr, by_seed in rates.items():
+        losses[float(lr)] = {int(seed): math.inf if loss is None else loss
+                             for seed, loss in by_seed.items()}
+    return losses
+
+
 # --- lengths --------------------------------------------------------------------------------------
 
 
 def count_cooldown(config: OptimConfig, steps: int) -> int:
     """Return the steps in which the rate falls, of all `steps`, as `lr_factor` rounds them."""
-    return round((config.cooldown or 0.0) * steps)
+    share = config.cooldown or 0.0
+    return round(share * steps)
 
 
 def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:
@@ -219,25 +370,7 @@ def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:
                    if step >= min(16, branchings[0])})
 
 
-# --- plan.json ------------------------------------------------------------------------------------
-
-
-def read_plan(path: Path) -> dict[str, Any]:
-    """Return the plan of the study at `path`. UserError if it is damaged."""
-    return read_sealed(path / "plan.json", "restore it, or start another study with --name: "
-                       "nothing else says what this one compares")
-
-
-def tuning_losses(plan: Mapping[str, Any]) -> dict[str, Losses]:
-    """Return what the tuning runs ended with, by arm.
-
-    JSON has text for keys, and null for the loss of a run that diverged.
-    """
-    return {
-        arm: {float(lr): {int(seed): math.inf if loss is None else loss
-                          for seed, loss in losses.items()} for lr, losses in rates.items()}
-        for arm, rates in plan["tuned"].get("arms", {}).items()
-    }
+# --- where it runs --------------------------------------------------------------------------------
 
 
 def processor() -> str:

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.rcsetup import cycler
 
-from ablation.study import Study, defined, rows
+from ablation.study import Study, defined
 from gyre.rundir import RunDir
 
 # Colour is an extra: dark and light alternate, and no two rows share a line style or a marker.
@@ -28,36 +28,26 @@ STYLES: list[dict[str, Any]] = [
 
 def draw(study: Study) -> dict[str, Figure]:
     """Return the figures of a study by name."""
-    drawn = {name: paint(study) for name, paint in FIGURES.items()}
-    for figure in drawn.values():
-        # Of all lines, below the panels: a line may be missing from one of them.
-        labelled = {label: handle for ax in figure.axes
-                    for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}
-        figure.legend(
-            labelled.values(), labelled.keys(), loc="outside lower center", frameon=False,
-            ncols=4 if len("".join(labelled)) > 40 else 6, handlelength=4, fontsize=9,
-        )
-    return drawn
+    figures = {}
+    for name, paint in FIGURES.items():
+        figures[name] = paint(study)
+        _add_legend(figures[name])
+    return figures
 
 
 def gap(study: Study) -> Figure:
     """Loss along the constant rate with the floors of n-grams, and the difference from the baseline
     along it and after each cooldown, against tokens."""
     fig, (left, right) = _panels(2, against_tokens=True)
-    _bands(left, study, {arm: study.curves(arm, "loss").values() for arm in study.plan["arms"]})
-    for name, floor in zip(("unigrams", "bigrams", "trigrams"), study.plan["ngrams"], strict=True):
+    _bands(left, study, {arm: study.curves(arm, "loss").values() for arm in study.plan.arms})
+    for name, floor in zip(("unigrams", "bigrams", "trigrams"), study.plan.ngrams, strict=True):
         left.axhline(floor, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
         left.annotate(name, (0.99, floor), xycoords=("axes fraction", "data"), fontsize=7,
                       ha="right", va="bottom", color="0.35")
-    _bands(right, study, {arm: study.gaps(arm) for arm in study.others})
-    for (place, arm), tokens in itertools.product(enumerate(study.others), study.horizons):
-        if result := study.paired(arm, tokens):
-            beside = 1.05 ** (place - (len(study.others) - 1) / 2)  # so that none hides another
-            look, half = style(study, arm), result.interval and result.interval[1] - result.mean
-            right.errorbar(tokens * beside, result.mean, half, fmt=look["marker"], markersize=6,
-                           mec="white", mew=0.6, color=look["color"], elinewidth=2.2, zorder=3)
-    right.axhline(0, color="0.4", linewidth=0.8)
     left.set(ylabel="validation loss (nats / token)", title="Loss at a constant learning rate")
+    _bands(right, study, {arm: study.gaps(arm) for arm in study.others})
+    _mark_ends(right, study)
+    right.axhline(0, color="0.4", linewidth=0.8)
     what = study.others[0] if len(study.others) == 1 else "Each arm"
     right.set(ylabel="difference (nats / token)", title=f"{what} − {study.baseline}, same seed")
     return fig
@@ -67,14 +57,11 @@ def mechanism(study: Study) -> Figure:
     """When a model begins to use order: what a shift by T costs, and the attention to the previous
     token of the head that has most, along the constant rate."""
     fig, (left, right) = _panels(2, against_tokens=True)
-    _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.plan["arms"]})
-    _bands(right, study, {
-        arm: [{point["tokens"]: max(itertools.chain(*point["previous"]))  # of all layers and heads
-               for point in record["trajectory"]} for record in study.runs(arm).values()]
-        for arm in study.plan["arms"]})
-    even = statistics.fmean(1 / length for length in range(2, study.plan["seq_len"] + 1))
-    right.axhline(even, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
+    _bands(left, study, {arm: study.curves(arm, "shift").values() for arm in study.plan.arms})
     left.set(ylabel="change of the loss (nats / token)", title="All positions moved on by T")
+    _bands(right, study, {arm: _strongest_heads(study, arm) for arm in study.plan.arms})
+    even = statistics.fmean(1 / length for length in range(2, study.plan.seq_len + 1))
+    right.axhline(even, color="0.5", linewidth=0.8, linestyle=(0, (2, 2)))
     right.set(ylabel="share of its attention", ylim=(0, None),
               title="Previous token, the head with most")
     return fig
@@ -83,11 +70,8 @@ def mechanism(study: Study) -> Figure:
 def context(study: Study) -> Figure:
     """Loss of the same targets against the length of the window that slides over them."""
     fig, (ax,) = _panels(1)
-    _bands(ax, study, {arm: [defined((row["context"], row["loss"])
-                                     for row in rows(record, "context", mode="sliding"))
-                             for record in study.runs(arm).values()]
-                       for arm in study.plan["arms"]})
-    seq_len = study.plan["seq_len"]
+    _bands(ax, study, {arm: _sliding_losses(study, arm) for arm in study.plan.arms})
+    seq_len = study.plan.seq_len
     ax.axvline(seq_len, color="0.3", linewidth=1)
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_formatter("{x:g}")
@@ -138,7 +122,37 @@ def draw_losses(runs: list[RunDir], in_bits: bool = False, format: str = "png") 
 
 def style(study: Study, arm: str) -> dict[str, Any]:
     """Return the style of an arm's line, by its place in the plan."""
-    return STYLES[list(study.plan["arms"]).index(arm) % len(STYLES)]
+    return STYLES[list(study.plan.arms).index(arm) % len(STYLES)]
+
+
+def _strongest_heads(study: Study, arm: str) -> list[dict[int, float]]:
+    """Return of each seed, by training tokens, the attention to the previous token of the head that
+    has most, of all layers."""
+    curves = []
+    for record in study.runs(arm).values():
+        curves.append({point.tokens: max(itertools.chain(*point.previous))
+                       for point in record.trajectory})
+    return curves
+
+
+def _sliding_losses(study: Study, arm: str) -> list[dict[int, float]]:
+    """Return of each seed the loss by the length of the window that slides."""
+    curves = []
+    for record in study.runs(arm).values():
+        sliding = [row for row in record.context if row.mode == "sliding"]
+        curves.append(defined({row.context: row.loss for row in sliding}))
+    return curves
+
+
+def _add_legend(fig: Figure) -> None:
+    """Add one legend of all lines, below the panels: a line may be missing from one of them."""
+    labelled = {}
+    for ax in fig.axes:
+        handles, labels = ax.get_legend_handles_labels()
+        labelled |= zip(labels, handles, strict=True)
+    are_long = len("".join(labelled)) > 40
+    fig.legend(labelled.values(), labelled.keys(), loc="outside lower center", frameon=False,
+               ncols=4 if are_long else 6, handlelength=4, fontsize=9)
 
 
 def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes]]:
@@ -157,14 +171,47 @@ def _panels(count: int, against_tokens: bool = False) -> tuple[Figure, list[Axes
     return fig, axes
 
 
-def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[Any, float]]]) -> None:
+def _bands(ax: Axes, study: Study, series: Mapping[str, Iterable[Mapping[int, float]]]) -> None:
     """Draw each arm: the mean over its seeds with a marker now and then, and the range of the seeds
-    around it. Only over the x that all its seeds have, so that each mean is over the same seeds."""
-    for name, curves in series.items():
-        drawn = [curve for curve in curves if curve]
-        if x := [x for x in next(iter(drawn), {}) if all(x in curve for curve in drawn)]:
-            by_x, look = [[curve[at] for curve in drawn] for at in x], style(study, name)
-            ax.plot(x, list(map(statistics.fmean, by_x)), label=name, linewidth=1.5, markersize=5,
-                    mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
-            ax.fill_between(x, list(map(min, by_x)), list(map(max, by_x)), color=look["color"],
-                            alpha=0.15, lw=0)
+    around it."""
+    for arm, curves in series.items():
+        by_x = _common_points([curve for curve in curves if curve])
+        if not by_x:
+            continue
+        x = list(by_x)
+        look = style(study, arm)
+        ax.plot(x, [statistics.fmean(y) for y in by_x.values()], label=arm, linewidth=1.5,
+                markersize=5, mec="white", mew=0.5, markevery=max(1, len(x) // 8), **look)
+        ax.fill_between(x, [min(y) for y in by_x.values()], [max(y) for y in by_x.values()],
+                        color=look["color"], alpha=0.15, lw=0)
+
+
+def _common_points(curves: list[Mapping[int, float]]) -> dict[int, list[float]]:
+    """Return the values of all curves at each x that they share.
+
+    So each mean is over the same seeds.
+    """
+    if not curves:
+        return {}
+    by_x = {}
+    for x in curves[0]:
+        if all(x in curve for curve in curves):
+            by_x[x] = [curve[x] for curve in curves]
+    return by_x
+
+
+def _mark_ends(ax: Axes, study: Study) -> None:
+    """Draw the difference from the baseline after each cooldown, with its interval."""
+    middle = (len(study.others) - 1) / 2
+    for place, arm in enumerate(study.others):
+        look = style(study, arm)
+        for tokens in study.horizons:
+            result = study.paired(arm, tokens)
+            if result is None:
+                continue
+            half = None
+            if result.interval is not None:
+                half = result.interval[1] - result.mean
+            x = tokens * 1.05 ** (place - middle)  # so that none hides another
+            ax.errorbar(x, result.mean, half, fmt=look["marker"], markersize=6, mec="white",
+                        mew=0.6, color=look["color"], elinewidth=2.2, zorder=3)

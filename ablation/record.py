@@ -6,6 +6,7 @@ gyre/measure.py explains T and the contexts.
 import hashlib
 from typing import Any
 
+import msgspec
 import torch
 
 from ablation.attention import measure_attention
@@ -17,51 +18,125 @@ from gyre.rundir import RunDir
 from model.transformer import Transformer
 
 
-def measure_runs(job: dict[str, Any], trunk: RunDir, *branches: RunDir) -> dict[str, Any]:
-    """Return the record of an arm and seed: of its longest run, and of the ends of the others."""
+class End(msgspec.Struct):
+    """The end of a run, after its cooldown."""
+
+    tokens: int
+    """Training tokens."""
+    loss: float
+    """Over the whole validation split."""
+    se: float | None
+    """Standard error of the loss over the text."""
+    stretches: list[float]
+    """Losses of equal parts of the validation split, in their order."""
+    shift: float | None
+    """Cost of a shift of all positions by T. None where the encoding has no such positions."""
+
+
+class Point(msgspec.Struct, kw_only=True):
+    """A kept checkpoint of the longest run. A field with a default is missing in old records."""
+
+    tokens: int
+    loss: float
+    loss_of_32: float | None = None
+    """In windows of 32 tokens."""
+    shift: float | None
+    permuted: float | None = None
+    """Cost of permuted tokens."""
+    previous: list[list[float]]
+    """By layer and head, the share of attention on the token before."""
+    by_distance: list[list[float]] | None = None
+    """By layer and head, the share of the scores' variance that their distance explains."""
+
+
+class ContextLoss(msgspec.Struct):
+    """The loss of the longest run at a length of the context."""
+
+    context: int
+    """Tokens in a window."""
+    mode: str
+    """sliding or nonoverlapping."""
+    loss: float | None
+    """None where the encoding has no positions for windows of this length."""
+    se: float | None
+
+
+class Record(msgspec.Struct):
+    """What the report reads of the record of an arm and seed, whose file has more."""
+
+    arm: str
+    seed: int
+    lr: float
+    targets: int
+    """Tokens on which the contexts are measured."""
+    data_sha256: str
+    tokenizer_sha256: str
+    init_sha256: str
+    init_kind: str
+    embeddings_sha256: str
+    embeddings_kind: str
+    batches_sha256: str
+    machine: dict[str, Any]
+    trained_by: dict[str, Any]
+    horizons: list[End]
+    """One for each length of the study, the longest last."""
+    trajectory: list[Point]
+    """Of the longest run, at a constant rate."""
+    context: list[ContextLoss]
+
+
+def measure_runs(
+    arm: str, most: int, device: str, trunk: RunDir, *branches: RunDir
+) -> dict[str, Any]:
+    """Return the record of an arm and seed, as JSON: of its longest run, and of the ends of others.
+
+    Contexts are measured in at `most` so many windows of 8T tokens.
+    """
     if not trunk.checkpoints.kept_steps():
-        raise UserError(f"{trunk.path} has lost the checkpoints that it kept: remove "
-                        f"{', '.join(str(run.path) for run in (trunk, *branches))} to train them "
-                        "again")
-    device, most = job["device"], job["windows"]
+        paths = ", ".join(str(run.path) for run in (trunk, *branches))
+        raise UserError(f"{trunk.path} has lost the checkpoints that it kept: remove {paths} to "
+                        "train them again")
     # `last`: the loss after all tokens, which was agreed on beforehand, and not the best one.
-    record = measure.measure(trunk, "last", most, device, all_blocks=True)
+    measured = measure.measure(trunk, "last", most, device, all_blocks=True)
     windows = min(most, measure.WINDOWS)
     ends = [measure_end(run, windows, device) for run in reversed(branches)]
-    ends.append({key: record[key] for key in ("tokens", "loss", "se", "stretches", "shift")})
-    return {
-        "arm": job["arm"], **record, **hash_origin(trunk), "horizons": ends,
+    ends.append(msgspec.convert(measured, End))
+    return msgspec.to_builtins({
+        "arm": arm, **measured, **hash_origin(trunk), "horizons": ends,
         "trajectory": follow(trunk, windows, device), "machine": machine(),
         "trained_by": {key: trunk.record[key] for key in ("git", "torch")},
-    }
+    })
 
 
-def measure_end(run: RunDir, windows: int, device: str) -> dict[str, Any]:
-    """Return tokens, `whole_split`, and the cost of a shift by T, of the last checkpoint."""
+def measure_end(run: RunDir, windows: int, device: str) -> End:
+    """Return what is measured of the last checkpoint, the shift in at most so many windows."""
     config, _, scorer = measure.open_scorer(run, "last", device)
     with scorer.compute.active():
-        return {
-            "tokens": measure.trained_tokens(run, "last", config), **measure.whole_split(scorer),
-            "shift": measure.shift(scorer, scorer.spans(windows)),
-        }
+        return End(
+            tokens=measure.trained_tokens(run, "last", config), **measure.whole_split(scorer),
+            shift=measure.shift(scorer, scorer.spans(windows)),
+        )
 
 
-def follow(run: RunDir, windows: int, device: str) -> list[dict[str, Any]]:
-    """Return what every kept checkpoint has: the loss over the whole split and in windows of 32
-    tokens, and, on at most so many windows, the cost of a shift by T and of permuted tokens, and
-    what attention does."""
+def follow(run: RunDir, windows: int, device: str) -> list[Point]:
+    """Return what every kept checkpoint has.
+
+    The losses are over the whole split, and all else is measured in at most so many windows.
+    """
     config, _, scorer = measure.open_scorer(run, "last", device)
-    spans, points = scorer.spans(windows), []
+    spans = scorer.spans(windows)
+    points = []
     for step in run.checkpoints.kept_steps():
         scorer.trained.load_state_dict(run.checkpoints.load_weights(step))
         with scorer.compute.active():
-            points.append({
-                "tokens": measure.trained_tokens(run, step, config),
-                "loss": measure.whole_split(scorer)["loss"],
-                "loss_of_32": measure.loss_of_32(scorer),
-                "shift": measure.shift(scorer, spans), "permuted": measure.permute(scorer, spans),
+            points.append(Point(
+                tokens=measure.trained_tokens(run, step, config),
+                loss=measure.whole_split(scorer)["loss"],
+                loss_of_32=measure.loss_of_32(scorer),
+                shift=measure.shift(scorer, spans),
+                permuted=measure.permute(scorer, spans),
                 **measure_attention(scorer, spans),
-            })
+            ))
     return points
 
 
@@ -82,7 +157,8 @@ def hash_origin(run: RunDir) -> dict[str, str]:
     # Vectors are not drawn: the constructor has given them their values.
     weights = model.state_dict() | dict(model.draw_matrices(config.seed))
     embeddings = weights["tok_embeddings.weight"]
-    init, shapes, batches = hashlib.sha256(), {}, hashlib.sha256()
+    init = hashlib.sha256()
+    shapes = {}
     for name, value in sorted(weights.items()):
         if not name.startswith(("position.", "tok_embeddings.")):
             init.update(name.encode() + value.numpy().tobytes())
@@ -90,6 +166,7 @@ def hash_origin(run: RunDir) -> dict[str, str]:
     scale = [*embeddings.shape, model.position.embedding_std]
     dataset = measure.open_prepared(run, config).dataset(
         "train", seq_len=config.data.seq_len, batch_size=config.train.batch_size, seed=config.seed)
+    batches = hashlib.sha256()
     for step in range(config.train.steps):
         for part in dataset.batch(step):
             batches.update(part.numpy().tobytes())

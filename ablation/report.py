@@ -15,8 +15,8 @@ import sys
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import yaml
 
 from ablation import plots, stats
@@ -29,6 +29,7 @@ from gyre.wandb_log import LogConfig, log_report
 
 UNDEFINED = "–"
 NOT_MEASURED = "Not measured."
+MIRRORED = ("tokens", "loss", "se", "shift")  # fields of End that wandb gets
 
 
 def write_report(path: Path) -> None:
@@ -54,55 +55,77 @@ def compose(study: Study) -> str:
     Sections that are not measured are left out. A notes.md in the study's folder, such as its
     predictions, is put in as it is.
     """
-    plan, last = study.plan, study.horizons[-1]
-    warm_up = plan["config"][study.baseline]["optim"]["warmup_steps"] * plan["step_tokens"]
-    diverged = ", ".join(plan.get("diverged", ()))
-    tuned_on = ("and on a second validation text" if plan.get("second_val")
-                else "but on the validation text that is reported")
-    errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
-              if study.paired(arm, last)]
     notes = study.path / "notes.md"
-    most_seeds = max(len(study.runs(arm)) for arm in plan["arms"])
-    if most_seeds > 1:
-        words = {"one_seed": "", "with_intervals": ", with 95 % intervals",
-                 "difference": "paired t over seeds, 95 % interval, each for itself",
-                 "seeds_say": "An interval over seeds says nothing of other models and texts."}
-    else:
-        words = {"one_seed": f"One seed and {amount(last)} tokens of training: this shows that a "
-                             "study runs, and nothing about the encodings.",
-                 "with_intervals": "", "difference": "of one seed, which has no interval",
-                 "seeds_say": "One seed says nothing of other seeds, models and texts."}
-    fields = {
-        **words,
-        "name": plan["name"],
-        "left_out": diverged and f"Diverged, and left out: {diverged}.",
-        "base": study.baseline,
-        "warm_up": amount(warm_up),
-        "used": f"{USED:g}",
-        "bigram": f"{plan['ngrams'][1]:.2f}",
-        "tuning_seeds": ", ".join(map(str, plan["tuning_seeds"])),
-        "rates": f"A learning rate is tuned for one length, on other seeds, {tuned_on}."
-        if plan["grid"] else "Learning rates were not tuned for the arms.",
-        "last": amount(last),
-        "targets": f"{min(record['targets'] for record in study.records.values()):,}",
-        "seq_len": plan["seq_len"],
-        "text_errors": ", ".join(errors) or UNDEFINED,
-        "folder": f"{study.path.parent.name}/{study.path.name}",
-    }
+    fields = {name: escape(words) for name, words in describe(study).items()}
     blocks = {
         "headline": headline(study),
         "arms": arms_table(study),
         "tuning": tuning_table(study),
         "contexts": context_table(study),
         "notes": notes.read_text(encoding="utf-8").strip() if notes.exists() else "",
-        "command": plan["command"],
+        "command": study.plan.command,
         "facts": facts(study),
     }
     template = Path(__file__).with_name("report.md").read_text(encoding="utf-8")
-    filled = {name: escape(str(value)) for name, value in fields.items()} | blocks
-    text = re.sub(r"\n{3,}", "\n\n", template.format_map(filled))
-    return "\n\n".join(section for section in re.split(r"\n\n(?=## )", text.rstrip())
-                       if NOT_MEASURED not in section) + "\n"
+    text = template.format_map(fields | blocks)
+    text = re.sub(r"\n{3,}", "\n\n", text).rstrip()
+    sections = re.split(r"\n\n(?=## )", text)
+    measured = [section for section in sections if NOT_MEASURED not in section]
+    return "\n\n".join(measured) + "\n"
+
+
+def describe(study: Study) -> dict[str, str]:
+    """Return the words and numbers that stand in the sentences of report.md, by name."""
+    plan = study.plan
+    last = study.horizons[-1]
+    warmup_steps = plan.config[study.baseline]["optim"]["warmup_steps"]
+    targets = min(record.targets for record in study.records.values())
+    errors = [f"{arm} {study.text_error(arm, last):.3f}" for arm in study.others
+              if study.paired(arm, last)]
+    left_out = ""
+    if plan.diverged:
+        left_out = f"Diverged, and left out: {', '.join(plan.diverged)}."
+    rates = "Learning rates were not tuned for the arms."
+    if plan.grid:
+        tuned_on = "but on the validation text that is reported"
+        if plan.second_val:
+            tuned_on = "and on a second validation text"
+        rates = f"A learning rate is tuned for one length, on other seeds, {tuned_on}."
+    return {
+        **describe_seeds(study),
+        "name": plan.name,
+        "left_out": left_out,
+        "base": study.baseline,
+        "warm_up": amount(warmup_steps * plan.step_tokens),
+        "used": f"{USED:g}",
+        "bigram": f"{plan.ngrams[1]:.2f}",
+        "tuning_seeds": ", ".join(map(str, plan.tuning_seeds)),
+        "rates": rates,
+        "last": amount(last),
+        "targets": f"{targets:,}",
+        "seq_len": str(plan.seq_len),
+        "text_errors": ", ".join(errors) or UNDEFINED,
+        "folder": f"{study.path.parent.name}/{study.path.name}",
+    }
+
+
+def describe_seeds(study: Study) -> dict[str, str]:
+    """Return what report.md says of the number of seeds: intervals need two."""
+    most_seeds = max(len(study.runs(arm)) for arm in study.plan.arms)
+    if most_seeds > 1:
+        return {
+            "one_seed": "",
+            "with_intervals": ", with 95 % intervals",
+            "difference": "paired t over seeds, 95 % interval, each for itself",
+            "seeds_say": "An interval over seeds says nothing of other models and texts.",
+        }
+    return {
+        "one_seed": f"One seed and {amount(study.horizons[-1])} tokens of training: this shows "
+                    "that a study runs, and nothing about the encodings.",
+        "with_intervals": "",
+        "difference": "of one seed, which has no interval",
+        "seeds_say": "One seed says nothing of other seeds, models and texts.",
+    }
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -111,74 +134,103 @@ def compose(study: Study) -> str:
 def headline(study: Study) -> str:
     """Return what a reader wants first: each arm's difference from the baseline after the first and
     the last length."""
-    ends = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
-    rows = [[f"{arm} − {study.baseline}",
-             *(difference(study.paired(arm, tokens)) for tokens in ends)]
-            for arm in study.others if study.paired(arm, ends[-1])]
+    lengths = list(dict.fromkeys((study.horizons[0], study.horizons[-1])))
+    rows = []
+    for arm in study.others:
+        if study.paired(arm, lengths[-1]):
+            differences = [difference(study.paired(arm, tokens)) for tokens in lengths]
+            rows.append([f"{arm} − {study.baseline}", *differences])
     has_intervals = any(len(study.runs(arm)) > 1 for arm in study.others)
-    unit = "nats per token, " + ("95 % interval over paired seeds" if has_intervals else "one seed")
-    lengths = [f"after {amount(tokens)} tokens" for tokens in ends]
-    return table([unit, *lengths], rows) if rows else ""
+    seeds = "95 % interval over paired seeds" if has_intervals else "one seed"
+    header = [f"nats per token, {seeds}", *(f"after {amount(tokens)} tokens" for tokens in lengths)]
+    return table(header, rows) if rows else ""
 
 
 def arms_table(study: Study) -> str:
     """A row for each arm: its rate, its seeds, a loss and a difference for each length, "used"."""
-    header, rows = ["arm", "learning rate", "n"], {}
-    committed = study.plan.get("committed", ())
-    for arm in study.plan["arms"]:
-        runs = study.runs(arm).values()
-        origin = ", committed" if arm in committed else ", measured here" if committed else ""
-        rows[arm] = [arm + origin, ", ".join({f"{run['lr']:g}" for run in runs}), str(len(runs))]
+    header = ["arm", "learning rate", "n"]
     for tokens in study.horizons:
         header += [f"loss, {amount(tokens)}", f"minus {study.baseline}"]
-        for arm, row in rows.items():
-            losses = study.losses(arm, tokens).values()
-            paired = None if arm == study.baseline else study.paired(arm, tokens)
-            row += [with_sd(losses, ".3f"), difference(paired, len(losses))]
-    for arm, row in rows.items():
-        ends = map(max, study.curves(arm, "loss").values())
-        row.append(span(study.tokens_until_used(arm).values(), min(ends, default=0)))
-    return table([*header, "used"], [*rows.values()])
+    return table([*header, "used"], [arm_row(study, arm) for arm in study.plan.arms])
+
+
+def arm_row(study: Study, arm: str) -> list[str]:
+    """Return the row of an arm in `arms_table`."""
+    runs = study.runs(arm).values()
+    rates = {f"{run.lr:g}" for run in runs}
+    row = [arm + origin(study, arm), ", ".join(rates), str(len(runs))]
+    for tokens in study.horizons:
+        losses = study.losses(arm, tokens).values()
+        paired = None if arm == study.baseline else study.paired(arm, tokens)
+        row += [with_sd(losses, ".3f"), difference(paired, len(losses))]
+    ends = [max(curve) for curve in study.curves(arm, "loss").values()]
+    row.append(span(study.tokens_until_used(arm).values(), min(ends, default=0)))
+    return row
+
+
+def origin(study: Study, arm: str) -> str:
+    """Return where the records of an arm are from, if those of some arms are another study's."""
+    committed = study.plan.committed
+    if not committed:
+        return ""
+    return ", committed" if arm in committed else ", measured here"
 
 
 def tuning_table(study: Study) -> str:
     """The losses of every arm by learning rate."""
     losses = tuning_losses(study.plan)
-    grid = sorted({lr for rates in losses.values() for lr in rates})
-    rows = [[arm, *(", ".join("diverged" if loss == math.inf else f"{loss:.3f}"
-                              for loss in rates.get(lr, {}).values())
-                    + " *" * (lr == best_rate(rates)) for lr in grid)]
-            for arm, rates in losses.items()]
-    tokens = amount(study.plan["steps"]["tuning"] * study.plan["step_tokens"])
+    grid = sorted(set().union(*losses.values()))
+    rows = []
+    for arm, rates in losses.items():
+        best = best_rate(rates)
+        row = [arm]
+        for lr in grid:
+            cell = ", ".join(map(tuning_loss, rates.get(lr, {}).values()))
+            row.append(f"{cell} *" if lr == best else cell)
+        rows.append(row)
+    tokens = amount(study.plan.steps.tuning * study.plan.step_tokens)
     return table([f"arm, {tokens} tokens", *(f"{lr:g}" for lr in grid)], rows)
+
+
+def tuning_loss(loss: float) -> str:
+    """Return what a tuning run ended with as text."""
+    return "diverged" if loss == math.inf else f"{loss:.3f}"
 
 
 def context_table(study: Study) -> str:
     """A row for each arm and way to slide: mean ± sd of the loss over seeds, and the standard error
     of one seed over the text, by length of the context."""
-    contexts = sorted({row["context"] for record in study.records.values()
-                       for row in record["context"]})
+    contexts: set[int] = set()
+    for record in study.records.values():
+        contexts.update(row.context for row in record.context)
     rows = []
-    for arm in study.plan["arms"]:
+    for arm in study.plan.arms:
         for words, mode in (("", "sliding"), (", whole windows", "nonoverlapping")):
-            cells = []
-            for context in contexts:
-                losses, errors = (
-                    study.values(arm, "context", column, context=context, mode=mode).values()
-                    for column in ("loss", "se"))
-                cells.append(f"{with_sd(losses, '.3f')} (se {statistics.fmean(errors):.3f})"
-                             if errors else UNDEFINED)
+            cells = [context_cell(study, arm, context, mode) for context in sorted(contexts)]
             if {*cells} != {UNDEFINED}:
                 rows.append([arm + words, *cells])
-    return table(["arm", *(in_lengths(c / study.plan["seq_len"]) for c in contexts)], rows)
+    lengths = [in_lengths(context / study.plan.seq_len) for context in sorted(contexts)]
+    return table(["arm", *lengths], rows)
+
+
+def context_cell(study: Study, arm: str, context: int, mode: str) -> str:
+    """Return the cell of an arm in `context_table`."""
+    rows = study.contexts(arm, context, mode).values()
+    errors = [row.se for row in rows if row.se is not None]
+    if not errors:
+        return UNDEFINED
+    losses = with_sd([row.loss for row in rows], ".3f")
+    return f"{losses} (se {statistics.fmean(errors):.3f})"
 
 
 def facts(study: Study) -> str:
     """Return when, where and with what the study was made, as YAML."""
+    plan = msgspec.to_builtins(study.plan)
     keys = ("tier", "dtype", "versions", "git", "calibration")
-    values: dict[str, Any] = {key: study.plan[key] for key in keys if key in study.plan}
+    values = {key: plan[key] for key in keys if key in plan}
     for key in ("machine", "trained_by"):
-        values[key] = [*{str(run[key]): run[key] for run in study.records.values()}.values()]
+        entries = [getattr(record, key) for record in study.records.values()]
+        values[key] = [*{str(entry): entry for entry in entries}.values()]  # each of them once
     return yaml.safe_dump(values, default_flow_style=None, sort_keys=False, width=math.inf)
 
 
@@ -212,7 +264,8 @@ def difference(result: stats.Paired | None, seeds: int | None = None) -> str:
 
 def with_sd(values: Iterable[float | None], form: str = ".4f") -> str:
     """Mean ± sd of the values that are defined."""
-    if not (defined := [value for value in values if value is not None]):
+    defined = [value for value in values if value is not None]
+    if not defined:
         return UNDEFINED
     spread = f" ± {statistics.stdev(defined):{form}}" if len(defined) > 1 else ""
     return number(statistics.fmean(defined), form) + spread
@@ -241,12 +294,15 @@ def amount(tokens: float) -> str:
 
 def mirror_in_wandb(path: Path, log: LogConfig) -> None:
     """Send the figures and one table of every run to wandb, where the trainings are already."""
-    study, columns = Study.load(path), ["arm", "seed", "lr", "tokens", "loss", "se", "shift"]
-    rows = [[arm, seed, record["lr"], *(end[key] for key in columns[3:])]
-            for (arm, seed), record in study.records.items() for end in record["horizons"]]
+    study = Study.load(path)
+    rows = []
+    for (arm, seed), record in study.records.items():
+        for end in record.horizons:
+            values = [getattr(end, name) for name in MIRRORED]
+            rows.append([arm, seed, record.lr, *values])
     log = replace(log, runs=str(path), group=path.name, job_type="report")
-    log_report(log, f"{path.name}-report", study.plan, columns, rows,
-               sorted(path.glob("fig_*.png")))
+    log_report(log, f"{path.name}-report", msgspec.to_builtins(study.plan),
+               ["arm", "seed", "lr", *MIRRORED], rows, sorted(path.glob("fig_*.png")))
 
 
 if __name__ == "__main__":

@@ -27,8 +27,10 @@ def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired | 
     """Compare two arms given as {seed: value}, over the seeds that both have; None without any."""
     differences = [arm[seed] - baseline[seed] for seed in arm.keys() & baseline]
     n = len(differences)
-    if n < 2:
-        return Paired(n, differences[0], None) if differences else None
+    if n == 0:
+        return None
+    if n == 1:
+        return Paired(n, differences[0], None)
     from scipy.special import stdtrit  # slow to import, and only a finished study needs it
 
     mean = statistics.fmean(differences)
@@ -36,12 +38,17 @@ def paired(arm: Mapping[int, float], baseline: Mapping[int, float]) -> Paired | 
     return Paired(n, mean, (mean - half, mean + half))
 
 
-def tokens_to_target(curve: Mapping[float, float], target: float) -> float:
+def tokens_to_target(curve: Mapping[int, float], target: float) -> float:
     """Where a curve (loss by tokens) first reaches `target`, linear between its points in the
     logarithm of the tokens; inf where it never does."""
-    tokens, losses = list(curve), list(curve.values())
+    tokens = list(curve)
+    losses = list(curve.values())
     reached = [i for i, loss in enumerate(losses) if loss <= target]
     if not reached:
         return math.inf
-    ends = [reached[0], max(0, reached[0] - 1)]
-    return math.exp(np.interp(target, np.take(losses, ends), np.log(np.take(tokens, ends))))
+    after = reached[0]
+    before = max(0, after - 1)
+    # In ascending order of the losses, which `interp` needs: the curve falls from before to after.
+    log_tokens = np.interp(target, [losses[after], losses[before]],
+                           np.log([tokens[after], tokens[before]]))
+    return math.exp(log_tokens)

@@ -4,20 +4,21 @@ Loading refuses runs that were not measured on the same text, and arms that diff
 their overlay. Losses are in nats per token.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ablation import stats
-from ablation.plan import read_plan
+from ablation.plan import Plan, read_plan
+from ablation.record import ContextLoss, End, Record
 from errors import UserError
 from files import read_sealed
 
-Record = dict[str, Any]
-
+ADVICE = "remove it and run ablate.py again"
 USED = 0.3
 """An encoding counts as used once the loss is this many nats below the bigrams'."""
 ONE_CHANGE = "arms of one seed start from the same values and see the same batches"
@@ -36,7 +37,7 @@ AGREEMENTS = (
 @dataclass(frozen=True)
 class Study:
     path: Path
-    plan: Record
+    plan: Plan
     records: dict[tuple[str, int], Record]
     """By (arm, seed)."""
 
@@ -48,10 +49,13 @@ class Study:
         """
         if not (path / "plan.json").is_file():
             raise UserError(f"{path} is not a study: it has no plan.json; make one with ablate.py")
-        plan, advice = read_plan(path), "remove it and run ablate.py again"
-        records = {(arm, seed): read_sealed(file, advice)
-                   for arm in plan["arms"] for seed in plan["seeds"]
-                   if (file := path / "results" / f"{arm}-s{seed}.json").exists()}
+        plan = read_plan(path)
+        records = {}
+        for arm in plan.arms:
+            for seed in plan.seeds:
+                file = path / "results" / f"{arm}-s{seed}.json"
+                if file.exists():
+                    records[arm, seed] = read_record(file)
         return cls(path, plan, records)
 
     def __post_init__(self) -> None:
@@ -59,9 +63,10 @@ class Study:
         for key, names, why in AGREEMENTS:
             first: dict[Any, tuple[str, Record]] = {}
             for (arm, seed), record in self.records.items():
-                name, group = f"{arm}-s{seed}", tuple(record[field] for field in names)
+                name = f"{arm}-s{seed}"
+                group = tuple(getattr(record, field) for field in names)
                 other, example = first.setdefault(group, (name, record))
-                if record[key] != example[key]:
+                if getattr(record, key) != getattr(example, key):
                     raise UserError(f"{self.path}: {key} differs between {other} and {name}: "
                                     f"{why}; remove or repeat a run")
 
@@ -69,17 +74,17 @@ class Study:
 
     @property
     def baseline(self) -> str:
-        return self.plan["baseline"]
+        return self.plan.baseline
 
     @property
     def horizons(self) -> list[int]:
         """Training tokens of the runs of each arm and seed, in ascending order."""
-        return [steps * self.plan["step_tokens"] for steps in self.plan["steps"]["horizons"]]
+        return [steps * self.plan.step_tokens for steps in self.plan.steps.horizons]
 
     @property
     def others(self) -> list[str]:
         """The arms except the baseline."""
-        return [arm for arm in self.plan["arms"] if arm != self.baseline]
+        return [arm for arm in self.plan.arms if arm != self.baseline]
 
     # --- what was measured ---
 
@@ -87,15 +92,30 @@ class Study:
         """The records of an arm by seed."""
         return {seed: run for (name, seed), run in sorted(self.records.items()) if name == arm}
 
-    def values(self, arm: str, table: str, column: str, **which: Any) -> dict[int, Any]:
-        """By seed, a column of the first row of a table that matches `which`; without the seeds for
-        which it is undefined."""
-        return defined((seed, row[column]) for seed, record in self.runs(arm).items()
-                       for row in rows(record, table, **which)[:1])
+    def ends(self, arm: str, tokens: int) -> dict[int, End]:
+        """By seed, the end of the run of so many tokens."""
+        ends = {}
+        for seed, record in self.runs(arm).items():
+            for end in record.horizons:
+                if end.tokens == tokens:
+                    ends[seed] = end
+        return ends
+
+    def contexts(self, arm: str, context: int, mode: str) -> dict[int, ContextLoss]:
+        """By seed, what was measured in windows of `context` tokens that move as `mode` says.
+
+        Without the seeds for which it is undefined.
+        """
+        rows = {}
+        for seed, record in self.runs(arm).items():
+            for row in record.context:
+                if (row.context, row.mode) == (context, mode) and row.loss is not None:
+                    rows[seed] = row
+        return rows
 
     def losses(self, arm: str, tokens: int) -> dict[int, float]:
         """By seed, the loss of the run of so many tokens."""
-        return self.values(arm, "horizons", "loss", tokens=tokens)
+        return {seed: end.loss for seed, end in self.ends(arm, tokens).items()}
 
     def paired(self, arm: str, tokens: int) -> stats.Paired | None:
         """Difference of the loss of the runs of so many tokens, arm - baseline; None where no seed
@@ -105,35 +125,49 @@ class Study:
     def text_error(self, arm: str, tokens: int) -> float:
         """Standard error, over stretches of the validation text, of the mean difference from the
         baseline: what another text of this kind would change."""
-        losses, baseline = (self.values(name, "horizons", "stretches", tokens=tokens)
-                            for name in (arm, self.baseline))
-        by_stretch = np.mean([np.subtract(losses[seed], baseline[seed])
-                              for seed in losses.keys() & baseline], axis=0)
+        ends = self.ends(arm, tokens)
+        base = self.ends(self.baseline, tokens)
+        differences = [np.subtract(ends[seed].stretches, base[seed].stretches)
+                       for seed in ends.keys() & base]
+        by_stretch = np.mean(differences, axis=0)
         return by_stretch.std(ddof=1) / len(by_stretch) ** 0.5
 
-    def curves(self, arm: str, key: str) -> dict[int, dict[float, float]]:
-        """By seed, the measure `key` against training tokens along the constant rate."""
-        return {seed: defined((point["tokens"], point[key]) for point in record["trajectory"])
-                for seed, record in self.runs(arm).items()}
+    def curves(self, arm: str, key: str) -> dict[int, dict[int, float]]:
+        """By seed, a measure along the constant rate, the field `key` of Point, by training tokens.
 
-    def gaps(self, arm: str) -> list[dict[float, float]]:
+        Without the points at which it is undefined.
+        """
+        curves = {}
+        for seed, record in self.runs(arm).items():
+            values = {point.tokens: getattr(point, key) for point in record.trajectory}
+            curves[seed] = defined(values)
+        return curves
+
+    def gaps(self, arm: str) -> list[dict[int, float]]:
         """Of each seed that both have, the difference from the baseline along the constant rate."""
         base = self.curves(self.baseline, "loss")
-        return [{tokens: loss - base[seed][tokens] for tokens, loss in curve.items()}
-                for seed, curve in self.curves(arm, "loss").items() if seed in base]
+        gaps = []
+        for seed, curve in self.curves(arm, "loss").items():
+            if seed in base:
+                gaps.append({tokens: loss - base[seed][tokens] for tokens, loss in curve.items()})
+        return gaps
 
     def tokens_until_used(self, arm: str) -> dict[int, float]:
         """By seed the training tokens at which the loss along the constant rate first is USED nats
         below the bigrams'; inf: never."""
-        return {seed: stats.tokens_to_target(curve, self.plan["ngrams"][1] - USED)
+        target = self.plan.ngrams[1] - USED
+        return {seed: stats.tokens_to_target(curve, target)
                 for seed, curve in self.curves(arm, "loss").items()}
 
 
-def rows(record: Record, table: str, **which: Any) -> list[Record]:
-    """The rows of a record's table that match `which`."""
-    return [row for row in record[table] or [] if which.items() <= row.items()]
+def read_record(file: Path) -> Record:
+    """Return the record in a file. UserError if it is damaged."""
+    try:
+        return msgspec.convert(read_sealed(file, ADVICE), Record)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{file} is not a record of a run ({error}): {ADVICE}") from None
 
 
-def defined(points: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """Those of the points (x, y) that have a y."""
-    return {x: y for x, y in points if y is not None}
+def defined(values: Mapping[int, float | None]) -> dict[int, float]:
+    """Return the values that are not None."""
+    return {key: value for key, value in values.items() if value is not None}

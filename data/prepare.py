@@ -23,7 +23,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data.bpe import SMALLEST_VOCABULARY, VocabularyTooLargeError, learn_pieces
-from data.dataset import Prepared, locate, open_prepared
+from data.dataset import Prepared, find_prepared, locate, open_prepared
 from data.sources import SOURCES, DataConfig
 from data.tokenizer import MODEL, Tokenizer, open_tokenizer, tokenizer_files
 from errors import UserError, say
@@ -31,6 +31,19 @@ from files import atomic_path, json_sha256, locked, remove, sha256, stage_json, 
 
 BLOCK = 1 << 16  # bytes of text that are encoded as one string
 BATCH = 64  # blocks that are encoded at a time, on all cores
+
+
+def find_or_prepare(
+    config: DataConfig, known: dict[str, Any] | None = None, fit_vocabulary: bool = False
+) -> Prepared:
+    """Return the prepared data of a configuration. If it is not there, prepare it.
+
+    See `find_prepared` for `known`, and `prepare` for `fit_vocabulary` and for what is raised.
+    """
+    data = find_prepared(config, known, fit_vocabulary)
+    if data is None:
+        data = prepare(config, fit_vocabulary)
+    return data
 
 
 def prepare(config: DataConfig, fit_vocabulary: bool = False) -> Prepared:

@@ -24,8 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
-from data.dataset import Prepared, find_prepared
-from data.prepare import prepare
+from data.dataset import Prepared
+from data.prepare import find_or_prepare
 from data.text import Encoded, Text
 from data.tokenizer import Tokenizer
 from errors import UserError
@@ -354,9 +354,7 @@ def loss_of_32(scorer: Scorer) -> float:
 
 def open_prepared(run: RunDir, config: Config) -> Prepared:
     """Return the data of a run, prepared again if it is gone. UserError if it is not the same."""
-    data = find_prepared(config.data, run.manifest.get("settings"))
-    if data is None:
-        data = prepare(config.data)
+    data = find_or_prepare(config.data, run.manifest.get("settings"))
     if data_of(data.manifest, data.folder) != data_of(run.manifest, run.path):
         raise UserError(f"the data in {data.folder} is not what {run.path} was trained on: restore "
                         "the text")

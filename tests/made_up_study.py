@@ -17,6 +17,10 @@ NGRAMS = [5.0, 3.5, 2.9]
 EFFECT = {"rope": -0.06, "sin": 0.0, "nope": 0.1, "learned": 0.03, "alibi": -0.03}
 USED = {"rope": 60_000, "sin": 150_000, "nope": 200_000, "learned": 170_000, "alibi": 70_000}
 
+RELATIVE = ("rope", "nope", "alibi")  # a shift of all positions costs these nothing
+# Nats by which the loss at 2T is higher than at T; learned positions end at T.
+GROWTH = {"rope": 0.1, "alibi": 0.0, "nope": 0.3, "sin": 0.6}
+
 
 def final(arm: str, seed: int, effect: float) -> float:
     """The loss after the last length; arms of a seed share most of what the seed does to them."""
@@ -24,35 +28,64 @@ def final(arm: str, seed: int, effect: float) -> float:
     return 2.0 + effect + 0.03 * math.sin(9 * seed) + 0.004 * float(rng.standard_normal())
 
 
-def record(arm: str, seed: int, effect: float) -> dict[str, Any]:
+def make_record(arm: str, seed: int, effect: float) -> dict[str, Any]:
     """One arm and seed. The gap to sin halves with every doubling of the tokens."""
-    end = final(arm, seed, effect)
-    base = end - effect
-    relative, used_at = arm in ("rope", "nope", "alibi"), USED.get(arm, 60_000)
-    steepness = 1.2 / math.log(4)  # nats for each factor e of the tokens
-    points = [
-        {"tokens": int(tokens), "previous": [[0.1, 0.2], [0.05, 0.9 if used else 0.1]],
-         "loss": NGRAMS[1] - 0.3 - steepness * math.log(tokens / used_at),
-         "shift": None if arm == "learned" else 0.0 if relative else 0.5 * used}
-        for tokens in np.geomspace(20_000, HORIZONS[-1], 13) for used in (tokens >= used_at,)]
-    grows = {"rope": 0.1, "alibi": 0.0, "nope": 0.3, "sin": 0.6}.get(arm)
     scale = "large" if arm == "sin" else "small"
-    contexts = {T // 2: end + 0.1, T: end}
-    contexts |= {k * T: None if grows is None else end + grows * k / 2 for k in (2, 4, 8)}
     return {
         "arm": arm, "seed": seed, "lr": 2e-3, "targets": 50_176 + seed,
         "data_sha256": "text", "tokenizer_sha256": "pieces", "batches_sha256": f"batch{seed}",
         "init_sha256": f"init{seed}", "init_kind": "k",
         "embeddings_sha256": f"{scale}{seed}", "embeddings_kind": scale,
         "machine": {"processor": "Example CPU"}, "trained_by": {"torch": "2.13.0"},
-        "trajectory": points, "horizons": [
-            {"tokens": tokens, "loss": base + effect * 2**k + 0.4 * k, "se": 0.01,
-             "stretches": [base + effect * 2**k * f for f in 10 * (0.8, 1.2)],
-             "shift": 0.0 if relative else 0.5 / 2**k}
-            for k, tokens in zip((2, 1, 0), HORIZONS, strict=True)],
-        "context": [{"context": c, "mode": mode, "loss": loss and loss - lower,
-                     "se": loss and 0.02} for c, loss in contexts.items()
-                    for mode, lower in (("nonoverlapping", 0.0), ("sliding", 0.05))]}
+        "trajectory": make_trajectory(arm), "horizons": make_ends(arm, seed, effect),
+        "context": make_contexts(arm, final(arm, seed, effect)),
+    }
+
+
+def make_trajectory(arm: str) -> list[dict[str, Any]]:
+    """13 points at which the loss falls in the logarithm of the tokens."""
+    used_at = USED.get(arm, 60_000)
+    steepness = 1.2 / math.log(4)  # nats for each factor e of the tokens
+    points = []
+    for tokens in np.geomspace(20_000, HORIZONS[-1], 13):
+        used = tokens >= used_at
+        shift = 0.5 if used else 0.0
+        if arm in RELATIVE:
+            shift = 0.0
+        if arm == "learned":
+            shift = None
+        loss = NGRAMS[1] - 0.3 - steepness * math.log(tokens / used_at)
+        points.append({"tokens": int(tokens), "loss": loss, "shift": shift,
+                       "previous": [[0.1, 0.2], [0.05, 0.9 if used else 0.1]]})
+    return points
+
+
+def make_ends(arm: str, seed: int, effect: float) -> list[dict[str, Any]]:
+    """After each length, the shortest first."""
+    base = final(arm, seed, effect) - effect
+    ends = []
+    for doublings, tokens in zip((2, 1, 0), HORIZONS, strict=True):
+        gap = effect * 2**doublings
+        ends.append({
+            "tokens": tokens, "loss": base + gap + 0.4 * doublings, "se": 0.01,
+            "stretches": [base + 0.8 * gap, base + 1.2 * gap] * 10,
+            "shift": 0.0 if arm in RELATIVE else 0.5 / 2**doublings})
+    return ends
+
+
+def make_contexts(arm: str, end: float) -> list[dict[str, Any]]:
+    """Windows that slide are 0.05 better; past T the loss grows, or is undefined."""
+    losses: dict[int, float | None] = {T // 2: end + 0.1, T: end}
+    for lengths in (2, 4, 8):
+        growth = GROWTH.get(arm)
+        losses[lengths * T] = None if growth is None else end + growth * lengths / 2
+    rows = []
+    for context, loss in losses.items():
+        for mode, lower in (("nonoverlapping", 0.0), ("sliding", 0.05)):
+            rows.append({"context": context, "mode": mode,
+                         "loss": None if loss is None else loss - lower,
+                         "se": None if loss is None else 0.02})
+    return rows
 
 
 def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
@@ -64,12 +97,14 @@ def make_study(path: Path, seeds: int = 6, effect=EFFECT) -> Path:
         "steps": {"horizons": list(STEPS), "tuning": 800}, "step_tokens": STEP_TOKENS, "seq_len": T,
         "ngrams": NGRAMS, "tuning_seeds": [1000, 1001], "grid": [2e-3], "dtype": "float32",
         "config": {baseline: {"optim": {"warmup_steps": 50}}}, "git": {"revision": "0123abcd"},
+        "data_sha256": {"train.bin": "text"}, "machine": {"processor": "Example CPU"},
         "versions": {"torch": "2.13.0"},
         "tuned": {"arms": {"rope": {"0.001": {"1000": 2.2}, "0.002": {"1000": 2.1, "1001": 2.12},
                                     "0.004": {"1000": 2.15, "1001": 2.16}}}}})
     for arm in effect:
         for seed in range(seeds):
-            write_sealed(path / "results" / f"{arm}-s{seed}.json", record(arm, seed, effect[arm]))
+            file = path / "results" / f"{arm}-s{seed}.json"
+            write_sealed(file, make_record(arm, seed, effect[arm]))
     return path
 
 

@@ -21,7 +21,8 @@ def test_the_document_shows_every_figure_and_no_other():
 @pytest.mark.slow
 def test_the_figures_are_what_the_code_draws(tmp_path):
     for drawn in draw_figures.draw_all(tmp_path):
-        here, there = imread(drawn), imread(draw_figures.FOLDER / drawn.name)
+        here = imread(drawn)
+        there = imread(draw_figures.FOLDER / drawn.name)
         assert here.shape == there.shape, f"{drawn.name}: run python -m tools.draw_figures"
         # Another processor may round a pixel differently; another curve moves many.
         changed = (np.abs(here - there) > 0.1).any(axis=-1).mean()

@@ -382,7 +382,7 @@ def test_a_study_records_what_a_run_ended_with(run, monkeypatch):
     monkeypatch.setattr(measure, "measure", measured)
     monkeypatch.setattr(Checkpoints, "kept_steps", lambda self: [4])
     with pytest.raises(UserError, match="seen"):
-        record.measure_runs({"device": "cpu", "windows": 3}, run)
+        record.measure_runs("rope", 3, "cpu", run)
     measured.assert_called_once_with(run, "last", 3, "cpu", all_blocks=True)
 
 

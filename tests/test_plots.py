@@ -1,9 +1,8 @@
 """The figures show what was put into the study, and can be told apart in greyscale."""
 
-import numpy as np
 import pytest
 from conftest import refusal
-from made_up_study import EFFECT, HORIZONS, NGRAMS, make_study
+from made_up_study import HORIZONS, change, make_pair, make_study
 
 import evaluate
 from ablation import plots
@@ -24,27 +23,70 @@ def lines(axes):
     return {line.get_label(): line for line in axes.lines if line.get_label()[0] != "_"}
 
 
-def test_every_arm_is_drawn_once_and_in_the_legend(figures):
-    for name, panel in (("gap", 0), ("mechanism", 1), ("context", 0)):
-        drawn = lines(figures[f"fig_{name}"].axes[panel])
-        assert drawn.keys() == {*EFFECT}
-        assert len({line.get_marker() for line in drawn.values()}) == len(drawn)
-        (legend,) = figures[f"fig_{name}"].legends
-        assert {text.get_text() for text in legend.get_texts()} == drawn.keys()
+@pytest.mark.parametrize("name, panel", [
+    ("fig_gap", 0), ("fig_mechanism", 1), ("fig_context", 0)])
+def test_every_arm_is_drawn_once_with_its_own_marker(figures, name, panel):
+    drawn = lines(figures[name].axes[panel])
+    assert drawn.keys() == {"rope", "sin", "nope", "learned", "alibi"}
+    assert len({line.get_marker() for line in drawn.values()}) == 5
 
 
-def test_lines_are_means_over_seeds_of_the_strongest_head(study, figures):
-    drawn = lines(figures["fig_context"].axes[0])["rope"]
-    for context, loss in zip(*drawn.get_data(), strict=True):
-        losses = study.values("rope", "context", "loss", mode="sliding", context=context)
-        assert loss == pytest.approx(np.mean([*losses.values()]))
-    band = figures["fig_context"].axes[0].collections[0].get_paths()[0].vertices  # of the first arm
-    at = band[band[:, 0] == context, 1]
-    assert (at.min(), at.max()) == (min(losses.values()), max(losses.values()))
-    left, right = figures["fig_mechanism"].axes
-    assert max(lines(left)["sin"].get_ydata()) == 0.5  # the made-up cost of a shift
-    assert max(lines(right)["rope"].get_ydata()) == 0.9  # the made-up heads: up to 0.2, up to 0.9
-    assert right.lines[-1].get_ydata()[0] == pytest.approx(sum(1 / n for n in range(2, 33)) / 31)
+@pytest.mark.parametrize("name", ["fig_gap", "fig_mechanism", "fig_context"])
+def test_every_arm_is_in_the_legend(figures, name):
+    (legend,) = figures[name].legends
+    texts = {text.get_text() for text in legend.get_texts()}
+    assert texts == {"rope", "sin", "nope", "learned", "alibi"}
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Two seeds of rope and sin."""
+    return make_pair(tmp_path / "pair", 2)
+
+
+def test_a_line_is_the_mean_over_the_seeds(pair):
+    change_context(pair, "rope-s0", 2.0)
+    change_context(pair, "rope-s1", 3.0)
+    drawn = lines(plots.draw(Study.load(pair))["fig_context"].axes[0])["rope"]
+    assert [list(values) for values in drawn.get_data()] == [[32], [2.5]]
+
+
+def test_a_band_goes_from_the_lowest_to_the_highest_seed(pair):
+    change_context(pair, "rope-s0", 2.0)
+    change_context(pair, "rope-s1", 3.0)
+    band = plots.draw(Study.load(pair))["fig_context"].axes[0].collections[0]
+    heights = band.get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == (2.0, 3.0)
+
+
+def test_a_line_has_the_points_that_all_seeds_have(pair):
+    change_context(pair, "rope-s0", 2.0)
+    drawn = lines(plots.draw(Study.load(pair))["fig_context"].axes[0])["rope"]
+    assert list(drawn.get_xdata()) == [32]
+
+
+def change_context(study, run, loss):
+    """Let a run have been measured in sliding windows of 32 tokens alone."""
+    row = {"context": 32, "mode": "sliding", "loss": loss, "se": 0.02}
+    change(study, run, context=[row])
+
+
+def test_the_cost_of_a_shift_is_drawn(figures):
+    left, _ = figures["fig_mechanism"].axes
+    assert max(lines(left)["sin"].get_ydata()) == 0.5
+
+
+def test_attention_is_that_of_the_strongest_head(figures):
+    _, right = figures["fig_mechanism"].axes
+    # The heads of the first layer have 0.1 and 0.2, those of the second 0.05 and up to 0.9.
+    drawn = lines(right)["rope"].get_ydata()
+    assert (min(drawn), max(drawn)) == pytest.approx((0.2, 0.9))
+
+
+def test_even_attention_is_drawn_for_comparison(figures):
+    _, right = figures["fig_mechanism"].axes
+    # (1/2 + 1/3 + ... + 1/32) / 31
+    assert right.lines[-1].get_ydata()[0] == pytest.approx(0.0986611, abs=1e-6)
 
 
 def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
@@ -53,38 +95,57 @@ def test_a_legend_of_many_long_names_fits_into_the_figure(tmp_path):
     fig = plots.draw(study)["fig_gap"]
     fig.draw_without_rendering()
     box = fig.legends[0].get_window_extent()
-    assert fig.bbox.x0 <= box.x0 and box.x1 <= fig.bbox.x1
+    assert fig.bbox.x0 <= box.x0
+    assert box.x1 <= fig.bbox.x1
 
 
-def test_the_gap_has_the_floors_and_the_cooled_ends(study, figures):
-    left, right = figures["fig_gap"].axes
+def test_the_floors_of_ngrams_are_drawn_and_named(figures):
+    left, _ = figures["fig_gap"].axes
     floors = [line.get_ydata()[0] for line in left.lines if len(set(line.get_ydata())) == 1]
-    assert floors == [text.xy[1] for text in left.texts] == NGRAMS
-    assert [text.get_text() for text in left.texts] == ["unigrams", "bigrams", "trigrams"]
-    gaps = [list(gap.values()) for gap in study.gaps("rope")]
-    assert lines(right)["rope"].get_ydata() == pytest.approx(np.mean(gaps, axis=0))
+    assert floors == [5.0, 3.5, 2.9]
+    assert [(text.get_text(), text.xy[1]) for text in left.texts] == [
+        ("unigrams", 5.0), ("bigrams", 3.5), ("trigrams", 2.9)]
+
+
+def test_the_gap_is_drawn_along_the_constant_rate(figures):
+    _, right = figures["fig_gap"].axes
+    # 1.2 / ln 4 * ln(60,000 / 150,000) at every point; see made_up_study.py.
+    assert lines(right)["rope"].get_ydata() == pytest.approx([-0.793157] * 13, abs=1e-6)
     assert right.get_title() == "Each arm − sin, same seed"
-    ends = {(line.get_marker(), line.get_xdata()[0]): line.get_ydata()[0] for line in right.lines
-            if len(line.get_xdata()) == 1}
-    markers = {plots.style(study, arm)["marker"]: arm for arm in study.others}
-    assert len({x for _, x in ends}) == len(ends) == len(markers) * len(HORIZONS)  # none hides one
-    for (marker, x), y in ends.items():
-        tokens = min(HORIZONS, key=lambda tokens: abs(tokens - x))
-        assert y == study.paired(markers[marker], tokens).mean
-    bars = [bar for container in right.containers for bar in container.lines[2][0].get_segments()]
-    drawn = [(low, high) for (_, low), (_, high) in bars]
-    paired = [study.paired(arm, tokens) for arm in study.others for tokens in HORIZONS]
-    assert np.allclose(drawn, [result.interval for result in paired])
+
+
+def test_the_gap_is_marked_after_each_cooldown(study, figures):
+    _, right = figures["fig_gap"].axes
+    marker = plots.style(study, "rope")["marker"]
+    ends = [line.get_ydata()[0] for line in right.lines
+            if line.get_marker() == marker and len(line.get_xdata()) == 1]
+    # -0.06 after the last length and twice as much after each shorter one, and the seeds' noise.
+    assert ends == pytest.approx([-0.24, -0.12, -0.06], abs=0.01)
+
+
+def test_no_mark_of_the_gap_hides_another(figures):
+    _, right = figures["fig_gap"].axes
+    places = [line.get_xdata()[0] for line in right.lines if len(line.get_xdata()) == 1]
+    assert len(set(places)) == len(places) == 12  # four arms, three lengths
+
+
+def test_the_bars_of_the_gap_are_its_intervals(study, figures):
+    _, right = figures["fig_gap"].axes
+    segments = right.containers[0].lines[2][0].get_segments()  # of the first arm and length
+    (_, low), (_, high) = segments[0]
+    assert (low, high) == pytest.approx(study.paired("rope", HORIZONS[0]).interval)
 
 
 def test_losses_of_runs_are_drawn_against_tokens(new_run, monkeypatch):
-    run, figure = new_run("a"), plots.Figure()
+    run = new_run("a")
+    figure = plots.Figure()
     run.log({"step": 1, "tokens": 96, "train/loss": 3.0})
     run.log({"step": 2, "tokens": 192, "train/loss": None, "val/loss": 2.5})
     monkeypatch.setattr(plots, "Figure", lambda **_: figure)
     assert plots.draw_losses([run]).startswith(b"\x89PNG")
     drawn = [(*line.get_xdata(), *line.get_ydata()) for line in figure.axes[0].lines]
-    assert drawn == [(96, 3.0), (192, 2.5)] and lines(figure.axes[0]).keys() == {"a"}
+    assert drawn == [(96, 3.0), (192, 2.5)]
+    assert lines(figure.axes[0]).keys() == {"a"}
 
 
 @pytest.mark.parametrize("format, start", [

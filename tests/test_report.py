@@ -5,17 +5,16 @@ import math
 import re
 import statistics
 
-import numpy as np
 import pytest
 from conftest import ROOT
-from made_up_study import EFFECT, HORIZONS, USED, make_pair, make_study
+from made_up_study import HORIZONS, change, make_pair, make_study
 
 from ablation import plots, report, stats
-from ablation.plan import ARMS, read_plan, tier_beside
-from ablation.report import compose, mirror_in_wandb, write_report
+from ablation.plan import ARMS, read_plan, write_plan
+from ablation.report import UNDEFINED, compose, mirror_in_wandb, write_report
 from ablation.study import Study
 from errors import UserError
-from files import read_json, write_sealed
+from files import read_json, read_sealed
 from gyre.wandb_log import LogConfig
 
 COMMITTED = ["five", "bases", "english", "wide", "qk", "causes", "qk-long", "qk-english",
@@ -31,58 +30,121 @@ def table(page: str, *header: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_the_numbers_in_the_page_are_those_of_the_records(tmp_path):
-    loaded = Study.load(make_study(tmp_path / "made-up"))
-    page = compose(loaded)
-    rows = table(page, "arm", "learning rate")
-    head = table(page, "nats per token, 95 % interval over paired seeds", "after 102 k tokens")
-    assert list(rows) == list(EFFECT)
-    for arm in ("rope", "alibi"):
-        values = list(loaded.losses(arm, HORIZONS[-1]).values())
-        first, last = (interval(loaded, arm, tokens).replace("-", "−") for tokens in HORIZONS[::2])
-        mean = f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
-        assert head[f"{arm} − sin"] == [first, last] and rows[arm][:2] == ["0.002", "6"]
-        assert rows[arm][-3:] == [mean, last, f"{USED[arm] / 1000:g} k"]
-    assert rows["sin"][-2] == "–" and "(50,176 or more)" in page  # the least of all seeds
+def test_the_page_has_the_numbers_of_the_records(tmp_path):
+    """A loss ± its sd over the seeds 2.0 and 3.0, and a difference of -0.5 and 1.0."""
+    path = make_pair(tmp_path / "pair", 2)
+    change_losses(path, "rope-s0", 2.0)
+    change_losses(path, "rope-s1", 3.0)
+    change_losses(path, "sin-s0", 2.5)
+    change_losses(path, "sin-s1", 2.0)
+    rows = table(compose(Study.load(path)), "arm", "learning rate")
+    assert list(rows) == ["rope", "sin"]
+    # t of one degree of freedom is 12.706, and the standard error of the mean 0.75.
+    assert rows["rope"][:4] == ["0.002", "2", "2.500 ± 0.707", "+0.250 [−9.280, +9.780]"]
+    assert rows["sin"][:4] == ["0.002", "2", "2.250 ± 0.354", "–"]
 
 
-def test_one_seed_has_no_interval_and_none_no_report(tmp_path):
+def change_losses(path, run: str, loss: float) -> None:
+    """Let a run have ended with this loss at every length."""
+    ends = read_sealed(path / "results" / f"{run}.json", "")["horizons"]
+    change(path, run, horizons=[end | {"loss": loss} for end in ends])
+
+
+@pytest.fixture
+def made_up(tmp_path):
+    """Six seeds of five arms."""
+    return make_study(tmp_path / "made-up")
+
+
+def test_the_headline_has_the_first_and_the_last_length(made_up):
+    page = compose(Study.load(made_up))
+    header = ("nats per token, 95 % interval over paired seeds", "after 102 k tokens",
+              "after 410 k tokens")
+    rows = table(page, *header)
+    assert list(rows) == ["rope − sin", "nope − sin", "learned − sin", "alibi − sin"]
+    assert [cell[:5] for cell in rows["rope − sin"]] == ["−0.24", "−0.06"]
+
+
+@pytest.mark.parametrize("arm, used", [
+    ("rope", "60 k"), ("sin", "150 k"), ("nope", "200 k"), ("alibi", "70 k")])
+def test_the_page_says_when_an_encoding_was_used(made_up, arm, used):
+    assert table(compose(Study.load(made_up)), "arm", "learning rate")[arm][-1] == used
+
+
+def test_the_page_has_the_fewest_targets_of_all_runs(made_up):
+    assert "(50,176 or more)" in compose(Study.load(made_up))
+
+
+def test_one_seed_has_no_interval(tmp_path):
     page = compose(Study.load(make_pair(tmp_path / "one")))
     (row,) = table(page, "nats per token, one seed").values()
     assert not any("[" in cell for cell in row)
     assert "95 %" not in page
-    first = page.splitlines()[2]
-    assert first.startswith("One seed and ") and first.endswith("nothing about the encodings.")
-    assert report.with_sd([2.0, None], ".1f") == "2.0"
-    assert report.with_sd([1.0, 2.0], ".1f") == "1.5 ± 0.7"
+
+
+def test_one_seed_says_nothing_about_the_encodings(tmp_path):
+    page = compose(Study.load(make_pair(tmp_path / "one")))
+    assert page.splitlines()[2] == (
+        "One seed and 410 k tokens of training: this shows that a study runs, and nothing about "
+        "the encodings.")
+
+
+def test_no_record_is_no_report(tmp_path):
     path = make_pair(tmp_path / "none", 0)
     with pytest.raises(UserError, match="has no record of a run yet"):
         write_report(path)
     assert not (path / "RESULTS.md").exists()
 
 
-def test_a_study_that_is_half_run_says_how_many_seeds_are_paired(tmp_path):
-    path = make_study(tmp_path / "half")
-    for file in (path / "results").iterdir():
+@pytest.mark.parametrize("values, words", [
+    ([2.0, None], "2.0"), ([1.0, 2.0], "1.5 ± 0.7"), ([], "–")])
+def test_a_spread_is_that_of_the_defined_values(values, words):
+    assert report.with_sd(values, ".1f") == words
+
+
+@pytest.fixture
+def half_run(made_up):
+    """Three seeds of rope, two of nope and sin, and none of the others."""
+    for file in (made_up / "results").iterdir():
         arm, seed = file.stem.split("-s")
         if arm in ("learned", "alibi") or int(seed) > (2 if arm == "rope" else 1):
             file.unlink()
-    page = compose(Study.load(path))
-    rows = table(page, "arm", "learning rate")
-    assert "(2 of them)" in rows["rope"][-2] and "of them" not in rows["nope"][-2]
-    assert "nope − sin" in page and "alibi − sin" not in page
+    return compose(Study.load(made_up))
 
 
-def test_a_rate_or_a_seed_that_diverged_is_not_one_that_is_missing(tmp_path):
-    path = make_study(tmp_path / "diverged")
-    (path / "results" / "nope-s3.json").unlink()
-    plan = read_plan(path) | {"diverged": ["nope-s3"], "seeds": [0, 1, 2, 3]}
-    plan["tuned"]["arms"]["rope"] = {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": None}}
-    write_sealed(path / "plan.json", plan)
-    page = compose(Study.load(path))
-    assert "Diverged, and left out: nope-s3." in page
-    assert "| rope | 2.500, diverged \\* | diverged |" in page
-    assert table(page, "arm", "learning rate")["rope"][1] == "4"  # records of the planned seeds
+def test_a_study_that_is_half_run_counts_its_pairs(half_run):
+    rows = table(half_run, "arm", "learning rate")
+    assert "(2 of them)" in rows["rope"][-2]
+    assert "of them" not in rows["nope"][-2]
+
+
+def test_an_arm_without_records_has_no_difference(half_run):
+    assert "nope − sin" in half_run
+    assert "alibi − sin" not in half_run
+
+
+@pytest.fixture
+def diverged(made_up):
+    """A seed of nope diverged, and two of rope's tuning runs; two seeds are no longer planned."""
+    (made_up / "results" / "nope-s3.json").unlink()
+    plan = read_plan(made_up)
+    plan.diverged = ["nope-s3"]
+    plan.seeds = [0, 1, 2, 3]
+    plan.tuned.arms["rope"] = {"0.001": {"1000": 2.5, "1001": None}, "0.002": {"1000": None}}
+    write_plan(made_up, plan)
+    return compose(Study.load(made_up))
+
+
+def test_a_seed_that_diverged_is_named(diverged):
+    assert "Diverged, and left out: nope-s3." in diverged
+
+
+def test_a_rate_that_diverged_is_not_one_that_is_missing(diverged):
+    assert "| rope | 2.500, diverged \\* | diverged |" in diverged
+
+
+def test_records_of_seeds_that_are_not_planned_do_not_count(diverged):
+    assert table(diverged, "arm", "learning rate")["rope"][1] == "4"
 
 
 @pytest.mark.parametrize("times, words", [
@@ -92,7 +154,12 @@ def test_a_rate_or_a_seed_that_diverged_is_not_one_that_is_missing(tmp_path):
     ([150, math.inf, math.inf], "more than 500 (150 – more than 500)")])
 def test_what_never_happened_is_longer_than_was_looked(times, words):
     assert report.span(times, 500) == words
-    assert (report.amount(999_499), report.amount(999_500)) == ("999 k", "1 M")
+
+
+@pytest.mark.parametrize("tokens, words", [
+    (999, "999"), (1000, "1 k"), (999_499, "999 k"), (999_500, "1 M")])
+def test_an_amount_has_three_digits_and_a_unit(tokens, words):
+    assert report.amount(tokens) == words
 
 
 # --- what the documents say of the committed studies ----------------------------------------------
@@ -104,6 +171,7 @@ def committed():
 
 
 def words(name: str) -> str:
+    """The text of a document in one line, with plain minus signs."""
     return " ".join((ROOT / name).read_text(encoding="utf-8").split()).replace("\u2212", "-")
 
 
@@ -115,89 +183,171 @@ def interval(study, arm, tokens, baseline=None, base=None, sign="+"):
     return f"{mean} [{low}, {high}]"
 
 
-def test_the_readme_says_what_the_records_hold(committed):
-    full, qk, readme = committed["five"], committed["qk"], words("README.md")
-    for tokens, unit in ((full.horizons[0], " nats per token"), (full.horizons[-1], "")):
-        lead, after = -full.paired("rope", tokens).mean, f"{tokens / 1e6:.2f} M"
-        assert f"{lead:.2f}{unit} lower after {after}" in readme
-    planned = len(full.plan["seeds"])
-    assert all(len(full.runs(arm)) == planned for arm in full.plan["arms"])
-    assert f"Each number is a mean over {planned} seeds of models" in readme
-    within, behind = (float(interval(study, arm, qk.horizons[1], "rope", qk).split()[0])
-                      for study, arm in ((qk, "sin_qk"), (full, "sin")))
-    assert f"within {abs(within):.2f} nats of RoPE" in readme and f"{behind:.2f} higher" in readme
+@pytest.mark.parametrize("number, unit", [(0, " nats per token"), (-1, "")])
+def test_the_readme_says_how_far_rope_leads(committed, number, unit):
+    full = committed["five"]
+    tokens = full.horizons[number]
+    lead = -full.paired("rope", tokens).mean
+    assert f"{lead:.2f}{unit} lower after {tokens / 1e6:.2f} M" in words("README.md")
 
 
-def test_positions_md_says_what_the_records_hold(committed):
-    full, page = committed["five"], words("docs/positions.md")
-    rope, sin, alibi = (
-        stats.paired(*(full.values(arm, "context", "loss", context=length * full.plan["seq_len"],
-                                   mode="nonoverlapping") for length in (2, 1))).mean
-        for arm in ("rope", "sin", "alibi"))
+def test_the_readme_says_of_how_many_seeds_numbers_are(committed):
+    full = committed["five"]
+    assert [len(full.runs(arm)) for arm in full.plan.arms] == [6] * 5
+    assert "Each number is a mean over 6 seeds of models" in words("README.md")
+
+
+def test_the_readme_says_how_near_sinusoids_at_queries_are(committed):
+    full = committed["five"]
+    qk = committed["qk"]
+    tokens = qk.horizons[1]
+    within = stats.paired(qk.losses("sin_qk", tokens), qk.losses("rope", tokens)).mean
+    behind = stats.paired(full.losses("sin", tokens), qk.losses("rope", tokens)).mean
+    readme = words("README.md")
+    assert f"within {abs(within):.2f} nats of RoPE" in readme
+    assert f"{behind:.2f} higher" in readme
+
+
+def change_at_twice_the_length(study, arm):
+    """By how much the loss of whole windows changes from T to 2T."""
+    seq_len = study.plan.seq_len
+    twice = study.contexts(arm, 2 * seq_len, "nonoverlapping")
+    once = study.contexts(arm, seq_len, "nonoverlapping")
+    return stats.paired({seed: row.loss for seed, row in twice.items()},
+                        {seed: row.loss for seed, row in once.items()}).mean
+
+
+def test_positions_md_says_what_longer_windows_cost(committed):
+    full = committed["five"]
+    page = words("docs/positions.md")
+    rope, sin, alibi = (change_at_twice_the_length(full, arm) for arm in ("rope", "sin", "alibi"))
     assert f"on {full.horizons[-1] / 1e6:.2f} M tokens, the loss of whole windows" in page
     assert (f"{rope:+.2f} for RoPE and by {sin:+.2f} for sinusoids, and changes by {alibi:+.2f} "
-            f"for ALiBi (means of {len(full.plan['seeds'])} seeds;") in page
-    records = {arm: [read_json(ROOT / f"studies/five/probes/P1-{arm}-s{seed}.json")["excess"]
-                     for seed in range(3)] for arm in ("rope", "sin", "alibi", "nope")}
-    once, twice = ({arm: statistics.fmean(excess[length] for excess in by_seed)
-                    for arm, by_seed in records.items()} for length in ("T", "2T"))
-    assert ("{rope:.3f} nats above the optimum with RoPE, {sin:.3f} with matched sinusoids, and "
-            "{alibi:.3f} with ALiBi and {nope:.3f} without positions").format(**once) in page
-    assert ("{rope:.3f} above the optimum with RoPE and {sin:.3f} with matched sinusoids"
-            ).format(**twice) in page
+            f"for ALiBi (means of {len(full.plan.seeds)} seeds;") in page
 
 
-def test_results_md_says_what_the_records_hold(committed):
-    full, bases, english, wide, qk, causes, *beside = (committed[name] for name in COMMITTED[:-3])
+def probe(arm: str, length: str) -> float:
+    """Mean excess loss of the first probe over three seeds, at T or 2T."""
+    records = [read_json(ROOT / f"studies/five/probes/P1-{arm}-s{seed}.json") for seed in range(3)]
+    return statistics.fmean(record["excess"][length] for record in records)
+
+
+def test_positions_md_says_what_the_first_probe_found():
+    page = words("docs/positions.md")
+    rope, sin, alibi, nope = (probe(arm, "T") for arm in ("rope", "sin", "alibi", "nope"))
+    assert (f"{rope:.3f} nats above the optimum with RoPE, {sin:.3f} with matched sinusoids, and "
+            f"{alibi:.3f} with ALiBi and {nope:.3f} without positions") in page
+    assert (f"{probe('rope', '2T'):.3f} above the optimum with RoPE and {probe('sin', '2T'):.3f} "
+            "with matched sinusoids") in page
+
+
+# --- docs/results.md ---
+
+
+@pytest.mark.parametrize("number", [0, 2, 3])
+def test_results_md_has_the_lead_of_rope(committed, number):
+    full = committed["five"]
+    tokens = full.horizons[number]
+    row = f"| {tokens / 1e6:.2f} M | {interval(full, 'rope', tokens, sign='')} |"
+    assert row in words("docs/results.md")
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_results_md_has_how_much_longer_sinusoids_need(committed, number):
+    """On RoPE's curve between its lengths, which double, in the logarithm of the tokens."""
+    full = committed["five"]
+    before, after = (full.losses("rope", full.horizons[k]) for k in (number - 1, number))
+    sin = full.losses("sin", full.horizons[number])
+    share = stats.paired(before, sin).mean / stats.paired(before, after).mean
+    assert f"| {2 ** (1 - share):.1f} |" in words("docs/results.md")
+
+
+def test_results_md_has_the_studies_of_other_settings(committed):
     page = words("docs/results.md")
-    for number in (0, 2, 3):
-        tokens = full.horizons[number]
-        assert f"| {tokens / 1e6:.2f} M | {interval(full, 'rope', tokens, sign='')} |" in page
-        if number:  # RoPE's curve between its horizons, which double, in the logarithm of tokens
-            before, after = (full.losses("rope", full.horizons[k]) for k in (number - 1, number))
-            share = (stats.paired(before, full.losses("sin", tokens)).mean
-                     / stats.paired(before, after).mean)
-            assert f"| {2 ** (1 - share):.1f} |" in page
-    tokens = full.horizons[2]
-    assert f"not tuned for it | {interval(english, 'rope', tokens, sign='')}" in page
-    assert f"three seeds, 4.19 M tokens | {interval(wide, 'rope', tokens, sign='')}" in page
+    tokens = committed["five"].horizons[2]
+    english = interval(committed["english"], "rope", tokens, sign="")
+    wide = interval(committed["wide"], "rope", tokens, sign="")
+    assert f"not tuned for it | {english}" in page
+    assert f"three seeds, 4.19 M tokens | {wide}" in page
+
+
+def test_results_md_has_the_bases_of_rope(committed):
+    page = words("docs/results.md")
+    bases = committed["bases"]
+    tokens = committed["five"].horizons[2]
     assert f"500,000: {interval(bases, 'rope_b1k', tokens, 'rope_b500k')}" in page
     assert f"{interval(bases, 'p_rope_50', tokens)} against base 10,000" in page
+
+
+@pytest.mark.parametrize("arm", ["rope", "alibi", "sin"])
+def test_results_md_has_rope_at_its_best_rate(committed, arm):
     long = committed["qk-long"]
-    for arm in ("rope", "alibi", "sin"):
-        row = (interval(long, "rope_2e3", tokens, arm) for tokens in long.horizons)
-        assert f" | {' | '.join(row)} |" in page
+    row = [interval(long, "rope_2e3", tokens, arm) for tokens in long.horizons]
+    assert f" | {' | '.join(row)} |" in words("docs/results.md")
+
+
+def test_results_md_has_sinusoids_at_queries_in_the_long_run(committed):
+    long = committed["qk-long"]
     for tokens in long.horizons[2:]:
-        assert f" | {interval(long, 'sin_qk_2e3', tokens, 'rope_2e3')} | " in page
-    for study, arm in ((full, "sin"), (qk, "sin_qk_first"), (qk, "sin_qk")):
-        short, long = (interval(study, arm, tokens, "rope", qk) for tokens in qk.horizons)
-        assert f" | {short} | {long} |" in page
-    for study in beside:
-        for tokens in (tokens for tokens in study.horizons if tokens > qk.horizons[-1]):
-            (arm,) = (arm for arm in study.plan["arms"] if arm.startswith("sin_qk"))
-            rope, sin = (interval(study, arm, tokens, study.plan["committed"][k]) for k in (0, 1))
-            assert f" | {rope} | " in page and f" | {sin} |" in page
+        cell = interval(long, "sin_qk_2e3", tokens, "rope_2e3")
+        assert f" | {cell} | " in words("docs/results.md")
+
+
+@pytest.mark.parametrize("name, arm", [
+    ("five", "sin"), ("qk", "sin_qk_first"), ("qk", "sin_qk")])
+def test_results_md_has_where_position_enters(committed, name, arm):
+    qk = committed["qk"]
+    short, long = (interval(committed[name], arm, tokens, "rope", qk) for tokens in qk.horizons)
+    assert f" | {short} | {long} |" in words("docs/results.md")
+
+
+@pytest.mark.parametrize("name", ["qk-long", "qk-english", "qk-wide"])
+def test_results_md_has_studies_beside_others(committed, name):
+    study = committed[name]
+    page = words("docs/results.md")
+    (arm,) = (arm for arm in study.plan.arms if arm.startswith("sin_qk"))
+    rope, sin, *_ = study.plan.committed
+    lengths = [tokens for tokens in study.horizons if tokens > committed["qk"].horizons[-1]]
+    assert lengths
+    for tokens in lengths:
+        assert f" | {interval(study, arm, tokens, rope)} | " in page
+        assert f" | {interval(study, arm, tokens, sin)} |" in page
+
+
+def test_results_md_has_the_causes(committed):
+    causes = committed["causes"]
     twice = committed["qk-retuned"]
     later = {"learned_qk": interval(twice, "learned_qk_2e3", twice.horizons[1])}
     for arm in causes.others:
-        first, second = interval(causes, arm, qk.horizons[0]), later.get(arm, "\u2013")
-        assert f" | {first} | {second} |" in page
+        first = interval(causes, arm, committed["qk"].horizons[0])
+        assert f" | {first} | {later.get(arm, UNDEFINED)} |" in words("docs/results.md")
 
 
-def test_the_page_of_rates_says_what_tuning_found(committed):
-    path, page = ROOT / "studies" / "qk-rates", words("docs/results.md")
-    study, text = Study.load(path), (path / "RATES.md").read_text(encoding="utf-8")
-    for part in (f"\n{report.tuning_table(study)}\n", study.plan["command"]):
-        assert f"\n{part}\n" in text
-    at_best, twice = committed["qk-tuned"], committed["qk-retuned"]
-    near, later = (" and ".join(interval(twice, arm, tokens) for tokens in twice.horizons)
-                   for arm in ("sin_qk_4e3", "sin_qk_first_4e3"))
-    assert f"`sin_qk` - RoPE is {near}, `sin_qk_first` - RoPE {later}." in page
-    scaled, *linked = (interval(at_best, arm, at_best.horizons[0]) for arm in (
-        "rope_sinscale_8e3", "sin_matched_2e3", "sin_qk_aligned_4e3"))
-    link = "](../studies/qk-tuned/RESULTS.md) "
-    assert all(found.replace(" ", link, 1) in page for found in linked)
-    assert f"and {float(scaled.split()[0]):.2f} at its" in page
+def test_the_page_of_rates_has_what_tuning_found():
+    path = ROOT / "studies" / "qk-rates"
+    study = Study.load(path)
+    text = (path / "RATES.md").read_text(encoding="utf-8")
+    assert f"\n\n{report.tuning_table(study)}\n\n" in text
+    assert f"\n{study.plan.command}\n" in text
+
+
+def test_results_md_has_the_arms_at_their_best_rates(committed):
+    page = words("docs/results.md")
+    twice = committed["qk-retuned"]
+    everywhere = [interval(twice, "sin_qk_4e3", tokens) for tokens in twice.horizons]
+    first = [interval(twice, "sin_qk_first_4e3", tokens) for tokens in twice.horizons]
+    assert (f"`sin_qk` - RoPE is {' and '.join(everywhere)}, "
+            f"`sin_qk_first` - RoPE {' and '.join(first)}.") in page
+
+
+def test_results_md_links_to_the_tuned_study(committed):
+    page = words("docs/results.md")
+    tuned = committed["qk-tuned"]
+    for arm in ("sin_matched_2e3", "sin_qk_aligned_4e3"):
+        mean, bounds = interval(tuned, arm, tuned.horizons[0]).split(" ", 1)
+        assert f"{mean}](../studies/qk-tuned/RESULTS.md) {bounds}" in page
+    scaled = tuned.paired("rope_sinscale_8e3", tuned.horizons[0]).mean
+    assert f"and {scaled:.2f} at its" in page
 
 
 def test_the_page_on_context_has_the_table_that_its_code_prints(capsys, monkeypatch):
@@ -210,14 +360,22 @@ def test_the_page_on_context_has_the_table_that_its_code_prints(capsys, monkeypa
 
 @pytest.mark.parametrize("name", COMMITTED)
 def test_the_committed_report_is_what_the_records_give(committed, name):
+    page = (ROOT / "studies" / name / "RESULTS.md").read_text(encoding="utf-8")
+    assert compose(committed[name]) == page
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_the_committed_report_shows_the_figures_in_its_folder(name):
     folder = ROOT / "studies" / name
     page = (folder / "RESULTS.md").read_text(encoding="utf-8")
-    assert compose(committed[name]) == page
-    plan, tier = committed[name].plan, tier_beside(committed[name].plan, seeds=99)
-    assert (len(plan["seeds"]), plan["grid"]) == (tier.seeds, [*tier.grid])
-    assert ARMS | plan["arms"] == plan["arms"] | ARMS  # an arm is the one of its name
     shown = {file for _, file in re.findall(r"!\[(.*?)\]\((.*?)\)", page)}
     assert shown == {file.name for file in folder.glob("fig_*.png")}
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_an_arm_of_a_committed_study_is_the_one_of_its_name(committed, name):
+    for arm, overlay in committed[name].plan.arms.items():
+        assert ARMS.get(arm, overlay) == overlay
 
 
 @pytest.mark.slow

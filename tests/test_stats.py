@@ -17,17 +17,34 @@ def test_an_interval_is_that_of_students_t(n, t):
     assert (result.mean, *result.interval) == pytest.approx((t, 0, 2 * t), rel=1e-5, abs=1e-5)
 
 
-def test_only_common_seeds_are_paired_and_one_has_no_interval():
+def test_only_seeds_that_both_have_are_paired():
     result = paired({3: 1.0, 1: 5.0, 9: 100.0}, {1: 4.0, 2: -50.0, 3: 3.0})
     assert (result.n, result.mean) == (2, -0.5)
+
+
+def test_one_seed_has_no_interval():
     assert paired({1: 1.5, 2: 1.6}, {1: 2.0, 5: 2.0, 6: 2.1}) == Paired(1, -0.5, None)
+
+
+def test_no_common_seed_is_no_difference():
     assert paired({1: 1.5}, {7: 2.0}) is None
 
 
 @pytest.mark.parametrize("target, tokens", [
-    (3.5, 100 * 2**0.75), (3.0, 200), (2.6, 300 * (4 / 3) ** 0.5), (2.0, 400), (5.0, 100),
-    (1.999, math.inf)])
-def test_tokens_to_target_are_read_off_in_the_logarithm_of_the_tokens(target, tokens):
+    (5.0, 100),
+    (3.5, 168.17928),  # 100 * 2**0.75: three quarters of the way from 5 to 3
+    (3.0, 200),
+    (2.6, 346.41016),  # 300 * (4/3)**0.5
+    (2.0, 400),
+])
+def test_a_target_is_read_in_the_logarithm_of_tokens(target, tokens):
     curve = {100: 5.0, 200: 3.0, 300: 3.2, 400: 2.0}
     assert tokens_to_target(curve, target) == pytest.approx(tokens)
-    assert tokens_to_target({}, target) == math.inf
+
+
+def test_a_target_that_is_never_reached_is_infinitely_far():
+    assert tokens_to_target({100: 5.0, 200: 2.0}, 1.999) == math.inf
+
+
+def test_a_curve_without_points_reaches_nothing():
+    assert tokens_to_target({}, 5.0) == math.inf

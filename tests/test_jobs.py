@@ -1,0 +1,148 @@
+"""What a worker does: a training begins, goes on or is left as it is, and its result is read."""
+
+import math
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import arguments, load
+
+from ablation import jobs
+from ablation.jobs import (
+    RecordJob,
+    Training,
+    TuningJob,
+    do_job,
+    has_diverged,
+    measure_runs,
+    to_argv,
+    train_run,
+)
+from errors import UserError
+from files import locked
+from gyre.rundir import RunDir
+
+LIVE = {"name": "live", "train.steps": 3}
+
+
+def test_a_training_becomes_a_command_line():
+    training = Training(run="runs/a", steps=3, options={"name": "a", "train.keep": [1, 2]})
+    assert to_argv(training) == ["--name=a", "--train.keep=[1, 2]"]
+
+
+def test_a_branch_becomes_a_command_line():
+    training = Training(run="runs/b", steps=3, options={"name": "b"}, trunk="runs/a", at=2)
+    assert to_argv(training) == ["--branch-from", "runs/a", "--at", "2", "--name=b"]
+
+
+@pytest.fixture
+def called(monkeypatch):
+    """The command lines of the trainings that `train_run` starts; none is done."""
+    argvs = []
+    monkeypatch.setattr(jobs.runpy, "run_path", lambda file: {"main": argvs.append})
+    return argvs
+
+
+def save_step(run: RunDir, step: int) -> None:
+    """Give a run a checkpoint without weights."""
+    run.checkpoints.save("last", lambda folder: None, {"progress": {"step": step}})
+
+
+def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
+    run = new_run("live")
+    assert train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert not run.path.exists()
+    assert called == [["--name=live", "--train.steps=3"]]
+
+
+def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
+    run = new_run("live")
+    save_step(run, 2)
+    assert train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert called == [["--resume", str(run.path)]]
+
+
+def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
+    run = new_run("live")
+    save_step(run, 3)
+    assert train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert called == []
+
+
+def test_a_training_that_diverged_is_not_begun_again(new_run, called):
+    run = new_run("live")
+    save_step(run, 2)
+    run.log({"step": 2, "diverged": 1})
+    assert not train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert called == []
+
+
+@pytest.mark.slow
+def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
+    """It has no checkpoint yet, and the scheduler has lost its worker."""
+    live = new_run("live").path
+    training = Training(run=str(live), steps=3, options=LIVE)
+    waiting = threading.Thread(target=train_run, args=[training])
+    with locked(live, "busy", wait=False):
+        waiting.start()
+        waiting.join(0.3)
+        assert waiting.is_alive()
+        assert live.exists()
+    waiting.join()
+    assert not live.exists()  # nobody trains it now, and it starts anew
+
+
+def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path):
+    run = new_run("tuned")
+    run.log({"step": 1, "val/loss": 3.0})
+    run.log({"step": 2, "val/loss": 2.0})
+    run.log({"step": 3, "train/loss": 1.0})
+    monkeypatch.setattr(jobs, "train_run", lambda training: True)
+    training = Training(run=str(run.path), steps=3, options={})
+    job = TuningJob(name="tune", trainings=[training], arm="rope", lr=2e-3, seed=0)
+    assert do_job(str(tmp_path), job) == 2.0
+
+
+def tiny_training(world: Path, name: str, **options: object) -> Training:
+    """A training of 30 steps."""
+    config = load(*arguments(world))
+    shared = {"data.files": config.data.files, "data.prepared": config.data.prepared,
+              "data.vocab_size": 300, "data.seq_len": 20, "model.dim": 32, "model.n_layers": 2,
+              "model.n_heads": 2, "optim.warmup_steps": 1, "train.batch_size": 27,
+              "train.eval_interval": 15, "train.sample_tokens": 0, "train.dtype": "float32",
+              "train.device": "cpu", "log.wandb": "disabled", "log.runs": str(world / "runs")}
+    return Training(run=str(world / "runs" / name), steps=30,
+                    options={**shared, "name": name, "train.steps": 30, **options})
+
+
+@pytest.mark.slow
+def test_a_run_that_diverged_has_no_record(world, tmp_path):
+    training = tiny_training(world, "lost", **{"optim.lr": 1e30})
+    job = RecordJob(name="lost-s0", trainings=[training], arm="lost", windows=4, device="cpu")
+    assert do_job(str(tmp_path), job) is None
+    assert has_diverged(Path(training.run))
+
+
+def test_a_run_is_trained_to_its_last_step(world):
+    training = tiny_training(world, "fine")
+    assert train_run(training)
+    assert jobs.count_saved_steps(Path(training.run)) == 30
+
+
+def test_steps_that_were_skipped_are_no_divergence(new_run):
+    run = new_run("skipped")
+    run.log({"step": 31, "train/grad_norm": math.nan})
+    run.log({"step": 32, "train/grad_norm": math.nan})
+    assert not has_diverged(run.path)
+
+
+def test_a_run_that_failed_is_an_error(world):
+    with pytest.raises(UserError, match=r"bad failed \(exit 2\), and the study stopped"):
+        train_run(tiny_training(world, "bad", **{"model.dim": 33}))
+
+
+def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):
+    run = new_run("emptied")
+    save_step(run, 3)
+    with pytest.raises(UserError, match="has lost the checkpoints that it kept: remove"):
+        measure_runs("rope", 4, "cpu", RunDir.open(run.path))

@@ -1,0 +1,99 @@
+"""What happens to the jobs of a study when a worker is lost, fails or is stopped."""
+
+import os
+import signal
+import threading
+from unittest.mock import Mock
+
+import pytest
+from conftest import refusal, run, wait_for
+from counted_job import count_and_wait
+from distributed import Client, LocalCluster
+from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `world`
+
+import ablate
+from ablation import runner
+from ablation.jobs import Job, count_saved_steps
+from ablation.runner import run_jobs
+from errors import UserError
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiny():
+    with tiny_tier():
+        yield
+
+
+def local_cluster(processes: bool, n_workers: int = 1) -> LocalCluster:
+    return LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=processes,
+                        protocol="tcp://", host="127.0.0.1", dashboard_address="127.0.0.1:0")
+
+
+def addresses(client: Client) -> set[str]:
+    """The addresses of the workers."""
+    return set(client.scheduler_info(n_workers=-1)["workers"])
+
+
+@pytest.mark.slow
+def test_a_recorded_job_is_not_done_again_without_its_worker(tmp_path, monkeypatch):
+    """The worker that had the result of the first job is killed while the second job runs."""
+    monkeypatch.setattr(runner, "do_job", count_and_wait)
+    recorded = {}
+    monkeypatch.setattr(runner, "keep_result", lambda command, plan, job, result:
+                        recorded.update({job.name: result}))
+    (tmp_path / "first.go").touch()
+
+    with local_cluster(processes=True, n_workers=2) as cluster, Client(cluster) as client:
+        def lose_worker() -> None:
+            wait_for(lambda: "first" in recorded and (tmp_path / "second.runs").exists())
+            before = addresses(client)
+            os.kill(recorded["first"], signal.SIGKILL)
+            wait_for(lambda: not addresses(client) <= before)  # another worker replaces it
+            # A job of the lowest priority: whatever else there was to do is done by then.
+            client.submit(os.getpid, priority=-1000).result()
+            (tmp_path / "second.go").touch()
+
+        losing = threading.Thread(target=lose_worker)
+        losing.start()
+        jobs = [Job(name="first", trainings=[]), Job(name="second", trainings=[])]
+        assert run_jobs(Mock(path=tmp_path), Mock(), client, jobs)
+        losing.join()
+    assert recorded.keys() == {"first", "second"}
+    assert (tmp_path / "first.runs").read_text(encoding="utf-8") == "run\n"
+
+
+def fail(folder: str, job: Job) -> None:
+    raise OSError("disk\nfull")
+
+
+def test_a_job_that_fails_is_an_error_of_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "do_job", fail)
+    job = Job(name="a", trainings=[])
+    with (local_cluster(processes=False) as cluster, Client(cluster) as client,
+          pytest.raises(UserError, match="^disk$")):
+        run_jobs(Mock(path=tmp_path), Mock(), client, [job])
+
+
+@pytest.mark.slow
+def test_the_address_of_a_scheduler_needs_a_port(world, tmp_path, capsys):
+    argv = study_arguments(world, "--scheduler", "nowhere", "--log.runs", str(tmp_path))
+    assert "missing port" in refusal(capsys, ablate.main, *argv)[-1]
+
+
+@pytest.mark.slow
+def test_a_study_that_is_stopped_saves_and_can_go_on(world, tmp_path):
+    """The workers of a scheduler live on, and nothing in them remembers the stop."""
+    with local_cluster(processes=False) as cluster:
+        study = tmp_path / "ablation-smoke"
+        argv = study_arguments(world, "--scheduler", cluster.scheduler_address,
+                               "--log.runs", str(tmp_path))
+
+        def interrupt() -> None:
+            wait_for((study / "sin-s0-25k" / "last").exists)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        assert run(ablate.main, *argv) == 130
+        assert 0 < count_saved_steps(study / "sin-s0-25k") < 100
+        assert not (study / "rope-s0-25k").exists()  # its job waited, and was cancelled
+        assert run(ablate.main, *argv) == 0

@@ -1,0 +1,62 @@
+"""A study of the smallest size: its command line, its plan, and how to run it without Dask."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ablate
+from ablation import plan, report, runner
+from ablation.jobs import do_job
+from ablation.plan import Plan, Steps, Tuned
+
+N_WORDS = 9000  # of the text: enough for rows of eight times the training length
+# So short that tests are short, and tuned all the same.
+TINY = replace(plan.TIERS["smoke"], arms=("sin", "rope"), grid=(2e-3,), tuning_tokens=9 * 256,
+               horizons=(2560, 25600))
+
+
+@contextmanager
+def tiny_tier() -> Iterator[None]:
+    """A context in which `--tier smoke` is TINY."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(plan.TIERS, "smoke", TINY)
+        yield
+
+
+def study_arguments(world: Path, *extra: str) -> list[str]:
+    """The command line of the study. Its runs are in world/runs."""
+    return ["--tier", "smoke", f"--data.files={world / 'text.txt'}", f"--log.runs={world / 'runs'}",
+            f"--data.prepared={world / 'prepared'}", "--data.vocab_size=300", "--train.device=cpu",
+            "--data.val_fraction=0.1", "--log.wandb=disabled", *extra]
+
+
+def run_serially(command, plan, client, jobs) -> bool:
+    """`run_jobs` without Dask."""
+    for job in jobs:
+        runner.keep_result(command, plan, job, do_job(str(command.path), job))
+    return True
+
+
+def ablate_in_process(argv: list[str]) -> None:
+    """ablate.py without Dask and without figures: the report has tests of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "open_client", lambda *options: None)
+        patch.setattr(runner, "run_jobs", run_serially)
+        patch.setattr(report.plots, "draw", lambda study: {})
+        ablate.main(argv)
+
+
+def make_plan(**changes: Any) -> Plan:
+    """The plan of one seed, of runs of 10 and 100 steps of 256 tokens, without tuning."""
+    fields: dict[str, Any] = {
+        "name": "tiny", "command": "python ablate.py", "tier": "smoke", "arms": {}, "grid": [],
+        "tuning_seeds": [1000], "steps": Steps(horizons=[10, 100], tuning=9), "seeds": [0],
+        "baseline": "sin", "seq_len": 32, "step_tokens": 256, "config": {}, "data_sha256": {},
+        "dtype": "float32", "onednn": True, "ngrams": [5.0, 3.5, 2.9], "machine": {},
+        "versions": {}, "git": None, "tuned": Tuned(arms={}),
+    }
+    return Plan(**{**fields, **changes})
