@@ -326,7 +326,9 @@ def test_a_split_that_is_too_short_for_long_contexts_is_refused_in_words():
     measure.check_length(16 * T + 1, T)
 
 
-THREE_ROWS_OF_TEN = ("--train.batch_size", "3", "--data.seq_len", "10")  # 30 tokens a step
+# 30 tokens a step.
+THREE_ROWS_OF_TEN = ("--train.batch_size", "3", "--data.seq_len", "10",
+                     "--train.sample_tokens", "0")
 
 
 @pytest.mark.parametrize("checkpoint, tokens", [("best", 30), ("last", 60), (7, 210)])
