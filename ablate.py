@@ -23,11 +23,12 @@ from errors import report_errors, starting
 
 with starting(__name__):
     from ablation.runner import run_study
+    from train import run
 
 
 def main(argv: list[str] | None = None) -> None:
     with report_errors():
-        code = run_study(sys.argv[1:] if argv is None else argv, __doc__)
+        code = run_study(run, sys.argv[1:] if argv is None else argv, __doc__)
     sys.exit(code)
 
 

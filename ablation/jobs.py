@@ -4,11 +4,10 @@ Every job can be repeated. What is on the disk is not done again, and a training
 killed is resumed. So if a worker is lost, another one takes its job.
 """
 
-import runpy
 import shlex
 import shutil
 import signal
-import sys
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,16 @@ import msgspec
 
 from ablation.options import to_words
 from ablation.record import measure_runs
-from errors import UserError
+from errors import UserError, report_errors
 from files import locked
+from gyre.fit import make_draft
 from gyre.rundir import RunDir
 from gyre.signals import StopSignal
+from gyre.start import Start, begin, branch, resume
 
-ROOT = Path(__file__).parent.parent
+Train = Callable[[Start, StopSignal], Any]
+"""`run` of train.py, which returns an Outcome. It is handed down, because train.py is a command,
+and imports are only made from commands to this package."""
 
 
 class Training(msgspec.Struct, frozen=True):
@@ -72,7 +75,17 @@ class RecordJob(Job, frozen=True, kw_only=True):
     device: str
 
 
-def do_job(folder: str, job: Job) -> Any:
+def do_job_on_worker(train: Train, folder: str, job: Job) -> Any:
+    """Return what `do_job` returns, on a Dask worker, where `request_stop` can stop it."""
+    from distributed import get_worker  # slow to import
+
+    stop = StopSignal()
+    worker: Any = get_worker()
+    worker.stop_of_job = stop  # a worker has one thread, and so one job at a time
+    return do_job(train, folder, job, stop)
+
+
+def do_job(train: Train, folder: str, job: Job, stop: StopSignal) -> Any:
     """Return the loss of a tuning or calibration run, or the record of an arm and seed.
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
@@ -81,7 +94,7 @@ def do_job(folder: str, job: Job) -> Any:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         for training in job.trainings:
-            if not train_run(training):
+            if not train_run(train, training, stop):
                 return None
         runs = [RunDir.open(training.run) for training in job.trainings]
         if isinstance(job, RecordJob):
@@ -95,11 +108,13 @@ def last_validation(run: RunDir) -> float:
     return losses[-1]
 
 
-def train_run(training: Training) -> bool:
-    """Train what is missing of a run: all, the rest of it, or nothing. Returns False if it
-    diverged. Raises UserError if it failed, or saved and stopped because it was told to."""
+def train_run(train: Train, training: Training, stop: StopSignal) -> bool:
+    """Train what is missing of a run: all, the rest of it, or nothing.
+
+    Returns False if it diverged. Raises UserError if it failed, or saved and stopped because `stop`
+    asked it to.
+    """
     folder = Path(training.run)
-    argv = to_argv(training)
     # A worker that the scheduler has lost may still train this run; train.py locks it then.
     with locked(folder.resolve(), f"{folder} is being trained by another worker: waiting for it"):
         if folder.exists():
@@ -108,28 +123,33 @@ def train_run(training: Training) -> bool:
                 return True
             if has_diverged(folder):
                 return False  # it would diverge again
-            if step:
-                argv = ["--resume", str(folder)]
-            else:
+            if not step:
                 shutil.rmtree(folder)  # stopped before its first checkpoint
-    compiler = sys.modules.get("torch._dynamo")  # importing it takes a second
-    if compiler is not None:
-        compiler.reset()  # as in a process of its own: no run depends on what was compiled before
-    print("$", shlex.join(["python", "train.py", *argv]), flush=True)
-    code = 0
     try:
-        # In this process, as the command does it: the run equals one that a user starts.
-        runpy.run_path(str(ROOT / "train.py"))["main"](argv)
-    except SystemExit as stop:
-        code = stop.code
+        with report_errors():
+            start = make_start(training)
+            print("$", shlex.join(["python", "train.py", *start.argv]), flush=True)
+            code = train(start, stop).signal
+    except SystemExit as error:
+        code = error.code
     if code and not has_diverged(folder):
         raise UserError(f"{folder.name} failed (exit {code}), and the study stopped: see the "
                         f"job's log in {folder.parent / 'logs'}")
     return not code
 
 
+def make_start(training: Training) -> Start:
+    """Return how a training goes on, if its run has begun, or else how it begins."""
+    if Path(training.run).exists():
+        return resume(RunDir.open(training.run), ["--resume", training.run], {})
+    argv = to_argv(training)
+    if training.trunk is not None:
+        return branch(RunDir.open(training.trunk), argv, training.options, training.at)
+    return begin(make_draft(training.options), argv, "gyre", training.options)
+
+
 def to_argv(training: Training) -> list[str]:
-    """Return the command line of train.py that starts a training."""
+    """Return the command line that does the same, for the log and the run."""
     words = to_words(training.options)
     if training.trunk is None:
         return words
@@ -155,12 +175,12 @@ def has_diverged(folder: Path) -> bool:
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
     """Tell the training of this worker to save and end, if its job is one of `keys`.
 
-    Returns those of `keys` that the worker is doing. Until its first step a training does not
-    listen, so the caller asks again.
+    Returns those of `keys` that the worker is doing. The caller asks again: a job may just begin.
     """
     doing = keys & {task.key for task in dask_worker.state.executing}
-    if doing and StopSignal.current is not None:
-        StopSignal.current.number = signal.SIGTERM
+    stop = getattr(dask_worker, "stop_of_job", None)
+    if doing and stop is not None:
+        stop.number = signal.SIGTERM
     return doing
 
 

@@ -16,7 +16,15 @@ import torch
 from tqdm import tqdm
 
 from ablation import plan as planning
-from ablation.jobs import CalibrationJob, Job, RecordJob, TuningJob, do_job, request_stop
+from ablation.jobs import (
+    CalibrationJob,
+    Job,
+    RecordJob,
+    Train,
+    TuningJob,
+    do_job_on_worker,
+    request_stop,
+)
 from ablation.ngrams import ngram_losses
 from ablation.options import Command, resolve, to_words
 from ablation.plan import Calibration, Plan, Steps, Tier, Tuned
@@ -35,8 +43,11 @@ from model import kernels
 CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained again
 
 
-def run_study(argv: list[str], description: str | None = None) -> int:
-    """Do what is missing of a study, and write the report. Returns the exit code."""
+def run_study(train: Train, argv: list[str], description: str | None = None) -> int:
+    """Do what is missing of a study, and write the report. Returns the exit code.
+
+    `train` is `run` of train.py.
+    """
     command = resolve(argv, description)
     path = command.path
     config = command.config
@@ -55,7 +66,7 @@ def run_study(argv: list[str], description: str | None = None) -> int:
         if command.beside:
             shutil.copytree(Path(command.options.beside, "results"), path / "results",
                             dirs_exist_ok=True)
-        if not run_missing(command, plan):
+        if not run_missing(train, command, plan):
             say(f"stopped, and what was running has saved. To go on: {command.line}")
             return 130
         from ablation.report import mirror_in_wandb, write_report  # slow to import
@@ -218,7 +229,7 @@ def estimate_training(command: Command, plan: Plan) -> float:
 # --- what is missing ------------------------------------------------------------------------------
 
 
-def run_missing(command: Command, plan: Plan) -> bool:
+def run_missing(train: Train, command: Command, plan: Plan) -> bool:
     """Do what is missing of the study. Returns False when Ctrl-C stopped it."""
     client = None
     with ExitStack() as held:
@@ -226,7 +237,7 @@ def run_missing(command: Command, plan: Plan) -> bool:
         while jobs:
             if client is None:
                 client = open_client(held, command)
-            if not run_jobs(command, plan, client, jobs):
+            if not run_jobs(train, command, plan, client, jobs):
                 return False
             jobs = next_jobs(command, plan)
     return True
@@ -264,7 +275,9 @@ def remove_checkpoints(job: Job) -> None:
 # --- on the workers -------------------------------------------------------------------------------
 
 
-def run_jobs(command: Command, plan: Plan, client: Any, jobs: list[Job]) -> bool:
+def run_jobs(
+    train: Train, command: Command, plan: Plan, client: Any, jobs: list[Job]
+) -> bool:
     """Run jobs on the workers, and keep what they return. Returns False when Ctrl-C stopped it; the
     trainings then save first.
 
@@ -272,7 +285,7 @@ def run_jobs(command: Command, plan: Plan, client: Any, jobs: list[Job]) -> bool
     """
     from distributed import wait
 
-    pending = submit_jobs(command, client, jobs)
+    pending = submit_jobs(train, command, client, jobs)
     stopped = False
     failure = None
     with tqdm(total=len(jobs), desc="jobs", dynamic_ncols=True) as bar:
@@ -307,13 +320,16 @@ def run_jobs(command: Command, plan: Plan, client: Any, jobs: list[Job]) -> bool
     return not stopped
 
 
-def submit_jobs(command: Command, client: Any, jobs: list[Job]) -> dict[Any, Job]:
+def submit_jobs(
+    train: Train, command: Command, client: Any, jobs: list[Job]
+) -> dict[Any, Job]:
     """Return the futures of the jobs, which workers begin in their order."""
     pending = {}
     for number, job in enumerate(jobs):
         # Dask would take a result of an earlier job for that of a job with the same key.
         key = f"{job.name}-{time.time_ns()}"
-        future = client.submit(do_job, str(command.path), job, key=key, priority=-number)
+        future = client.submit(do_job_on_worker, train, str(command.path), job, key=key,
+                               priority=-number)
         pending[future] = job
     return pending
 
@@ -347,7 +363,7 @@ def open_client(held: ExitStack, command: Command) -> Any:
         cluster = held.enter_context(LocalCluster(
             n_workers=command.options.jobs or (1 if on_gpu else None), threads_per_worker=1,
             memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
-            env={} if on_gpu else {"OMP_NUM_THREADS": "1"}, preload=[do_job.__module__],
+            env={} if on_gpu else {"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
         ))
     try:
         client = held.enter_context(Client(cluster))

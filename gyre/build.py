@@ -121,11 +121,11 @@ def count_rows(train: TrainConfig, world: World) -> int:
 
 def count_shards(train: TrainConfig, world: World) -> int:
     """Return over how many processes the model is sharded."""
-    if world.size == 1 or train.shard == "none":
-        return 1
     if train.shard == "full":
         return world.size
-    return int(train.shard)
+    if world.size > 1 and isinstance(train.shard, int):
+        return train.shard
+    return 1
 
 
 def choose_compute(config: Config, world: World) -> Compute:

@@ -8,7 +8,7 @@ from conftest import wait_for
 from ablation.jobs import Job
 
 
-def count_and_wait(folder: str, job: Job) -> int:
+def count_and_wait(train: None, folder: str, job: Job) -> int:
     """Write one more line into the file of a job, and wait until its .go is there.
 
     Returns the number of the process.

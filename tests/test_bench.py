@@ -184,7 +184,7 @@ def test_a_product_has_two_flops_for_each_weight_and_row(monkeypatch):
     ([1e9, 2e9], ["--train.dtype=float32"], [OURS, THEIRS]),
     ([1e9, 2e9], ["--model.position=alibi"], ["gyre, eager, bfloat16"])])
 def test_the_peer_runs_in_every_fast_dtype(monkeypatch, rates, words, settings):
-    monkeypatch.setattr(bench.devices, "matmul_rates", lambda *_, **__: rates)
+    monkeypatch.setattr(bench.computing, "matmul_rates", lambda *_, **__: rates)
     config = load("--train.compile=false", *words)
     _, chosen = bench.choose_settings(config, CPU, "transformers")
     assert [str(setting) for setting in chosen] == settings

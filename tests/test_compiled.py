@@ -118,7 +118,8 @@ def test_a_model_in_training_is_compiled_as_it_generates(monkeypatch):
 
 def locate(model=None, rows=1, tokens=1, keys=6) -> Path:
     """Where the package for these inputs is kept."""
-    model = model or sharpened(n_layers=1)
+    if model is None:
+        model = sharpened(n_layers=1)
     ids = torch.zeros(rows, tokens, dtype=torch.long)
     cache = KVCache(model.config, rows, 99, dtype=model.norm.weight.dtype)
     return compiled.locate_package(model, cache, ([], ids, ids.new_empty(1).expand(keys)))
@@ -220,7 +221,7 @@ def test_what_cannot_be_compiled_is_tried_once(broken, kept, capsys):
 
 
 @pytest.mark.slow
-def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeypatch):
+def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
     monkeypatch.setattr(kernels, "LONGEST_SUM", 40)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
     model = sharpened(n_layers=1)
@@ -237,7 +238,7 @@ def test_a_package_serves_all_lengths_and_all_numbers_of_many_rows(kept, monkeyp
 
 
 @pytest.mark.slow
-def test_in_int8_few_rows_round_the_weights_only_and_more_the_inputs(kept, monkeypatch):
+def test_in_int8_many_rows_round_their_inputs_too(kept, monkeypatch):
     monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor
     model = quantize(sharpened(n_layers=1))
     rounded = sharpened(n_layers=1)
@@ -266,7 +267,7 @@ assert not {"torch._inductor", "torch._dynamo"} & {*sys.modules}"""
 
 
 @pytest.mark.slow
-def test_a_package_serves_other_processes_and_is_made_again_if_damaged(kept):
+def test_a_package_serves_other_processes_unless_it_is_damaged(kept):
     model = sharpened(n_layers=1, position="sin_qk").bfloat16()
     expected = draw_texts(model, [4], True)
     (package,) = kept()
@@ -280,7 +281,7 @@ def test_a_package_serves_other_processes_and_is_made_again_if_damaged(kept):
 
 
 @pytest.mark.slow
-def test_the_table_of_an_encoding_is_an_input_as_weights_are(kept):
+def test_the_table_of_an_encoding_is_an_input(kept):
     model = sharpened(n_layers=1, position="sin_qk").bfloat16()
     compute_logits(model, 1, True)
     model.position.table.neg_()

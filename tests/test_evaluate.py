@@ -6,6 +6,7 @@ import shutil
 import statistics
 from datetime import datetime
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from conftest import points, random_text, refusal, run, stop_at, target_losses, trained
@@ -91,23 +92,41 @@ def results(capsys, folder: Path, *argv) -> list[dict]:
 # --- the list of runs ---
 
 
-def test_without_arguments_the_runs_are_listed_the_oldest_first(runs, capsys, monkeypatch):
+@pytest.fixture
+def listed(runs, capsys, monkeypatch):
+    """The lines of the list as words, by the name of the run, and its lines on stderr."""
     monkeypatch.chdir(runs.parent)
-    (head, rope, damaged, learned), (skipped, *warnings) = evaluated(capsys)
-    assert " ".join(head) == "run text encoding parameters lr steps bits/byte loss when"
-    created = datetime.fromisoformat(RunDir.open(runs / "rope").record["created"]).astimezone()
+    lines, errors = evaluated(capsys)
+    return {line[0]: line for line in lines}, errors
+
+
+def test_without_arguments_the_runs_are_listed_the_oldest_first(listed):
+    lines, _ = listed
+    assert [*lines] == ["run", "rope", "damaged", "learned"]
+
+
+def test_a_run_is_listed_with_its_text_steps_and_losses(listed, runs):
+    lines, _ = listed
+    assert " ".join(lines["run"]) == "run text encoding parameters lr steps bits/byte loss when"
+    opened = RunDir.open(runs / "rope")
     best = min(points(runs / "rope", "val/loss").values())
     bits = min(points(runs / "rope", "val/bpb").values())
-    digest = RunDir.open(runs / "rope").manifest["text"]["sha256"][:6]
-    parameters = sum(value.numel() for value in RunDir.open(runs / "rope").checkpoints
-                     .load_weights().values())
-    assert rope == (f"rope text {digest} rope {parameters:,} 0.002 12 of 12 {bits:.4f} {best:.4f} "
-                    f"{created:%Y-%m-%d %H:%M}").split()
-    assert learned[:4] == ["learned", "text", digest, "learned"]
-    assert damaged[:4] == ["damaged", "text", digest, "learned"]
-    assert damaged[6:9] == ["-", "-", "-"]  # steps, bits per byte, loss
+    created = datetime.fromisoformat(opened.record["created"]).astimezone()
+    assert lines["rope"] == [
+        "rope", "text", opened.manifest["text"]["sha256"][:6], "rope", "63,792", "0.002", "12",
+        "of", "12", f"{bits:.4f}", f"{best:.4f}", f"{created:%Y-%m-%d}", f"{created:%H:%M}"]
+
+
+def test_a_run_with_damaged_metrics_is_listed_without_them(listed):
+    lines, errors = listed
+    assert lines["damaged"][6:9] == ["-", "-", "-"]  # steps, bits per byte, loss
+    assert "line 1 of runs/damaged/metrics.jsonl" in errors[-1]
+
+
+def test_a_folder_that_is_no_run_is_not_listed(listed):
+    lines, (skipped, *_) = listed
     assert skipped.startswith("skipped: runs/notes is no run")
-    assert all("line 1 of runs/damaged/metrics.jsonl" in line for line in warnings) and warnings
+    assert "notes" not in lines
 
 
 def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeypatch):
@@ -133,7 +152,7 @@ def test_a_killed_resume_with_more_steps_is_listed_with_them(world, capsys):
     assert " 16 of 300 " in evaluate.list_runs([RunDir.open(path)])
 
 
-def test_steps_past_all_that_is_saved_are_of_an_unknown_number(new_run):
+def test_steps_past_all_checkpoints_are_of_an_unknown_number(new_run):
     run = new_run("a")  # of 1000 steps
     run.checkpoints.save("last", lambda folder: None, {"progress": {"step": 1000}, "steps": 1000})
     run.log({"step": 1156, "tokens": 1156})  # resumed with more, and killed before it saved
@@ -174,23 +193,55 @@ def test_a_run_is_measured_on_its_validation_text(runs, capsys, monkeypatch):
                     f"{record['bpb_se']:.4f}"]
 
 
-def test_runs_are_compared_on_the_same_targets(runs, capsys, monkeypatch):
+@pytest.fixture
+def compared(runs, capsys, monkeypatch):
+    """The table of two runs, as words, and their records."""
     monkeypatch.chdir(runs.parent)
-    lines, _ = evaluated(capsys, "rope", "runs/learned", "runs/notes", "--device=cpu",
-                         "--json=all.json", "--plot=loss.png", "--checkpoint=last")
-    first, second = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
-    nats = [target_losses(runs / name) for name in ("rope", "learned")]
-    means = [each.mean().item() for each in nats]
-    assert [first["loss"], second["loss"]] == pytest.approx(means, abs=1e-6)
-    change, error = second["difference"], second["difference_se"]
-    stretches = [part.mean().item() for part in (nats[1] - nats[0]).tensor_split(20)]
-    assert change == pytest.approx(means[1] - means[0], abs=1e-6)
-    assert error == pytest.approx(statistics.stdev(stretches) / 20**0.5, rel=1e-4)
-    assert lines[1][:4] == ["rope", "1", "to", "20"]
-    assert lines[2][:4] == ["learned", "1", "to", "40"]
-    assert lines[2][-3:] == [f"{change:+.4f}", "±", f"{error:.4f}"]
+    lines, _ = evaluated(capsys, "rope", "runs/learned", "--device=cpu", "--json=all.json")
+    return lines, json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
+
+
+def test_runs_are_compared_on_the_same_targets(compared, runs):
+    _, (rope, learned) = compared
+    nats = target_losses(runs / "learned") - target_losses(runs / "rope")
+    stretches = [part.mean().item() for part in nats.tensor_split(20)]
+    error = statistics.stdev(stretches) / 20**0.5
+    assert learned["difference"] == pytest.approx(nats.mean().item(), abs=1e-6)
+    assert learned["difference_se"] == pytest.approx(error, rel=1e-4)
+    assert "difference" not in rope
+
+
+def test_the_table_has_a_row_for_each_run(compared):
+    (_, rope, learned, *_), records = compared
+    change = records[1]["difference"]
+    error = records[1]["difference_se"]
+    assert rope[:4] == ["rope", "1", "to", "20"]
+    assert learned[:4] == ["learned", "1", "to", "40"]
+    assert learned[-3:] == [f"{change:+.4f}", "±", f"{error:.4f}"]
+
+
+def test_different_windows_are_said_to_differ(compared):
+    lines, _ = compared
     assert ["contexts", "differ,"] in [line[:2] for line in lines]
-    assert imread("loss.png").shape[1] > 500 and first["checkpoint"] == "last"
+
+
+def test_the_last_checkpoint_is_measured_if_asked_for(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (record,) = results(capsys, runs.parent, "rope", "--checkpoint=last")
+    assert record["checkpoint"] == "last"
+
+
+def test_a_folder_that_is_no_run_is_skipped(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (_, rope, *_), errors = evaluated(capsys, "rope", "runs/notes", "--device=cpu")
+    assert rope[0] == "rope"
+    assert errors[0].startswith("skipped: runs/notes is no run")
+
+
+def test_a_plot_is_a_picture(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    evaluated(capsys, "rope", "learned", "--device=cpu", "--plot=loss.png")
+    assert imread("loss.png").shape[1] > 500
 
 
 def test_a_plot_is_written_in_the_format_of_its_name(runs, capsys, monkeypatch):
@@ -219,32 +270,64 @@ def test_more_context_is_measured_with_a_stride(runs, capsys, monkeypatch):
     assert (record["least_context"], record["most_context"]) == (16, 20)
 
 
-def test_runs_with_other_tokenizers_are_compared_by_bits_per_byte(
-        runs, more_pieces, capsys, monkeypatch):
+@pytest.fixture
+def compared_tokenizers(runs, more_pieces, capsys, monkeypatch):
+    """The table of two runs with different tokenizers, as words, and their records."""
     monkeypatch.chdir(runs.parent)
-    lines, _ = evaluated(capsys, "rope", more_pieces, "--device=cpu", "--json=all.json",
-                         "--plot=bits.png")
-    first, second = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
-    assert "difference" not in second
-    change = second["bpb"] - first["bpb"]
-    assert second["bpb_difference"] == pytest.approx(change)
-    assert lines[2][-3] == f"{change:+.4f}" and lines[2][6].endswith("*")
-    notes = [" ".join(line) for line in lines[3:]]
-    assert "difference: bits/byte minus that of rope on the same text" in notes
-    assert "*: of other tokens than those of rope: only bits/byte compare" in notes
-    assert imread("bits.png").shape[1] > 500
+    lines, _ = evaluated(capsys, "rope", more_pieces, "--device=cpu", "--json=all.json")
+    return lines, json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
 
 
-def test_lengths_are_measured_in_windows_of_the_trained_length(runs, capsys, monkeypatch):
+def test_runs_with_other_tokenizers_are_compared_by_bits_per_byte(compared_tokenizers):
+    (_, _, line, *_), (rope, pieces) = compared_tokenizers
+    change = pieces["bpb"] - rope["bpb"]
+    assert "difference" not in pieces
+    assert pieces["bpb_difference"] == pytest.approx(change)
+    assert line[-3] == f"{change:+.4f}"
+
+
+def test_a_loss_of_other_tokens_is_marked(compared_tokenizers):
+    (_, rope, pieces, *notes), _ = compared_tokenizers
+    assert not rope[6].endswith("*")
+    assert pieces[6].endswith("*")
+    said = [" ".join(line) for line in notes]
+    assert "difference: bits/byte minus that of rope on the same text" in said
+    assert "*: of other tokens than those of rope: only bits/byte compare" in said
+
+
+def test_losses_of_other_tokens_are_drawn_in_bits(runs, more_pieces, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    drawn = mock.Mock(return_value=b"a picture")
+    monkeypatch.setattr("ablation.plots.draw_losses", drawn)
+    evaluated(capsys, "rope", more_pieces, "--device=cpu", "--plot=bits.png")
+    assert drawn.call_args.args[1:] == (True, "png")
+    assert Path("bits.png").read_bytes() == b"a picture"
+
+
+@pytest.fixture
+def compared_lengths(runs, capsys, monkeypatch):
+    """The second table of two runs, as words, and their records."""
     monkeypatch.chdir(runs.parent)
     lines, _ = evaluated(capsys, "rope", "runs/learned", "--lengths", "--device=cpu",
                          "--json=all.json")
-    first, _ = json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
-    head, rope, learned = lines[lines.index([]) + 1 :][:3]
-    assert " ".join(head).endswith(" slide 4T cut 8T slide 8T shift T")
-    assert rope == ["rope", "rope", f"{first['parameters']:,}", f"{first['tokens']:,}", "20",
-                    *(f"{row['loss']:.4f}" for row in first["context"]), f"{first['shift']:+.4f}"]
-    assert [cell == "-" for cell in learned[5:]] == [False] * 4 + [True] * 7  # past its table
+    table = lines[lines.index([]) + 1 :]
+    return table, json.loads(Path("all.json").read_text(encoding="utf-8"))["runs"]
+
+
+def test_lengths_are_a_table_of_their_own(compared_lengths):
+    (head, rope, *_), (record, _) = compared_lengths
+    assert " ".join(head) == ("run encoding parameters tokens T cut T/2 slide T/2 cut T slide T "
+                              "cut 2T slide 2T cut 4T slide 4T cut 8T slide 8T shift T")
+    losses = [f"{row['loss']:.4f}" for row in record["context"]]
+    # 12 steps of 27 rows of 20 tokens.
+    assert rope == ["rope", "rope", "63,792", "6,480", "20", *losses, f"{record['shift']:+.4f}"]
+
+
+def test_past_a_table_of_positions_there_is_no_loss(compared_lengths):
+    """Of 40 positions, the trained length: contexts of T/2 and T."""
+    (_, _, learned, *_), _ = compared_lengths
+    assert "-" not in learned[5:9]
+    assert learned[9:] == ["-"] * 7
 
 
 def test_runs_of_the_same_name_are_shown_by_their_paths():
@@ -267,7 +350,7 @@ def held_out(runs, tmp_path) -> Path:
     return file
 
 
-def test_a_file_of_the_validation_text_gives_the_losses_of_the_run(
+def test_a_file_of_the_validation_text_gives_equal_losses(
         runs, held_out, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     (own,) = results(capsys, tmp_path, "rope")
@@ -336,15 +419,18 @@ def test_a_file_that_an_unquoted_glob_has_named_is_refused(tmp_path, capsys):
     assert "b.txt is a file, and no run: give every file with --data.files" in error[-1]
 
 
-def test_what_would_give_wrong_losses_is_refused(runs, capsys, monkeypatch):
-    """The test changes the text that the runs were trained on."""
+def test_a_device_that_is_not_there_is_refused(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    assert "device meta was" in refusal(capsys, evaluate.main, "rope", "--device", "meta")[-1]
-    shutil.rmtree("prepared")
-    Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
-    assert "not what runs/rope was trained on" in refusal(capsys, evaluate.main, "rope")[-1]
-    monkeypatch.setattr(measure, "SPAN", 99)  # what is too short is found before that
-    assert "raise --data.val_fraction" in refusal(capsys, evaluate.main, "rope", "--lengths")[-1]
+    error = refusal(capsys, evaluate.main, "rope", "--device", "meta")[-1]
+    assert "device meta was asked for" in error
+
+
+def test_a_split_too_short_for_lengths_is_refused_first(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    monkeypatch.setattr(measure, "SPAN", 99)
+    monkeypatch.setattr(measure, "measure", None)
+    error = refusal(capsys, evaluate.main, "rope", "--lengths")[-1]
+    assert "raise --data.val_fraction" in error
 
 
 def test_windows_that_leave_tokens_out_are_refused(runs, capsys, monkeypatch):
@@ -357,6 +443,20 @@ def test_windows_past_a_table_of_positions_are_refused_first(runs, capsys, monke
     monkeypatch.chdir(runs.parent)
     error = refusal(capsys, evaluate.main, "rope", "learned", "--context=41")[-1]
     assert "--context 41 is longer than the table of positions of runs/learned" in error
+
+
+def test_a_run_whose_text_has_changed_is_refused(world, capsys, monkeypatch):
+    monkeypatch.chdir(world)
+    trained(world, "changed", "--data.val_fraction", "0.3", "--log.runs=changed",
+            "--data.prepared=changed-prepared")
+    shutil.rmtree("changed-prepared")
+    text = Path("text.txt").read_bytes()
+    Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
+    try:
+        error = refusal(capsys, evaluate.main, "changed/changed")[-1]
+    finally:
+        Path("text.txt").write_bytes(text)
+    assert "not what changed/changed was trained on: restore the text" in error
 
 
 @pytest.mark.parametrize("words, message", [

@@ -55,10 +55,11 @@ def expected(runs, tokenizer):
     """The continuation of a prompt, with nothing of the script's but its defaults."""
     def expected(prompt=PROMPT, sampling=None, sample=0, checkpoint="best", scaling=None,
                  dtype="float32", **options):
-        options = {"max_new_tokens": 40, "eos_ids": tokenizer.eos_ids} | options
         model = load(runs / "rope", checkpoint, dtype=dtype, rope_scaling=scaling).model
-        return generate(model, [tokenizer.encode_prompt(prompt)], sampling or Sampling(),
-                        num_samples=sample + 1, **options)[sample]
+        prompts = [tokenizer.encode_prompt(prompt)]
+        options = {"max_new_tokens": 40, "eos_ids": tokenizer.eos_ids} | options
+        rows = generate(model, prompts, sampling or Sampling(), num_samples=sample + 1, **options)
+        return rows[sample]
 
     return expected
 
@@ -148,28 +149,46 @@ def test_compile_draws_with_the_compiled_step(call, monkeypatch):
     assert call("--prompt", "x", "--max-new-tokens", "3").out != "xaaa\n"
 
 
+THREE_PROMPTS = ("--prompt", PROMPT, "--prompt", "class A:\n\tpass", "--prompt-file", "-")
+
+
 def test_several_rows_have_headings_and_equal_their_solo_runs(call, expected, tokenizer):
-    prompts = [PROMPT, "class A:\n\tpass", "🙂"]
-    words = (*map("--prompt={}".format, prompts[:2]), "--prompt-file", "-", "--num-samples", "2")
-    out, err = call(*words, "--max-new-tokens", "15", stdin=prompts[2].encode())
-    shortest = min(len(tokenizer.encode(prompt)) for prompt in prompts)
-    # For both samples at once, which draws their first tokens.
-    assert f"prefill: {3 * shortest} tokens" in err and f"decode: {6 * 15 - 2} tokens" in err
-    assert out == "".join(
-        f"=== prompt {p}, sample {s} ===\n{prompt}"
-        f"{tokenizer.decode(expected(prompt, max_new_tokens=15, sample=s - 1))}\n"
-        for p, prompt in enumerate(prompts, 1) for s in (1, 2))
+    out, _ = call(*THREE_PROMPTS, "--num-samples", "2", "--max-new-tokens", "15",
+                  stdin="🙂".encode())
+    texts = []
+    for number, prompt in enumerate((PROMPT, "class A:\n\tpass", "🙂"), 1):
+        for sample in range(2):
+            new = tokenizer.decode(expected(prompt, max_new_tokens=15, sample=sample))
+            texts.append(f"=== prompt {number}, sample {sample + 1} ===\n{prompt}{new}\n")
+    assert out == "".join(texts)
+
+
+def test_prefill_is_counted_once_for_all_samples_of_a_prompt(call, tokenizer):
+    """Up to the length of the shortest prompt, whose rows then draw their first tokens."""
+    assert [len(tokenizer.encode(prompt)) for prompt in ("ab", "abc", "abcd")] == [2, 3, 4]
+    _, err = call("--prompt", "ab", "--prompt", "abc", "--prompt", "abcd", "--num-samples", "2",
+                  "--max-new-tokens", "15")
+    assert "prefill: 6 tokens" in err  # 3 x 2
+    assert "decode: 88 tokens" in err  # 6 x 15 - 2
 
 
 def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
-    """And an empty prompt begins a document."""
-    text, file = "a\r\n\tb\ufeff 中\n\n", tmp_path / "prompt.txt"
+    text = "a\r\n\tb\ufeff 中\n\n"
+    file = tmp_path / "prompt.txt"
     file.write_bytes(text.encode())
-    for path in (file, "-"):
-        out, _ = call("--prompt-file", path, "--max-new-tokens", "5", stdin=text.encode())
-        assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
+    out, _ = call("--prompt-file", file, "--max-new-tokens", "5")
+    assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
+
+
+def test_a_dash_reads_the_prompt_from_stdin(call, expected, tokenizer):
+    text = "a\r\n\tb\ufeff 中\n\n"
+    out, _ = call("--prompt-file", "-", "--max-new-tokens", "5", stdin=text.encode())
+    assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
+
+
+def test_an_empty_prompt_begins_a_document(call, expected, tokenizer):
     begun = tokenizer.decode(expected("", max_new_tokens=5))
-    assert call("--prompt", "", "--max-new-tokens", "5").out == begun + "\n"
+    assert call("--prompt", "", "--max-new-tokens", "5").out == f"{begun}\n"
 
 
 @pytest.mark.parametrize("content, prompt", [
@@ -207,15 +226,26 @@ def talk(call):
     return talk
 
 
-def test_interactive_continues_line_after_line_until_ctrl_d(call, expected, tokenizer):
-    lines = f"x\n\n{6000 * chr(1)}\n🙂 y\n".encode() + b"\xff"
-    out, err = call("--interactive", "--max-new-tokens", "5", stdin=lines)
+def test_interactive_continues_line_after_line_until_ctrl_d(talk, expected, tokenizer):
     first = tokenizer.decode(expected("x", max_new_tokens=5))
     second = tokenizer.decode(expected("🙂 y", max_new_tokens=5, seed=SECOND))
-    assert out == f"x{first}\n🙂 y{second}\n"
-    # The long line and what is not UTF-8 are errors, and the next line was read.
-    assert "past the context of 6000" in err and err.count("error: ") == 2
-    assert err.count("tokens/s)") == 2 and "decode: 8 tokens" in err.splitlines()[-1]  # at the end
+    assert talk("x", "", "🙂 y").out == f"x{first}\n🙂 y{second}\n"
+
+
+@pytest.mark.parametrize("line, error", [
+    (6000 * b"\1", "past the context of 6000"), (b"\xff", "UTF-8")])
+def test_after_a_line_that_is_refused_the_next_is_read(line, error, call, expected, tokenizer):
+    out, err = call("--interactive", "--max-new-tokens", "5", stdin=line + b"\nx\n")
+    assert out == f"x{tokenizer.decode(expected('x', max_new_tokens=5))}\n"
+    assert len(re.findall(f"error: .*{error}", err)) == 1
+
+
+def test_the_rates_of_a_session_are_those_of_all_texts(talk):
+    _, err = talk("x", "y")
+    prefill, decode = err.splitlines()[-2:]
+    assert prefill.startswith("prefill: 2 tokens in ")
+    assert decode.startswith("decode: 8 tokens in ")
+    assert err.count("tokens/s)") == 2
 
 
 def test_ctrl_c_at_the_prompt_ends_a_session(call, monkeypatch):
@@ -427,26 +457,34 @@ def test_a_greedy_text_is_changed_by_the_temperature(call, draw_instead, tokeniz
     assert "itself: --temperature 0.8 draws another" in err
 
 
-def test_a_text_that_ends_at_once_has_no_rate_of_decoding(call, draw_instead, tokenizer):
+def test_a_text_that_ends_at_once_decodes_nothing(call, draw_instead, tokenizer):
     draw_instead([tokenizer.eos_id])
     assert "decode" not in call("--prompt", "x").err
 
 
-def test_a_stop_string_over_three_tokens_is_never_shown(call, expected, tokenizer):
-    new, words = expected(), ("--prompt", PROMPT, "--max-new-tokens", "40")
-    texts = [tokenizer.decode(new[i : i + 3]) for i in range(4, 30)]
-    text, stop = tokenizer.decode(new), next(filter(str.isprintable, texts))
-    out, err = call(*words, "--stop", stop, "--stop", "not in there")
-    assert out == PROMPT + text[: text.index(stop)] + "\n"
-    assert int(re.search(r"decode: (\d+) tokens", err)[1]) < 39  # it was not only hidden
+ABCD = [FIRST_BYTE + byte for byte in b"abcd"]
+
+
+def test_a_stop_string_over_three_tokens_is_never_shown(call, draw_instead):
+    draw_instead(ABCD)
+    assert call("--prompt", "x", "--stop", "bcd", "--stop", "not in there").out == "xa\n"
+
+
+def test_no_token_is_drawn_after_a_stop_string(call, draw_instead):
+    draw_instead(ABCD)
+    err = call("--prompt", "x", "--stop", "bcd").err
+    assert "decode: 3 tokens" in err
     assert "ended" not in err  # not by itself
 
 
-def test_auto_measures_for_all_rows(call, monkeypatch):
+@pytest.mark.parametrize("words", ["--prompt x --prompt y --num-samples 3", "--interactive"])
+def test_auto_measures_for_all_rows(words, call, monkeypatch):
     """bfloat16 is made the faster type for 6 rows and for a line of stdin, and for no others."""
-    monkeypatch.setattr("gyre.load.matmul_rates", lambda *to, training: [5, 6 * (to[2] in (6, 1))])
-    for words in ("--prompt x --prompt y --num-samples 3", "--interactive"):
-        assert "bfloat16, eager" in call(*words.split(), "--max-new-tokens=3", "--dtype=auto").err
+    def rates(device, model, rows, *, training):
+        return [5, 6 if rows in (6, 1) else 0]
+
+    monkeypatch.setattr("gyre.load.matmul_rates", rates)
+    assert "bfloat16, eager" in call(*words.split(), "--max-new-tokens=3", "--dtype=auto").err
 
 
 @pytest.mark.parametrize("words, message", [
@@ -467,6 +505,7 @@ def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, m
 
 
 def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeypatch):
-    monkeypatch.setattr(sys, "stdout", shown := io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", shown)
     call("--prompt", "naïve 🙂", "--max-new-tokens", "1")
     assert shown.buffer.getvalue().startswith(b"na?ve ?")

@@ -28,6 +28,7 @@ ARROWS = {"errors": set(), "files": {"errors"}, "model": {"errors"}, "data": GRO
           "gyre": {"data", "model"} | GROUND}
 ARROWS["formats"] = ARROWS["ablation"] = ARROWS["tools"] = {"gyre"} | ARROWS["gyre"]
 ARROWS |= dict.fromkeys(COMMANDS, {"ablation", "formats"} | ARROWS["formats"])
+ARROWS["ablate"] |= {"train"}  # whose function the study is given
 
 
 def nodes(source: str) -> list[ast.AST]:

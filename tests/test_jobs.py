@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import arguments, load
 
+import train
 from ablation import jobs
 from ablation.jobs import (
     RecordJob,
@@ -21,6 +22,8 @@ from ablation.jobs import (
 from errors import UserError
 from files import locked
 from gyre.rundir import RunDir
+from gyre.signals import StopSignal
+from train import Outcome
 
 LIVE = {"name": "live", "train.steps": 3}
 
@@ -35,12 +38,17 @@ def test_a_branch_becomes_a_command_line():
     assert to_argv(training) == ["--branch-from", "runs/a", "--at", "2", "--name=b"]
 
 
+class Called(list):
+    """The command lines of the trainings that it is asked for; none is done."""
+
+    def __call__(self, start, stop):
+        self.append(start.argv)
+        return Outcome(Path(start.stem))
+
+
 @pytest.fixture
-def called(monkeypatch):
-    """The command lines of the trainings that `train_run` starts; none is done."""
-    argvs = []
-    monkeypatch.setattr(jobs.runpy, "run_path", lambda file: {"main": argvs.append})
-    return argvs
+def called():
+    return Called()
 
 
 def save_step(run: RunDir, step: int) -> None:
@@ -50,7 +58,7 @@ def save_step(run: RunDir, step: int) -> None:
 
 def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
     run = new_run("live")
-    assert train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
     assert not run.path.exists()
     assert called == [["--name=live", "--train.steps=3"]]
 
@@ -58,14 +66,14 @@ def test_a_training_without_a_checkpoint_begins_anew(new_run, called):
 def test_a_training_goes_on_from_its_last_checkpoint(new_run, called):
     run = new_run("live")
     save_step(run, 2)
-    assert train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
     assert called == [["--resume", str(run.path)]]
 
 
 def test_a_training_that_is_finished_is_left_as_it_is(new_run, called):
     run = new_run("live")
     save_step(run, 3)
-    assert train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
     assert called == []
 
 
@@ -73,7 +81,7 @@ def test_a_training_that_diverged_is_not_begun_again(new_run, called):
     run = new_run("live")
     save_step(run, 2)
     run.log({"step": 2, "diverged": 1})
-    assert not train_run(Training(run=str(run.path), steps=3, options=LIVE))
+    assert not train_run(called, Training(run=str(run.path), steps=3, options=LIVE), StopSignal())
     assert called == []
 
 
@@ -82,7 +90,7 @@ def test_a_run_that_another_process_trains_is_not_removed(new_run, called):
     """It has no checkpoint yet, and the scheduler has lost its worker."""
     live = new_run("live").path
     training = Training(run=str(live), steps=3, options=LIVE)
-    waiting = threading.Thread(target=train_run, args=[training])
+    waiting = threading.Thread(target=train_run, args=[called, training, StopSignal()])
     with locked(live, "busy", wait=False):
         waiting.start()
         waiting.join(0.3)
@@ -97,10 +105,10 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
     run.log({"step": 1, "val/loss": 3.0})
     run.log({"step": 2, "val/loss": 2.0})
     run.log({"step": 3, "train/loss": 1.0})
-    monkeypatch.setattr(jobs, "train_run", lambda training: True)
+    monkeypatch.setattr(jobs, "train_run", lambda train, training, stop: True)
     training = Training(run=str(run.path), steps=3, options={})
     job = TuningJob(name="tune", trainings=[training], arm="rope", lr=2e-3, seed=0)
-    assert do_job(str(tmp_path), job) == 2.0
+    assert do_job(train.run, str(tmp_path), job, StopSignal()) == 2.0
 
 
 def tiny_training(world: Path, name: str, **options: object) -> Training:
@@ -119,13 +127,13 @@ def tiny_training(world: Path, name: str, **options: object) -> Training:
 def test_a_run_that_diverged_has_no_record(world, tmp_path):
     training = tiny_training(world, "lost", **{"optim.lr": 1e30})
     job = RecordJob(name="lost-s0", trainings=[training], arm="lost", windows=4, device="cpu")
-    assert do_job(str(tmp_path), job) is None
+    assert do_job(train.run, str(tmp_path), job, StopSignal()) is None
     assert has_diverged(Path(training.run))
 
 
 def test_a_run_is_trained_to_its_last_step(world):
     training = tiny_training(world, "fine")
-    assert train_run(training)
+    assert train_run(train.run, training, StopSignal())
     assert jobs.count_saved_steps(Path(training.run)) == 30
 
 
@@ -138,7 +146,7 @@ def test_steps_that_were_skipped_are_no_divergence(new_run):
 
 def test_a_run_that_failed_is_an_error(world):
     with pytest.raises(UserError, match=r"bad failed \(exit 2\), and the study stopped"):
-        train_run(tiny_training(world, "bad", **{"model.dim": 33}))
+        train_run(train.run, tiny_training(world, "bad", **{"model.dim": 33}), StopSignal())
 
 
 def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):

@@ -11,6 +11,7 @@ from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
 from gyre import load as trained_module
 from gyre.load import Row, load
+from gyre.options import read_config
 from model.config import RopeScaling
 from model.generation import generate
 from model.sampling import Sampling
@@ -22,31 +23,91 @@ def run(tmp_path_factory):
     return noise_run(tmp_path_factory.mktemp("work") / "runs", "rope")
 
 
-def test_three_lines_generate(run, monkeypatch):
-    """The example at the top of gyre/load.py, against the loop called by hand."""
-    model, options = load(run.path), {"max_new_tokens": 50, "seed": 3, "top_k": 20}
-    text = model.generate(PROMPT, **options)
-    tokenizer, by_hand = open_tokenizer(run.path), Transformer(model.config.model)
+@pytest.fixture(scope="module")
+def model(run):
+    return load(run.path, device="cpu")
+
+
+OPTIONS = {"max_new_tokens": 50, "seed": 3, "top_k": 20}
+
+
+def draw_by_hand(run, prompt=PROMPT) -> list[int]:
+    """The tokens of OPTIONS, without gyre/load.py."""
+    tokenizer = open_tokenizer(run.path)
+    by_hand = Transformer(read_config(run.path / "config.yaml").model)
     by_hand.load_state_dict(run.checkpoints.load_weights("best"))
-    (new,) = generate(by_hand, [tokenizer.encode(PROMPT)], Sampling(top_k=20), max_new_tokens=50,
+    (new,) = generate(by_hand, [tokenizer.encode(prompt)], Sampling(top_k=20), max_new_tokens=50,
                       eos_ids=tokenizer.eos_ids, seed=3)
-    assert text == tokenizer.decode(new) != model.generate(PROMPT, max_new_tokens=50, top_k=20)
-    for stop in (text[5:9], [text[5:9], "not in there"]):
-        assert model.generate(PROMPT, **options, stop=stop) == text[:5]
-    assert model.generate(PROMPT, **options, stop=f"{text[-1]}, never") == text
-    assert model.tokenizer.encode_prompt("") == [tokenizer.eos_id]  # which begins a document
+    return new
+
+
+def test_three_lines_generate(run):
+    """The example at the top of gyre/load.py, against the loop called by hand."""
+    text = load(run.path).generate(PROMPT, **OPTIONS)
+    assert text == open_tokenizer(run.path).decode(draw_by_hand(run))
+
+
+def test_another_seed_is_another_text(model):
+    text = model.generate(PROMPT, max_new_tokens=50, top_k=20)
+    assert text != model.generate(PROMPT, **OPTIONS)
+
+
+@pytest.mark.parametrize("others", [[], ["not in there"]])
+def test_a_text_ends_before_a_stop_string(others, model):
+    text = model.generate(PROMPT, **OPTIONS)
+    assert model.generate(PROMPT, **OPTIONS, stop=[text[5:9], *others]) == text[:5]
+
+
+def test_a_stop_string_may_be_given_alone(model):
+    text = model.generate(PROMPT, **OPTIONS)
+    assert model.generate(PROMPT, **OPTIONS, stop=text[5:9]) == text[:5]
+
+
+def test_no_token_is_drawn_after_a_stop_string(model, monkeypatch):
+    drawn = [FIRST_BYTE + byte for byte in b"abcd"]
+    tokens = iter(drawn)
+    monkeypatch.setattr("model.generation.sample", lambda *_: torch.tensor([next(tokens)]))
+    assert model.generate(PROMPT, stop="bc") == "a"
+    assert list(tokens) == [drawn[3]]
+
+
+def test_the_start_of_a_stop_string_is_kept_at_the_end(model):
+    text = model.generate(PROMPT, **OPTIONS)
+    assert model.generate(PROMPT, **OPTIONS, stop=f"{text[-1]}, never") == text
+
+
+def test_a_text_ends_before_its_eos(run, model, monkeypatch):
+    new = draw_by_hand(run)
     monkeypatch.setattr(model.tokenizer, "eos_ids", [new[20]])
-    assert model.generate(PROMPT, **options) == tokenizer.decode(new[: new.index(new[20])])
-    assert not model.model.training and model.run.path == run.path
+    before = new[: new.index(new[20])]
+    assert model.generate(PROMPT, **OPTIONS) == model.tokenizer.decode(before)
+
+
+def test_an_empty_prompt_begins_a_document(model):
+    assert model.tokenizer.encode_prompt("") == [model.tokenizer.eos_id]
+
+
+def test_sampling_without_a_meaning_is_refused(model):
     with pytest.raises(UserError, match="top_k must be at least 1"):
         model.generate(PROMPT, top_k=0)
 
 
-def test_unset_it_is_the_newest_run_and_as_long_as_the_context_allows(run, monkeypatch):
+def test_a_loaded_model_is_in_evaluation_mode(run, model):
+    assert not model.model.training
+    assert model.run.path == run.path
+
+
+def test_unset_it_is_the_newest_run(run, monkeypatch):
     monkeypatch.chdir(run.path.parents[1])
-    model = load()
-    assert model.run.path.name == "rope"
+    assert load().run.path.name == "rope"
+
+
+def test_a_text_is_as_long_as_the_context_allows(model):
+    """128 tokens, and 1 if there is no room, which is refused when it is drawn."""
     assert [model.new_tokens(n) for n in (1, 100, 128, 500)] == [127, 28, 1, 1]
+
+
+def test_unset_a_text_fills_the_context(model):
     prompt = 70 * "x"
     room = 128 - len(model.tokenizer.encode_prompt(prompt))
     assert model.generate(prompt) == model.generate(prompt, max_new_tokens=room)
@@ -67,10 +128,15 @@ def test_auto_takes_the_dtype_that_multiplies_so_many_rows_faster(run, monkeypat
         assert load(run, device="cpu", dtype="auto", rows=rows).dtype == dtype
 
 
-def test_int8_is_quantised_when_loaded_and_only_on_a_cpu(run, monkeypatch):
-    plain, narrow = (load(run, device="cpu", dtype=dtype).model for dtype in ("float32", "int8"))
-    assert narrow.layers[0].attention.wq.weight.dtype == torch.int8 and not narrow.training
+def test_int8_is_quantised_when_loaded(run):
+    plain = load(run, device="cpu").model
+    narrow = load(run, device="cpu", dtype="int8").model
+    assert narrow.layers[0].attention.wq.weight.dtype == torch.int8
     assert torch.equal(narrow.norm.weight, plain.norm.weight)
+    assert not narrow.training
+
+
+def test_int8_is_only_for_a_cpu(run, monkeypatch):
     monkeypatch.setattr("gyre.load.resolve_device", lambda _: torch.device("meta"))
     with pytest.raises(UserError, match="int8 is for a CPU, not for meta"):
         load(run, dtype="int8")
@@ -85,19 +151,35 @@ def test_int8_costs_at_most_a_hundredth_of_a_nat(world):
     assert abs(losses[1] - losses[0]) < 0.01
 
 
-def test_a_scaling_extends_the_context_and_rotates_otherwise(run):
-    scalings = (None, RopeScaling("yarn", 8.0), RopeScaling("yarn", 2.0))
-    raw, yarn, short = (load(run, rope_scaling=scaling) for scaling in scalings)
-    reach = [model.model.config.max_positions for model in (raw, yarn, short)]
-    # What it is meant for, and never less than before. By default a text has 200 tokens at most.
-    assert reach == [128, 8 * 32, 128] and [*map(yarn.new_tokens, (55, 57))] == [200, 199]
-    assert yarn.config == raw.config  # as it was trained
+@pytest.mark.parametrize("factor, context", [(8.0, 256), (2.0, 128)])
+def test_a_scaling_extends_the_context_and_never_shortens_it(factor, context, run):
+    """To so many times the 32 tokens of a training row. Unscaled, it has 128."""
+    scaled = load(run, rope_scaling=RopeScaling("yarn", factor))
+    assert scaled.model.config.max_positions == context
+
+
+def test_by_default_a_text_has_200_tokens_at_most(run):
+    scaled = load(run, rope_scaling=RopeScaling("yarn", 8.0))  # with a context of 256
+    assert [scaled.new_tokens(n) for n in (55, 57)] == [200, 199]
+
+
+def test_a_scaling_leaves_the_configuration_of_the_training(run, model):
+    assert load(run, rope_scaling=RopeScaling("yarn", 8.0)).config == model.config
+
+
+def test_a_scaling_rotates_otherwise(run, model):
+    scaled = load(run, rope_scaling=RopeScaling("yarn", 8.0))
     options = {"temperature": 0, "max_new_tokens": 20}
-    assert yarn.generate(PROMPT, **options) != raw.generate(PROMPT, **options)
-    room = 256 - len(yarn.tokenizer.encode_prompt(100 * "x"))
-    assert yarn.generate(100 * "x", max_new_tokens=room)
+    assert scaled.generate(PROMPT, **options) != model.generate(PROMPT, **options)
+
+
+def test_a_scaled_context_can_be_filled_and_no_more(run):
+    scaled = load(run, rope_scaling=RopeScaling("yarn", 8.0))
+    prompt = 100 * "x"
+    room = 256 - len(scaled.tokenizer.encode_prompt(prompt))
+    assert scaled.generate(prompt, max_new_tokens=room)
     with pytest.raises(UserError, match="past the context of 256"):
-        yarn.generate(100 * "x", max_new_tokens=room + 1)
+        scaled.generate(prompt, max_new_tokens=room + 1)
 
 
 def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path):
@@ -131,19 +213,31 @@ def play(row, ids):
     return shown, row.stopped
 
 
-def test_of_stop_strings_the_one_that_ends_first_counts_and_of_those_the_longest(tokenizer):
+def test_the_stop_string_that_ends_first_counts(tokenizer):
+    ids = [FIRST_BYTE + byte for byte in b"abcd"]
+    assert play(Row("", tokenizer, ["d", "c", "abcd"]), ids) == ("ab", True)
+
+
+def test_of_stop_strings_that_end_together_the_longest_counts(tokenizer):
+    ids = [FIRST_BYTE + byte for byte in b"abcd"]
+    assert play(Row("", tokenizer, ["c", "bc", "d"]), ids) == ("a", True)
+    assert play(Row("", tokenizer, ["bc", "c"]), ids) == ("a", True)
+
+
+def test_the_first_stop_string_counts_within_a_token_too(tokenizer):
     words = {text.decode(): i for i, text in tokenizer.bytes.items() if text.isalpha()}
     word = max(words, key=len)
     assert play(Row("", tokenizer, [word, word[1]]), [words[word]]) == (word[0], True)
-    ids = [FIRST_BYTE + byte for byte in b"abcd"]
-    for stops in (["c", "bc", "d"], ["bc", "c"]):
-        assert play(Row("", tokenizer, stops), ids) == ("a", True)
 
 
 def test_what_is_held_back_comes_with_the_end(tokenizer):
-    """What may be the start of a stop string, and half a character."""
+    """What may be the start of a stop string."""
     ids = [FIRST_BYTE + byte for byte in "ab中".encode()]
     assert play(Row("x", tokenizer, ["bc", "中d"]), ids) == ("xab中", False)
+
+
+def test_half_a_character_at_the_end_is_a_question_mark(tokenizer):
+    ids = [FIRST_BYTE + byte for byte in "ab中".encode()]
     assert play(Row("x", tokenizer), ids[:-1]) == ("xab\ufffd", False)
 
 

@@ -52,8 +52,12 @@ def one_loss(s: Scorer, model: Transformer, first: int, target: int, offset: int
 
 def shared_targets(spans: torch.Tensor) -> dict[int, int]:
     """{target: start of its span}: those of block i mod 8 of span i."""
-    return {start + (i % 8) * T + j + 1: start
-            for i, start in enumerate(spans.tolist()) for j in range(T)}
+    spans_of_targets = {}
+    for i, start in enumerate(spans.tolist()):
+        first = start + (i % 8) * T + 1
+        for target in range(first, first + T):
+            spans_of_targets[target] = start
+    return spans_of_targets
 
 
 def assert_mean_and_error(found: dict, nats: list[float]) -> None:
@@ -63,22 +67,39 @@ def assert_mean_and_error(found: dict, nats: list[float]) -> None:
     assert found["se"] == pytest.approx(np.std(means, ddof=1) / 20**0.5, rel=1e-3)
 
 
-@pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
-def test_all_contexts_score_the_same_targets_once(context):
+@pytest.fixture
+def spans() -> torch.Tensor:
     """17 spans: each block twice, and one three times."""
-    spans = scorer(length=3000).spans(17)
-    shared, expected = blocks(spans, T), sorted(shared_targets(spans))
-    assert len(expected) == 17 * T
-    for windows in (cut(shared, T, context), slide(shared, T, context, T // 4),
-                    slide(shared, T, context, T // 2)):
-        targets = []
-        for starts, length, scored in windows:
-            assert (starts >= 0).all() and length <= context and scored <= length
-            for end in (starts + length).tolist():
-                targets += range(end - scored + 1, end + 1)
-        assert sorted(targets) == expected
-    starts = {first for starts, *_ in cut(shared, T, context) for first in starts.tolist()}
-    assert starts <= {a + k for a in spans.tolist() for k in range(0, 8 * T, context)}
+    return scorer(length=3000).spans(17)
+
+
+def scored_targets(windows) -> list[int]:
+    """The targets of all windows, in order."""
+    targets = []
+    for _, scored in read_windows(windows):
+        targets += scored
+    return sorted(targets)
+
+
+@pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
+def test_windows_end_to_end_score_the_shared_targets_once(context, spans):
+    windows = cut(blocks(spans, T), T, context)
+    assert scored_targets(windows) == sorted(shared_targets(spans))
+
+
+@pytest.mark.parametrize("stride", [T // 4, T // 2])
+@pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
+def test_moved_windows_score_the_shared_targets_once(context, stride, spans):
+    windows = slide(blocks(spans, T), T, context, stride)
+    assert scored_targets(windows) == sorted(shared_targets(spans))
+
+
+@pytest.mark.parametrize("context", [T // 2, T, 2 * T, 4 * T, 8 * T])
+def test_windows_end_to_end_begin_where_contexts_divide_a_span(context, spans):
+    for starts, *_ in cut(blocks(spans, T), T, context):
+        for start in starts.tolist():
+            (span,) = [first for first in spans.tolist() if first <= start < first + 8 * T]
+            assert (start - span) % context == 0
 
 
 @pytest.mark.parametrize("length", [2 * 8 * T + 1, 200, 300, 3000])
@@ -104,36 +125,59 @@ def test_losses_by_context_are_those_of_explicit_loops():
         assert row["loss"] == pytest.approx(math.fsum(losses) / len(losses), abs=1e-5)
 
 
-@pytest.mark.parametrize("position", POSITIONS)
+ABSOLUTE = [name for name in POSITIONS if name.startswith("sin")]
+LEARNED = [name for name in POSITIONS if name.startswith("learned")]
+RELATIVE = [name for name in POSITIONS if name not in (*ABSOLUTE, *LEARNED)]
+
+
+@pytest.mark.parametrize("position", RELATIVE)
 def test_relative_encodings_do_not_notice_a_shift(position):
-    """The gate of the ablation, with the sinusoid's effect far from rounding."""
+    """The gate of the ablation."""
+    s = scorer(position)
+    assert abs(measure.shift(s, s.spans(4))) <= 1e-4
+
+
+@pytest.mark.parametrize("position", LEARNED)
+def test_a_shift_past_a_table_of_positions_has_no_cost(position):
+    s = scorer(position)
+    assert measure.shift(s, s.spans(4)) is None
+
+
+@pytest.mark.parametrize("position", ABSOLUTE)
+def test_the_cost_of_a_shift_is_that_of_explicit_loops(position):
+    """It is far from rounding."""
     s = scorer(position)
     spans = s.spans(4)
-    change = measure.shift(s, spans)
-    if position.startswith("learned"):
-        assert change is None
-    elif not position.startswith("sin"):
-        assert abs(change) <= 1e-4
-    else:
-        assert abs(change) > 1e-3
-        ends = [(a, a + p + 1) for a in spans.tolist() for p in range(T)]
-        there, here = (sum(one_loss(s, s.model(2 * T), *end, offset=offset) for end in ends)
-                       for offset in (T, 0))
-        assert change == pytest.approx((there - here) / len(ends), abs=1e-5)
-
-
-def test_a_permutation_costs_what_explicit_loops_say_and_nothing_without_order():
-    """The last token stays. One layer without positions sees its predecessors as a set."""
-    s, order = scorer(), torch.randperm(T - 1, generator=torch.Generator().manual_seed(0))
+    model = s.model(2 * T)
     changes = []
-    for start in [a + k * T for a in s.spans(2).tolist() for k in range(8)]:
-        still, window = one_loss(s, s.trained, start, start + T), s.stream[start : start + T - 1]
-        before = window.clone()
-        window[:] = before[order]
-        changes.append(one_loss(s, s.trained, start, start + T) - still)
-        window[:] = before
+    for start in spans.tolist():
+        for target in range(start + 1, start + T + 1):
+            here = one_loss(s, model, start, target)
+            changes.append(one_loss(s, model, start, target, offset=T) - here)
+    change = measure.shift(s, spans)
+    assert change == pytest.approx(statistics.fmean(changes), abs=1e-5)
+    assert abs(change) > 1e-3
+
+
+def test_the_cost_of_a_permutation_is_that_of_explicit_loops():
+    """The last token stays."""
+    s = scorer()
+    order = torch.randperm(T - 1, generator=torch.Generator().manual_seed(0))
+    changes = []
+    for span in s.spans(2).tolist():
+        for start in range(span, span + 8 * T, T):
+            still = one_loss(s, s.trained, start, start + T)
+            window = s.stream[start : start + T - 1]  # a view, which is written
+            before = window.clone()
+            window[:] = before[order]
+            changes.append(one_loss(s, s.trained, start, start + T) - still)
+            window[:] = before
     assert measure.permute(s, s.spans(2)) == pytest.approx(statistics.fmean(changes), abs=1e-5)
     assert max(changes) > 1e-3
+
+
+def test_a_permutation_costs_nothing_without_order():
+    """One layer without positions sees its predecessors as a set."""
     s = scorer("none")
     s.trained.layers = s.trained.layers[:1]
     assert measure.permute(s, s.spans(2)) == pytest.approx(0, abs=1e-5)
@@ -142,27 +186,34 @@ def test_a_permutation_costs_what_explicit_loops_say_and_nothing_without_order()
 def test_all_blocks_are_every_target_of_the_spans_once():
     s = scorer()
     spans = s.spans(2)
-    nats = [one_loss(s, s.trained, t - T, t)  # in order, though windows come by their place
-            for a in spans.tolist() for t in range(a + 1, a + 8 * T + 1)]
+    nats = []  # in order, though windows come by their place
+    for start in spans.tolist():
+        for target in range(start + 1, start + 8 * T + 1):
+            nats.append(one_loss(s, s.trained, target - T, target))
     every = blocks(spans, T, all_blocks=True)
     assert_mean_and_error(s.loss(s.trained, slide(every, T, T, 1)), nats)
 
 
-def test_the_whole_split_has_every_token_once_and_the_error_of_a_mean_over_stretches():
+def test_the_whole_split_has_every_token_once():
     s = scorer(length=20 * T + 6)
-    nats = [one_loss(s, s.trained, (t - 1) // T * T, t) for t in range(1, len(s.stream))]
+    nats = []
+    for target in range(1, 20 * T + 6):
+        first = (target - 1) // T * T
+        nats.append(one_loss(s, s.trained, first, target))
     assert_mean_and_error(measure.whole_split(s), nats)
 
 
-def test_the_loss_of_32_is_of_the_same_targets_whatever_rows_a_run_has():
-    """Of every fourth window of 32 tokens its second half; rows that are shorter are windows."""
-    for seq_len, window in ((T, T), (5 * T, 32)):
-        s = scorer()
-        s.seq_len = seq_len
-        s.trained = s.model(seq_len)
-        nats = [one_loss(s, s.trained, first, first + seen) for first in range(0, 300, 4 * window)
-                for seen in range(window // 2 + 1, window + 1) if first + window < 300]
-        assert measure.loss_of_32(s) == pytest.approx(statistics.fmean(nats), abs=1e-5)
+@pytest.mark.parametrize("seq_len, window", [(T, T), (5 * T, 32)])
+def test_the_loss_of_32_has_the_same_targets_for_all_rows(seq_len, window):
+    """The second half of every fourth window of 32 tokens, or of a row if that is shorter."""
+    s = scorer(length=300)
+    s.seq_len = seq_len
+    s.trained = s.model(seq_len)
+    nats = []
+    for first in range(0, 300 - window, 4 * window):
+        for seen in range(window // 2 + 1, window + 1):
+            nats.append(one_loss(s, s.trained, first, first + seen))
+    assert measure.loss_of_32(s) == pytest.approx(statistics.fmean(nats), abs=1e-5)
 
 
 def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
@@ -176,17 +227,29 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
         assert layer == pytest.approx([even] * 6, abs=1e-5)
 
 
-def test_the_variance_that_distance_explains_is_that_of_the_means_by_distance():
-    """All of it where scores are a bias by distance."""
-    scores, found = draw(2, 5, 3, T, T).double(), []
+def test_the_variance_by_distance_is_that_of_explicit_groups():
+    scores = draw(1, 5, 1, T, T).double()
+    by_distance: list[list[float]] = [[] for _ in range(T)]
+    for row, m in itertools.product(range(5), range(T)):
+        for n in range(m + 1):
+            by_distance[m - n].append(scores[0, row, 0, m, n].item())
+    means = []
+    for group in by_distance:
+        means += [statistics.fmean(group)] * len(group)
+    every = list(itertools.chain(*by_distance))
+    share = statistics.pvariance(means) / statistics.pvariance(every)
+    assert attention.explained_by_distance(scores).item() == pytest.approx(share, rel=1e-9)
+
+
+def test_each_layer_and_head_has_a_variance_of_its_own():
+    scores = draw(2, 5, 3, T, T).double()
+    shares = attention.explained_by_distance(scores)
     for layer, head in itertools.product(range(2), range(3)):
-        pairs = [(m - n, scores[layer, b, head, m, n].item())
-                 for b in range(5) for m in range(T) for n in range(m + 1)]
-        values = [[score for far, score in pairs if far == d] for d in range(T)]
-        found += [statistics.pvariance([statistics.fmean(group) for group in values for _ in group])
-                  / statistics.pvariance([score for _, score in pairs])]
-    shares = attention.explained_by_distance(scores).flatten().tolist()
-    assert shares == pytest.approx(found, rel=1e-9)
+        alone = attention.explained_by_distance(scores[layer : layer + 1, :, head : head + 1])
+        assert shares[layer, head].item() == pytest.approx(alone.item(), rel=1e-9)
+
+
+def test_distance_explains_all_where_scores_are_a_bias_by_it():
     s = scorer("alibi")
     for layer in s.trained.layers:
         torch.nn.init.zeros_(layer.attention.wq.weight)
@@ -235,10 +298,13 @@ def test_a_text_shorter_than_a_window_is_one_window():
 
 
 @pytest.mark.parametrize("stride, least", [(1, 8), (3, 6), (8, 1)])
-def test_the_context_said_is_that_of_the_windows_behind_the_first(stride, least):
+def test_contexts_are_those_of_windows_behind_the_first(stride, least):
     _, *windows = read_windows(roll(tokens=48 + 9, context=8, stride=stride))
-    seen = {target - read[0] for read, targets in windows for target in targets}
-    assert (min(seen), max(seen)) == context_range(48 + 9, 8, stride) == (least, 8)
+    seen = set()
+    for read, targets in windows:
+        seen |= {target - read[0] for target in targets}
+    assert (min(seen), max(seen)) == (least, 8)
+    assert context_range(48 + 9, 8, stride) == (least, 8)
 
 
 @pytest.mark.parametrize("stride", [1, 3, 8])
@@ -281,7 +347,7 @@ def test_bits_per_byte_leave_the_ends_of_documents_out():
     assert found["eos_share"] == pytest.approx(2 / 16)
 
 
-def test_bits_per_byte_do_not_grow_with_the_number_of_documents():
+def test_bits_per_byte_do_not_grow_with_documents():
     one = measured_bits(encoded(0, 3, 3), 4.0, 4.0)
     two = measured_bits(encoded(0, 3, 0, 3), 4.0, 6.0, 4.0)
     assert one["bpb"] == pytest.approx(two["bpb"]) == pytest.approx(1.0)
@@ -296,11 +362,11 @@ def test_parts_of_a_text_are_equal_for_every_tokenizer(monkeypatch):
     assert short["bpb_stretches"] == pytest.approx([2.0, 1.0])
 
 
-def test_the_error_of_bits_per_byte_is_that_of_the_parts(monkeypatch):
+def test_bits_per_byte_have_the_error_of_their_parts(monkeypatch):
     monkeypatch.setattr(measure, "STRETCHES", 4)
     found = measured_bits(encoded(0, 3, 3, 3, 3), 4.0, 8.0, 12.0, 16.0)
     assert found["bpb_stretches"] == pytest.approx([1.0, 2.0, 3.0, 4.0])
-    assert found["bpb_se"] == pytest.approx(statistics.stdev([1, 2, 3, 4]) / 2)
+    assert found["bpb_se"] == pytest.approx(0.6454972)  # sqrt(5 / 3) / sqrt(4)
 
 
 def as_record(ids: str, loss: float, bpb: float) -> dict:
@@ -321,13 +387,23 @@ def test_losses_of_other_ids_have_no_difference():
     assert "difference" not in records[1] and records[1]["bpb_difference"] == 0.125
 
 
-def test_a_split_that_is_too_short_for_long_contexts_is_refused_in_words():
+def test_a_split_too_short_for_long_contexts_is_refused():
     with pytest.raises(UserError, match="128 tokens.*need 129: raise --data.val_fraction"):
-        measure.check_length(16 * T, T)
-    measure.check_length(16 * T + 1, T)
+        measure.check_length(128, seq_len=8)
 
 
-THREE_ROWS_OF_TEN = ("--train.batch_size", "3", "--data.seq_len", "10")  # 30 tokens a step
+def test_a_split_of_the_least_length_has_room():
+    measure.check_length(129, seq_len=8)
+
+
+def test_a_length_that_cannot_be_halved_is_refused():
+    with pytest.raises(UserError, match="data.seq_len 7 is odd"):
+        measure.check_length(1000, seq_len=7)
+
+
+# 30 tokens a step.
+THREE_ROWS_OF_TEN = ("--train.batch_size", "3", "--data.seq_len", "10",
+                     "--train.sample_tokens", "0")
 
 
 @pytest.mark.parametrize("checkpoint, tokens", [("best", 30), ("last", 60), (7, 210)])
@@ -354,26 +430,57 @@ def run(world) -> RunDir:
     return RunDir.open(trained(world, "learned", *STEPS, "--model.position", "learned"))
 
 
-def test_a_record_agrees_with_what_training_wrote_down(run, monkeypatch):
-    """And measuring draws no random number, and repeats itself."""
+@pytest.fixture(scope="module")
+def last(run) -> dict[str, Any]:
+    """The record of the last weights."""
+    return measure.measure(run, "last", 4, "cpu")
+
+
+def test_a_record_has_the_losses_that_training_wrote_down(last, run):
+    expected = [run.metrics()[-1][f"val/{name}"] for name in ("loss", "bpb")]
+    assert [last["loss"], last["bpb"]] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_record_says_what_was_trained(last, run):
+    assert [last[key] for key in ("tokens", "lr", "seed")] == [4 * TOKENS, 1e-2, 1]
+    weights = run.checkpoints.load_weights().values()
+    assert last["parameters"] == sum(value.numel() for value in weights)
+
+
+def test_a_record_names_its_text_and_tokenizer(last, run):
+    assert last["tokenizer_sha256"] == run.record["sha256"]["tokenizer.model"]
+    assert last["data_sha256"] == run.manifest["text"]["sha256"]
+
+
+def test_a_record_can_be_written_as_json(last):
+    assert json.loads(json.dumps(last, allow_nan=False)) == last
+
+
+def test_measuring_repeats_itself_and_draws_nothing(last, run):
     state = torch.get_rng_state()
-    onednn = read_config(run.path / "config.yaml").train.onednn  # what its training used
+    assert measure.measure(run, "last", 4, "cpu") == last
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_products_are_computed_as_in_training(run, monkeypatch):
+    onednn = read_config(run.path / "config.yaml").train.onednn
     # Now it would choose the other.
     monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if onednn else 9.0)
-    first, again = (measure.measure(run, "last", 4, "cpu") for _ in range(2))
-    assert measure.open_run(run, "last", "cpu")[2].compute.onednn is onednn
-    assert again == first and torch.equal(state, torch.get_rng_state())
-    expected = [run.metrics()[-1][f"val/{name}"] for name in ("loss", "bpb")]
-    assert [first["loss"], first["bpb"]] == pytest.approx(expected, abs=1e-6)
-    assert [first[key] for key in ("tokens", "lr", "targets")] == [4 * TOKENS, 1e-2, 2 * 20]
-    assert measure.measure(run, "last", 3, "cpu", all_blocks=True)["targets"] == 3 * 8 * 20
-    weights = run.checkpoints.load_weights().values()
-    assert first["parameters"] == sum(value.numel() for value in weights)
-    assert first["tokenizer_sha256"] == run.record["sha256"]["tokenizer.model"]
-    assert first["data_sha256"] == run.manifest["text"]["sha256"]
-    assert json.loads(json.dumps(first, allow_nan=False)) == first
-    best = min((loss, step) for step, loss in points(run.path, "val/loss").items())
-    assert measure.measure(run, device="cpu")["tokens"] == best[1] * TOKENS
+    _, _, scorer = measure.open_scorer(run, "last", "cpu")
+    assert scorer.compute.onednn is onednn
+
+
+@pytest.mark.parametrize("windows, all_blocks, blocks_scored", [(4, False, 2), (3, True, 24)])
+def test_contexts_have_a_block_of_every_second_window(windows, all_blocks, blocks_scored, run):
+    """Or with all_blocks all eight of each."""
+    record = measure.measure(run, "last", windows, "cpu", all_blocks=all_blocks)
+    assert record["targets"] == blocks_scored * 20
+
+
+def test_unset_the_best_weights_are_measured(run):
+    losses = points(run.path, "val/loss")
+    best = min(losses, key=losses.__getitem__)
+    assert measure.measure(run, device="cpu")["tokens"] == best * TOKENS
 
 
 def test_a_study_records_what_a_run_ended_with(run, monkeypatch):

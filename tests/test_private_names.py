@@ -9,6 +9,7 @@ from conftest import ROOT
 
 FOLDERS = ("ablation", "data", "formats", "gyre", "model", "tools")
 # Functions that take options of the compiler, which are attributes of torch._inductor.config.
+PATCH = "torch._dynamo.config.patch"
 COMPILERS = ("torch.compile", "torch._inductor.aoti_compile_and_package")
 
 
@@ -54,6 +55,21 @@ def list_compiler_options(tree: ast.AST) -> Iterator[str]:
                 yield from (f"torch._inductor.config.{key}" for key in ast.literal_eval(given))
 
 
+def list_dynamo_settings(tree: ast.AST) -> Iterator[str]:
+    """Yield the settings in calls of `torch._dynamo.config.patch`: of keywords, and of a dict that
+    is assigned to a name."""
+    assigned = {ast.unparse(node.targets[0]): node.value
+                for node in ast.walk(tree) if isinstance(node, ast.Assign)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) != PATCH:
+            continue
+        for keyword in node.keywords:
+            yield f"torch._dynamo.config.{keyword.arg}"
+        for argument in node.args:
+            given = ast.literal_eval(assigned[ast.unparse(argument)])
+            yield from (f"torch._dynamo.config.{key}" for key in given)
+
+
 def is_private(name: str) -> bool:
     return re.search(r"\._[A-Za-z]", name) is not None
 
@@ -68,6 +84,7 @@ def list_private_names(source: str) -> set[str]:
         if package != "torch":
             ours.add(package)
     names = {*list_names(tree, imports), *list_compiler_options(tree)}
+    names |= {*list_dynamo_settings(tree)}
     private = {name for name in names
                if is_private(name) and name.partition(".")[0] not in ours}
     # Of torch._dynamo.config.verbose, neither torch._dynamo.config nor torch._dynamo.
@@ -87,6 +104,14 @@ def list_private_names(source: str) -> set[str]:
     ("A = {'a': 1}\ntorch.compile(f, options=A)", "torch._inductor.config.a")])
 def test_a_private_name_is_noticed_however_it_is_spelt(source, name):
     assert list_private_names(source) == {name}
+
+
+@pytest.mark.parametrize("source", [
+    "import torch\ntorch._dynamo.config.patch(a=1)",
+    "import torch\nS = {'a': 1}\ntorch._dynamo.config.patch(S)"])
+def test_the_settings_of_a_patch_are_private_names(source):
+    expected = {"torch._dynamo.config.patch", "torch._dynamo.config.a"}
+    assert list_private_names(source) == expected
 
 
 @pytest.mark.parametrize("source", [

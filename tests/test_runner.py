@@ -84,7 +84,7 @@ def report_only(monkeypatch) -> Mock:
     sent = Mock()
     monkeypatch.setattr(report, "write_report", lambda path: (path / "RESULTS.md").touch())
     monkeypatch.setattr(report, "mirror_in_wandb", sent)
-    monkeypatch.setattr(runner, "run_missing", lambda command, plan: True)
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: True)
     return sent
 
 
@@ -97,7 +97,7 @@ def test_wandb_gets_a_report_once(world, tmp_path, report_only):
 
 
 def test_a_study_that_was_stopped_has_no_report(world, tmp_path, report_only, monkeypatch):
-    monkeypatch.setattr(runner, "run_missing", lambda command, plan: False)
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
     assert run(ablate.main, *study_arguments(world, "--log.runs", str(tmp_path))) == 130
     assert not (tmp_path / "ablation-smoke" / "RESULTS.md").exists()
 
@@ -256,7 +256,7 @@ def test_records_that_training_does_not_repeat_are_refused(world, far, tmp_path,
 
 
 def test_beside_a_study_its_diverged_runs_are_taken_over(world, far, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "run_missing", lambda command, plan: False)
+    monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
     assert run(ablate.main, *beside_arguments(world, far, tmp_path)) == 130
     assert plan.read_plan(tmp_path / "beside-far").diverged == ["sin-s0"]
 

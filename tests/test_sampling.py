@@ -86,18 +86,51 @@ def test_extreme_values_draw_a_token(sampling, u):
 
 def test_a_token_without_mass_is_not_drawn_at_the_borders():
     logits = torch.tensor([-math.inf, 0.0, -math.inf, -math.inf, 0.0, -math.inf])
-    uniforms, none = [0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53], torch.zeros(4, 6, dtype=torch.bool)
+    uniforms = [0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53]
+    none = torch.zeros(4, 6, dtype=torch.bool)
     assert sample(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
-    # Rounding makes some of these sum to less than 1, and none may draw a token past the last.
-    ids = sample(draw(200, 97), Sampling(1.0), [1 - 2**-53] * 200, torch.zeros(200, 97).bool())
+
+
+def test_no_token_past_the_last_is_drawn():
+    """Rounding makes some of these masses sum to less than 1."""
+    none = torch.zeros(200, 97, dtype=torch.bool)
+    ids = sample(draw(200, 97), Sampling(1.0), [1 - 2**-53] * 200, none)
     assert (ids < 97).all()
 
 
-def test_temperature_0_is_the_limit_of_small_ones_with_the_penalty():
+def test_temperature_0_takes_the_likeliest_token():
+    logits = torch.tensor([[1.0, 3.0, 2.0], [5.0, 3.0, 2.0]])
+    ids = sample(logits, Sampling(temperature=0), [0.7, 0.7], torch.zeros(2, 3).bool())
+    assert ids.tolist() == [1, 0]
+
+
+def test_temperature_0_takes_it_after_the_penalty():
+    """5 / 3 is less than 2."""
+    logits = torch.tensor([[5.0, 1.0, 2.0]])
+    sampling = Sampling(temperature=0, repetition_penalty=3.0)
+    seen = torch.tensor([[True, False, False]])
+    assert sample(logits, sampling, [0.7], seen).tolist() == [2]
+
+
+def test_temperature_0_is_the_limit_of_small_ones():
     logits = draw(5, 97, seed=1)
-    ids, least = (sample(logits, Sampling(temperature, repetition_penalty=3.0), [0.7] * 5,
-                         logits > 1) for temperature in (0, 1e-9))
-    assert torch.equal(ids, least) and not torch.equal(ids, logits.argmax(-1))
+    none = torch.zeros(5, 97, dtype=torch.bool)
+    least = sample(logits, Sampling(1e-9), [0.7] * 5, none)
+    assert torch.equal(sample(logits, Sampling(temperature=0), [0.7] * 5, none), least)
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"temperature": -1.0}, "temperature must be at least 0, not -1.0"),
+    ({"top_k": 0}, "top_k must be at least 1, not 0"),
+    ({"top_p": 0.0}, r"top_p must be in \(0, 1\], not 0.0"),
+    ({"min_p": 1.5}, r"min_p must be in \[0, 1\], not 1.5"),
+    ({"repetition_penalty": 0.0}, r"repetition_penalty must be in \[0.01, 100\], not 0.0"),
+    ({"temperature": 0, "top_k": 1}, "top_k has no effect at temperature 0"),
+    ({"temperature": 0, "top_p": 1}, "top_p has no effect at temperature 0"),
+    ({"temperature": 0, "min_p": 1}, "min_p has no effect at temperature 0")], ids=str)
+def test_options_without_meaning_or_effect_are_refused(changes, message):
+    with pytest.raises(UserError, match=message):
+        Sampling(**changes).check()
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
@@ -107,11 +140,24 @@ def test_broken_logits_are_an_error_and_not_a_token(broken):
         sample(logits, Sampling(temperature=0), [0.0, 0.0], torch.zeros(2, 5, dtype=torch.bool))
 
 
-def test_uniform_numbers_are_a_function_of_their_address():
-    addresses = [(seed, s, n) for seed in range(3) for s in range(3) for n in range(300)]
-    numbers = torch.tensor([uniform(*address) for address in addresses], dtype=torch.float64)
-    assert len(set(numbers.tolist())) == len(addresses)
+@pytest.fixture(scope="module")
+def numbers():
+    """Those of 9 rows of 300 tokens."""
+    drawn = []
+    for seed, row in itertools.product(range(3), range(3)):
+        drawn += [uniform(seed, row, number) for number in range(300)]
+    return torch.tensor(drawn, dtype=torch.float64)
+
+
+def test_each_address_has_a_number_of_its_own(numbers):
+    assert len(set(numbers.tolist())) == 2700
+
+
+def test_numbers_are_uniform(numbers):
     assert ((numbers >= 0) & (numbers < 1)).all()
-    assert (numbers.histc(9, 0, 1) / len(numbers) - 1 / 9).abs().max() < 0.03
-    # A seed draws the same text on every machine and in every later version.
+    shares = numbers.histc(9, 0, 1) / 2700
+    assert (shares - 1 / 9).abs().max() < 0.03
+
+
+def test_a_seed_draws_the_same_text_in_every_later_version():
     assert uniform(1, 2, 3) == 0.40279172247187955

@@ -196,7 +196,7 @@ def test_one_shard_is_trained_as_the_whole_model_is(world):
             expected = pytest.approx(train_step(whole, step), rel=1e-6)
             assert train_step(sharded, step) == expected and sharding.is_finite(model)
         with sharding.gather(model):
-            losses = [[*token_losses(setup.model, setup.val_data, 5, CPU, torch.float32)]
+            losses = [[*token_losses(setup.model, setup.val_data, 5, setup.compute)]
                       for setup in (sharded, whole)]
         torch.testing.assert_close(*losses)
     finally:

@@ -37,7 +37,7 @@ def addresses(client: Client) -> set[str]:
 @pytest.mark.slow
 def test_a_recorded_job_is_not_done_again_without_its_worker(tmp_path, monkeypatch):
     """The worker that had the result of the first job is killed while the second job runs."""
-    monkeypatch.setattr(runner, "do_job", count_and_wait)
+    monkeypatch.setattr(runner, "do_job_on_worker", count_and_wait)
     recorded = {}
     monkeypatch.setattr(runner, "keep_result", lambda command, plan, job, result:
                         recorded.update({job.name: result}))
@@ -56,22 +56,22 @@ def test_a_recorded_job_is_not_done_again_without_its_worker(tmp_path, monkeypat
         losing = threading.Thread(target=lose_worker)
         losing.start()
         jobs = [Job(name="first", trainings=[]), Job(name="second", trainings=[])]
-        assert run_jobs(Mock(path=tmp_path), Mock(), client, jobs)
+        assert run_jobs(None, Mock(path=tmp_path), Mock(), client, jobs)
         losing.join()
     assert recorded.keys() == {"first", "second"}
     assert (tmp_path / "first.runs").read_text(encoding="utf-8") == "run\n"
 
 
-def fail(folder: str, job: Job) -> None:
+def fail(train: None, folder: str, job: Job) -> None:
     raise OSError("disk\nfull")
 
 
 def test_a_job_that_fails_is_an_error_of_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "do_job", fail)
+    monkeypatch.setattr(runner, "do_job_on_worker", fail)
     job = Job(name="a", trainings=[])
     with (local_cluster(processes=False) as cluster, Client(cluster) as client,
           pytest.raises(UserError, match="^disk$")):
-        run_jobs(Mock(path=tmp_path), Mock(), client, [job])
+        run_jobs(None, Mock(path=tmp_path), Mock(), client, [job])
 
 
 @pytest.mark.slow

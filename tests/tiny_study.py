@@ -12,6 +12,7 @@ import ablate
 from ablation import plan, report, runner
 from ablation.jobs import do_job
 from ablation.plan import Plan, Steps, Tuned
+from gyre.signals import StopSignal
 
 N_WORDS = 9000  # of the text: enough for rows of eight times the training length
 # So short that tests are short, and tuned all the same.
@@ -34,10 +35,11 @@ def study_arguments(world: Path, *extra: str) -> list[str]:
             "--data.val_fraction=0.1", "--log.wandb=disabled", *extra]
 
 
-def run_serially(command, plan, client, jobs) -> bool:
+def run_serially(train, command, plan, client, jobs) -> bool:
     """`run_jobs` without Dask."""
     for job in jobs:
-        runner.keep_result(command, plan, job, do_job(str(command.path), job))
+        result = do_job(train, str(command.path), job, StopSignal())
+        runner.keep_result(command, plan, job, result)
     return True
 
 
