@@ -1,7 +1,10 @@
 """What bench.py prints and writes, and what it measures."""
 
+import io
 import itertools
 import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import gguf
@@ -23,16 +26,17 @@ THEIRS = "transformers, eager, float32"
 PARTS = ("training", "prefill", "decoding_1", "decoding_8", "decoding_32")
 
 
-@pytest.fixture
-def bench_argv(tmp_path):
+@pytest.fixture(scope="module")
+def bench_argv(tmp_path_factory):
     """The command line for a tiny model, measured once."""
-    (tmp_path / "tiny.yaml").write_text(TINY, encoding="utf-8")
-    return ["--config", str(tmp_path / "tiny.yaml"), "--repeats=1", "--new-tokens=9"]
+    file = tmp_path_factory.mktemp("configs") / "tiny.yaml"
+    file.write_text(TINY, encoding="utf-8")
+    return ["--config", str(file), "--repeats=1", "--new-tokens=9"]
 
 
-@pytest.fixture
-def results(monkeypatch):
-    """What each measured call has returned. Each takes half a second by the clock.
+@contextmanager
+def measuring_here():
+    """Give what each measured call has returned. Each takes half a second by the clock.
 
     All of it is called in this process, on a machine of 5 GFLOP/s that copies 3 GB/s.
     """
@@ -45,20 +49,36 @@ def results(monkeypatch):
     def start_subject(held):
         return lambda function, *arguments: function(*arguments)
 
-    monkeypatch.setattr(bench, "measure_machine", lambda *_: (3e9, {"torch.float32": 5e9}))
-    monkeypatch.setattr(bench, "start_subject", start_subject)
-    monkeypatch.setattr(bench, "measure_seconds", measure_seconds)
-    monkeypatch.setattr(bench.gc, "collect", lambda: None)
-    monkeypatch.setattr(bench.time, "sleep", lambda seconds: None)
-    return results
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench, "measure_machine", lambda *_: (3e9, {"torch.float32": 5e9}))
+        patch.setattr(bench, "start_subject", start_subject)
+        patch.setattr(bench, "measure_seconds", measure_seconds)
+        patch.setattr(bench.gc, "collect", lambda: None)
+        patch.setattr(bench.time, "sleep", lambda seconds: None)
+        yield results
 
 
 @pytest.fixture
-def figures(bench_argv, results, tmp_path):
-    """What bench.py has written of a model that has no peer, because of its encoding."""
-    file = tmp_path / "bench.json"
-    bench.main([*bench_argv, "--model.position=alibi", "--json", str(file)])
-    return read_json(file)
+def results():
+    with measuring_here() as results:
+        yield results
+
+
+@pytest.fixture(scope="module")
+def measured(bench_argv, tmp_path_factory):
+    """What bench.py writes and prints of a model that has no peer, because of its encoding."""
+    file = tmp_path_factory.mktemp("figures") / "bench.json"
+    out = io.StringIO()
+    err = io.StringIO()
+    with measuring_here() as results, redirect_stdout(out), redirect_stderr(err):
+        bench.main([*bench_argv, "--model.position=alibi", "--json", str(file)])
+    return SimpleNamespace(figures=read_json(file), results=results, out=out.getvalue(),
+                           err=err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def figures(measured):
+    return measured.figures
 
 
 # --- the figures ----------------------------------------------------------------------------------
@@ -72,14 +92,16 @@ def test_a_rate_is_tokens_by_seconds(figures, part, rate):
     assert figures[part]["tokens_per_second"] == {OURS: rate}
 
 
-def test_decoding_is_measured_of_every_row(figures, results):
+def test_decoding_is_measured_of_every_row(measured):
     """Each three times: the first call, and two rounds."""
-    decoded = [[len(row) for row in rows] for rows in results if isinstance(rows, list)]
-    assert decoded == 3 * [[9]] + 3 * [[9] * 8] + 3 * [[9] * 32]
+    decoded = [rows for rows in measured.results if isinstance(rows, list)]
+    assert [len(rows) for rows in decoded] == [1, 1, 1, 8, 8, 8, 32, 32, 32]
+    for rows in decoded:
+        assert {len(row) for row in rows} == {9}
 
 
-def test_the_machine_is_printed_first(capsys, figures):
-    first = capsys.readouterr().out.splitlines()[0]
+def test_the_machine_is_printed_first(measured):
+    first = measured.out.splitlines()[0]
     assert first.endswith("; GFLOP/s: 5 in torch.float32; copies: 3.0 GB/s")
 
 
@@ -190,8 +212,8 @@ def test_the_peer_runs_in_every_fast_dtype(monkeypatch, rates, words, settings):
     assert [str(setting) for setting in chosen] == settings
 
 
-def test_a_note_says_why_there_is_no_peer(capsys, figures):
-    assert "note: without transformers: " in capsys.readouterr().err
+def test_a_note_says_why_there_is_no_peer(measured):
+    assert "note: without transformers: " in measured.err
 
 
 # --- llama.cpp ------------------------------------------------------------------------------------

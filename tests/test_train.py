@@ -90,6 +90,17 @@ def test_best_is_the_step_of_the_lowest_validation_loss(straight):
     assert losses[step] == min(losses.values())
 
 
+def test_a_higher_validation_loss_does_not_become_best(world, monkeypatch):
+    losses = iter([5.0, 9.0, 7.0])
+
+    def token_losses(*args):
+        return [(torch.tensor([next(losses)]), torch.tensor([5]))]
+
+    monkeypatch.setattr(train, "token_losses", token_losses)
+    path = trained(world, "higher")
+    assert RunDir.open(path).checkpoints.saved_step("best") == 5
+
+
 def test_a_run_knows_its_command(straight):
     command = RunDir.open(straight).record["command"]
     assert command.startswith("python train.py ")
