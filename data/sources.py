@@ -52,7 +52,7 @@ NOT_LIBRARY = re.compile("(test|tests|idle_test|site-packages|dist-packages|enco
                          "|_sysconfigdata|config-")
 
 
-@dataclass
+@dataclass(frozen=True)
 class DataConfig:
     """Which text, how it becomes tokens, and how many of them make a row."""
 
@@ -98,15 +98,18 @@ class DataConfig:
     prepared: str = "data/prepared"
     """Folder for what is prepared: tokenizer and token ids, one folder for each setting."""
 
+    def __post_init__(self) -> None:
+        if self.files is not None and self.source in SOURCES:
+            # A local copy stands in for a download: --data.files needs no other change.
+            unused = {*SOURCES[self.source].options} - {*Files.options}
+            for option in unused:
+                object.__setattr__(self, option, getattr(DataConfig, option))
+            object.__setattr__(self, "source", "files")  # it is frozen from now on
+
     def check(self) -> None:
-        """Let `files` replace any other source. Raises UserError for settings that contradict."""
+        """Raise UserError for settings that contradict."""
         if self.source not in SOURCES:
             raise UserError(f"data.source must be one of {', '.join(SOURCES)}, not {self.source}")
-        if self.files is not None:
-            # A local copy stands in for a download: --data.files needs no other change.
-            for option in {*SOURCES[self.source].options} - {*Files.options}:
-                setattr(self, option, getattr(DataConfig, option))
-            self.source = "files"
         if self.separator == "":
             raise UserError("data.separator '' is in every text: leave it out")
         read = SOURCES[self.source].options

@@ -13,7 +13,7 @@ from errors import Range, UserError, check_ranges
 from gyre.parallel import gather_tensor, is_sharded, shard_like
 
 
-@dataclass
+@dataclass(frozen=True)
 class OptimConfig:
     """The optimizer and its learning rates."""
 
@@ -42,14 +42,16 @@ class OptimConfig:
     final_lr: Annotated[float, Range(ge=0, le=1)] = 0.1
     """Learning rate at the last step, as a fraction of the peak."""
 
+    def __post_init__(self) -> None:
+        if self.cooldown is None and self.schedule == "wsd":
+            object.__setattr__(self, "cooldown", 0.2)  # it is frozen from now on
+
     def check(self) -> None:
-        """Fill in `cooldown`. Raises UserError for values without a meaning or an effect."""
+        """Raise UserError for values without a meaning or an effect."""
         if self.muon_lr is not None and self.optimizer != "muon":
             raise UserError(f"optim.muon_lr has no effect with optim.optimizer {self.optimizer}")
         if self.cooldown is not None and self.schedule != "wsd":
             raise UserError(f"optim.cooldown has no effect with optim.schedule {self.schedule}")
-        if self.cooldown is None and self.schedule == "wsd":
-            self.cooldown = 0.2
         check_ranges(self, "optim.")
 
 

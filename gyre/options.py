@@ -35,7 +35,7 @@ CONFIGS = Path(__file__).parent.parent / "configs"
 OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
 
 
-@dataclass
+@dataclass(frozen=True)
 class TrainConfig:
     """How long a run trains, in which batches, and how often it is evaluated."""
 
@@ -77,7 +77,7 @@ class TrainConfig:
     """Seconds that a process waits for the others before it gives up."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """A whole run. `make_config` fills in and checks what one part takes from another."""
 
@@ -99,12 +99,20 @@ class Config:
         """Return YAML that `read_config` turns back into an equal configuration."""
         return yaml.safe_dump(dataclasses.asdict(self), sort_keys=False)
 
-    def check(self) -> None:
-        """Fill in what one part takes from another. Raises UserError where they do not fit."""
+    def complete(self) -> "Config":
+        """Return the configuration with what one part takes from another.
+
+        Raises UserError where the parts do not fit together.
+        """
         check_position(self.model)
+        config = dataclasses.replace(self, model=self.complete_model())
+        config.check()
+        return config
+
+    def check(self) -> None:
+        """Raise UserError for numbers out of their ranges, and parts that do not fit together."""
         self.data.check()
         self.optim.check()
-        self.fill_in_model()
         train = self.train
         vocab_size = self.model.vocab_size
         max_positions = self.model.max_positions
@@ -118,20 +126,22 @@ class Config:
                             "does not have")
         self.check_positions()
 
-    def fill_in_model(self) -> None:
-        """Give the model a row for each piece, and positions for the rows of the data."""
+    def complete_model(self) -> ModelConfig:
+        """Return the model with a row for each piece, and positions for the rows of the data."""
         model = self.model
         scaling = model.rope_scaling
         seq_len = self.data.seq_len
         if model.vocab_size is None:
-            model.vocab_size = self.data.vocab_size
+            model = dataclasses.replace(model, vocab_size=self.data.vocab_size)
         if scaling is not None and scaling.original_positions is None:
-            scaling.original_positions = seq_len
+            scaling = dataclasses.replace(scaling, original_positions=seq_len)
+            model = dataclasses.replace(model, rope_scaling=scaling)
         if model.max_positions is None:
             extrapolates = POSITIONS[model.position].extrapolates
             trained_for = 4 * seq_len if extrapolates else seq_len
             scaled_to = scaling.reach if scaling is not None else 0
-            model.max_positions = max(trained_for, scaled_to)
+            model = dataclasses.replace(model, max_positions=max(trained_for, scaled_to))
+        return model
 
     def check_positions(self) -> None:
         """Raise UserError if the model has too few or too many positions for the rows."""
@@ -162,8 +172,7 @@ def make_config(*layers: Mapping[str, Any]) -> Config:
         config = msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         raise UserError(str(error)) from None
-    config.check()
-    return config
+    return config.complete()
 
 
 def merge(target: dict[str, Any], layer: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ WANDB_FINISH = 20  # seconds the upload may take at the end; the rest is left to
 AXES = ("step", "tokens", "seconds")
 
 
-@dataclass
+@dataclass(frozen=True)
 class LogConfig:
     """Where a run is written, and how wandb files it."""
 

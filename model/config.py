@@ -32,7 +32,7 @@ def derive_seed(*address: object) -> int:
 ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class RopeScaling:
     """Slower rotations, with which a model that was trained on L positions reads s*L of them.
 
@@ -94,7 +94,7 @@ class RopeScaling:
         return 0.1 * math.log(self.factor) + 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class ModelConfig:
     """The shape of the model and its position encoding.
 
@@ -143,16 +143,16 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_ranges(self, "model.")
         if self.n_kv_heads is None:
-            self.n_kv_heads = self.n_heads
+            object.__setattr__(self, "n_kv_heads", self.n_heads)  # it is frozen from now on
         if self.head_dim is None:
             if self.dim % self.n_heads:
                 raise UserError(
                     f"model.dim {self.dim} is not divisible by model.n_heads {self.n_heads}: "
                     "change one of them or set model.head_dim"
                 )
-            self.head_dim = self.dim // self.n_heads
+            object.__setattr__(self, "head_dim", self.dim // self.n_heads)
         if self.hidden_dim is None:
-            self.hidden_dim = 32 * math.ceil(8 * self.dim / 3 / 32)
+            object.__setattr__(self, "hidden_dim", 32 * math.ceil(8 * self.dim / 3 / 32))
         if self.n_heads % self.n_kv_heads:
             raise UserError(
                 f"model.n_heads {self.n_heads} is not divisible by model.n_kv_heads "

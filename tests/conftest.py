@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -326,7 +327,8 @@ def new_run(tmp_path) -> Callable[..., RunDir]:
         tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(bytes(range(256)) * 9)
         config = load("--name", name, "--data.tokenizer", "elsewhere")
-        config.log = LogConfig(runs=str(tmp_path / runs), **(log or {"wandb": "disabled"}))
+        log_config = LogConfig(runs=str(tmp_path / runs), **(log or {"wandb": "disabled"}))
+        config = replace(config, log=log_config)
         options: dict[str, Any] = {"manifest": {"n": 7}, **changes}
         return RunDir.create(config, tokenizer=[tokenizer], **options)
 
@@ -350,6 +352,5 @@ def nobody_is_logged_in(monkeypatch, tmp_path) -> Iterator[None]:
 
 def untrained(runs: Path, name: str, tokenizer: Path, config: Config) -> RunDir:
     """The folder of a run with this configuration, and no weights yet."""
-    config.name = name
-    config.log = LogConfig(runs=str(runs), wandb="disabled")
+    config = replace(config, name=name, log=LogConfig(runs=str(runs), wandb="disabled"))
     return RunDir.create(config, tokenizer=[tokenizer], manifest={})

@@ -4,6 +4,7 @@ Their weights are so large that a wrong layout shows."""
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def make_run(folder: Path, name: str = "ours", *, dtype=torch.float32,
     tokenizer = tokenizer or train_tokenizer(folder)
     pieces = open_tokenizer(tokenizer.parent).vocab_size
     config = make_config(f"--data.vocab_size={pieces}", "--train.sample_tokens=0")
-    config.model = untied(**{"vocab_size": pieces, **model})
+    config = replace(config, model=untied(**{"vocab_size": pieces, **model}))
     run = untrained(folder, name, tokenizer, config)
     model_of_run = Transformer(config.model)
     model_of_run.init_weights(1)

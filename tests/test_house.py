@@ -62,7 +62,7 @@ def run_at_import(source: str) -> list[ast.AST]:
 IMPORTS = {module: imports(tree) for module, tree in TREES.items()}
 AT_ONCE = {module: imports(run_at_import(source)) for module, source in SOURCES.items()}
 # Where a configuration reads itself.
-CHECKS = {"__post_init__", "check", "check_positions", "fill_in_model"}
+CHECKS = {"__post_init__", "check", "check_positions", "complete", "complete_model"}
 SLOW = {"datasets", "gguf", "huggingface_hub", "matplotlib", "scipy", "tokenizers", "transformers",
         "wandb"}
 
