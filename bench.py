@@ -38,7 +38,6 @@ with starting(__name__):
     import torch
     from tqdm import tqdm
 
-    from ablation.plan import processor
     from files import write_json
     from formats import gguf, hf, names
     from gyre import compute as computing
@@ -380,9 +379,9 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
         dtype, settings = choose_settings(config, device, peer)
         copy, flops = measure_machine(device, dtype)
     rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in flops.items())
-    print(f"machine: {processor()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
+    print(f"machine: {computing.processor_name()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
     figures: dict[str, Any] = {
-        "processor": processor(), "device": str(device), "dtype": str(dtype),
+        "processor": computing.processor_name(), "device": str(device), "dtype": str(dtype),
         "torch": torch.__version__, "threads": torch.get_num_threads(), "model": asdict(model),
         "matmul_flops_per_second": flops, "copy_bytes_per_second": copy,
     }

@@ -29,7 +29,8 @@ with starting(__name__):
     from gyre.compute import DTYPE_NAMES, InferenceDtype, keep_freed_memory
     from gyre.load import NEW_TOKENS, Row, Trained, load, stream
     from gyre.options import Parser, RunOptions
-    from model.config import RopeScaling, ScalingType, derive_seed
+    from model.config import RopeScaling, ScalingType
+    from model.dropout import derive_seed
     from model.generation import Batch, next_logits
     from model.sampling import Sampling
 

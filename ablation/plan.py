@@ -25,6 +25,7 @@ import torch
 
 from errors import UserError
 from files import read_sealed, write_sealed
+from gyre.compute import processor_name
 from gyre.optim import OptimConfig
 from gyre.options import make_config, nearest
 
@@ -373,17 +374,9 @@ def kept_steps(branchings: Sequence[int], followed: int) -> list[int]:
 # --- where it runs --------------------------------------------------------------------------------
 
 
-def processor() -> str:
-    """Return the name of this machine's CPU."""
-    cpuinfo = Path("/proc/cpuinfo")
-    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
-    names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def machine() -> dict[str, Any]:
     """Return what the study runs on."""
-    return {"system": platform.system(), "processor": processor(), "cores": os.cpu_count(),
+    return {"system": platform.system(), "processor": processor_name(), "cores": os.cpu_count(),
             "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None}
 
 

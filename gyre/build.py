@@ -13,7 +13,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from data.dataset import find_prepared, has_changed
+from data.dataset import has_changed
+from data.prepare import find_or_prepare
 from errors import UserError, say
 from gyre.checkpoint import STATES, WEIGHTS, read_safetensors
 from gyre.compute import (
@@ -75,12 +76,8 @@ def prepare_data(start: Start, world: World) -> Start:
     check_sizes(config, world)
     fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
     known = source.manifest["settings"] if source else None
-    data = find_prepared(config.data, known, fits_vocabulary)
-    if data is None:
-        from data.prepare import prepare  # slow to import
-
-        # One of several processes does it, and the others wait.
-        data = prepare(config.data, fits_vocabulary)
+    # If it has to be prepared, one of several processes does it, and the others wait.
+    data = find_or_prepare(config.data, known, fits_vocabulary)
     if source and source.manifest["files"] != data.manifest["files"]:
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")

@@ -6,6 +6,8 @@
 import ctypes
 import math
 import os
+import platform
+import re
 import shutil
 import sys
 import time
@@ -13,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -97,6 +100,16 @@ def resolve_device(device: str, local_rank: int = 0) -> torch.device:
     if device not in devices:
         raise UserError(f"device {device} was asked for, but this machine has {', '.join(devices)}")
     return torch.device(device)
+
+
+def processor_name() -> str:
+    """Return the name of this machine's CPU."""
+    cpuinfo = Path("/proc/cpuinfo")
+    text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else ""
+    names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
+    if names:
+        return names[0]
+    return platform.processor() or platform.machine()
 
 
 def keep_freed_memory() -> None:

@@ -18,7 +18,7 @@ from gyre.compute import Compute, uncompiled
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
 from gyre.parallel import Replicated, World
-from model.config import derive_seed
+from model.dropout import derive_seed
 from model.transformer import Transformer
 
 

@@ -1,6 +1,5 @@
 """The configuration of a model: the shape of its layers and its position encoding."""
 
-import hashlib
 import math
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -18,15 +17,6 @@ POSITIVE = Range(gt=0)
 
 # Fields that may change when training starts from the weights of another run: no shape needs them.
 CHANGEABLE = "norm_eps", "dropout", "max_positions", "theta", "partial", "rope_scaling", "sinusoid"
-
-
-def derive_seed(*address: object) -> int:
-    """Return the seed of the random stream at an address, such as (seed, name).
-
-    It is 63 bits of the sha256 of "seed/name". So no draw depends on earlier draws.
-    """
-    digest = hashlib.sha256("/".join(map(str, address)).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
 
 
 ScalingType = Literal["linear", "ntk", "dynamic", "yarn", "llama3"]

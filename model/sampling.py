@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from errors import Range, UserError, check_ranges
-from model.config import derive_seed
+from model.dropout import derive_seed
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from errors import UserError
-from model.config import INIT_STD, ModelConfig, derive_seed
-from model.dropout import Drop, make_dropout
+from model.config import INIT_STD, ModelConfig
+from model.dropout import Drop, derive_seed, make_dropout
 from model.encodings import POSITIONS, check_position
 from model.kernels import or_faster
 from model.position import Mask
