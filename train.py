@@ -76,24 +76,21 @@ def run(start: Start, stop: StopSignal) -> Outcome:
 
 def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Outcome:
     """Train to the last step, or until `stop` asks to stop."""
-    config = start.config
     with ExitStack() as held:
         held.enter_context(compute.active())
         if start.resumed and world.is_main:
             held.enter_context(locked_run(start.resumed.path))
         setup = build(start, world, compute)
         progress = setup.progress
-        if world.is_main:
-            print_setup(start, setup)
-        if start.resumed and progress.step >= config.train.steps:
+        steps = setup.config.train.steps
+        print_setup(start, setup)
+        if start.resumed and progress.step >= steps:  # --resume auto found it finished
             outcome = Outcome(start.resumed.path)
-            print_end(outcome, setup, "nothing to do:")  # --resume auto found it finished
+            print_end(outcome, setup, "nothing to do:")
             return outcome
-        base: dict[str, float] = {}
-        if config.init_from is not None and start.source is None:
-            base = measure_validation(setup)  # so that one sees what the training gains
+        base = measure_base(start, setup)
         bar = held.enter_context(tqdm(
-            total=config.train.steps, initial=progress.step, desc="train", unit="step",
+            total=steps, initial=progress.step, desc="train", unit="step",
             disable=not world.is_main, mininterval=0.1 if sys.stderr.isatty() else 10,
         ))
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
@@ -107,32 +104,29 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
             run.log({**progress.axes, **base})
         while True:
             count_step(setup, run, *taken, bar)
-            at_end = progress.step == config.train.steps
-            due = at_end or progress.step % config.train.eval_interval == 0
-            if progress.step in config.train.keep:
-                save(setup, run, progress.step)
-            if due:  # before `last` is saved: if killed in between, a resumed run validates again
-                validate(setup, run)
-            if due and config.train.sample_tokens:
-                sample(setup, run)
-            stopping = world.sum(float(stop.number))[0] > 0  # whether any rank got a signal
-            if due or stopping or progress.step == first_save:
-                save(setup, run, "last")
-            if at_end or stopping:
+            stopping = validate_and_save(setup, run, stop, first_save)
+            if stopping or progress.step == steps:
                 break
             taken = take_step(setup)
         bar.close()
-        if at_end:
-            outcome = Outcome(run.path)
-            print_end(outcome, setup, "done   ")
-            if base and progress.best >= base["val/loss"] and world.is_main:
-                say(f"note    {config.init_from} is still the better model of this text, with "
-                    f"{base['val/loss']:.4f} nats/token: try a smaller optim.lr (now "
-                    f"{config.optim.lr:g}), or more text")
-        else:  # number is 0 if only another rank got one
+        if progress.step < steps:  # number is 0 if only another rank got a signal
             outcome = Outcome(run.path, stop.number or signal.SIGTERM)
             print_stop(start, setup, outcome)
+        else:
+            outcome = Outcome(run.path)
+            print_end(outcome, setup, "done   ")
+            print_comparison(setup, base)
     return outcome
+
+
+def measure_base(start: Start, setup: Setup) -> dict[str, float]:
+    """Return what is measured of the model that a fine-tuning starts from; {} for all else.
+
+    So one sees what the training gains.
+    """
+    if setup.config.init_from is None or start.source is not None:
+        return {}
+    return measure_validation(setup)
 
 
 def take_step(setup: Setup) -> tuple[StepResult, float]:
@@ -158,6 +152,25 @@ def count_step(setup: Setup, run: RunDir, result: StepResult, seconds: float, ba
     bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s", refresh=False)
 
 
+def validate_and_save(
+    setup: Setup, run: RunDir, stop: StopSignal, first_save: int | None
+) -> bool:
+    """Validate, sample and save if it is time to. Returns whether any rank was asked to stop."""
+    train = setup.config.train
+    step = setup.progress.step
+    due = step == train.steps or step % train.eval_interval == 0
+    if step in train.keep:
+        save(setup, run, step)
+    if due:  # before `last` is saved: if killed in between, a resumed run validates again
+        validate(setup, run)
+    if due and train.sample_tokens:
+        sample(setup, run)
+    stopping = setup.world.sum(float(stop.number))[0] > 0
+    if due or stopping or step == first_save:
+        save(setup, run, "last")
+    return stopping
+
+
 def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
     """Print what the training has taken, and what to do next."""
     if setup.world.is_main:
@@ -165,6 +178,15 @@ def print_end(outcome: Outcome, setup: Setup, state: str) -> None:
         prompt = shlex.quote(choose_prompt(setup).strip())
         say(f"{state} {time_taken} spent in steps; {outcome.path}\n"
             f"next    python generate.py --run {shlex.quote(str(outcome.path))} --prompt {prompt}")
+
+
+def print_comparison(setup: Setup, base: dict[str, float]) -> None:
+    """Print a note if no validation was better than that of the model that was started from."""
+    config = setup.config
+    if base and setup.progress.best >= base["val/loss"] and setup.world.is_main:
+        say(f"note    {config.init_from} is still the better model of this text, with "
+            f"{base['val/loss']:.4f} nats/token: try a smaller optim.lr (now {config.optim.lr:g}), "
+            "or more text")
 
 
 def print_stop(start: Start, setup: Setup, outcome: Outcome) -> None:

@@ -6,12 +6,11 @@
 import gc
 import math
 import time
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from data.dataset import has_changed
 from data.prepare import find_or_prepare
@@ -228,8 +227,8 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
         train_data=start.data.dataset("train", **options),
         val_data=start.data.dataset("val", **options), model=model, module=module,
-        optimizers=optimizers, loss=build_loss(compute), rows=count_rows(config.train, world),
-        progress=progress,
+        optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
+        rows=count_rows(config.train, world), progress=progress,
     )
 
 
@@ -260,11 +259,6 @@ def build_model(
         weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
         initial = lambda model: weights.items()  # noqa: E731
     return parallelism.wrap(config.model, initial, compute.compiled)
-
-
-def build_loss(compute: Compute) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return `summed_loss`, compiled or not."""
-    return torch.compile(summed_loss) if compute.compiled else summed_loss
 
 
 def restore(start: Start, world: World, model: Transformer, optimizers: Optimizers) -> Progress:
@@ -327,7 +321,9 @@ def check_resumed(run: RunDir, start: Start, step: int, saved_steps: int) -> Non
 
 
 def print_setup(start: Start, setup: Setup) -> None:
-    """Print what is trained on what."""
+    """Print what is trained on what, on rank 0."""
+    if not setup.world.is_main:
+        return
     config = setup.config
     n_tokens = setup.train_data.n_tokens
     epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens

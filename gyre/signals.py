@@ -3,8 +3,10 @@
 import os
 import signal
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
-from types import FrameType
+from types import FrameType, MappingProxyType
+from typing import Any
 
 # Windows has no SIGHUP, the signal of a terminal that is closed.
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP")
@@ -20,9 +22,9 @@ class StopSignal:
     than the main one get no signals: for a training in one of them, somebody sets `number`.
     """
 
-    def __init__(self) -> None:
-        self.number = 0
-        self._before = {}
+    number = 0
+    _before: Mapping[int, Any] = MappingProxyType({})
+    """The handlers outside of `with`, by signal."""
 
     def __enter__(self) -> "StopSignal":
         if threading.current_thread() is not threading.main_thread():
