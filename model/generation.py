@@ -92,7 +92,6 @@ class Batch:
             self.tokens[row, :start] = torch.tensor(prompts[row // num_samples])
             self.seen[row, self.tokens[row, :start]] = True
 
-    @torch.inference_mode()
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended.
 
@@ -104,13 +103,16 @@ class Batch:
         then one token at a time (decode). While a short row draws tokens, a longer one still reads
         its prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
         """
+        inference = torch.inference_mode()
         with evaluating(self.model):
             while self.live:
                 known = min(self.lengths[row] for row in self.live)
                 # The others still read their prompts.
                 due = [row for row in self.live if self.lengths[row] == known]
-                logits = self.compute_logits(step, known)
-                for row, token in zip(due, self.sample_rows(logits, due, known), strict=True):
+                with inference:  # but not what the caller does with a token
+                    logits = self.compute_logits(step, known)
+                    drawn = self.sample_rows(logits, due, known)
+                for row, token in zip(due, drawn, strict=True):
                     if token in self.eos_ids:
                         self.end(row)
                         continue
@@ -150,13 +152,15 @@ class Batch:
 
     def sample_rows(self, logits: Tensor, due: list[int], known: int) -> list[int]:
         """Draw token `known` of the rows that are due, and return these tokens."""
-        # A slice copies nothing.
-        rows = slice(None) if len(due) == len(self.starts) else due
         # A generator, because greedy decoding needs no numbers.
         numbers = (uniform(self.seed, row % self.num_samples, known - self.starts[row])
                    for row in due)
-        drawn = sample(logits[rows], self.sampling, numbers, self.seen[rows])
-        self.tokens[rows, known] = drawn
+        if len(due) == len(self.starts):  # without a copy
+            drawn = sample(logits, self.sampling, numbers, self.seen)
+            self.tokens[:, known] = drawn
+        else:
+            drawn = sample(logits[due], self.sampling, numbers, self.seen[due])
+            self.tokens[due, known] = drawn
         if self.sampling.repetition_penalty != 1:
             self.seen[due, drawn] = True  # pairs (row, token): a slice would mark all rows
         return drawn.tolist()

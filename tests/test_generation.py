@@ -230,6 +230,22 @@ def test_a_model_trains_on_after_a_text_that_is_left():
     assert model.training
 
 
+def test_the_caller_of_draw_is_not_in_inference_mode():
+    batch = Batch(sharpened(), [PROMPTS[0]], GREEDY, max_new_tokens=3)
+    assert [torch.is_inference_mode_enabled() for _ in batch.draw()] == [False, False, False]
+
+
+def test_a_step_runs_in_inference_mode():
+    modes = []
+
+    def step(model, tokens, cache):
+        modes.append(torch.is_inference_mode_enabled())
+        return next_logits(model, tokens, cache)
+
+    generate(sharpened(), [PROMPTS[0]], GREEDY, max_new_tokens=2, step=step)
+    assert modes == [True, True]
+
+
 def test_drawing_leaves_torchs_random_numbers_alone():
     model = sharpened()
     state = torch.get_rng_state()
