@@ -29,6 +29,7 @@ with starting(__name__):
     from gyre.compute import DTYPE_NAMES, InferenceDtype, keep_freed_memory
     from gyre.load import NEW_TOKENS, Row, Trained, load, stream
     from gyre.options import Parser, RunOptions
+    from gyre.rundir import is_foreign
     from model.config import RopeScaling, ScalingType
     from model.dropout import derive_seed
     from model.generation import Batch, next_logits
@@ -43,7 +44,10 @@ Ctrl-D ends."""
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Exits with 2 for what the user got wrong, 130 after Ctrl-C, 141 if the output is closed."""
+    """Exits with 2 for what the user got wrong, and 141 if the output is closed.
+
+    Ctrl-C exits with 130, but it ends an interactive session as Ctrl-D does.
+    """
     with report_errors():
         options = parse(argv)
         trained = load_trained(options)
@@ -161,8 +165,7 @@ def load_trained(options: argparse.Namespace) -> Trained:
 
 def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any, Any]]:
     """Return a context with the run for `load`, and weights if they are not those of the run."""
-    theirs = ("config.json", "params.json")
-    if not options.run or not any(Path(options.run, name).is_file() for name in theirs):
+    if options.run is None or not is_foreign(Path(options.run)):
         return nullcontext((options.run, None))
     if options.checkpoint != "best":
         raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
@@ -346,8 +349,8 @@ def write(
     if longest > seq_len:
         say(f"note: this text has {longest} tokens; the model was trained on rows of {seq_len} "
             "(data.seq_len), and past that it may get worse")
-    # Prefill reads as many tokens of every prompt, and draws the first token of the rows with the
-    # shortest prompt: these are not decoded.
+    # Prefill reads of every prompt as many tokens as the shortest one has, and draws the first
+    # token of the rows with that prompt: these are not decoded.
     shortest = min(batch.starts)
     decoded = batch.n_drawn - batch.starts.count(shortest)
     return batch.new_tokens(), Counter({

@@ -18,7 +18,6 @@ import shlex
 import signal
 import sys
 import textwrap
-import time
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
@@ -96,18 +95,19 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
         first_save = progress.step + 1 if start.is_branch else None
 
-        # The first step comes before the folder: a training that fails in it leaves none.
-        taken = take_step(setup)
-        run = open_run(start, setup, held)
+        # The first step comes before the folder: a training that fails in it leaves none. It is
+        # counted after it, because the metrics of a resumed run are cut off where it starts from.
+        result = train_step(setup, progress.step)
         held.enter_context(stop)
+        run = open_run(start, setup, held)
         if base:
             run.log({**progress.axes, **base})
         while True:
-            count_step(setup, run, *taken, bar)
+            count_step(setup, run, result, bar)
             stopping = validate_and_save(setup, run, stop, first_save)
             if stopping or progress.step == steps:
                 break
-            taken = take_step(setup)
+            result = train_step(setup, progress.step)
         bar.close()
         if progress.step < steps:  # number is 0 if only another rank got a signal
             outcome = Outcome(run.path, stop.number or signal.SIGTERM)
@@ -129,27 +129,22 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
     return measure_validation(setup)
 
 
-def take_step(setup: Setup) -> tuple[StepResult, float]:
-    """Take the next step. Returns what it has measured, and its seconds."""
-    started = time.perf_counter()
-    result = train_step(setup, setup.progress.step)
-    return result, time.perf_counter() - started
-
-
-def count_step(setup: Setup, run: RunDir, result: StepResult, seconds: float, bar: tqdm) -> None:
-    """Count a step and log what it has measured. UserError after three that were not finite."""
+def count_step(setup: Setup, run: RunDir, result: StepResult, bar: tqdm) -> None:
+    """Count a step and log what it has measured. UserError after three in a row that were not
+    finite."""
     config = setup.config
     progress = setup.progress
     tokens = config.train.batch_size * config.data.seq_len
-    can_go_on = progress.advance(result, tokens, seconds)
+    rate = tokens / result.seconds
+    can_go_on = progress.advance(result, tokens)
     run.log({
         **progress.axes, "train/loss": result.loss, "train/lr": result.lr,
         "train/grad_norm": result.grad_norm, "train/skipped": progress.skipped,
-        "train/tokens_per_second": tokens / seconds,
+        "train/tokens_per_second": rate,
     })
     stop_unless(can_go_on, "3 steps in a row were not finite, up to", setup, run)
     bar.update()
-    bar.set_postfix_str(f"loss {result.loss:.3f}, {tokens / seconds:,.0f} tok/s", refresh=False)
+    bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
 
 
 def validate_and_save(
@@ -161,7 +156,8 @@ def validate_and_save(
     due = step == train.steps or step % train.eval_interval == 0
     if step in train.keep:
         save(setup, run, step)
-    if due:  # before `last` is saved: if killed in between, a resumed run validates again
+    # Validated before `last` is saved: if killed in between, a resumed run does it again.
+    if due:
         validate(setup, run)
     if due and train.sample_tokens:
         sample(setup, run)

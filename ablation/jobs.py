@@ -4,9 +4,11 @@ Every job can be repeated. What is on the disk is not done again, and a training
 killed is resumed. So if a worker is lost, another one takes its job.
 """
 
+import gc
 import shlex
 import shutil
 import signal
+import traceback
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -34,7 +36,7 @@ class Training(msgspec.Struct, frozen=True):
     run: str
     """Its folder."""
     steps: int
-    """Its optimizer steps, all of them."""
+    """Its optimizer steps, all of them: `train.steps` of its options."""
     options: dict[str, Any]
     """Options of train.py by dotted name, over the defaults, or over those of the trunk."""
     trunk: str | None = None
@@ -79,9 +81,11 @@ def do_job_on_worker(train: Train, folder: str, job: Job) -> Any:
     """Return what `do_job` returns, on a Dask worker, where `request_stop` can stop it."""
     from distributed import get_worker  # slow to import
 
-    stop = StopSignal()
     worker: Any = get_worker()
+    stop = StopSignal()
     worker.stop_of_job = stop  # a worker has one thread, and so one job at a time
+    if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
+        raise UserError(f"{job.name} was stopped before it began")
     return do_job(train, folder, job, stop)
 
 
@@ -90,16 +94,28 @@ def do_job(train: Train, folder: str, job: Job, stop: StopSignal) -> Any:
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
-    log = Path(folder, "logs", f"{job.name}.log")
-    log.parent.mkdir(parents=True, exist_ok=True)
+    name = Path(folder, "logs", job.name).resolve()
+    name.parent.mkdir(parents=True, exist_ok=True)
+    log = name.with_name(f"{job.name}.log")
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-        for training in job.trainings:
-            if not train_run(train, training, stop):
-                return None
-        runs = [RunDir.open(training.run) for training in job.trainings]
-        if isinstance(job, RecordJob):
-            return measure_runs(job.arm, job.windows, job.device, *runs)
-        return last_validation(runs[0])
+        try:
+            # A worker that the scheduler has lost may still do this job.
+            with locked(name, f"another worker is doing {job.name}: waiting for it"):
+                return train_and_measure(train, job, stop)
+        except Exception:
+            traceback.print_exc()  # the study shows a line of it only
+            raise
+
+
+def train_and_measure(train: Train, job: Job, stop: StopSignal) -> Any:
+    """Return the result of a job; None if a run diverged."""
+    for training in job.trainings:
+        if not train_run(train, training, stop):
+            return None
+    runs = [RunDir.open(training.run) for training in job.trainings]
+    if isinstance(job, RecordJob):
+        return measure_runs(job.arm, job.windows, job.device, *runs)
+    return last_validation(runs[0])
 
 
 def last_validation(run: RunDir) -> float:
@@ -115,8 +131,8 @@ def train_run(train: Train, training: Training, stop: StopSignal) -> bool:
     asked it to.
     """
     folder = Path(training.run)
-    # A worker that the scheduler has lost may still train this run; train.py locks it then.
-    with locked(folder.resolve(), f"{folder} is being trained by another worker: waiting for it"):
+    # Somebody may train this run by hand; train.py locks it then.
+    with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
         if folder.exists():
             step = count_saved_steps(folder)
             if step == training.steps:
@@ -129,13 +145,17 @@ def train_run(train: Train, training: Training, stop: StopSignal) -> bool:
         with report_errors():
             start = make_start(training)
             print("$", shlex.join(["python", "train.py", *start.argv]), flush=True)
-            code = train(start, stop).signal
-    except SystemExit as error:
-        code = error.code
-    if code and not has_diverged(folder):
-        raise UserError(f"{folder.name} failed (exit {code}), and the study stopped: see the "
-                        f"job's log in {folder.parent / 'logs'}")
-    return not code
+            outcome = train(start, stop)
+    except SystemExit as error:  # report_errors has said why
+        if has_diverged(folder):
+            return False
+        raise UserError(f"{folder.name} failed (exit {error.code}), and the study stopped: see the "
+                        f"job's log in {folder.parent / 'logs'}") from None
+    finally:
+        gc.collect()  # a compiled model is part of a cycle
+    if outcome.signal:
+        raise UserError(f"{folder.name} was stopped, and has saved")
+    return True
 
 
 def make_start(training: Training) -> Start:
@@ -166,17 +186,18 @@ def count_saved_steps(folder: Path) -> int:
 
 
 def has_diverged(folder: Path) -> bool:
-    """Return whether the trainer gave a run up because its loss was not finite."""
+    """Return whether the trainer gave a run up because a loss or a weight was not finite."""
     if not folder.exists():
         return False
     return any("diverged" in point for point in RunDir.open(folder).metrics())
 
 
 def request_stop(keys: set[str], dask_worker: Any) -> set[str]:
-    """Tell the training of this worker to save and end, if its job is one of `keys`.
+    """Tell this worker to save and end its job if it is one of `keys`, and to begin none of them.
 
-    Returns those of `keys` that the worker is doing. The caller asks again: a job may just begin.
+    Returns those of `keys` that the worker is doing.
     """
+    dask_worker.stopped_keys = keys
     doing = keys & {task.key for task in dask_worker.state.executing}
     stop = getattr(dask_worker, "stop_of_job", None)
     if doing and stop is not None:

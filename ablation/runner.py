@@ -335,11 +335,18 @@ def submit_jobs(
 
 
 def stop_jobs(client: Any, pending: dict[Any, Job]) -> None:
-    """Tell the jobs that run to save and end. The others are cancelled, and leave `pending`."""
-    # A worker that is just being lost does not answer. The caller asks the one that replaces it.
-    answers = client.run(request_stop, {future.key for future in pending}, on_error="ignore")
-    running = set().union(*answers.values())
-    waiting = [future for future in pending if future.key not in running and not future.done()]
+    """Tell the jobs that run to save and end. The others are cancelled, and leave `pending`.
+
+    `run_jobs` repeats this until no job is left: one may just begin, and a worker that is just
+    being lost does not answer. Its jobs go to another one, which is asked the next time.
+    """
+    keys = {future.key for future in pending}
+    answers = client.run(request_stop, keys, on_error="ignore")
+    left = set().union(*answers.values())
+    for worker, assigned in client.processing().items():
+        if worker not in answers:
+            left.update(assigned)
+    waiting = [future for future in pending if future.key not in left and not future.done()]
     client.cancel(waiting)
     for future in waiting:
         del pending[future]

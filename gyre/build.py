@@ -5,12 +5,9 @@
 
 import gc
 import math
-import time
 from dataclasses import asdict, replace
-from functools import partial
 
 import torch
-from torch import nn
 
 from data.dataset import has_changed
 from data.prepare import find_or_prepare
@@ -133,14 +130,15 @@ def choose_compute(config: Config, world: World) -> Compute:
     onednn = train.onednn
     if onednn == "auto":
         onednn = world.device.type == "cpu" and kernels.prefers_onednn()
-    # Each rank has timed oneDNN and may differ, so all take rank 0's choice: the others add 0.
-    onednn = world.sum(float(world.is_main and onednn))[0] > 0
+    onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
 
     row_tokens = count_rows(train, world) * config.data.seq_len
     tokens = train.batch_size * config.data.seq_len * train.steps
     flops = training_flops(config.model, tokens)
-    is_long = train.minutes is not None or flops > WORTH_AN_ESTIMATE
-    estimates = is_long and world.device.type == "cpu"
+    if train.minutes is not None:
+        estimates = world.device.type != "mps"
+    else:
+        estimates = flops > WORTH_AN_ESTIMATE and world.device.type == "cpu"
     dtypes = [torch.float32, torch.bfloat16]
     if train.dtype != "auto":
         dtypes = [getattr(torch, train.dtype)]
@@ -149,7 +147,7 @@ def choose_compute(config: Config, world: World) -> Compute:
         with kernels.products_by_onednn(onednn):
             rates = matmul_rates(world.device, config.model, row_tokens, training=True,
                                  dtypes=dtypes)
-        rates = world.sum(*rates)  # so that all ranks choose the same
+        rates = world.sum(*rates)  # of all processes together, which choose alike by them
     dtype, why = resolve_dtype(train.dtype, world.device, lambda: rates)
     seconds = None
     if estimates:
@@ -158,6 +156,9 @@ def choose_compute(config: Config, world: World) -> Compute:
             flops *= 60 * train.minutes / seconds
             seconds = 60 * train.minutes
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
+    if compiled and not all(world.collect(compiled)):
+        compiled = False
+        why_compiled = "eager: another process has no compiler that works"
     return Compute(world.device, dtype, compiled, onednn, f"{why}; {why_compiled}", seconds)
 
 
@@ -186,16 +187,13 @@ def choose_steps(start: Start, world: World, compute: Compute) -> Start:
     with compute.active():
         setup = build(start, world, compute)
         train_step(setup, 0)  # compiles, and fills the caches
-        started = time.perf_counter()
         taken = 0
         seconds = 0.0
         enough = min(MAX_TIMED_SECONDS, 60 * minutes * TIMED_SHARE)
         while taken < MIN_TIMED_STEPS or seconds < enough:
             taken += 1
-            train_step(setup, taken)
-            # Rank 0's time, so that all ranks stop at the same step: the others add 0.
-            elapsed = time.perf_counter() - started if world.is_main else 0.0
-            (seconds,) = world.sum(elapsed)
+            elapsed = train_step(setup, taken).seconds
+            seconds += world.collect(elapsed)[0]  # rank 0's, so that all stop at the same step
         del setup
     gc.collect()  # a compiled model is part of a cycle
     steps = max(1, round(60 * minutes * taken / seconds))
@@ -218,10 +216,12 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     options = {"seq_len": config.data.seq_len, "batch_size": config.train.batch_size,
                "seed": config.seed, "rank": world.rank, "world_size": world.size}
     parallelism = build_parallelism(config.train, world)
-    model, module = build_model(start, parallelism, compute)
+    restores = start.restores()
+    initial = None if restores else choose_weights(config)
+    model, module = parallelism.wrap(config.model, initial, compute.compiled)
     optimizers = Optimizers(model, config.optim, compute.dtype)
     progress = Progress()
-    if start.restores:
+    if restores:
         progress = restore(start, world, model, optimizers)
     return Setup(
         config=config, world=world, compute=compute, parallelism=parallelism, data=start.data,
@@ -242,23 +242,12 @@ def build_parallelism(train: TrainConfig, world: World) -> Replicated:
     return Sharded(world, shards)
 
 
-def build_model(
-    start: Start, parallelism: Replicated, compute: Compute
-) -> tuple[Transformer, nn.Module]:
-    """Return the model with its first weights, and the module that training calls.
-
-    Where a checkpoint is restored, the weights have no values yet.
-    """
-    config = start.config
-    initial: Initial | None = None  # yields the first weights, which `wrap` copies into the model
-    if start.restores:
-        pass
-    elif config.init_from is None:
-        initial = partial(Transformer.draw_matrices, seed=config.seed)
-    else:
-        weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
-        initial = lambda model: weights.items()  # noqa: E731
-    return parallelism.wrap(config.model, initial, compute.compiled)
+def choose_weights(config: Config) -> Initial:
+    """Return what yields the first weights of a model by name: drawn, or of another run."""
+    if config.init_from is None:
+        return lambda model: model.draw_matrices(config.seed)
+    weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
+    return lambda model: weights.items()
 
 
 def restore(start: Start, world: World, model: Transformer, optimizers: Optimizers) -> Progress:
@@ -283,9 +272,10 @@ def restore(start: Start, world: World, model: Transformer, optimizers: Optimize
     check_resumed(run, start, progress.step, training["steps"])
     if progress.step >= start.config.train.steps:
         return progress
-    if not 0 < run.checkpoints.saved_step("best") <= progress.step:
-        # `best` is of a later step, which is taken again, so RunDir.resume removes it; or did so
-        # when the run was resumed before.
+    best_step = run.checkpoints.saved_step("best")
+    if best_step == 0 or best_step > progress.step:
+        # It is of a later step, which is taken again: RunDir.resume removes it, or has done so when
+        # the run was resumed before.
         progress.best = math.inf
     if training["steps"] != start.config.train.steps and world.is_main:
         print_schedule(run, start.config, progress.step, training["steps"])
@@ -329,7 +319,7 @@ def print_setup(start: Start, setup: Setup) -> None:
     epochs = config.train.batch_size * config.data.seq_len * config.train.steps / n_tokens
     if start.repeatable and start.resumed:
         say(f"{start.resumed.path} goes on with its own configuration, without --config")
-    if start.resumed and not start.restores:
+    if start.resumed and setup.progress.step == 0:
         say(f"{start.resumed.path} has no checkpoint yet: starting at step 0")
     if start.chosen:
         say(f"auto    {', '.join(start.chosen)}: chosen for this text")
@@ -339,11 +329,11 @@ def print_setup(start: Start, setup: Setup) -> None:
     say(f"data    {setup.data.folder}: {n_tokens:,} training tokens and "
         f"{setup.val_data.n_tokens:,} for validation, vocabulary {config.data.vocab_size}{little}")
     compute = setup.compute
-    time = "" if compute.seconds is None else f", {format_estimate(compute.seconds)}"
+    duration = "" if compute.seconds is None else f", {format_estimate(compute.seconds)}"
     parameters = sum(p.numel() for p in setup.model.parameters())
     say(f"model   {parameters:,} parameters, positions: {config.model.position}; "
         f"{config.train.steps} steps of {config.train.batch_size}x{config.data.seq_len} tokens "
-        f"({epochs:.1f} epochs{time})")
+        f"({epochs:.1f} epochs{duration})")
     layout = f" x {setup.world.size}" if setup.world.size > 1 else ""
     shards = count_shards(config.train, setup.world)
     if shards > 1:

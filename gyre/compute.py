@@ -64,8 +64,6 @@ class Compute:
             if not self.compiled:
                 yield
                 return
-            import torch._dynamo  # slow
-
             try:
                 with torch._dynamo.config.patch(recompile_limit=MAX_GRAPHS):
                     yield
@@ -115,8 +113,8 @@ def processor_name() -> str:
 def keep_freed_memory() -> None:
     """Let this process keep memory that a tensor on the CPU has freed, for its next tensors.
 
-    Commands call it at their start. glibc returns every large block to the system when it is freed
-    and maps it anew for the next step. The page faults are a good part of a step
+    Commands call it before they compute. glibc returns every large block to the system when it is
+    freed and maps it anew for the next step. The page faults are a good part of a step
     (docs/benchmarks.md). Other systems have no such option.
     """
     if sys.platform != "linux":
@@ -230,23 +228,24 @@ def format_estimate(seconds: float) -> str:
 
 # The FLOPs of a training that repay its compilation. A first one takes 30 to 60 s on two CPU cores,
 # one from the cache a few seconds; every step is then a fifth shorter in bfloat16 and some 5 % in
-# float32 (docs/benchmarks.md). For cuda it is a guess: 1e15.
+# float32 (docs/benchmarks.md). For cuda it is a guess.
 REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14}, "cuda": {}}
+UNKNOWN_REPAYING_FLOPS = 1e15
 
 
 def resolve_compile(
-    choice: bool | Literal["auto"], device: torch.device, dtype: torch.dtype, training_flops: float
+    choice: bool | Literal["auto"], device: torch.device, dtype: torch.dtype, flops: float
 ) -> tuple[bool, str]:
     """Return whether to compile, and the reason in words; eager if no compiler works.
 
-    auto depends on the work ahead and on the dtype, never on timing.
+    auto depends on the dtype and on the work ahead, the `flops` of the training.
     """
     if choice is False:
         return False, "eager, as configured"
     if choice == "auto":
         if device.type not in REPAYING_FLOPS:
             return False, f"eager: compilation is not tried on {device.type}"
-        if training_flops < REPAYING_FLOPS[device.type].get(dtype, 1e15):
+        if flops < REPAYING_FLOPS[device.type].get(dtype, UNKNOWN_REPAYING_FLOPS):
             return False, "eager: compiling takes longer than it would save in so short a training"
     compilers = [os.environ.get("CXX") or "g++", "g++", "clang++", "cl"]
     if device.type == "cpu" and not any(map(shutil.which, compilers)):

@@ -189,7 +189,8 @@ class Optimizers:
 
     def load_tensors(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Go on from what `tensors` returned, with the rates of this configuration: a branch may
-        have others than the run that it comes from. Raises KeyError where a parameter has none."""
+        have others than the run that it comes from. Without any tensors, as before the first step
+        that was not skipped, it begins anew. Raises KeyError where some parameters have none."""
         owners: dict[str, tuple[torch.optim.Optimizer, nn.Parameter]] = {}
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
@@ -201,5 +202,5 @@ class Optimizers:
             optimizer, parameter = owners[name]
             optimizer.state[parameter][kind] = shard_like(tensor.to(parameter.device), parameter)
             missing.discard(name)
-        if missing:
+        if missing and len(missing) < len(owners):
             raise KeyError(f"there is no state of {', '.join(sorted(missing))}")

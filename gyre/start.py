@@ -69,9 +69,8 @@ class Start:
         """Whether a new run starts from a checkpoint of another one."""
         return self.source is not None and self.resumed is None
 
-    @property
     def restores(self) -> bool:
-        """Whether a checkpoint is restored.
+        """Return whether a checkpoint is restored, by what is on the disk now.
 
         A run that was killed before its first save is resumed without one. Raises UserError for a
         branch that was, because it has points of another run.

@@ -4,6 +4,7 @@ Shapes: B rows, T tokens, V vocabulary.
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
 from gyre.parallel import Replicated, World
 from model.dropout import derive_seed
+from model.generation import evaluating
 from model.transformer import Transformer
 
 
@@ -33,6 +35,8 @@ class StepResult(NamedTuple):
     """Learning rate of AdamW."""
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
+    seconds: float
+    """How long the step has taken in this process."""
 
 
 @dataclass
@@ -57,11 +61,11 @@ class Progress:
         """The x axes against which a logged point can be drawn."""
         return {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
 
-    def advance(self, result: StepResult, tokens: int, seconds: float) -> bool:
+    def advance(self, result: StepResult, tokens: int) -> bool:
         """Count a step. Returns whether training can go on: not after three skipped in a row."""
         self.step += 1
         self.tokens += tokens
-        self.seconds += seconds
+        self.seconds += result.seconds
         if result.finite:
             self.skipped_in_a_row = 0
         else:
@@ -86,18 +90,19 @@ class Setup:
     model: Transformer
     """The model without DDP's wrapper, for evaluation and for checkpoints."""
     module: nn.Module
-    """What training calls: `model`, inside DDP if it is replicated."""
+    """What training calls: `model`, inside DDP if several processes have the whole of it."""
     optimizers: Optimizers
     loss: Callable[[Tensor, Tensor], Tensor]
     """`summed_loss`, compiled or not."""
     rows: int
     """Largest number of rows in one forward pass of one process."""
     progress: Progress
-    """Where the training stands: at the restored checkpoint, or at the start."""
+    """Where the training stands. The one thing here that every step changes."""
 
 
 def train_step(setup: Setup, step: int) -> StepResult:
     """Take optimizer step number `step` on its global batch."""
+    started = time.perf_counter()
     config = setup.config
     world = setup.world
     optimizers = setup.optimizers
@@ -123,7 +128,8 @@ def train_step(setup: Setup, step: int) -> StepResult:
         for optimizer in optimizers.optimizers:
             optimizer.step()
     setup.model.zero_grad()
-    return StepResult(mean_loss, grad_norm, factor * config.optim.lr, finite)
+    seconds = time.perf_counter() - started
+    return StepResult(mean_loss, grad_norm, factor * config.optim.lr, finite, seconds)
 
 
 def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor | None]]:
@@ -164,20 +170,18 @@ def token_losses(
     One pair for each batch, on the CPU: the cross entropy in nats of each target, float64 (N,), and
     its id, int64 (N,).
 
-    The mode of the model is restored, and no random number is drawn. A compiled model runs eagerly
-    here, because other shapes and the lack of gradients would cost a second compilation. All ranks
-    call the model equally often, because sharded weights are gathered.
+    Dropout is off until the iterator ends or is closed, and no random number is drawn. A compiled
+    model runs eagerly here, because other shapes and the lack of gradients would cost a second
+    compilation. All ranks call the model equally often, because sharded weights are gathered.
     """
-    was_training = model.training
-    model.eval()
     batches = math.ceil((data.n_tokens - 1) / data.seq_len / data.world_size / batch_size)
-    for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
-                     disable=data.rank > 0):
-        with compute.autocast(), uncompiled():
-            logits = model(x.to(compute.device))
-        targets = y.flatten()
-        nats = F.cross_entropy(logits.float().flatten(0, 1), targets.to(compute.device),
-                               reduction="none")
-        is_target = targets != -100
-        yield nats.cpu().double()[is_target], targets[is_target]
-    model.train(was_training)
+    with evaluating(model):
+        for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
+                         disable=data.rank > 0):
+            with compute.autocast(), uncompiled():
+                logits = model(x.to(compute.device))
+            targets = y.flatten()
+            nats = F.cross_entropy(logits.float().flatten(0, 1), targets.to(compute.device),
+                                   reduction="none")
+            is_target = targets != -100
+            yield nats.cpu().double()[is_target], targets[is_target]

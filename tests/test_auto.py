@@ -2,6 +2,7 @@
 
 import itertools
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from conftest import arguments, points, run, setup_of, trained
 from resumption import EXACT, assert_equal_runs, resume_refusal
 
 import gyre.build
+import gyre.step
 import train
 from gyre.compute import resolve_device
 from gyre.options import read_config
@@ -20,14 +22,16 @@ from model import kernels
 
 
 class Second(World):
-    """The second of two processes, of which the first one measures that oneDNN is faster."""
+    """The second of two processes."""
 
-    first_uses_onednn = True
+    first: list[bool] = []
+    """What the first process still tells: whether oneDNN is faster, and whether it compiles."""
 
-    def sum(self, *values: float) -> list[float]:
-        if len(values) == 1:  # whether oneDNN is used; only the first process has a say
-            return [values[0] + self.first_uses_onednn]
-        return [1.0, 9.0]  # the rates of float32 and bfloat16
+    def collect(self, value):
+        return [self.first.pop(0), value]
+
+    def sum(self, *rates: float) -> list[float]:
+        return [1.0, 9.0]  # of float32 and bfloat16
 
 
 @pytest.fixture
@@ -37,14 +41,14 @@ def decided(world, monkeypatch):
     Also gives the configuration that is written, and the FLOPs by which it was decided what to
     compile.
     """
-    def decide(first_uses_onednn=True, compiled=True):
+    def decide(first_uses_onednn=True, compiled=True, first_compiles=True):
         flops = []
 
         def resolve_compile(choice, device, dtype, training_flops):
             flops.append(training_flops)
             return compiled, ""
 
-        monkeypatch.setattr(Second, "first_uses_onednn", first_uses_onednn)
+        monkeypatch.setattr(Second, "first", [first_uses_onednn, first_compiles])
         gain = 0.0 if first_uses_onednn else 9.0
         monkeypatch.setattr(kernels, "onednn_gain", lambda: gain)
         monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
@@ -75,6 +79,13 @@ def test_what_is_compiled_is_written_into_the_configuration(decided, choice):
     compute, config, _ = decided(compiled=choice)
     assert config.train.compile is choice
     assert compute.compiled is choice
+
+
+def test_nothing_is_compiled_if_another_process_cannot(decided):
+    compute, config, _ = decided(compiled=True, first_compiles=False)
+    assert compute.compiled is False
+    assert config.train.compile is False
+    assert compute.reason.endswith("eager: another process has no compiler that works")
 
 
 def test_compilation_is_decided_by_the_work_of_the_whole_training(decided):
@@ -148,7 +159,7 @@ def test_minutes_become_steps_of_which_the_run_is_an_exact_one(world):
 def test_the_steps_fill_the_minutes_at_the_rate_measured(world, monkeypatch, capfd):
     """A clock that ticks a quarter of a second at every reading: at the start, and after a step."""
     clock = itertools.count(0, 0.25)
-    monkeypatch.setattr(gyre.build.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(gyre.step.time, "perf_counter", lambda: next(clock))
     config = setup_of(world, "--train.steps=auto", "--optim.warmup_steps=auto",
                       "--train.minutes=0.5").config
     assert config.train.steps == 120
@@ -184,6 +195,27 @@ def test_a_long_training_says_first_about_how_long(world, capfd, measured, dtype
     setup_of(world, f"--train.dtype={dtype}", "--train.steps=9000", "--train.compile=false")
     assert "epochs, about 2.3 hours)" in capfd.readouterr().err
     assert measured == dtypes
+
+
+def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(world, monkeypatch):
+    """However many steps the configuration has: the rate of the card is measured."""
+    flops = []
+
+    def resolve_compile(choice, device, dtype, training_flops):
+        flops.append(training_flops)
+        return False, ""
+
+    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, dtypes, **__: [1e12 for _ in dtypes])
+    monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
+    card = World(0, 1, torch.device("cuda", 0))
+    for steps in ("10", "20"):
+        argv = arguments(world, "--train.dtype=float32", "--train.steps", steps)
+        config = resolve(argv, "").config
+        config = replace(config, train=replace(config.train, minutes=600.0))
+        gyre.build.choose_compute(config, card)
+    first, second = flops
+    assert first == pytest.approx(second)
+    assert first > 1e15
 
 
 def test_a_short_training_measures_no_rate_and_says_no_time(world, capfd, measured):

@@ -10,6 +10,7 @@ from conftest import arguments, load
 import train
 from ablation import jobs
 from ablation.jobs import (
+    Job,
     RecordJob,
     Training,
     TuningJob,
@@ -135,6 +136,44 @@ def test_a_run_is_trained_to_its_last_step(world):
     training = tiny_training(world, "fine")
     assert train_run(train.run, training, StopSignal())
     assert jobs.count_saved_steps(Path(training.run)) == 30
+
+
+@pytest.mark.slow
+def test_a_job_that_another_worker_does_is_waited_for(tmp_path, monkeypatch):
+    """The scheduler has lost that worker, which still trains."""
+    done = []
+    monkeypatch.setattr(jobs, "train_and_measure", lambda train, job, stop: done.append(job.name))
+    job = Job(name="a", trainings=[])
+    waiting = threading.Thread(target=do_job, args=[None, str(tmp_path), job, StopSignal()])
+    with locked((tmp_path / "logs" / "a").resolve(), "busy", wait=False):
+        waiting.start()
+        waiting.join(0.3)
+        assert done == []
+    waiting.join()
+    assert done == ["a"]
+
+
+def test_the_log_of_a_job_has_the_traceback_of_an_error(tmp_path, monkeypatch):
+    def fail(train, job, stop):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(jobs, "train_and_measure", fail)
+    with pytest.raises(RuntimeError):
+        do_job(None, str(tmp_path), Job(name="a", trainings=[]), StopSignal())
+    log = (tmp_path / "logs" / "a.log").read_text(encoding="utf-8")
+    assert "Traceback" in log
+    assert log.endswith("RuntimeError: broken\n")
+
+
+def test_a_training_that_was_stopped_is_no_failure(new_run):
+    run = new_run("live")
+    training = Training(run=str(run.path), steps=3, options=LIVE)
+
+    def stopped(start, stop):
+        return Outcome(run.path, signal=15)
+
+    with pytest.raises(UserError, match="^live was stopped, and has saved$"):
+        train_run(stopped, training, StopSignal())
 
 
 def test_steps_that_were_skipped_are_no_divergence(new_run):

@@ -156,9 +156,18 @@ def test_optimizers_have_no_state_before_their_first_step(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+
+
 def test_a_state_that_lacks_a_parameter_is_refused(optimizer):
     model = random_model()
     optimizers = take_step(model, OptimConfig(optimizer=optimizer))
     without = [(name, value) for name, value in optimizers.tensors().items() if ".1." not in name]
     with pytest.raises(KeyError, match="no state of layers.1"):
         optimizers.load_tensors(without)
+
+
+def test_a_checkpoint_without_any_state_begins_anew():
+    """As that of a run whose steps were all skipped, because no loss was finite."""
+    optimizers = Optimizers(random_model(), OptimConfig())
+    optimizers.load_tensors([])
+    assert not optimizers.optimizers[0].state

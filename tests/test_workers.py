@@ -3,19 +3,21 @@
 import os
 import signal
 import threading
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from conftest import refusal, run, wait_for
 from counted_job import count_and_wait
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_worker
 from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `world`
 
 import ablate
 from ablation import runner
-from ablation.jobs import Job, count_saved_steps
-from ablation.runner import run_jobs
+from ablation.jobs import Job, count_saved_steps, do_job_on_worker, request_stop
+from ablation.runner import run_jobs, stop_jobs
 from errors import UserError
+from gyre.signals import StopSignal
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,6 +62,53 @@ def test_a_recorded_job_is_not_done_again_without_its_worker(tmp_path, monkeypat
         losing.join()
     assert recorded.keys() == {"first", "second"}
     assert (tmp_path / "first.runs").read_text(encoding="utf-8") == "run\n"
+
+
+class WorkerOfOneJob:
+    """What `request_stop` sees of a Dask worker that does the job `key`."""
+
+    def __init__(self, key: str):
+        self.state = Mock(executing=[Mock(key=key)])
+        self.stop_of_job = StopSignal()
+
+
+def test_a_worker_is_told_to_stop_the_job_that_it_does():
+    worker = WorkerOfOneJob("a-1")
+    assert request_stop({"a-1", "b-1"}, worker) == {"a-1"}
+    assert worker.stop_of_job.number == signal.SIGTERM
+
+
+def test_a_worker_goes_on_with_the_job_of_another_study():
+    worker = WorkerOfOneJob("other-1")
+    assert request_stop({"a-1", "b-1"}, worker) == set()
+    assert worker.stop_of_job.number == 0
+
+
+def do_second_job(train: Any, folder: str, job: Job) -> Any:
+    """Begin a job on a worker that was told to stop jobs while it did an earlier one."""
+    worker = get_worker()
+    request_stop({str(worker.get_current_task())}, worker)
+    return do_job_on_worker(train, folder, job)
+
+
+def test_a_stopped_worker_begins_no_other_job_of_the_study(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "do_job_on_worker", do_second_job)
+    job = Job(name="late", trainings=[])
+    with (local_cluster(processes=False) as cluster, Client(cluster) as client,
+          pytest.raises(UserError, match="late was stopped before it began")):
+        run_jobs(None, Mock(path=tmp_path), Mock(), client, [job])
+
+
+def test_the_jobs_of_a_worker_that_does_not_answer_are_not_cancelled():
+    """It is just being lost, and another worker will get them."""
+    futures = {name: Mock(key=name, done=lambda: False) for name in ("on-lost", "waiting", "runs")}
+    pending = {future: Job(name=name, trainings=[]) for name, future in futures.items()}
+    client = Mock()
+    client.run.return_value = {"tcp://alive": {"runs"}}
+    client.processing.return_value = {"tcp://alive": ("runs",), "tcp://lost": ("on-lost",)}
+    stop_jobs(client, pending)
+    assert [job.name for job in pending.values()] == ["on-lost", "runs"]
+    client.cancel.assert_called_once_with([futures["waiting"]])
 
 
 def fail(train: None, folder: str, job: Job) -> None:
