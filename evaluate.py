@@ -461,10 +461,20 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     notes.append(f"difference: {measured} minus that of {names[0]} on the same text")
     if not compares:
         notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
-    if len({(result["window"], result["stride"]) for result in results}) > 1:
+    if len({context_of(result) for result in results}) > 1:
         notes.append("contexts differ, and more context lowers every loss: --context and --stride "
                      "make them equal")
     return "\n".join([align(rows), *notes])
+
+
+def context_of(result: dict[str, Any]) -> tuple[int, int] | str:
+    """Return the least and the most context of a record, or "all" if one window holds the text.
+
+    Then it has as many tokens as the tokenizer makes of the text, and --context cannot change that.
+    """
+    if result["most_context"] == result["text_tokens"] - 1:
+        return "all"
+    return result["least_context"], result["most_context"]
 
 
 def list_losses(

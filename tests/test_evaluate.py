@@ -455,6 +455,26 @@ def test_a_plot_of_models_from_elsewhere_alone_is_refused_first(
     assert "none of these was trained here: leave it out" in error
 
 
+def test_nothing_is_said_of_contexts_if_both_windows_hold_the_text(
+        runs, tmp_path, capsys, monkeypatch):
+    """The windows have 20 and 40 tokens."""
+    monkeypatch.chdir(runs.parent)
+    (tmp_path / "a.txt").write_text("abc cab", encoding="utf-8")
+    lines, _ = evaluated(capsys, "rope", "learned", "--device=cpu",
+                         f"--data.files={tmp_path / 'a.txt'}")
+    assert lines[1][1:4] == lines[2][1:4] == ["1", "to", "5"]
+    assert ["contexts", "differ,"] not in [line[:2] for line in lines]
+
+
+def test_contexts_are_equal_where_each_window_holds_all_tokens():
+    """Another tokenizer makes fewer tokens of a text, which no --context changes."""
+    records = [{"least_context": 1, "most_context": tokens - 1, "text_tokens": tokens}
+               for tokens in (192, 181)]
+    assert [evaluate.context_of(record) for record in records] == ["all", "all"]
+    records[0]["most_context"] = 128
+    assert evaluate.context_of(records[0]) == (1, 128)
+
+
 def test_a_run_without_its_data_is_measured_on_a_text(runs, tmp_path, held_out, capsys):
     shutil.copytree(runs / "rope", tmp_path / "alone")
     config = tmp_path / "alone" / "config.yaml"
