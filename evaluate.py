@@ -461,20 +461,20 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     notes.append(f"difference: {measured} minus that of {names[0]} on the same text")
     if not compares:
         notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
-    if len({context_of(result) for result in results}) > 1:
+    if have_other_contexts(results):
         notes.append("contexts differ, and more context lowers every loss: --context and --stride "
                      "make them equal")
     return "\n".join([align(rows), *notes])
 
 
-def context_of(result: dict[str, Any]) -> tuple[int, int] | str:
-    """Return the least and the most context of a record, or "all" if one window holds the text.
+def have_other_contexts(results: list[dict[str, Any]]) -> bool:
+    """Return whether the contexts of records differ by their windows.
 
-    Then it has as many tokens as the tokenizer makes of the text, and --context cannot change that.
+    Where each window holds the whole text, they differ by the tokenizers only.
     """
-    if result["most_context"] == result["text_tokens"] - 1:
-        return "all"
-    return result["least_context"], result["most_context"]
+    contexts = {(result["least_context"], result["most_context"]) for result in results}
+    hold_all = all(result["most_context"] == result["text_tokens"] - 1 for result in results)
+    return len(contexts) > 1 and not hold_all
 
 
 def list_losses(

@@ -466,13 +466,13 @@ def test_nothing_is_said_of_contexts_if_both_windows_hold_the_text(
     assert ["contexts", "differ,"] not in [line[:2] for line in lines]
 
 
-def test_contexts_are_equal_where_each_window_holds_all_tokens():
-    """Another tokenizer makes fewer tokens of a text, which no --context changes."""
-    records = [{"least_context": 1, "most_context": tokens - 1, "text_tokens": tokens}
-               for tokens in (192, 181)]
-    assert [evaluate.context_of(record) for record in records] == ["all", "all"]
-    records[0]["most_context"] = 128
-    assert evaluate.context_of(records[0]) == (1, 128)
+@pytest.mark.parametrize("most, tokens, differ", [
+    ((191, 180), (192, 181), False),  # each window holds the text, which has other tokens
+    ((191, 191), (192, 400), False), ((128, 180), (192, 181), True), ((64, 128), (999, 999), True)])
+def test_contexts_differ_where_another_window_would_change_them(most, tokens, differ):
+    records = [{"least_context": 1, "most_context": most[0], "text_tokens": tokens[0]},
+               {"least_context": 1, "most_context": most[1], "text_tokens": tokens[1]}]
+    assert evaluate.have_other_contexts(records) is differ
 
 
 def test_a_run_without_its_data_is_measured_on_a_text(runs, tmp_path, held_out, capsys):
