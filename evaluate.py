@@ -5,6 +5,7 @@
     python evaluate.py small-rope-s1 HF_FOLDER --data.files book.txt    # any models on any text
     python evaluate.py small-rope-s1 --stride 32             # with more context for every token
     python evaluate.py runs/small-* --plot loss.png
+    python evaluate.py zh ar --data.files book.txt --plot loss.png      # runs of different texts
     python evaluate.py small-rope-s1 --lengths --json all.json
 
 A run is named by its folder, or by its name if that is in runs/. With --data.files, a folder of
@@ -67,7 +68,8 @@ class Options:
     lengths: bool = False
     """Measure losses by length of the context too, and what a shift of all positions costs."""
     plot: str | None = None
-    """Draw the losses of the runs in training into this .png, .pdf or .svg file."""
+    """Draw the losses of the runs in training into this .png, .pdf or .svg file: with --data.files
+    too, those on the validation text of each run."""
     json: str | None = None
     """Write all that was measured into this file."""
 
@@ -92,6 +94,7 @@ def main(argv: list[str] | None = None) -> None:
         if resolve_device(options.device).type == "cpu":
             keep_freed_memory()
         models = open_models(options.runs, options.given, held)
+        drawn = choose_drawn(models, options.plot) if options.plot else []
         if options.given:
             results = measure_on_text(models, options)
         else:
@@ -105,9 +108,8 @@ def main(argv: list[str] | None = None) -> None:
         if options.plot:
             from ablation.plots import draw_losses  # slow to import
 
-            in_bits = not have_same_ids(results)
-            figure = draw_losses([model.run for model in models], in_bits,
-                                 plot_format(options.plot))
+            figure = draw_losses(drawn, in_bits=not have_same_data(drawn),
+                                 on_own_text=bool(options.given), format=plot_format(options.plot))
             write_file(Path(options.plot), figure)
 
 
@@ -132,9 +134,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
     for name in options.given:
         if "data.files" not in options.given:
             raise UserError(f"--{name} has no effect without --data.files")
-    if options.given and options.plot:
-        raise UserError("--plot draws what runs measured in training, on their own text: leave out "
-                        "--data.files")
     if options.plot:
         plot_format(options.plot)  # refused before anything is measured
     return options
@@ -211,6 +210,33 @@ def open_foreign(path: Path, held: ExitStack) -> Model:
 
     run, weights = held.enter_context(open_folder(path))
     return Model(path, run, weights)
+
+
+def choose_drawn(models: list[Model], plot: str) -> list[RunDir]:
+    """Return the runs that --plot draws: those that were trained here.
+
+    The others are named in a note. UserError if there are no others.
+    """
+    drawn = []
+    left_out = []
+    for model in models:
+        if "imported" in model.run.manifest:
+            left_out.append(str(model.path))
+        else:
+            drawn.append(model.run)
+    if not drawn:
+        raise UserError("--plot draws what runs measured in training, and none of these was "
+                        "trained here: leave it out")
+    if left_out:
+        say(f"note: not trained here, and left out of {plot}: {', '.join(left_out)}")
+    return drawn
+
+
+def have_same_data(runs: list[RunDir]) -> bool:
+    """Return whether runs validated on the same tokens in training, so that their losses compare.
+    """
+    first = measure.data_of(runs[0].manifest, runs[0].path)
+    return all(measure.data_of(run.manifest, run.path) == first for run in runs)
 
 
 def check_comparable(runs: list[RunDir]) -> None:
@@ -435,10 +461,20 @@ def tabulate_losses(results: list[dict[str, Any]]) -> str:
     notes.append(f"difference: {measured} minus that of {names[0]} on the same text")
     if not compares:
         notes.append(f"*: of other tokens than those of {names[0]}: only bits/byte compare")
-    if len({(result["window"], result["stride"]) for result in results}) > 1:
+    if have_other_contexts(results):
         notes.append("contexts differ, and more context lowers every loss: --context and --stride "
                      "make them equal")
     return "\n".join([align(rows), *notes])
+
+
+def have_other_contexts(results: list[dict[str, Any]]) -> bool:
+    """Return whether the contexts of records differ by their windows.
+
+    Where each window holds the whole text, they differ by the tokenizers only.
+    """
+    contexts = {(result["least_context"], result["most_context"]) for result in results}
+    hold_all = all(result["most_context"] == result["text_tokens"] - 1 for result in results)
+    return len(contexts) > 1 and not hold_all
 
 
 def list_losses(

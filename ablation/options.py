@@ -53,7 +53,8 @@ class StudyOptions:
     """Do not choose the best rate of each arm: train all at optim.lr, or at their own."""
     beside: str | None = None
     """Train only the new arms, beside the records of the study in this folder, such as
-    studies/five: with its text, seeds, lengths and rule for rates."""
+    studies/five: with its text, seeds, lengths and rule for rates. Without --name, the new study is
+    then called beside-five."""
     jobs: Annotated[int | None, Range(ge=1)] = None
     """Runs at a time on this machine. Default: one for each core, with one thread each; on a GPU,
     1."""
@@ -61,7 +62,7 @@ class StudyOptions:
     """Address of a Dask scheduler, such as tcp://HOST:8786, whose workers see the same files; they
     then do the work."""
     dry_run: bool = False
-    """Print the plan, and stop."""
+    """Print the plan, and stop. Nothing is written but the prepared text."""
 
 
 @dataclass(frozen=True)

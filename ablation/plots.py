@@ -83,11 +83,14 @@ def context(study: Study) -> Figure:
 FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context}
 
 
-def draw_losses(runs: list[RunDir], in_bits: bool = False, format: str = "png") -> bytes:
+def draw_losses(
+    runs: list[RunDir], in_bits: bool = False, on_own_text: bool = False, format: str = "png"
+) -> bytes:
     """Return a figure of validation losses (markers) and training losses (pale) against tokens.
 
-    With `in_bits`, it has bits per byte of the validation text instead, which compare runs with
-    different tokenizers. `format` is png, pdf or svg.
+    With `in_bits`, it has bits per byte of the validation text instead, for runs whose tokenizers
+    or texts differ. With `on_own_text`, its title says that each run was measured on its own text.
+    `format` is png, pdf or svg.
     """
     fig = Figure(figsize=(7, 4), layout="constrained")
     ax = fig.add_subplot()
@@ -109,10 +112,10 @@ def draw_losses(runs: list[RunDir], in_bits: bool = False, format: str = "png") 
             ax.plot([x for x, _ in xy], [y for _, y in xy], color=color, **style)
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     ax.set_xlabel("tokens")
-    if in_bits:
-        ax.set(ylabel="bits per byte", title="validation")
-    else:
-        ax.set(ylabel="loss (nats per token)", title="validation (markers) and training (pale)")
+    title = "validation" if in_bits else "validation (markers) and training (pale)"
+    if on_own_text:
+        title += ", on each run's own text"
+    ax.set(ylabel="bits per byte" if in_bits else "loss (nats per token)", title=title)
     ax.grid(alpha=0.3)
     ax.legend(frameon=False)
     image = io.BytesIO()

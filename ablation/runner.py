@@ -51,14 +51,13 @@ def run_study(train: Train, argv: list[str], description: str | None = None) -> 
     command = resolve(argv, description)
     path = command.path
     config = command.config
+    if command.options.dry_run:
+        print_plan(command, open_plan(command))
+        return 0
     busy = f"another ablate.py is working on {path}: wait for it, or choose another --name"
     with locked(path, busy, wait=False):
-        data = find_or_prepare(config.data)
-        measure.check_length(data.manifest["val"]["tokens"], config.data.seq_len)
-        plan = make_plan(command, data)
+        plan = open_plan(command)
         print_plan(command, plan)
-        if command.options.dry_run:
-            return 0
         planning.write_plan(path, plan)
         if plan.grid and plan.second_val:
             # Here, where one sees its progress.
@@ -79,6 +78,14 @@ def run_study(train: Train, argv: list[str], description: str | None = None) -> 
 
 
 # --- the plan -------------------------------------------------------------------------------------
+
+
+def open_plan(command: Command) -> Plan:
+    """Return the plan of a study, for which its text is prepared. The study's folder stays as it
+    is. UserError as `make_plan`, and for a text that is too short to measure on."""
+    data = find_or_prepare(command.config.data)
+    measure.check_length(data.manifest["val"]["tokens"], command.config.data.seq_len)
+    return make_plan(command, data)
 
 
 def make_plan(command: Command, data: Prepared) -> Plan:

@@ -232,8 +232,8 @@ def split_text(
         fits = min(ratios) >= 0.5 and max(ratios) <= 2
         if fits or config.source == "stdlib":
             return spans[~held_out], spans[held_out], hashes[~held_out]
-        say(f"note: whole documents would give validation {share:.1%} of the text, not "
-            f"{config.val_fraction:.1%}: the end of the text is held out instead")
+        say(f"note: validation gets the end of the text, {config.val_fraction:.1%} of it: the "
+            f"whole documents drawn for it would have been {share:.1%}")
     return hold_out_end(file, spans, hashes, config.val_fraction)
 
 

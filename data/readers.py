@@ -35,9 +35,12 @@ NEARBY = 20  # characters on each side of a bad byte that are shown
 
 TABLES = {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
 COMPRESSED = {".gz", ".zst"}
-# Suffixes that are read without a note, and that are read of a folder.
-SUFFIXES = """
+# Suffixes that are read without a note, and that are read of a folder: those of text, and those of
+# source code and settings.
+TEXT = """
 .txt .text .utf8 .utf-8 .md .mdx .markdown .rst .adoc .asciidoc .org .tex .bib .log .po .srt .vtt
+"""
+CODE = """
 .py .pyi .pyx .c .h .cc .cpp .cxx .hh .hpp .hxx .cu .cuh .m .mm .cs .fs .vb .java .kt .kts .scala
 .groovy .gradle .clj .cljs .go .rs .zig .nim .d .v .sv .vhd .vhdl .swift .dart .js .jsx .mjs .cjs
 .ts .tsx .vue .svelte .css .scss .sass .less .php .rb .pl .pm .t .r .jl .lua .tcl .sh .bash .zsh
@@ -45,7 +48,7 @@ SUFFIXES = """
 .pro .f .f90 .f95 .for .pas .ada .adb .ads .cob .asm .s .cmake .mk .make .proto .graphql .tf .nix
 .toml .yaml .yml .ini .cfg .conf
 """
-PLAIN = {"", *SUFFIXES.split()}  # "": no suffix
+PLAIN = {"", *TEXT.split(), *CODE.split()}  # "": no suffix
 
 SOFTWARE = {"__pycache__", "node_modules", "site-packages", "venv"}  # folders of other people
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from data.bpe import SMALLEST_VOCABULARY
 from data.readers import (
+    CODE,
     COMPRESSED,
     PLAIN,
     TABLES,
@@ -39,8 +40,12 @@ AUTO = "auto"
 Fitted = Annotated[int, AUTO]
 """A number of the configuration that may be `auto`: then it is chosen for the text."""
 
-# What other people put between documents.
+# What other people put between documents. Source code that has them does something with them.
 MARKERS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<s>")
+# These also strike text through, in Markdown and other markup. They have to begin or end a line in
+# files without markup, and to be alone on it in others.
+TAGS = ("</s>", "<s>")
+WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # Earlier versions read these as plain text. Their fingerprint is another one now, so that what was
 # prepared of them then is not taken for their rows.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
@@ -351,11 +356,14 @@ class Notes:
     markers: dict[str, str] = field(default_factory=dict)
     """Separators in plain text, each with the first file."""
 
-    def look_for_markers(self, text: str, name: str) -> None:
-        """Note which separators are in a piece of the file `name`."""
-        wanted = MARKERS if self.config.separator is None else (self.config.separator,)
+    def look_for_markers(self, text: str, name: str, kind: str) -> None:
+        """Note which separators are in a piece of the file `name`, of this kind."""
+        separator = self.config.separator
+        wanted = MARKERS if separator is None else (separator,)
         for marker in wanted:
-            if marker not in self.markers and marker in text:
+            if marker in self.markers or marker not in text:
+                continue
+            if marker == separator or divides(marker, text, kind):
                 self.markers[marker] = name
 
     def say(self) -> None:
@@ -381,6 +389,21 @@ class Notes:
             hint = " (in bash, a line break is $'\\n')" if "\\" in separator else ""
             say(f"note: data.separator {separator!r} does not occur: each file of plain text is "
                 f"one document{hint}")
+
+
+def divides(marker: str, text: str, kind: str) -> bool:
+    """Return whether one of MARKERS, which is in a text of a file of this kind, divides documents.
+    """
+    if kind in CODE.split():
+        return False
+    if marker not in TAGS:
+        return True
+    begins = rf"^[ \t]*{marker}"
+    ends = rf"{marker}[ \t]*\r?$"
+    place = rf"^[ \t]*{ends}"
+    if kind in WITHOUT_MARKUP:
+        place = f"{begins}|{ends}"
+    return re.search(place, text, re.MULTILINE) is not None
 
 
 def list_names(names: list[str]) -> str:
@@ -427,7 +450,7 @@ def read_plain(file: TextFile, notes: Notes) -> Iterator[str]:
             if is_first and re.match(r"\s*<(!doctype )?html\b", piece, re.IGNORECASE):
                 notes.pages.append(file.name)
             is_first = False
-            notes.look_for_markers(piece, file.name)
+            notes.look_for_markers(piece, file.name, kind)
             yield piece
 
 

@@ -8,6 +8,8 @@ function, `Option.convert`, gives every value its type.
 
 import argparse
 import dataclasses
+import glob
+import os
 import reprlib
 import shlex
 import sys
@@ -22,6 +24,7 @@ import docstring_parser
 import msgspec
 import yaml
 
+from data.readers import PLAIN, TABLES, file_kind
 from data.sources import AUTO, DataConfig, Fitted
 from errors import Range, UserError, check_range, check_ranges, closest, did_you_mean
 from gyre.compute import Dtype
@@ -32,6 +35,7 @@ from model.config import ModelConfig
 from model.encodings import POSITIONS, check_position
 
 CONFIGS = Path(__file__).parent.parent / "configs"
+YAML = (".yaml", ".yml")
 OURS = ", ".join(sorted(path.name for path in CONFIGS.glob("*.yaml")))
 
 
@@ -87,8 +91,8 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     log: LogConfig = field(default_factory=LogConfig)
     name: str | None = None
-    """Name of the run, and of its folder. Unset: the config file's name, the encoding and the
-    seed."""
+    """Name of the run or study, and of its folder. Unset: the config file's name, followed by the
+    encoding and the seed of a run, or by the tier of a study (quick is left out)."""
     init_from: str | None = None
     """Run whose weights this one starts from; set by --init-from RUN, which takes its model and its
     tokenizer too."""
@@ -330,20 +334,60 @@ HABITS = {
 }
 
 
-def nearest(word: str, names: Iterable[str]) -> str:
+# Options of each command beside those of the configuration. No command imports another for a hint.
+COMMAND_OPTIONS = {
+    "train.py": "at branch_from config init_from resume",
+    "generate.py": "chat checkpoint compile device dtype interactive max_new_tokens min_p "
+                   "num_samples prompt prompt_file repetition_penalty rope_factor rope_scaling run "
+                   "stop temperature top_k top_p",
+    "evaluate.py": "checkpoint context device json lengths plot stride",
+    "ablate.py": "arm arms baseline beside config dry_run jobs no_tuning scheduler seeds tier "
+                 "tokens",
+    "bench.py": "config json new_tokens peer repeats",
+    "export.py": "dtype to",
+}
+
+
+def nearest(word: str, names: Iterable[str], elsewhere: bool = False) -> str:
     """Return a did-you-mean for a misspelt option, or for the word of another repository.
 
-    Options are compared by the part after their section, with dashes as underscores.
+    Options are compared by the part after their section, with dashes as underscores. With
+    `elsewhere`, an option of another command is told before options that are only similar.
     """
     plain = {name.lstrip("-").replace("-", "_"): name for name in names}
     by_last_part = {option.rpartition(".")[2]: option for option in plain}
     wanted = word.lstrip("-").replace("-", "_").rpartition(".")[2]
-    habits = [ours for ours, words in HABITS.items() if wanted in words.split()]
-    option = next((ours for ours in habits if ours in plain), None)
+    option = find_option(wanted, plain)
+    if option is None and elsewhere:
+        hint = name_command(wanted)
+        if hint:
+            return hint
     if option is None:
         last_part = closest(wanted, by_last_part)
         option = by_last_part[last_part] if last_part else None
     return f" (did you mean {plain[option]}?)" if option else ""
+
+
+def find_option(word: str, names: Iterable[str]) -> str | None:
+    """Return the option that a word of another repository stands for, or that ends with the word.
+    """
+    options = list(names)
+    for ours, words in HABITS.items():
+        if word in words.split() and ours in options:
+            return ours
+    for option in options:
+        if option.rpartition(".")[2] == word:
+            return option
+    return None
+
+
+def name_command(word: str) -> str:
+    """Return which command has the option that a word stands for, or "" if none has."""
+    for command, words in COMMAND_OPTIONS.items():
+        if word in words.split():
+            return f" (--{word.replace('_', '-')} is an option of {command})"
+    option = find_option(word, OPTIONS)
+    return f" (--{option} is an option of train.py)" if option else ""
 
 
 def advise(name: str, hint: Any, values: list[str]) -> str:
@@ -355,14 +399,24 @@ def advise(name: str, hint: Any, values: list[str]) -> str:
         first = Path(values[0])
         if not first.exists():
             return as_list
-        glob = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
-        return f"quote a glob, as in {name} '{glob}', or {as_list}"
+        pattern = first.with_name(f"*{first.suffix}")  # that the shell may have expanded
+        return f"quote a glob, as in {name} '{pattern}', or {as_list}"
     if str in parts:
         return f"quote it, as in {name} {shlex.quote(' '.join(values))}"
     return "leave it out"
 
 
 # --- YAML -----------------------------------------------------------------------------------------
+
+
+def names_text(word: str) -> bool:
+    """Return whether a word names a text rather than a configuration: a file, folder or glob that
+    is there, or a file that its suffix shows to be a text. YAML is a configuration."""
+    kind = file_kind(word)
+    if kind in YAML:
+        return False
+    is_there = os.path.exists(word) or bool(glob.glob(word))
+    return is_there or kind in TABLES or kind in PLAIN - {""}
 
 
 def find_config(name: str | Path) -> Path:
@@ -372,6 +426,8 @@ def find_config(name: str | Path) -> Path:
             return path
     beside = [str(file) for file in Path(name).parent.glob("*.y*ml")]
     hint = did_you_mean(str(name), [*OURS.split(", "), *beside])
+    if names_text(str(name)):
+        hint = f" (did you mean --data.files {shlex.quote(str(name))}?)"
     raise UserError(f"no config {name}{hint}, neither as a path nor among ours: {OURS}")
 
 
@@ -387,7 +443,10 @@ def read_yaml(name: str | Path) -> dict[str, Any]:
             raise ValueError("it holds no table of options")
         return read_layer(table)
     except (UserError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+        words = " ".join(str(error).split())
+        if names_text(str(path)):
+            words += f"; to train on this text, say --data.files {shlex.quote(str(path))}"
+        raise UserError(f"{path}: {words}") from None
 
 
 def read_layer(table: dict[str, Any]) -> dict[str, Any]:
@@ -586,27 +645,54 @@ class Parser(argparse.ArgumentParser):
         names = self._option_string_actions
         misspelt = [word.partition("=")[0] for word in unknown if word.startswith("-")]
         if misspelt:
-            with_hints = [f"{name}{nearest(name, names)}" for name in misspelt]
+            with_hints = [f"{name}{nearest(name, names, elsewhere=True)}" for name in misspelt]
             return f"there is no option {', '.join(with_hints)}"
         stray = unknown[0]
         before = words[words.index(stray) - 1] if stray != words[0] else ""
         name, _, value = before.partition("=")
-        if name not in names:
-            return f"{stray} is no option: {self.advise_option(stray)}"
+        hint = self.options[name].hint if name in self.options else None
+        if name not in names or self.is_stray_file(stray, hint):
+            return f"{stray} is no option: {self.advise_option(unknown)}"
         if names[name].nargs == 0:
             return f"{name} takes no value, and {stray} follows it: leave it out"
-        hint = self.options[name].hint if name in self.options else None
         advice = advise(name, hint, [value, *unknown])
         return f"{name} takes one value, and {stray} follows it: {advice}"
 
-    def advise_option(self, stray: str) -> str:
-        """Return which option a word without one may belong to."""
-        takers = [name for name in ("--config", "--run", "--prompt")
-                  if name in self._option_string_actions]
+    def is_stray_file(self, word: str, hint: Any) -> bool:
+        """Return whether a word after an option of this type is a text or a configuration, and not
+        more of the option's value."""
+        parts = (hint, *get_args(hint))
+        takes_list = any(get_origin(part) is list for part in parts)
+        if takes_list or "--config" not in self._option_string_actions:
+            return False
+        kind = file_kind(word)
+        if str in parts and kind == "":  # a folder may have the name of any word
+            return False
+        return kind in YAML or names_text(word)
+
+    def advise_option(self, strays: list[str]) -> str:
+        """Return which options words without one may belong to."""
+        names = self._option_string_actions
+        first = shlex.quote(strays[0])
+        if "--config" in names:
+            return self.advise_files(strays)
+        if "--prompt-file" in names and os.path.isfile(strays[0]):
+            return f"did you mean --prompt-file {first}?"
+        takers = [f"{name} {first}" for name in ("--run", "--prompt") if name in names]
         if not takers:
             return "leave it out"
-        corrected = [f"{name} {shlex.quote(stray)}" for name in takers]
-        return f"did you mean {' or '.join(corrected)}?"
+        return f"did you mean {' or '.join(takers)}?"
+
+    def advise_files(self, strays: list[str]) -> str:
+        """Return which of --config and --data.files words without an option may belong to."""
+        texts = [word for word in strays if names_text(word)]
+        if len(texts) > 2:
+            return advise("--data.files", self.options["--data.files"].hint, texts)
+        corrected = []
+        for word in strays:
+            name = "--data.files" if word in texts else "--config"
+            corrected.append(f"{name} {shlex.quote(word)}")
+        return f"did you mean {' '.join(corrected)}?"
 
     def error(self, message: str) -> NoReturn:
         raise UserError(message.removeprefix("argument "))

@@ -52,6 +52,13 @@ def test_runs_with_other_tokenizers_share_a_table(tmp_path):
         "documents": 3, "bytes": 100, "tokens": 50}))
 
 
+@pytest.mark.parametrize("changes, same", [
+    ({}, True), ({"text": {"sha256": "b"}}, False), ({"settings": {"val_fraction": 0.2}}, False),
+    ({"files": {"train.bin": {"sha256": "b"}, "tokenizer.model": {"sha256": "b"}}}, False)])
+def test_runs_have_the_same_data_if_nothing_of_it_differs(tmp_path, changes, same):
+    assert evaluate.have_same_data(made_up_runs(tmp_path, **changes)) is same
+
+
 @pytest.fixture(scope="module")
 def runs(world):
     """Two encodings of one text, the second with rows of another length, a damaged copy, and
@@ -73,6 +80,15 @@ def more_pieces(world, runs):
     trained(world, "pieces", "--data.val_fraction", "0.3", "--data.vocab_size", "310",
             f"--log.runs={world / 'others'}")
     return world / "others" / "pieces"
+
+
+@pytest.fixture(scope="module")
+def another_text(world, runs):
+    """A run like rope of another text, which is not in the list of runs."""
+    (world / "another.txt").write_text(random_text(seed=2), encoding="utf-8")
+    trained(world, "another", "--data.val_fraction", "0.3",
+            f"--data.files={world / 'another.txt'}", f"--log.runs={world / 'others'}")
+    return world / "others" / "another"
 
 
 def evaluated(capsys, *argv):
@@ -300,7 +316,7 @@ def test_losses_of_other_tokens_are_drawn_in_bits(runs, more_pieces, capsys, mon
     drawn = mock.Mock(return_value=b"a picture")
     monkeypatch.setattr("ablation.plots.draw_losses", drawn)
     evaluated(capsys, "rope", more_pieces, "--device=cpu", "--plot=bits.png")
-    assert drawn.call_args.args[1:] == (True, "png")
+    assert drawn.call_args.kwargs == {"in_bits": True, "on_own_text": False, "format": "png"}
     assert Path("bits.png").read_bytes() == b"a picture"
 
 
@@ -396,6 +412,69 @@ def test_a_text_shorter_than_a_row_is_measured(runs, tmp_path, capsys, monkeypat
     assert (record["least_context"], record["most_context"]) == (1, record["text_tokens"] - 1)
 
 
+def test_what_is_said_of_runs_of_different_texts_works(
+        runs, another_text, held_out, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    plot = ("rope", another_text, "--device=cpu", "--plot=texts.png")
+    error = refusal(capsys, evaluate.main, *plot)[-1]
+    assert "evaluate each alone, or give a text for both with --data.files" in error
+    evaluated(capsys, *plot, f"--data.files={held_out}")
+    assert imread("texts.png").shape[1] > 500
+
+
+def test_runs_of_different_texts_are_drawn_in_bits_on_their_own(
+        runs, another_text, held_out, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    drawn = mock.Mock(return_value=b"a picture")
+    monkeypatch.setattr("ablation.plots.draw_losses", drawn)
+    evaluated(capsys, "rope", another_text, "--device=cpu", "--plot=a.png",
+              f"--data.files={held_out}")
+    assert [run.path.name for run in drawn.call_args.args[0]] == ["rope", "another"]
+    assert drawn.call_args.kwargs == {"in_bits": True, "on_own_text": True, "format": "png"}
+
+
+def test_a_model_from_elsewhere_is_left_out_of_a_plot(
+        runs, held_out, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    drawn = mock.Mock(return_value=b"a picture")
+    monkeypatch.setattr("ablation.plots.draw_losses", drawn)
+    assert run(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
+    _, errors = evaluated(capsys, "rope", tmp_path / "hf", "--device=cpu", "--plot=a.png",
+                          f"--data.files={held_out}")
+    assert [run.path.name for run in drawn.call_args.args[0]] == ["rope"]
+    assert f"note: not trained here, and left out of a.png: {tmp_path / 'hf'}" in errors
+
+
+def test_a_plot_of_models_from_elsewhere_alone_is_refused_first(
+        runs, held_out, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    monkeypatch.setattr(measure, "measure_text", None)
+    assert run(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
+    error = refusal(capsys, evaluate.main, tmp_path / "hf", "--plot=a.png",
+                    f"--data.files={held_out}")[-1]
+    assert "none of these was trained here: leave it out" in error
+
+
+def test_nothing_is_said_of_contexts_if_both_windows_hold_the_text(
+        runs, tmp_path, capsys, monkeypatch):
+    """The windows have 20 and 40 tokens."""
+    monkeypatch.chdir(runs.parent)
+    (tmp_path / "a.txt").write_text("abc cab", encoding="utf-8")
+    lines, _ = evaluated(capsys, "rope", "learned", "--device=cpu",
+                         f"--data.files={tmp_path / 'a.txt'}")
+    assert lines[1][1:4] == lines[2][1:4] == ["1", "to", "5"]
+    assert ["contexts", "differ,"] not in [line[:2] for line in lines]
+
+
+@pytest.mark.parametrize("most, tokens, differ", [
+    ((191, 180), (192, 181), False),  # each window holds the text, which has other tokens
+    ((191, 191), (192, 400), False), ((128, 180), (192, 181), True), ((64, 128), (999, 999), True)])
+def test_contexts_differ_where_another_window_would_change_them(most, tokens, differ):
+    records = [{"least_context": 1, "most_context": most[0], "text_tokens": tokens[0]},
+               {"least_context": 1, "most_context": most[1], "text_tokens": tokens[1]}]
+    assert evaluate.have_other_contexts(records) is differ
+
+
 def test_a_run_without_its_data_is_measured_on_a_text(runs, tmp_path, held_out, capsys):
     shutil.copytree(runs / "rope", tmp_path / "alone")
     config = tmp_path / "alone" / "config.yaml"
@@ -463,7 +542,6 @@ def test_a_run_whose_text_has_changed_is_refused(world, capsys, monkeypatch):
     ("", "runs/ yet: make one with `python train.py"), ("x", "no run folder at runs/x"),
     (".", "none of these is a run"), ("--lengths", "name the runs to measure"),
     ("x --data.column=a", "--data.column has no effect without --data.files"),
-    ("x --data.files=a --plot=b", "on their own text: leave out --data.files"),
     ("x --stride=0", "stride must be at least 1"), ("x --context=0", "context must be at least 1"),
     ("x --data.file=a", "no option --data.file (did you mean --data.files?)")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):

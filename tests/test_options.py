@@ -8,9 +8,15 @@ from conftest import load, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ablate
+import bench
+import evaluate
+import export
+import generate
 import train
 from errors import UserError, find_ranges
 from gyre.options import (
+    COMMAND_OPTIONS,
     CONFIGS,
     HABITS,
     OPTIONS,
@@ -22,6 +28,7 @@ from gyre.options import (
     read_config,
     show_type,
 )
+from gyre.start import StartOptions
 from model.config import RopeScaling
 from model.encodings import POSITIONS
 from model.sampling import Sampling
@@ -397,6 +404,53 @@ def test_a_word_without_an_option_is_given_one(config, message):
     assert mistake("tiny.yaml", parser=parser) == message
 
 
+@pytest.mark.parametrize("argv, options", [
+    ("poem.txt", "--data.files poem.txt"), ("notes", "--data.files notes"),
+    ("notes/*.md", "--data.files 'notes/*.md'"), ("elsewhere.csv", "--data.files elsewhere.csv"),
+    ("--config tiny.yaml poem.txt", "--data.files poem.txt"),
+    ("--config tiny.yaml notes", "--data.files notes"), ("--seed 3 notes", "--data.files notes"),
+    ("--name a poem.txt", "--data.files poem.txt"), ("notes --seed 3", "--data.files notes"),
+    ("x" * 300 + ".txt", "--data.files " + "x" * 300 + ".txt"),
+    ("poem.txt notes", "--data.files poem.txt --data.files notes"),
+    ("tiny.yaml poem.txt", "--config tiny.yaml --data.files poem.txt"),
+    ("--config a.yaml b.yaml", "--config b.yaml"), ("mine.yml", "--config mine.yml")])
+def test_a_text_without_an_option_is_given_data_files(tmp_path, monkeypatch, argv, options):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    for name in ("notes/a.md", "poem.txt", "mine.yml"):
+        write(tmp_path, "a text", name)
+    message = mistake(*argv.split(), parser=Parser(config=True))
+    assert message.endswith(f" is no option: did you mean {options}?")
+
+
+def test_many_texts_without_an_option_are_to_be_quoted_as_a_glob(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt", "c.txt"):
+        write(tmp_path, "a text", name)
+    assert mistake("a.txt", "b.txt", "c.txt", parser=Parser(config=True)) == (
+        "a.txt is no option: quote a glob, as in --data.files '*.txt', or give a list, as in "
+        "--data.files '[a.txt, b.txt, ...]'")
+
+
+def test_a_file_without_an_option_may_hold_a_prompt(tmp_path):
+    parser = Parser(None, generate.ModelOptions, generate.TextOptions)
+    file = write(tmp_path, "def", "start.txt")
+    assert mistake(file, parser=parser) == (
+        f"{file} is no option: did you mean --prompt-file {file}?")
+
+
+@pytest.mark.parametrize("content", ["Twinkle, twinkle\nlittle star\n", "Title: Star\n"])
+def test_a_text_as_a_configuration_is_given_data_files(tmp_path, content):
+    file = write(tmp_path, content, "poem.txt")
+    with pytest.raises(UserError, match=f"; to train on this text, say --data.files {file}$"):
+        load("--config", file)
+
+
+def test_a_folder_as_a_configuration_is_given_data_files(tmp_path):
+    with pytest.raises(UserError, match=rf"no config {tmp_path} \(did you mean --data.files "):
+        load("--config", str(tmp_path))
+
+
 def test_a_word_too_many_is_to_be_left_out():
     parser = Parser()
     parser.add_argument("source")
@@ -427,6 +481,35 @@ def test_words_of_other_repositories_lead_to_our_options(habit, ours):
     ("model", "run"), ("new-token", "max-new-tokens")])
 def test_suggested_options_are_those_that_the_command_has(habit, ours):
     assert mistake(f"--{habit}=3") == f"there is no option --{habit} (did you mean --{ours}?)"
+
+
+@pytest.mark.parametrize("option, hint", [
+    ("num-samples", "--num-samples is an option of generate.py"),
+    ("top_k", "--top-k is an option of generate.py"),
+    ("stride", "--stride is an option of evaluate.py"),
+    ("dry_run", "--dry-run is an option of ablate.py"),
+    ("device", "did you mean --train.device?"), ("tokens", "--tokens is an option of ablate.py")])
+def test_train_names_the_command_that_has_an_option(option, hint):
+    parser = Parser(None, StartOptions, config=True)
+    assert mistake(f"--{option}", "3", parser=parser) == f"there is no option --{option} ({hint})"
+
+
+@pytest.mark.parametrize("option, hint", [
+    ("block_size", "--data.seq_len is an option of train.py"),
+    ("learning-rate", "--optim.lr is an option of train.py"),
+    ("model.theta", "--model.theta is an option of train.py"),
+    ("resume", "--resume is an option of train.py"), ("lengths", "--lengths is an option of "
+                                                      "evaluate.py")])
+def test_generate_names_the_command_that_has_an_option(option, hint):
+    assert mistake(f"--{option}", "3") == f"there is no option --{option} ({hint})"
+
+
+@pytest.mark.parametrize("command", [train, generate, evaluate, ablate, bench, export])
+def test_options_of_a_command_are_those_of_its_help(command, capsys):
+    assert run(command.main, "--help") == 0
+    spellings = re.findall("^  --([a-z-]+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
+    options = {spelling.replace("-", "_") for spelling in spellings} - {"name", "seed"}
+    assert options == set(COMMAND_OPTIONS[f"{command.__name__}.py"].split())
 
 
 def test_a_word_like_no_option_gets_no_suggestion():

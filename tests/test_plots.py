@@ -148,6 +148,20 @@ def test_losses_of_runs_are_drawn_against_tokens(new_run, monkeypatch):
     assert lines(figure.axes[0]).keys() == {"a"}
 
 
+@pytest.mark.parametrize("in_bits, on_own_text, title, label", [
+    (False, False, "validation (markers) and training (pale)", "loss (nats per token)"),
+    (False, True, "validation (markers) and training (pale), on each run's own text",
+     "loss (nats per token)"),
+    (True, True, "validation, on each run's own text", "bits per byte")])
+def test_the_title_of_a_plot_says_on_which_text_runs_were_measured(
+        new_run, monkeypatch, in_bits, on_own_text, title, label):
+    figure = plots.Figure()
+    monkeypatch.setattr(plots, "Figure", lambda **_: figure)
+    plots.draw_losses([new_run("a")], in_bits=in_bits, on_own_text=on_own_text)
+    (ax,) = figure.axes
+    assert (ax.get_title(), ax.get_ylabel()) == (title, label)
+
+
 @pytest.mark.parametrize("format, start", [
     ("png", b"\x89PNG"), ("pdf", b"%PDF-1"), ("svg", b"<?xml")])
 def test_losses_of_runs_are_drawn_in_each_format(new_run, format, start):

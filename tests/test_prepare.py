@@ -304,8 +304,8 @@ def test_few_documents_give_their_end_in_one_note(capsys):
     assert train == ["café " * 60, "b" * 135]  # of 660 bytes, 165 are held out
     assert val == ["b" * 165]
     assert capsys.readouterr().err == (
-        "note: whole documents would give validation 54.5% of the text, not 25.0%: the end of the "
-        "text is held out instead\n")
+        "note: validation gets the end of the text, 25.0% of it: the whole documents drawn for it "
+        "would have been 54.5%\n")
 
 
 @pytest.mark.parametrize("documents, train, val", [

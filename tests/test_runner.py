@@ -281,6 +281,19 @@ def test_a_study_that_another_process_works_on_is_refused(world, finished, capsy
     assert "another ablate.py is working on" in error
 
 
+def test_a_study_that_another_process_works_on_can_be_planned(world, finished, capsys):
+    with locked(finished, "busy", wait=False):
+        assert run(ablate.main, *study_arguments(world, "--dry-run")) == 0
+    assert "plan.json: going on" in capsys.readouterr().err
+
+
+def test_a_dry_run_locks_nothing_and_makes_no_folder(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "locked", lambda *_, **options: pytest.fail("took a lock"))
+    argv = study_arguments(world, "--log.runs", str(tmp_path / "runs"), "--dry-run")
+    assert run(ablate.main, *argv) == 0
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_folder_of_something_else_is_refused_and_kept(world, capsys):
     mine = world / "runs" / "mine"
     mine.mkdir(parents=True)

@@ -277,13 +277,29 @@ def test_rows_without_a_text_are_counted_over_all_files(tmp_path, capsys):
 
 @pytest.mark.parametrize("content, marker", [
     ("A cat.\n<|endoftext|>\nA dog.\n", "<|endoftext|>"), ("A cat.<|endoftext|>", "<|endoftext|>"),
-    ("<s>A cat.", "<s>"), ("A cat.</s>A dog.</s>", "</s>"),
+    ("<s>A cat.", "<s>"), ("A cat.</s>A dog.</s>", "</s>"), ("A cat.\r\n</s>\r\n", "</s>"),
     ("A cat.<|end_of_text|>A dog.", "<|end_of_text|>")])
 def test_a_separator_in_plain_text_is_noted(tmp_path, capsys, content, marker):
     path = write(tmp_path / "a.txt", content)
     assert texts(files=path) == [content]
     assert notes(capsys) == [f"{marker} in {path} is trained as ordinary characters: to divide the "
                              f"text into documents there, say --data.separator '{marker}'"]
+
+
+@pytest.mark.parametrize("name, content, marker", [
+    ("a.md", "A cat.\n</s>\nA dog.", "</s>"), ("a", "<s>\r\nA cat.", "<s>"),
+    ("a.rst", "A cat.<|endoftext|>A dog.", "<|endoftext|>"), ("a.xml", "A.\n <s> \nB.", "<s>")])
+def test_a_separator_on_a_line_of_its_own_is_noted_in_any_text(
+        tmp_path, capsys, name, content, marker):
+    path = write(tmp_path / name, content)
+    texts(files=path)
+    assert f"{marker} in {path} is trained as ordinary characters" in notes(capsys)[-1]
+
+
+def test_a_separator_that_is_given_counts_in_source_code_too(tmp_path, capsys):
+    path = write(tmp_path / "a.py", "a = '</s>'")
+    assert texts(files=path, separator="</s>") == ["a = '", "'"]
+    assert notes(capsys) == []
 
 
 def test_files_are_divided_at_the_separator_and_rows_are_not(tmp_path, capsys):
@@ -328,6 +344,8 @@ def test_html_further_down_is_ordinary_text(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name, content", [
     ("a.txt", "a < b <sub>1</sub> endoftext"), ("a.md", "<div>a</div>"),
+    ("a.txt", "a <s>b</s> c"), ("a.md", "<s>done</s>\n- <s>done</s>\n"),
+    ("a.pl", "<s>\nwhile (<s>) {}\n"), ("a.py", "EOS = [\n</s>\n<|endoftext|>"),
     ("a.jsonl", '{"text": "</s>"}'), ("a.csv", "text\n<|endoftext|>\n"), ("empty.txt", "")])
 def test_ordinary_files_need_no_note(tmp_path, capsys, name, content):
     texts(files=write(tmp_path / name, content))
