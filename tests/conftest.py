@@ -1,7 +1,7 @@
 """What several test files need: a text to train on, the command line of a tiny run, small models.
 
-A test file says `from conftest import arguments, run, ...`; `world` is a fixture and needs no
-import. Everything drawn at random comes from a generator with a fixed seed.
+A test file says `from conftest import tiny_argv, exit_code, ...`; `workdir` is a fixture and needs
+no import. Everything drawn at random comes from a generator with a fixed seed.
 """
 
 import gc
@@ -64,7 +64,7 @@ def random_model(seed: int = 1, **changes) -> Transformer:
     return model.eval()
 
 
-def sharpened(**changes) -> Transformer:
+def sharp_model(**changes) -> Transformer:
     """A model with large weights and a context of 80 tokens.
 
     With initial weights attention is flat, and a wrong key hardly shows.
@@ -84,7 +84,7 @@ def random_tokens(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(0, 97, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
     """Standard normal numbers."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
@@ -111,18 +111,18 @@ def random_text(n_words: int = 1760, seed: int = 0) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, request) -> Path:
+def workdir(tmp_path_factory, request) -> Path:
     """A folder with text.txt; the runs of a test file and their prepared data live in it.
 
     A test file that needs another length says so as N_WORDS.
     """
-    folder = tmp_path_factory.mktemp("world")
+    folder = tmp_path_factory.mktemp("workdir")
     text = random_text(getattr(request.module, "N_WORDS", 1760))
     (folder / "text.txt").write_text(text, encoding="utf-8")
     return folder
 
 
-def training(world: Path, *extra: str) -> list[str]:
+def training_argv(workdir: Path, *extra: str) -> list[str]:
     """Command line of a tiny training on the CPU, in float32: 12 steps, of whatever model.
 
     What `extra` says comes later and so wins.
@@ -130,18 +130,19 @@ def training(world: Path, *extra: str) -> list[str]:
     options = ("--data.seq_len 20 --optim.warmup_steps 3 --train.steps 12 --train.batch_size 27 "
                "--train.eval_interval 5 --train.sample_tokens 4 --train.dtype float32 "
                "--train.device cpu --log.wandb disabled")
-    return [*options.split(), f"--data.files={world / 'text.txt'}", f"--log.runs={world / 'runs'}",
-            f"--data.prepared={world / 'prepared'}", *extra]
+    return [*options.split(), f"--data.files={workdir / 'text.txt'}",
+            f"--log.runs={workdir / 'runs'}",
+            f"--data.prepared={workdir / 'prepared'}", *extra]
 
 
-def arguments(world: Path, *extra: str) -> list[str]:
+def tiny_argv(workdir: Path, *extra: str) -> list[str]:
     """The same of a tiny model with a tiny vocabulary: 2.6 epochs."""
     sizes = ("--data.vocab_size 300 --model.dim 48 --model.n_layers 2 --model.n_heads 6 "
              "--model.n_kv_heads 2")
-    return training(world, *sizes.split(), *extra)
+    return training_argv(workdir, *sizes.split(), *extra)
 
 
-def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
+def exit_code(main: Callable[[list[str]], object], *argv: str | Path) -> int:
     """Exit code of a command's `main`, called in this process; 0 where it simply returns."""
     try:
         main([str(word) for word in argv])
@@ -151,13 +152,13 @@ def run(main: Callable[[list[str]], object], *argv: str | Path) -> int:
     return 0
 
 
-def refusal(capture: Any, main: Callable[[list[str]], object], *argv: str | Path) -> list[str]:
+def error_lines(capture: Any, main: Callable[[list[str]], object], *argv: str | Path) -> list[str]:
     """The lines on stderr of a command that exits with 2.
 
     Only the last one is an error, and nothing is on stdout. `capture` is capsys or capfd.
     """
     capture.readouterr()  # of what ran before
-    assert run(main, *argv) == 2
+    assert exit_code(main, *argv) == 2
     out, err = capture.readouterr()
     lines = err.splitlines()
     assert out == ""
@@ -167,8 +168,9 @@ def refusal(capture: Any, main: Callable[[list[str]], object], *argv: str | Path
     return lines
 
 
-def start(program: str | Path, *argv: str | Path, cwd: Path = ROOT, new_session: bool = False,
-          **environment: str) -> Popen[str]:
+def start_python(program: str | Path, *argv: str | Path, cwd: Path = ROOT,
+                 new_session: bool = False,
+                 **environment: str) -> Popen[str]:
     """A process of its own that runs a file, or this code, from the root of the checkout."""
     command = [sys.executable]
     if isinstance(program, Path):
@@ -180,9 +182,9 @@ def start(program: str | Path, *argv: str | Path, cwd: Path = ROOT, new_session:
                  stdout=PIPE, stderr=PIPE, start_new_session=new_session)
 
 
-def output(program: str | Path, *argv: str | Path, **options: Any) -> str:
+def run_python(program: str | Path, *argv: str | Path, **options: Any) -> str:
     """What such a program prints, which has to succeed."""
-    process = start(program, *argv, **options)
+    process = start_python(program, *argv, **options)
     printed, errors = process.communicate(timeout=300)
     assert process.returncode == 0, printed + errors
     return printed
@@ -225,7 +227,7 @@ def be_rank(environment: dict[str, str], log: Path, target: Callable, args: Any)
 
 
 @pytest.fixture(scope="session")
-def launch(tmp_path_factory) -> Iterator[Callable[..., Ranks]]:
+def launch_ranks(tmp_path_factory) -> Iterator[Callable[..., Ranks]]:
     """Start ranks, `launch(size, target, *args)`, by fork from a process that has imported what
     they need: imports take longer than a tiny training."""
     context = multiprocessing.get_context("forkserver")
@@ -252,10 +254,10 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def trained(world: Path, name: str, *extra: str) -> Path:
+def train_tiny(workdir: Path, name: str, *extra: str) -> Path:
     """Train a tiny run of this name; returns its folder."""
-    assert run(train.main, *arguments(world, "--name", name, *extra)) == 0
-    return world / "runs" / name
+    assert exit_code(train.main, *tiny_argv(workdir, "--name", name, *extra)) == 0
+    return workdir / "runs" / name
 
 
 def target_losses(run: Path, dtype: InferenceDtype = "float32") -> Tensor:
@@ -268,10 +270,10 @@ def target_losses(run: Path, dtype: InferenceDtype = "float32") -> Tensor:
         return torch.cat([nats for nats, _ in pairs]).detach()
 
 
-def setup_of(world: Path, *extra: str) -> Setup:
+def build_setup(workdir: Path, *extra: str) -> Setup:
     """What a tiny training needs, in this process."""
     alone = World(0, 1, CPU)
-    start, compute = complete(resolve(arguments(world, *extra), ""), alone)
+    start, compute = complete(resolve(tiny_argv(workdir, *extra), ""), alone)
     setup = build(start, alone, compute)
     print_setup(start, setup)
     return setup
@@ -290,10 +292,10 @@ def stop_at(number: int, *argv: str | Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "StopSignal", lambda: stop)
         patch.setattr(train, "train_step", signalled)
-        assert run(train.main, *argv) == 128 + signal.SIGTERM
+        assert exit_code(train.main, *argv) == 128 + signal.SIGTERM
 
 
-def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
+def read_metric(path: Path, key: str = "train/loss") -> dict[int, Any]:
     """{step: value} of a run; each step may stand there once."""
     values: dict[int, Any] = {}
     for point in RunDir.open(path).metrics():
@@ -303,7 +305,7 @@ def points(path: Path, key: str = "train/loss") -> dict[int, Any]:
     return values
 
 
-def load(*argv: str, base: dict[str, Any] | None = None) -> Config:
+def parse_config(*argv: str, base: dict[str, Any] | None = None) -> Config:
     """The configuration that a command line describes."""
     options = Parser(config=True).parse_args(list(argv))
     files = [read_yaml(file) for file in options.config]
@@ -326,7 +328,7 @@ def new_run(tmp_path) -> Callable[..., RunDir]:
                 **changes: Any) -> RunDir:
         tokenizer = tmp_path / "tokenizer.model"
         tokenizer.write_bytes(bytes(range(256)) * 9)
-        config = load("--name", name, "--data.tokenizer", "elsewhere")
+        config = parse_config("--name", name, "--data.tokenizer", "elsewhere")
         log_config = LogConfig(runs=str(tmp_path / runs), **(log or {"wandb": "disabled"}))
         config = replace(config, log=log_config)
         options: dict[str, Any] = {"manifest": {"n": 7}, **changes}
@@ -350,7 +352,7 @@ def nobody_is_logged_in(monkeypatch, tmp_path) -> Iterator[None]:
         wandb.teardown()
 
 
-def untrained(runs: Path, name: str, tokenizer: Path, config: Config) -> RunDir:
+def untrained_run(runs: Path, name: str, tokenizer: Path, config: Config) -> RunDir:
     """The folder of a run with this configuration, and no weights yet."""
     config = replace(config, name=name, log=LogConfig(runs=str(runs), wandb="disabled"))
     return RunDir.create(config, tokenizer=[tokenizer], manifest={})

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from conftest import load, untrained
+from conftest import parse_config, untrained_run
 from small_tokenizers import VOCAB, train_tokenizer
 from torch import Tensor
 
@@ -25,8 +25,8 @@ def random_run(runs: Path, name: str, **model: Any) -> RunDir:
     sizes = {"dim": 24, "n_layers": 2, "n_heads": 3, "n_kv_heads": 1, "hidden_dim": 40}
     words = [f"--model.{key}={value}" for key, value in (sizes | model).items()]
     words += [f"--data.vocab_size={VOCAB}", "--data.seq_len=32", "--train.sample_tokens=0"]
-    config = load(*words)
-    run = untrained(runs, name, train_tokenizer(runs.parent), config)
+    config = parse_config(*words)
+    run = untrained_run(runs, name, train_tokenizer(runs.parent), config)
     save_weights(run, "last", random_weights(config.model, seed=0))
     save_weights(run, "best", random_weights(config.model, seed=1))
     return run

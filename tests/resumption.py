@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import points, refusal
+from conftest import error_lines, read_metric
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -44,7 +44,7 @@ def always(*args: Any) -> bool:
 
 def resume_refusal(capture: Any, path: Path, *options: str) -> str:
     """The error of `train.py --resume` of a run that does not go on."""
-    return refusal(capture, train.main, "--resume", path, *options)[-1]
+    return error_lines(capture, train.main, "--resume", path, *options)[-1]
 
 
 def last_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -59,7 +59,7 @@ def last_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def assert_equal_runs(a: Path, b: Path) -> None:
     """Bitwise: every loss, the weights and the optimizers' state. Only the times may differ."""
     for key in LOGGED:
-        assert points(a, key) == points(b, key)
+        assert read_metric(a, key) == read_metric(b, key)
     tensors, training = last_checkpoint(a)
     same_tensors, same_training = last_checkpoint(b)
     torch.testing.assert_close(tensors, same_tensors, rtol=0, atol=0)

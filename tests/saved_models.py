@@ -10,12 +10,11 @@ from typing import Any
 
 import gguf
 import torch
-from conftest import draw, model_config, refusal, untrained
-from conftest import load as make_config
-from conftest import run as exit_code
-from noise import VOCAB, save_weights, train_tokenizer
+from conftest import error_lines, exit_code, model_config, parse_config, randn, untrained_run
+from random_runs import save_weights
 from safetensors.torch import load_file, save_file
 from saved_tokenizers import SAVE
+from small_tokenizers import VOCAB, train_tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 
@@ -51,7 +50,7 @@ def assert_refused(capsys, to, source, target, *words, options=()) -> None:
         return {p: p.stat().st_mtime_ns for p in target.parent.rglob("*")}
 
     before = files()
-    (message,) = refusal(capsys, export.main, source, "--to", to, target, *options)
+    (message,) = error_lines(capsys, export.main, source, "--to", to, target, *options)
     for word in words:
         assert word in message, message
     assert files() == before
@@ -67,14 +66,14 @@ def make_run(folder: Path, name: str = "ours", *, dtype=torch.float32,
     """A run with random weights: conftest's SIZES, untied, and what `model` changes."""
     tokenizer = tokenizer or train_tokenizer(folder)
     pieces = open_tokenizer(tokenizer.parent).vocab_size
-    config = make_config(f"--data.vocab_size={pieces}", "--train.sample_tokens=0")
+    config = parse_config(f"--data.vocab_size={pieces}", "--train.sample_tokens=0")
     config = replace(config, model=untied(**{"vocab_size": pieces, **model}))
-    run = untrained(folder, name, tokenizer, config)
+    run = untrained_run(folder, name, tokenizer, config)
     model_of_run = Transformer(config.model)
     model_of_run.init_weights(1)
     weights = {}
     for seed, (key, weight) in enumerate(model_of_run.state_dict().items()):
-        large = 8 * weight if weight.ndim > 1 else weight + 0.3 * draw(*weight.shape, seed=seed)
+        large = 8 * weight if weight.ndim > 1 else weight + 0.3 * randn(*weight.shape, seed=seed)
         weights[key] = large.to(dtype)
     save_weights(run, "best", weights)
     return run

@@ -7,8 +7,8 @@ from typing import Any
 
 import tokenizers
 import transformers
-from noise import VOCAB, train_sentencepiece, train_tokenizer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+from small_tokenizers import VOCAB, train_sentencepiece, train_tokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import arguments
+from conftest import tiny_argv
 from resumption import assert_equal_runs
 
 import train
@@ -21,13 +21,13 @@ def train_all(*trainings: tuple[int, list[str]]) -> None:
 
 
 @pytest.mark.slow
-def test_trainings_in_one_process_are_those_alone(world, launch):
+def test_trainings_in_one_process_are_those_alone(workdir, launch_ranks):
     trainings = {"bfloat16": (2, BFLOAT16), "float32": (1, FLOAT32), "eager": (2, EAGER)}
     commands = {}
     for name, (threads, options) in trainings.items():
-        argv = arguments(world, "--data.seq_len=32", "--train.steps=4", *options)
+        argv = tiny_argv(workdir, "--data.seq_len=32", "--train.steps=4", *options)
         commands[name] = (threads, [*argv, "--name", f"{name}-together"])
-        launch(1, train_all, (threads, [*argv, "--name", f"{name}-alone"])).join()
-    launch(1, train_all, *commands.values()).join()
+        launch_ranks(1, train_all, (threads, [*argv, "--name", f"{name}-alone"])).join()
+    launch_ranks(1, train_all, *commands.values()).join()
     for name in trainings:
-        assert_equal_runs(world / "runs" / f"{name}-together", world / "runs" / f"{name}-alone")
+        assert_equal_runs(workdir / "runs" / f"{name}-together", workdir / "runs" / f"{name}-alone")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import arguments, points, run, setup_of, trained
+from conftest import build_setup, exit_code, read_metric, tiny_argv, train_tiny
 from resumption import EXACT, assert_equal_runs, resume_refusal
 
 import gyre.build
@@ -35,7 +35,7 @@ class Second(World):
 
 
 @pytest.fixture
-def decided(world, monkeypatch):
+def decided(workdir, monkeypatch):
     """Calls `choose_compute` as the second process, which measured the contrary of the first.
 
     Also gives the configuration that is written, and the FLOPs by which it was decided what to
@@ -53,7 +53,7 @@ def decided(world, monkeypatch):
         monkeypatch.setattr(kernels, "onednn_gain", lambda: gain)
         monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9.0, 1.0])
         monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
-        config = resolve(arguments(world, "--train.dtype", "auto"), "").config
+        config = resolve(tiny_argv(workdir, "--train.dtype", "auto"), "").config
         second = Second(1, 2, ALONE.device, is_main=False)
         compute = gyre.build.choose_compute(config, second)
         return compute, gyre.build.record_compute(config, compute), flops
@@ -98,11 +98,11 @@ def test_compilation_is_decided_by_the_work_of_the_whole_training(decided):
 
 
 @pytest.fixture
-def auto_run(world, monkeypatch, run_name):
+def auto_run(workdir, monkeypatch, run_name):
     """A run of 3 steps on a machine with fast bfloat16; afterwards the machine has a slow one."""
     monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [1e9, 9e9])
-    path = trained(world, run_name, "--train.device=auto", "--train.dtype=auto",
-                   "--train.steps=3")
+    path = train_tiny(workdir, run_name, "--train.device=auto", "--train.dtype=auto",
+                      "--train.steps=3")
     monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, **__: [9e9, 1e9])
     return path
 
@@ -116,12 +116,12 @@ def test_what_auto_chose_is_written_into_the_run(auto_run):
 
 
 def test_a_resumed_run_keeps_the_dtype_that_auto_chose(auto_run, capfd):
-    assert run(train.main, "--resume", auto_run, "--train.steps=4") == 0
+    assert exit_code(train.main, "--resume", auto_run, "--train.steps=4") == 0
     assert "; bfloat16" in capfd.readouterr().err
 
 
 def test_a_resumed_run_asked_for_auto_chooses_again(auto_run, capfd):
-    assert run(train.main, "--resume", auto_run, "--train.steps=4", "--train.dtype=auto") == 0
+    assert exit_code(train.main, "--resume", auto_run, "--train.steps=4", "--train.dtype=auto") == 0
     assert "; float32" in capfd.readouterr().err
 
 
@@ -136,39 +136,39 @@ def test_a_resumed_run_keeps_the_form_of_its_products(auto_run, monkeypatch):
         return nullcontext()
 
     monkeypatch.setattr(kernels, "products_by_onednn", products_by_onednn)
-    assert run(train.main, "--resume", auto_run, "--train.steps=4") == 0
+    assert exit_code(train.main, "--resume", auto_run, "--train.steps=4") == 0
     assert entered == [before]
 
 
 # --- minutes --------------------------------------------------------------------------------------
 
 
-def test_minutes_become_steps_of_which_the_run_is_an_exact_one(world):
+def test_minutes_become_steps_of_which_the_run_is_an_exact_one(workdir):
     """The steps that were timed have left no trace."""
-    path = trained(world, "minutes", *EXACT, "--train.steps=auto", "--optim.warmup_steps=auto",
-                   "--train.eval_interval=auto", "--train.minutes=0.004")
+    path = train_tiny(workdir, "minutes", *EXACT, "--train.steps=auto", "--optim.warmup_steps=auto",
+                      "--train.eval_interval=auto", "--train.minutes=0.004")
     config = read_config(path / "config.yaml")
     assert config.train.minutes is None
-    assert config.train.steps == max(points(path))
-    again = trained(world, "as-many-steps", *EXACT, f"--train.steps={config.train.steps}",
-                    f"--optim.warmup_steps={config.optim.warmup_steps}",
-                    f"--train.eval_interval={config.train.eval_interval}")
+    assert config.train.steps == max(read_metric(path))
+    again = train_tiny(workdir, "as-many-steps", *EXACT, f"--train.steps={config.train.steps}",
+                       f"--optim.warmup_steps={config.optim.warmup_steps}",
+                       f"--train.eval_interval={config.train.eval_interval}")
     assert_equal_runs(path, again)
 
 
-def test_the_steps_fill_the_minutes_at_the_rate_measured(world, monkeypatch, capfd):
+def test_the_steps_fill_the_minutes_at_the_rate_measured(workdir, monkeypatch, capfd):
     """A clock that ticks a quarter of a second at every reading: at the start, and after a step."""
     clock = itertools.count(0, 0.25)
     monkeypatch.setattr(gyre.step.time, "perf_counter", lambda: next(clock))
-    config = setup_of(world, "--train.steps=auto", "--optim.warmup_steps=auto",
-                      "--train.minutes=0.5").config
+    config = build_setup(workdir, "--train.steps=auto", "--optim.warmup_steps=auto",
+                         "--train.minutes=0.5").config
     assert config.train.steps == 120
     assert config.optim.warmup_steps == 12
     assert "auto    train.steps 120, optim.warmup_steps 12" in capfd.readouterr().err
 
 
-def test_only_a_new_run_chooses_its_steps_by_minutes(world, capfd):
-    path = trained(world, "one-step", "--train.steps=1", "--optim.warmup_steps=0")
+def test_only_a_new_run_chooses_its_steps_by_minutes(workdir, capfd):
+    path = train_tiny(workdir, "one-step", "--train.steps=1", "--optim.warmup_steps=0")
     said = resume_refusal(capfd, path, "--train.minutes", "1")
     assert "train.minutes is for a new run: with --resume give --train.steps" in said
 
@@ -191,13 +191,13 @@ def measured(monkeypatch):
 
 @pytest.mark.parametrize("dtype, dtypes", [
     ("auto", [torch.float32, torch.bfloat16]), ("float32", [torch.float32])])
-def test_a_long_training_says_first_about_how_long(world, capfd, measured, dtype, dtypes):
-    setup_of(world, f"--train.dtype={dtype}", "--train.steps=9000", "--train.compile=false")
+def test_a_long_training_says_first_about_how_long(workdir, capfd, measured, dtype, dtypes):
+    build_setup(workdir, f"--train.dtype={dtype}", "--train.steps=9000", "--train.compile=false")
     assert "epochs, about 2.3 hours)" in capfd.readouterr().err
     assert measured == dtypes
 
 
-def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(world, monkeypatch):
+def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(workdir, monkeypatch):
     """However many steps the configuration has: the rate of the card is measured."""
     flops = []
 
@@ -209,7 +209,7 @@ def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(world, monkeypatch):
     monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
     card = World(0, 1, torch.device("cuda", 0))
     for steps in ("10", "20"):
-        argv = arguments(world, "--train.dtype=float32", "--train.steps", steps)
+        argv = tiny_argv(workdir, "--train.dtype=float32", "--train.steps", steps)
         config = resolve(argv, "").config
         config = replace(config, train=replace(config.train, minutes=600.0))
         gyre.build.choose_compute(config, card)
@@ -218,7 +218,7 @@ def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(world, monkeypatch):
     assert first > 1e15
 
 
-def test_a_short_training_measures_no_rate_and_says_no_time(world, capfd, measured):
-    setup_of(world, "--train.steps=9", "--train.compile=false")
+def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, measured):
+    build_setup(workdir, "--train.steps=9", "--train.compile=false")
     assert "epochs)" in capfd.readouterr().err
     assert measured == []

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import gguf
 import pytest
 import torch
-from conftest import CPU, load, model_config, refusal
+from conftest import CPU, error_lines, model_config, parse_config
 
 import bench
 from files import read_json
@@ -207,7 +207,7 @@ def test_a_product_has_two_flops_for_each_weight_and_row(monkeypatch):
     ([1e9, 2e9], ["--model.position=alibi"], ["gyre, eager, bfloat16"])])
 def test_the_peer_runs_in_every_fast_dtype(monkeypatch, rates, words, settings):
     monkeypatch.setattr(bench.computing, "matmul_rates", lambda *_, **__: rates)
-    config = load("--train.compile=false", *words)
+    config = parse_config("--train.compile=false", *words)
     _, chosen = bench.choose_settings(config, CPU, "transformers")
     assert [str(setting) for setting in chosen] == settings
 
@@ -252,5 +252,5 @@ def test_beside_llama_cpp_our_model_runs_in_int8_too(bench_argv, results, opened
 
 def test_llama_cpp_that_is_not_installed_is_asked_for(bench_argv, monkeypatch, capsys):
     monkeypatch.setattr(bench, "find_spec", lambda name: None)
-    lines = refusal(capsys, bench.main, *bench_argv, "--peer=llama.cpp")
+    lines = error_lines(capsys, bench.main, *bench_argv, "--peer=llama.cpp")
     assert "needs `pip install llama-cpp-python`" in lines[-1]

@@ -3,14 +3,14 @@
 import random
 
 import pytest
-from noise import TEXT
 from sentencepiece import SentencePieceProcessor
+from small_tokenizers import TEXT
 
 from data import bpe
 from data.bpe import VocabularyTooLargeError, learn_pieces, sample_sentences
 
 
-def load(content):
+def open_pieces(content):
     processor = SentencePieceProcessor()
     processor.LoadFromSerializedProto(content)
     return processor
@@ -50,7 +50,7 @@ def test_training_samples_a_long_text_evenly(monkeypatch):
     "The old cat sat on the mat.\n" * 40, chinese(2000), "x", "", "\n\n\n", "\0", "\u2581\u2585",
     "\r\n \t", "\U0001f600" * 9])
 def test_260_pieces_are_one_id_a_byte_for_every_text(text):
-    processor = load(learn_pieces([text], 260))
+    processor = open_pieces(learn_pieces([text], 260))
     assert learned(processor) == ["\u2581"]
     assert len(processor.encode("caf\u00e9")) == 5
 
@@ -58,20 +58,20 @@ def test_260_pieces_are_one_id_a_byte_for_every_text(text):
 @pytest.mark.parametrize("vocab_size", [261, 264, 300, 1024])
 def test_of_too_many_characters_the_frequent_ones_have_pieces(vocab_size):
     text = chinese(100_000)
-    processor = load(learn_pieces([text], vocab_size))
+    processor = open_pieces(learn_pieces([text], vocab_size))
     assert processor.vocab_size() == vocab_size
     assert processor.decode(processor.encode(text)) == text
     assert "\u4e00" in learned(processor)  # the most frequent
 
 
 def test_three_quarters_of_the_free_pieces_are_characters():
-    processor = load(learn_pieces([chinese(100_000)], 1024))
+    processor = open_pieces(learn_pieces([chinese(100_000)], 1024))
     assert sum(len(piece) == 1 for piece in learned(processor)) == 574  # 0.75 * 764, and the space
 
 
 def test_a_pair_across_a_rare_character_is_no_pair():
     text = "ab" + "".join(f"a{chr(0x4E00 + i)}c" for i in range(400)) + "abab" * 9
-    processor = load(learn_pieces([text], 264))
+    processor = open_pieces(learn_pieces([text], 264))
     assert "ac" not in learned(processor)
 
 
@@ -82,4 +82,4 @@ def test_too_large_a_vocabulary_says_how_many_pieces_there_are(text, vocab_size,
     with pytest.raises(VocabularyTooLargeError) as caught:
         learn_pieces([text], vocab_size)
     assert caught.value.most == most
-    assert load(learn_pieces([text], most)).vocab_size() == most
+    assert open_pieces(learn_pieces([text], most)).vocab_size() == most

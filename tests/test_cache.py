@@ -3,7 +3,7 @@
 import pytest
 import torch
 from cached_decoding import assert_cached_equals_uncached
-from conftest import random_tokens, sharpened
+from conftest import random_tokens, sharp_model
 
 from model.config import RopeScaling
 from model.encodings import POSITIONS
@@ -18,13 +18,13 @@ T = 9
     *(("rope", RopeScaling(type, 4, 5)) for type in ("linear", "ntk", "yarn", "llama3"))])
 @torch.inference_mode()
 def test_cached_logits_equal_uncached_at_every_split(position, scaling):
-    model = sharpened(position=position, rope_scaling=scaling)
+    model = sharp_model(position=position, rope_scaling=scaling)
     assert_cached_equals_uncached(model, random_tokens(3, T))
 
 
 @torch.inference_mode()
 def test_dynamic_scaling_is_cached_up_to_the_trained_length():
-    model = sharpened(rope_scaling=RopeScaling("dynamic", 4, 6))
+    model = sharp_model(rope_scaling=RopeScaling("dynamic", 4, 6))
     assert_cached_equals_uncached(model, random_tokens(3, 6))
 
 
@@ -32,7 +32,7 @@ def test_dynamic_scaling_is_cached_up_to_the_trained_length():
 def test_dynamic_scaling_refuses_a_cache_past_the_trained_length():
     """The frequencies that rotated the cached keys are wrong then. That `generate` uses no cache is
     seen in test_generation.py."""
-    model = sharpened(rope_scaling=RopeScaling("dynamic", 4, 6))
+    model = sharp_model(rope_scaling=RopeScaling("dynamic", 4, 6))
     ids = random_tokens(3, T)
     cache = KVCache(model.config, 3, T)
     with pytest.raises(ValueError, match="past 6 tokens .* use no cache"):
@@ -43,7 +43,7 @@ def test_dynamic_scaling_refuses_a_cache_past_the_trained_length():
     (3, 3, torch.float32), (1, 1, torch.float32), (3, 1, torch.bfloat16)])
 def test_a_cache_refuses_what_does_not_fit_before_it_writes(rows, tokens, dtype):
     """Another batch would broadcast; another dtype would be converted at every step."""
-    cache = KVCache(sharpened().config, 3, 9)
+    cache = KVCache(sharp_model().config, 3, 9)
     ones = torch.ones(3, 2, 9, 8)
     wrong = torch.zeros(rows, 2, tokens, 8, dtype=dtype)
     cache.update(0, ones, ones)
@@ -56,7 +56,7 @@ def test_a_cache_refuses_what_does_not_fit_before_it_writes(rows, tokens, dtype)
 
 def test_the_keys_of_a_head_are_contiguous():
     """As attention reads them."""
-    cache = KVCache(sharpened().config, 3, 9)
+    cache = KVCache(sharp_model().config, 3, 9)
     ones = torch.ones(3, 2, 9, 8)
     keys, _ = cache.update(0, ones, ones)
     assert keys[0, 0].is_contiguous()
@@ -67,7 +67,7 @@ def test_the_keys_of_a_head_are_contiguous():
 @torch.inference_mode()
 def test_bfloat16_is_cached_as_such(position, autocast):
     """Cached and uncached differ by bfloat16's rounding (8 bits), not by more."""
-    model = sharpened(position=position)
+    model = sharp_model(position=position)
     ids = random_tokens(3, T)
     if not autocast:
         model.bfloat16()

@@ -3,8 +3,8 @@
 from unittest import mock
 
 import pytest
-from conftest import refusal, run
-from noise import noise_run
+from conftest import error_lines, exit_code
+from random_runs import random_run
 from saved_models import edit_json, export_to, their_folder
 from saved_tokenizers import add_tokens, save_gemma, save_llama2, save_llama2_of_4, save_llama3
 from transformers import AutoTokenizer
@@ -224,7 +224,7 @@ def test_chat_prints_the_answer_only(tmp_path, capsys):
     folder = chat_folder(tmp_path)
     expected = answer(folder, "def f")
     capsys.readouterr()
-    assert run(script.main, "--run", folder, "--chat", "--prompt", "def f", *GREEDY) == 0
+    assert exit_code(script.main, "--run", folder, "--chat", "--prompt", "def f", *GREEDY) == 0
     assert capsys.readouterr().out == expected + "\n"
 
 
@@ -233,7 +233,7 @@ def test_an_imported_run_can_chat(tmp_path, capsys):
     expected = answer(folder, "def f")
     capsys.readouterr()
     words = ("--run", tmp_path / "imported", "--chat", "--prompt", "def f", *GREEDY)
-    assert run(script.main, *words) == 0
+    assert exit_code(script.main, *words) == 0
     assert capsys.readouterr().out == expected + "\n"
 
 
@@ -242,7 +242,7 @@ def test_every_prompt_is_a_chat_of_its_own(tmp_path, capsys):
     expected = answer(folder, "x")
     capsys.readouterr()
     words = ("--run", folder, "--chat", "--prompt", "x", "--prompt", "x", *GREEDY)
-    assert run(script.main, *words) == 0
+    assert exit_code(script.main, *words) == 0
     assert capsys.readouterr().out == (f"=== prompt 1, sample 1 ===\n{expected}\n"
                                        f"=== prompt 2, sample 1 ===\n{expected}\n")
 
@@ -255,19 +255,19 @@ RAW_NOTE = "has a chat template, and prompts are continued as they are: --chat p
     (["--prompt", "x", "--chat"], 0)])
 def test_raw_prompts_of_a_chat_model_get_one_note(words, count, tmp_path, capsys):
     folder = chat_folder(tmp_path)
-    assert run(script.main, "--run", folder, *words, *GREEDY) == 0
+    assert exit_code(script.main, "--run", folder, *words, *GREEDY) == 0
     assert capsys.readouterr().err.count(RAW_NOTE) == count
 
 
 def test_a_folder_without_a_template_gets_no_note(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama2-of-4")
-    assert run(script.main, "--run", folder, "--prompt", "x", *GREEDY) == 0
+    assert exit_code(script.main, "--run", folder, "--prompt", "x", *GREEDY) == 0
     assert "chat" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", [["--prompt", "x"], ["--interactive"]])
 def test_chat_without_a_template_is_an_error(how, tmp_path, capsys):
-    noise_run(tmp_path / "runs", "noise")
-    message = refusal(capsys, script.main, "--run", tmp_path / "runs/noise", "--chat", *how)[-1]
+    random_run(tmp_path / "runs", "noise")
+    message = error_lines(capsys, script.main, "--run", tmp_path / "runs/noise", "--chat", *how)[-1]
     assert "runs/noise has no chat template (chat_template.jinja, or chat_template in " in message
     assert message.endswith("leave --chat out")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import arguments, run, stop_at
+from conftest import exit_code, stop_at, tiny_argv
 from disk_faults import FailingDisk, TouchWhenRead, cut, failing_disks, flip_a_bit
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -277,16 +277,16 @@ def test_a_checkpoint_is_on_the_disk_before_its_name(tmp_path, name, end):
 # --- in a training --------------------------------------------------------------------------------
 
 
-def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(world):
-    path = world / "runs" / "damaged"
-    stop_at(7, *arguments(world, "--name", "damaged"))  # saved after steps 5 and 7
+def test_a_resumed_training_does_not_displace_the_only_good_checkpoint(workdir):
+    path = workdir / "runs" / "damaged"
+    stop_at(7, *tiny_argv(workdir, "--name", "damaged"))  # saved after steps 5 and 7
     flip_a_bit(path / "last" / STATES)
     stop_at(8, "--resume", path)
     shutil.rmtree(path / "last")  # as after a crash between the renames of a save
     checkpoints = Checkpoints(path)
     with checkpoints.open("last") as folder:
         assert checkpoints.load_training(folder)["progress"]["step"] == 5
-    assert run(train.main, "--resume", path) == 0
+    assert exit_code(train.main, "--resume", path) == 0
 
 
 # --- safetensors ----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import output, random_tokens, sharpened
+from conftest import random_tokens, run_python, sharp_model
 
 from gyre import compiled
 from gyre.compiled import compile_batch, compile_step, compiles_prefill, runs_compiled
@@ -66,13 +66,13 @@ def opened(monkeypatch):
     (3, 1, [(1, 5, 5), (1, 1, 6)]), (1, 1, [(1, 5, 5)])])
 def test_what_a_text_needs_is_opened_before_its_first_token(new, samples, needed, opened):
     """Prefill, and decoding on both sides of 10 keys."""
-    batch = make_batch(sharpened(n_layers=1), [5], samples, new)
+    batch = make_batch(sharp_model(n_layers=1), [5], samples, new)
     compile_batch(batch)
     assert opened == needed
 
 
 def test_nothing_else_is_opened_while_tokens_are_drawn(opened):
-    batch = make_batch(sharpened(n_layers=1), [5])
+    batch = make_batch(sharp_model(n_layers=1), [5])
     step = compile_batch(batch)
     opened.clear()
     assert len(list(batch.draw(step))) == 12
@@ -85,19 +85,19 @@ def test_prefill_is_compiled_for_long_prompts_only_and_decoding_always(
         held, length, expected, monkeypatch):
     """Neither the first token of a text nor a later part of a prompt is compiled."""
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
-    cache = KVCache(sharpened(n_layers=1).config, 2, 9)
+    cache = KVCache(sharp_model(n_layers=1).config, 2, 9)
     cache.length = held
     assert runs_compiled(cache, length) is expected
 
 
 def test_no_prefill_is_compiled_for_samples_that_share_a_cache(monkeypatch):
     monkeypatch.setattr(compiled, "MIN_PREFILL", 4)
-    cache = KVCache(sharpened(n_layers=1).config, 4, 9)
+    cache = KVCache(sharp_model(n_layers=1).config, 4, 9)
     assert not compiles_prefill(cache.every(2), 4)
 
 
 def test_without_a_cache_nothing_is_compiled(opened):
-    batch = make_batch(sharpened(n_layers=1), [5])
+    batch = make_batch(sharp_model(n_layers=1), [5])
     batch.cache = None
     assert compile_batch(batch) is next_logits
     assert opened == []
@@ -107,7 +107,7 @@ def test_a_model_in_training_is_compiled_as_it_generates(monkeypatch):
     modes = []
     monkeypatch.setattr(compiled, "open_package",
                         lambda model, cache, inputs: modes.append(model.training))
-    model = sharpened(n_layers=1).train()
+    model = sharp_model(n_layers=1).train()
     compile_batch(make_batch(model, [3], new=3))
     assert modes == [False]
     assert model.training
@@ -119,7 +119,7 @@ def test_a_model_in_training_is_compiled_as_it_generates(monkeypatch):
 def locate(model=None, rows=1, tokens=1, keys=6) -> Path:
     """Where the package for these inputs is kept."""
     if model is None:
-        model = sharpened(n_layers=1)
+        model = sharp_model(n_layers=1)
     ids = torch.zeros(rows, tokens, dtype=torch.long)
     cache = KVCache(model.config, rows, 99, dtype=model.norm.weight.dtype)
     return compiled.locate_package(model, cache, ([], ids, ids.new_empty(1).expand(keys)))
@@ -130,7 +130,7 @@ def test_packages_are_kept_in_the_users_cache(kept, tmp_path):
 
 
 def test_a_package_serves_any_weights():
-    other = sharpened(n_layers=1)
+    other = sharp_model(n_layers=1)
     with torch.no_grad():
         other.norm.weight.mul_(2)
     assert locate(other) == locate()
@@ -148,11 +148,11 @@ def test_other_sizes_have_a_package_of_their_own(changes):
 
 @pytest.mark.parametrize("changes", [{"n_layers": 2}, {"theta": 500.0}, {"dim": 48}], ids=str)
 def test_another_model_has_a_package_of_its_own(changes):
-    assert locate(sharpened(**{"n_layers": 1} | changes)) != locate()
+    assert locate(sharp_model(**{"n_layers": 1} | changes)) != locate()
 
 
 def test_another_dtype_has_a_package_of_its_own():
-    assert locate(sharpened(n_layers=1).bfloat16()) != locate()
+    assert locate(sharp_model(n_layers=1).bfloat16()) != locate()
 
 
 @pytest.mark.parametrize("owner, key, value", [
@@ -168,12 +168,12 @@ def test_another_machine_or_code_has_a_package_of_its_own(owner, key, value, mon
 
 
 def test_a_package_depends_on_the_code_of_model_and_compiler():
-    names = [path.name for path in compiled.list_sources(sharpened(n_layers=1))]
+    names = [path.name for path in compiled.list_sources(sharp_model(n_layers=1))]
     assert {"compiled.py", "transformer.py", "kernels.py", "rope.py", "position.py"} <= {*names}
 
 
 def test_a_package_depends_on_the_file_of_its_encoding():
-    model = sharpened(n_layers=1)
+    model = sharp_model(n_layers=1)
 
     class Mine(type(model.position)):
         pass
@@ -194,21 +194,21 @@ def broken(kept, monkeypatch):
 
 
 def test_without_a_package_decoding_is_eager(broken, capsys):
-    model = sharpened(n_layers=1)
+    model = sharp_model(n_layers=1)
     assert draw_texts(model, [5], True) == draw_texts(model, [5], False)
     *_, note = capsys.readouterr().err.splitlines()
     assert note == "note: decoding is eager, because compiling it failed: broken"
 
 
 def test_compiling_is_announced_with_its_file(broken, capsys):
-    draw_texts(sharpened(n_layers=1), [5], True)
+    draw_texts(sharp_model(n_layers=1), [5], True)
     notice, _ = capsys.readouterr().err.splitlines()
     assert notice == ("compiling decoding, once, which takes up to some minutes; kept as "
                       f"{locate()}")
 
 
 def test_what_cannot_be_compiled_is_tried_once(broken, kept, capsys):
-    model = sharpened(n_layers=1)
+    model = sharp_model(n_layers=1)
     draw_texts(model, [5], True)
     capsys.readouterr()
     draw_texts(model, [9], True)
@@ -224,7 +224,7 @@ def test_what_cannot_be_compiled_is_tried_once(broken, kept, capsys):
 def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
     monkeypatch.setattr(kernels, "LONGEST_SUM", 40)
     monkeypatch.setattr(compiled, "MIN_PREFILL", 10)
-    model = sharpened(n_layers=1)
+    model = sharp_model(n_layers=1)
     many = [5] * MANY
     counts = []
     # Eager: the rest of the prompt of 27, and five prompts whose samples share a cache. Then
@@ -240,8 +240,8 @@ def test_a_package_serves_all_lengths_and_many_rows(kept, monkeypatch):
 @pytest.mark.slow
 def test_in_int8_many_rows_round_their_inputs_too(kept, monkeypatch):
     monkeypatch.setattr(int8, "MAX_FLOAT_TOKENS", 4)  # on any processor
-    model = quantize(sharpened(n_layers=1))
-    rounded = sharpened(n_layers=1)
+    model = quantize(sharp_model(n_layers=1))
+    rounded = sharp_model(n_layers=1)
     state = model.state_dict()
     for name, weight in rounded.state_dict().items():
         scale = state.get(name.replace("weight", "scale"))
@@ -261,17 +261,17 @@ def quantize(model):
     return model
 
 
-CHILD = """from test_compiled import draw_texts, sharpened, sys
-print(draw_texts(sharpened(n_layers=1, position="sin_qk").bfloat16(), [4], True))
+CHILD = """from test_compiled import draw_texts, sharp_model, sys
+print(draw_texts(sharp_model(n_layers=1, position="sin_qk").bfloat16(), [4], True))
 assert not {"torch._inductor", "torch._dynamo"} & {*sys.modules}"""
 
 
 @pytest.mark.slow
 def test_a_package_serves_other_processes_unless_it_is_damaged(kept):
-    model = sharpened(n_layers=1, position="sin_qk").bfloat16()
+    model = sharp_model(n_layers=1, position="sin_qk").bfloat16()
     expected = draw_texts(model, [4], True)
     (package,) = kept()
-    assert output(CHILD, PYTHONPATH=os.pathsep.join(sys.path)) == f"{expected}\n"
+    assert run_python(CHILD, PYTHONPATH=os.pathsep.join(sys.path)) == f"{expected}\n"
     whole = package.read_bytes()
     package.write_bytes(whole[:9999] + bytes([whole[9999] ^ 1]) + whole[10000:])
     compiled.OPENED.clear()
@@ -282,7 +282,7 @@ def test_a_package_serves_other_processes_unless_it_is_damaged(kept):
 
 @pytest.mark.slow
 def test_the_table_of_an_encoding_is_an_input(kept):
-    model = sharpened(n_layers=1, position="sin_qk").bfloat16()
+    model = sharp_model(n_layers=1, position="sin_qk").bfloat16()
     compute_logits(model, 1, True)
     model.position.table.neg_()
     compiled_logits = compute_logits(model, 1, True)
@@ -311,7 +311,7 @@ def graphs():
 @pytest.mark.slow
 def test_elsewhere_the_graph_is_made_before_the_first_token(graphs):
     with torch.autocast("cpu", torch.bfloat16):
-        batch = make_batch(sharpened(n_layers=1), [3], new=9)
+        batch = make_batch(sharp_model(n_layers=1), [3], new=9)
         step = compile_batch(batch)
         assert graphs() == 1
         assert len(list(batch.draw(step))) == 9
@@ -320,7 +320,7 @@ def test_elsewhere_the_graph_is_made_before_the_first_token(graphs):
 
 @pytest.mark.slow
 def test_elsewhere_one_graph_serves_an_empty_cache_and_one_others(graphs):
-    model = sharpened(n_layers=1)
+    model = sharp_model(n_layers=1)
     with torch.autocast("cpu", torch.bfloat16):
         eager = compute_logits(model, MANY, False)
         torch.testing.assert_close(compute_logits(model, MANY, True), eager, rtol=0, atol=0.1)

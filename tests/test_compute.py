@@ -5,7 +5,7 @@ import platform
 import psutil
 import pytest
 import torch
-from conftest import CPU, model_config, output
+from conftest import CPU, model_config, run_python
 
 from errors import UserError
 from gyre import compute, parallel
@@ -97,7 +97,7 @@ def test_a_model_that_no_memory_holds_is_refused():
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is a setting of glibc")
 def test_on_a_cpu_freed_memory_serves_the_next_tensors():
     """Of sizes below and above what glibc at most takes from its heap; 40 MiB have 10,240 pages."""
-    before, of_1_mib, of_40_mib = output("""
+    before, of_1_mib, of_40_mib = run_python("""
 import resource, torch
 from gyre.compute import keep_freed_memory
 
@@ -121,7 +121,7 @@ print(count_faults(1), count_faults(40))
 @pytest.mark.slow
 def test_measuring_rates_imports_no_compiler():
     """Importing it takes as long as all else until the first token."""
-    assert output("""
+    assert run_python("""
 import sys
 from gyre.compute import matmul_rates, resolve_device
 from model.config import ModelConfig

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import arguments, model_config, points, random_model, refusal, run, sharpened
+from conftest import (
+    error_lines,
+    exit_code,
+    model_config,
+    random_model,
+    read_metric,
+    sharp_model,
+    tiny_argv,
+)
 from torch import Tensor, nn
 
 import evaluate
@@ -27,31 +35,31 @@ ABSOLUTE = ("sinusoidal", "learned", "sin_qk", "sin_qk_first", "sin_qkv", "sin_r
 
 @pytest.mark.slow
 @pytest.mark.parametrize("position", POSITIONS)
-def test_commands_train_sample_evaluate_and_resume_every_encoding(world, position, capsys):
-    folder = world / "runs" / position
+def test_commands_train_sample_evaluate_and_resume_every_encoding(workdir, position, capsys):
+    folder = workdir / "runs" / position
     options = ["--name", position, "--model.position", position, "--train.steps", "4"]
-    assert run(train.main, *arguments(world, *options)) == 0
-    assert list(points(folder)) == [1, 2, 3, 4]
+    assert exit_code(train.main, *tiny_argv(workdir, *options)) == 0
+    assert list(read_metric(folder)) == [1, 2, 3, 4]
     capsys.readouterr()
 
-    assert run(generate.main, "--run", folder, "--prompt", "ab", "--max-new-tokens", "5") == 0
+    assert exit_code(generate.main, "--run", folder, "--prompt", "ab", "--max-new-tokens", "5") == 0
     assert capsys.readouterr().out.startswith("ab")
 
-    assert run(evaluate.main, folder, "--device", "cpu") == 0
+    assert exit_code(evaluate.main, folder, "--device", "cpu") == 0
     assert position in capsys.readouterr().out.split()
 
-    assert run(train.main, "--resume", folder, "--train.steps", "6") == 0
-    assert list(points(folder)) == [1, 2, 3, 4, 5, 6]
+    assert exit_code(train.main, "--resume", folder, "--train.steps", "6") == 0
+    assert list(read_metric(folder)) == [1, 2, 3, 4, 5, 6]
 
 
 def test_help_lists_every_encoding(capsys):
-    assert run(train.main, "--help") == 0
+    assert exit_code(train.main, "--help") == 0
     words = capsys.readouterr().out.replace(",", " ").replace(";", " ").split()
     assert set(POSITIONS) <= set(words)
 
 
 def test_the_refusal_of_an_unknown_encoding_lists_all(capsys):
-    error = refusal(capsys, train.main, "--model.position", "rop")[-1]
+    error = error_lines(capsys, train.main, "--model.position", "rop")[-1]
     assert error == ("error: model.position must be one of rope, sinusoidal, learned, alibi, none, "
                      "sin_qk, sin_qk_first, sin_qkv, sin_residual, learned_qk, rope_first, "
                      "rope_sinscale, sin_aligned, sin_qk_aligned, not rop")
@@ -101,7 +109,7 @@ def test_a_model_built_on_meta_equals_one_built_in_place(position):
 
 def change_by_order(position: str) -> float:
     """How much the last logits of one layer change when tokens 0 and 2 are exchanged."""
-    model = sharpened(position=position, n_layers=1)
+    model = sharp_model(position=position, n_layers=1)
     exchanged = TOKENS[:, [2, 1, 0, 3, 4, 5, 6]]
     return (model(TOKENS)[:, -1] - model(exchanged)[:, -1]).abs().max().item()
 

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import ROOT, start
+from conftest import ROOT, start_python
 from tqdm import tqdm
 
 from errors import (
@@ -167,7 +167,7 @@ try:
 except KeyboardInterrupt:
     raise ImportError("half imported")
 """)
-    process = start(ROOT / command, "--help", **environment)
+    process = start_python(ROOT / command, "--help", **environment)
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == ("", "\n")
@@ -179,7 +179,7 @@ def test_an_ignored_ctrl_c_stays_ignored_during_imports(fake_torch):
                              "sys.exit(3)")
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # a child inherits it, as from nohup
     try:
-        process = start(ROOT / "train.py", **environment)
+        process = start_python(ROOT / "train.py", **environment)
     finally:
         signal.signal(signal.SIGINT, before)
     assert process.communicate(timeout=60) == ("", "")
@@ -218,7 +218,7 @@ def test_a_terminal_shows_a_line_while_pytorch_is_imported(fake_torch):
 
 
 def test_a_log_gets_no_line_while_pytorch_is_imported(fake_torch):
-    process = start(ROOT / "generate.py", **fake_torch("raise SystemExit(3)"))
+    process = start_python(ROOT / "generate.py", **fake_torch("raise SystemExit(3)"))
     assert process.communicate(timeout=60) == ("", "")
 
 

@@ -9,7 +9,15 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from conftest import points, random_text, refusal, run, stop_at, target_losses, trained
+from conftest import (
+    error_lines,
+    exit_code,
+    random_text,
+    read_metric,
+    stop_at,
+    target_losses,
+    train_tiny,
+)
 from matplotlib.image import imread
 
 import evaluate
@@ -60,13 +68,13 @@ def test_runs_have_the_same_data_if_nothing_of_it_differs(tmp_path, changes, sam
 
 
 @pytest.fixture(scope="module")
-def runs(world):
+def runs(workdir):
     """Two encodings of one text, the second with rows of another length, a damaged copy, and
     folders that are no runs."""
-    trained(world, "rope", "--data.val_fraction", "0.3", "--optim.lr", "2e-3")
-    trained(world, "learned", "--data.val_fraction", "0.3", "--model.position", "learned",
-            "--data.seq_len", "40")
-    runs = world / "runs"
+    train_tiny(workdir, "rope", "--data.val_fraction", "0.3", "--optim.lr", "2e-3")
+    train_tiny(workdir, "learned", "--data.val_fraction", "0.3", "--model.position", "learned",
+               "--data.seq_len", "40")
+    runs = workdir / "runs"
     shutil.copytree(runs / "learned", runs / "damaged")
     (runs / "damaged" / "metrics.jsonl").write_text("[1]\n", encoding="utf-8")
     for name in ("notes", "wandb", ".hidden"):
@@ -75,26 +83,26 @@ def runs(world):
 
 
 @pytest.fixture(scope="module")
-def more_pieces(world, runs):
+def more_pieces(workdir, runs):
     """A run like rope with a larger vocabulary, which is not in the list of runs."""
-    trained(world, "pieces", "--data.val_fraction", "0.3", "--data.vocab_size", "310",
-            f"--log.runs={world / 'others'}")
-    return world / "others" / "pieces"
+    train_tiny(workdir, "pieces", "--data.val_fraction", "0.3", "--data.vocab_size", "310",
+               f"--log.runs={workdir / 'others'}")
+    return workdir / "others" / "pieces"
 
 
 @pytest.fixture(scope="module")
-def another_text(world, runs):
+def another_text(workdir, runs):
     """A run like rope of another text, which is not in the list of runs."""
-    (world / "another.txt").write_text(random_text(seed=2), encoding="utf-8")
-    trained(world, "another", "--data.val_fraction", "0.3",
-            f"--data.files={world / 'another.txt'}", f"--log.runs={world / 'others'}")
-    return world / "others" / "another"
+    (workdir / "another.txt").write_text(random_text(seed=2), encoding="utf-8")
+    train_tiny(workdir, "another", "--data.val_fraction", "0.3",
+               f"--data.files={workdir / 'another.txt'}", f"--log.runs={workdir / 'others'}")
+    return workdir / "others" / "another"
 
 
 def evaluated(capsys, *argv):
     """The lines that the command prints, as words, and its lines on stderr."""
     capsys.readouterr()
-    assert run(evaluate.main, *argv) == 0
+    assert exit_code(evaluate.main, *argv) == 0
     printed, errors = capsys.readouterr()
     return [line.split() for line in printed.splitlines()], errors.splitlines()
 
@@ -125,8 +133,8 @@ def test_a_run_is_listed_with_its_text_steps_and_losses(listed, runs):
     lines, _ = listed
     assert " ".join(lines["run"]) == "run text encoding parameters lr steps bits/byte loss when"
     opened = RunDir.open(runs / "rope")
-    best = min(points(runs / "rope", "val/loss").values())
-    bits = min(points(runs / "rope", "val/bpb").values())
+    best = min(read_metric(runs / "rope", "val/loss").values())
+    bits = min(read_metric(runs / "rope", "val/bpb").values())
     created = datetime.fromisoformat(opened.record["created"]).astimezone()
     assert lines["rope"] == [
         "rope", "text", opened.manifest["text"]["sha256"][:6], "rope", "63,792", "0.002", "12",
@@ -148,7 +156,7 @@ def test_a_folder_that_is_no_run_is_not_listed(listed):
 def test_runs_that_this_version_cannot_read_are_not_listed(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(evaluate, "read_config", lambda _: RunDir.open("x"))  # refuses every run
-    assert "no run in runs/ yet" in refusal(capsys, evaluate.main)[-1]
+    assert "no run in runs/ yet" in error_lines(capsys, evaluate.main)[-1]
 
 
 def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
@@ -160,10 +168,10 @@ def test_the_list_shows_the_lowest_loss_and_not_the_latest(new_run):
     assert " 2 of 1000  0.2500  0.5000 " in re.sub("  +", "  ", evaluate.list_runs([run]))
 
 
-def test_a_killed_resume_with_more_steps_is_listed_with_them(world, capsys):
+def test_a_killed_resume_with_more_steps_is_listed_with_them(workdir, capsys):
     """Its configuration still says 12, and the checkpoint says 300."""
-    trained(world, "longer", f"--log.runs={world / 'others'}")
-    path = world / "others" / "longer"
+    train_tiny(workdir, "longer", f"--log.runs={workdir / 'others'}")
+    path = workdir / "others" / "longer"
     stop_at(16, "--resume", path, "--train.steps", "300")
     assert " 16 of 300 " in evaluate.list_runs([RunDir.open(path)])
 
@@ -179,7 +187,7 @@ def test_losses_of_different_tokenizers_are_not_listed(runs, more_pieces):
     opened = [RunDir.open(runs / "rope"), RunDir.open(more_pieces)]
     head, rope, pieces, note = evaluate.list_runs(opened).splitlines()
     assert "bits/byte" in head and "loss" not in head
-    assert f" {min(points(more_pieces, 'val/bpb').values()):.4f} " in pieces
+    assert f" {min(read_metric(more_pieces, 'val/bpb').values()):.4f} " in pieces
     assert note.startswith("losses in nats per token are left out, because the tokenizers differ")
     assert "loss" in evaluate.list_runs(opened[:1]).splitlines()[0]
 
@@ -201,7 +209,8 @@ def test_a_run_is_measured_on_its_validation_text(runs, capsys, monkeypatch):
     nats = target_losses(runs / "rope")
     assert record["loss"] == pytest.approx(nats.mean().item(), abs=1e-6)
     assert record["perplexity"] == pytest.approx(nats.mean().exp().item(), rel=1e-5)
-    assert record["bpb"] == pytest.approx(min(points(runs / "rope", "val/bpb").values()), rel=1e-5)
+    assert record["bpb"] == pytest.approx(min(read_metric(runs / "rope", "val/bpb").values()),
+                                          rel=1e-5)
     (head, rope, *_), _ = evaluated(capsys, "rope", "--device=cpu")
     assert head == ["run", "context", "loss", "perplexity", "bits/byte"]
     assert rope == ["rope", "1", "to", "20", f"{record['loss']:.4f}", "±", f"{record['se']:.4f}",
@@ -377,7 +386,7 @@ def test_a_file_of_the_validation_text_gives_equal_losses(
 
 def test_a_run_and_its_export_have_the_same_losses(runs, held_out, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    assert run(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
+    assert exit_code(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
     windows = ("--context=20", "--stride=7")
     first, second = results(capsys, tmp_path, "rope", tmp_path / "hf", *windows,
                             f"--data.files={held_out}")
@@ -416,7 +425,7 @@ def test_what_is_said_of_runs_of_different_texts_works(
         runs, another_text, held_out, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     plot = ("rope", another_text, "--device=cpu", "--plot=texts.png")
-    error = refusal(capsys, evaluate.main, *plot)[-1]
+    error = error_lines(capsys, evaluate.main, *plot)[-1]
     assert "evaluate each alone, or give a text for both with --data.files" in error
     evaluated(capsys, *plot, f"--data.files={held_out}")
     assert imread("texts.png").shape[1] > 500
@@ -438,7 +447,7 @@ def test_a_model_from_elsewhere_is_left_out_of_a_plot(
     monkeypatch.chdir(runs.parent)
     drawn = mock.Mock(return_value=b"a picture")
     monkeypatch.setattr("ablation.plots.draw_losses", drawn)
-    assert run(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
+    assert exit_code(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
     _, errors = evaluated(capsys, "rope", tmp_path / "hf", "--device=cpu", "--plot=a.png",
                           f"--data.files={held_out}")
     assert [run.path.name for run in drawn.call_args.args[0]] == ["rope"]
@@ -449,9 +458,9 @@ def test_a_plot_of_models_from_elsewhere_alone_is_refused_first(
         runs, held_out, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(measure, "measure_text", None)
-    assert run(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
-    error = refusal(capsys, evaluate.main, tmp_path / "hf", "--plot=a.png",
-                    f"--data.files={held_out}")[-1]
+    assert exit_code(export.main, "runs/rope", "--to=hf", tmp_path / "hf") == 0
+    error = error_lines(capsys, evaluate.main, tmp_path / "hf", "--plot=a.png",
+                        f"--data.files={held_out}")[-1]
     assert "none of these was trained here: leave it out" in error
 
 
@@ -494,13 +503,14 @@ def test_a_run_without_its_data_is_measured_on_a_text(runs, tmp_path, held_out, 
 def test_a_file_that_an_unquoted_glob_has_named_is_refused(tmp_path, capsys):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("abc", encoding="utf-8")
-    error = refusal(capsys, evaluate.main, "--data.files", tmp_path / "a.txt", tmp_path / "b.txt")
+    error = error_lines(capsys, evaluate.main, "--data.files", tmp_path / "a.txt",
+                        tmp_path / "b.txt")
     assert "b.txt is a file, and no run: give every file with --data.files" in error[-1]
 
 
 def test_a_device_that_is_not_there_is_refused(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    error = refusal(capsys, evaluate.main, "rope", "--device", "meta")[-1]
+    error = error_lines(capsys, evaluate.main, "rope", "--device", "meta")[-1]
     assert "device meta was asked for" in error
 
 
@@ -508,31 +518,31 @@ def test_a_split_too_short_for_lengths_is_refused_first(runs, capsys, monkeypatc
     monkeypatch.chdir(runs.parent)
     monkeypatch.setattr(measure, "SPAN", 99)
     monkeypatch.setattr(measure, "measure", None)
-    error = refusal(capsys, evaluate.main, "rope", "--lengths")[-1]
+    error = error_lines(capsys, evaluate.main, "rope", "--lengths")[-1]
     assert "raise --data.val_fraction" in error
 
 
 def test_windows_that_leave_tokens_out_are_refused(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    error = refusal(capsys, evaluate.main, "learned", "rope", "--stride=30")[-1]
+    error = error_lines(capsys, evaluate.main, "learned", "rope", "--stride=30")[-1]
     assert "--stride 30 is longer than the windows of 20 tokens in which runs/rope" in error
 
 
 def test_windows_past_a_table_of_positions_are_refused_first(runs, capsys, monkeypatch):
     monkeypatch.chdir(runs.parent)
-    error = refusal(capsys, evaluate.main, "rope", "learned", "--context=41")[-1]
+    error = error_lines(capsys, evaluate.main, "rope", "learned", "--context=41")[-1]
     assert "--context 41 is longer than the table of positions of runs/learned" in error
 
 
-def test_a_run_whose_text_has_changed_is_refused(world, capsys, monkeypatch):
-    monkeypatch.chdir(world)
-    trained(world, "changed", "--data.val_fraction", "0.3", "--log.runs=changed",
-            "--data.prepared=changed-prepared")
+def test_a_run_whose_text_has_changed_is_refused(workdir, capsys, monkeypatch):
+    monkeypatch.chdir(workdir)
+    train_tiny(workdir, "changed", "--data.val_fraction", "0.3", "--log.runs=changed",
+               "--data.prepared=changed-prepared")
     shutil.rmtree("changed-prepared")
     text = Path("text.txt").read_bytes()
     Path("text.txt").write_text(random_text(seed=1), encoding="utf-8")
     try:
-        error = refusal(capsys, evaluate.main, "changed/changed")[-1]
+        error = error_lines(capsys, evaluate.main, "changed/changed")[-1]
     finally:
         Path("text.txt").write_bytes(text)
     assert "not what changed/changed was trained on: restore the text" in error
@@ -546,4 +556,4 @@ def test_a_run_whose_text_has_changed_is_refused(world, capsys, monkeypatch):
     ("x --data.file=a", "no option --data.file (did you mean --data.files?)")])
 def test_what_it_cannot_do_is_said(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert message in refusal(capsys, evaluate.main, *words.split())[-1]
+    assert message in error_lines(capsys, evaluate.main, *words.split())[-1]

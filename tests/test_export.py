@@ -8,10 +8,9 @@ import signal
 import gguf
 import pytest
 import torch
-from conftest import points, refusal, training
-from conftest import run as exit_code
+from conftest import error_lines, exit_code, read_metric, training_argv
 from disk_faults import file_size_limit
-from noise import TEXT, save_weights
+from random_runs import save_weights
 from saved_models import (
     assert_refused,
     assert_same_logits,
@@ -24,6 +23,7 @@ from saved_models import (
     make_run,
     their_folder,
 )
+from small_tokenizers import TEXT
 from transformers import AutoModelForCausalLM
 
 import export
@@ -197,7 +197,7 @@ def test_generating_from_a_folder_writes_nothing(tmp_path):
 
 def test_a_folder_has_one_checkpoint(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
-    lines = refusal(capsys, generate_command.main, *GREEDY, folder, "--checkpoint", "last")
+    lines = error_lines(capsys, generate_command.main, *GREEDY, folder, "--checkpoint", "last")
     assert f"--checkpoint has no effect on {folder}" in lines[0]
 
 
@@ -205,7 +205,7 @@ def test_a_folder_with_nan_generates_nothing(tmp_path, capsys):
     folder = their_folder(tmp_path, "llama3")
     norm = {"model.norm.weight": torch.full((48,), math.nan)}
     edit_tensors(folder / "model.safetensors", **norm)
-    assert "holds nan" in refusal(capsys, generate_command.main, *GREEDY, folder)[-1]
+    assert "holds nan" in error_lines(capsys, generate_command.main, *GREEDY, folder)[-1]
 
 
 @pytest.fixture(scope="module")
@@ -216,13 +216,13 @@ def tuned(tmp_path_factory):
     (folder / "text.txt").write_text(TEXT * 60, encoding="utf-8")
     more = ["--init-from", str(start.path), "--data.val_fraction=0.5", "--train.batch_size=6",
             "--train.eval_interval=4", "--optim.warmup_steps=1", "--train.steps=8", "--name=tuned"]
-    assert exit_code(train.main, *training(folder, *more)) == 0
+    assert exit_code(train.main, *training_argv(folder, *more)) == 0
     return start, RunDir.open(folder / "runs" / "tuned")
 
 
 @pytest.mark.slow
 def test_fine_tuning_lowers_the_loss(tuned):
-    losses = points(tuned[1].path)
+    losses = read_metric(tuned[1].path)
     assert len(losses) == 8
     assert losses[8] < losses[1]
 
@@ -243,7 +243,7 @@ def test_fine_tuning_begins_with_the_imported_weights(tuned):
     with torch.no_grad():
         logits = load_model(start)(x)
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten())
-    assert points(run.path)[1] == pytest.approx(expected.item(), abs=1e-4)
+    assert read_metric(run.path)[1] == pytest.approx(expected.item(), abs=1e-4)
 
 
 @pytest.mark.slow

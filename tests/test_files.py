@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from conftest import start
+from conftest import start_python
 from disk_faults import FailingDisk, failing_disks, file_size_limit
 from safetensors.torch import save_file
 
@@ -201,7 +201,7 @@ def test_a_file_without_a_seal_is_refused(tmp_path):
 def owner(tmp_path):
     """A process that holds the lock of tmp_path/new/target."""
     path = tmp_path / "new" / "target"
-    process = start(f"""
+    process = start_python(f"""
 from pathlib import Path
 from files import locked
 with locked(Path({str(path)!r}), "busy"):
@@ -247,9 +247,9 @@ def add_60_bytes(path):
 
 
 @pytest.mark.slow
-def test_a_lock_has_one_owner_at_a_time(tmp_path, launch):
+def test_a_lock_has_one_owner_at_a_time(tmp_path, launch_ranks):
     """Its file goes with its owner, so who waits must not take a file that is gone for the lock."""
     path = tmp_path / "target"
     path.write_bytes(b"")
-    launch(3, add_60_bytes, path).join()
+    launch_ranks(3, add_60_bytes, path).join()
     assert len(path.read_bytes()) == 180

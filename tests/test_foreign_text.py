@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import random_text, refusal
-from conftest import run as exit_code
+from conftest import error_lines, exit_code, random_text
 from saved_models import export_to, exported, make_run, meta_folder, their_folder
 from transformers import AutoTokenizer, LlamaForCausalLM
 
@@ -125,11 +124,12 @@ def test_a_folder_can_be_measured_by_length_of_the_context(tmp_path, text):
 
 
 def test_a_folder_without_a_text_is_refused(tmp_path, capsys):
-    error = refusal(capsys, evaluate.main, their_folder(tmp_path))[-1]
+    error = error_lines(capsys, evaluate.main, their_folder(tmp_path))[-1]
     assert "has no validation text of its own: give a text with --data.files" in error
 
 
 def test_the_last_checkpoint_of_a_folder_is_refused(tmp_path, text, capsys):
     folder = their_folder(tmp_path)
-    error = refusal(capsys, evaluate.main, folder, f"--data.files={text}", "--checkpoint=last")[-1]
+    error = error_lines(capsys, evaluate.main, folder, f"--data.files={text}",
+                        "--checkpoint=last")[-1]
     assert "--checkpoint has no effect on folders that are no runs" in error

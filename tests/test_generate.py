@@ -9,8 +9,9 @@ from unittest import mock
 
 import pytest
 import torch
-from conftest import refusal, run
-from noise import FIRST_BYTE, PROMPT, noise_run
+from conftest import error_lines, exit_code
+from random_runs import PROMPT, random_run
+from small_tokenizers import FIRST_BYTE
 from tqdm import tqdm
 
 import generate as script
@@ -27,8 +28,8 @@ from model.sampling import Sampling
 def runs(tmp_path_factory):
     """Two runs: "learned", whose context ends after 32 tokens, and the newer "rope"."""
     folder = tmp_path_factory.mktemp("work") / "runs"
-    noise_run(folder, "learned", position="learned")
-    noise_run(folder, "rope", max_positions=6000)
+    random_run(folder, "learned", position="learned")
+    random_run(folder, "rope", max_positions=6000)
     return folder
 
 
@@ -44,7 +45,7 @@ def call(runs, monkeypatch, capsys):
 
     def call(*argv, stdin=b""):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="latin-1"))
-        assert run(script.main, *argv) == 0
+        assert exit_code(script.main, *argv) == 0
         return capsys.readouterr()
 
     return call
@@ -503,7 +504,7 @@ def test_auto_measures_for_all_rows(words, call, monkeypatch):
 def test_bad_options_are_one_line_and_exit_2(runs, monkeypatch, capsys, words, message):
     monkeypatch.chdir(runs.parent)
     (runs.parent / "params.json").write_bytes(b"abc\xff")
-    assert re.search(message, refusal(capsys, script.main, *words.split())[-1])
+    assert re.search(message, error_lines(capsys, script.main, *words.split())[-1])
 
 
 def test_characters_that_a_terminal_cannot_show_are_question_marks(call, monkeypatch):

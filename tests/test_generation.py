@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import random_tokens, sharpened
+from conftest import random_tokens, sharp_model
 
 from errors import UserError
 from model.config import RopeScaling
@@ -38,18 +38,18 @@ def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]
 @pytest.mark.parametrize("position", POSITIONS)
 def test_each_token_is_drawn_from_its_own_text(position):
     prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(11, seed=2)]
-    assert_each_token_is_drawn_from_its_own_text(sharpened(position=position), prompts)
+    assert_each_token_is_drawn_from_its_own_text(sharp_model(position=position), prompts)
 
 
 def test_prompts_of_one_length_have_texts_of_their_own():
     prompts = [make_prompt(7, seed=seed) for seed in range(3)]
-    assert_each_token_is_drawn_from_its_own_text(sharpened(), prompts)
+    assert_each_token_is_drawn_from_its_own_text(sharp_model(), prompts)
 
 
 @pytest.mark.parametrize("longest", [11, 5])
 def test_dynamic_scaling_rotates_by_the_length_of_each_text(longest):
     """9 is the trained length. The prompts or what follows them pass it: there is no cache."""
-    model = sharpened(rope_scaling=RopeScaling("dynamic", 4, 9))
+    model = sharp_model(rope_scaling=RopeScaling("dynamic", 4, 9))
     prompts = [make_prompt(7, seed=0), make_prompt(2, seed=1), make_prompt(longest, seed=2)]
     assert_each_token_is_drawn_from_its_own_text(model, prompts)
 
@@ -61,7 +61,7 @@ def test_dynamic_scaling_rotates_by_the_length_of_each_text(longest):
 def fed() -> Callable[..., tuple[list, list]]:
     """(rows, tokens) of all calls of the first block and of the last, for prompts of lengths."""
     def fed(lengths, **options):
-        model = sharpened()
+        model = sharp_model()
         first: list[tuple] = []
         last: list[tuple] = []
         for layer, calls in ((model.layers[0], first), (model.layers[-1], last)):
@@ -96,7 +96,7 @@ def test_the_rest_of_a_long_prompt_is_read_at_once(fed):
 
 
 PROMPTS = [make_prompt(7, seed=7), make_prompt(4, seed=4), make_prompt(9, seed=9)]
-# Twelve tokens after each of PROMPTS, as `sharpened()` draws them greedily.
+# Twelve tokens after each of PROMPTS, as `sharp_model()` draws them greedily.
 TEXTS = [
     [55, 43, 28, 19, 29, 91, 36, 18, 5, 33, 91, 91],
     [37, 23, 15, 12, 91, 91, 91, 91, 91, 91, 91, 91],
@@ -105,17 +105,17 @@ TEXTS = [
 
 
 def test_greedy_rows_are_the_likeliest_tokens():
-    assert generate(sharpened(), PROMPTS, GREEDY, max_new_tokens=12) == TEXTS
+    assert generate(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12) == TEXTS
 
 
 def test_a_row_ends_before_its_eos_and_no_other_does():
     ends = (TEXTS[0][3], TEXTS[2][7])
-    rows = generate(sharpened(), PROMPTS, GREEDY, max_new_tokens=12, eos_ids=ends)
+    rows = generate(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12, eos_ids=ends)
     assert rows == [TEXTS[0][:3], TEXTS[1], TEXTS[2][:7]]
 
 
 def test_a_row_ends_on_request_and_no_other_does():
-    batch = Batch(sharpened(), PROMPTS, GREEDY, max_new_tokens=12)
+    batch = Batch(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12)
     drawn: list[list[int]] = [[], [], []]
     for row, token in batch.draw():
         drawn[row].append(token)
@@ -126,7 +126,7 @@ def test_a_row_ends_on_request_and_no_other_does():
 
 
 def test_a_row_may_be_ended_twice():
-    batch = Batch(sharpened(), PROMPTS, GREEDY, max_new_tokens=1)
+    batch = Batch(sharp_model(), PROMPTS, GREEDY, max_new_tokens=1)
     for row, _ in batch.draw():
         batch.end(row)
         batch.end(row)
@@ -134,27 +134,27 @@ def test_a_row_may_be_ended_twice():
 
 
 def test_new_tokens_are_counted_without_eos():
-    batch = Batch(sharpened(), PROMPTS, GREEDY, max_new_tokens=12, eos_ids=(TEXTS[0][3],))
+    batch = Batch(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12, eos_ids=(TEXTS[0][3],))
     counts = [batch.n_drawn for _ in batch.draw()]
     assert counts == list(range(1, 28))  # 3, 12 and 12
 
 
 def test_every_row_may_fill_the_context():
     """80 tokens, of which the longest prompt has 7."""
-    rows = generate(sharpened(n_layers=1), [make_prompt(3), make_prompt(7)], GREEDY,
+    rows = generate(sharp_model(n_layers=1), [make_prompt(3), make_prompt(7)], GREEDY,
                     max_new_tokens=73)
     assert [len(row) for row in rows] == [73, 73]
 
 
 def test_what_the_context_cannot_hold_is_refused():
     with pytest.raises(UserError, match="7 tokens and 74 new ones make 81, .* 80 "):
-        Batch(sharpened(), [make_prompt(3), make_prompt(7)], GREEDY, max_new_tokens=74)
+        Batch(sharp_model(), [make_prompt(3), make_prompt(7)], GREEDY, max_new_tokens=74)
 
 
 @pytest.mark.parametrize("prompts", [[], [[5], []]])
 def test_an_empty_prompt_is_refused(prompts):
     with pytest.raises(UserError, match="the prompt is empty: give at least one token"):
-        Batch(sharpened(), prompts, GREEDY, max_new_tokens=3)
+        Batch(sharp_model(), prompts, GREEDY, max_new_tokens=3)
 
 
 @pytest.mark.parametrize("name", ["max_new_tokens", "num_samples"])
@@ -162,25 +162,25 @@ def test_a_count_of_nothing_is_refused(name):
     options = {"max_new_tokens": 3, "num_samples": 1}
     options[name] = 0
     with pytest.raises(UserError, match=f"{name} must be at least 1, not 0"):
-        Batch(sharpened(), [[5]], GREEDY, **options)
+        Batch(sharp_model(), [[5]], GREEDY, **options)
 
 
 def test_sampling_without_a_meaning_is_refused():
     with pytest.raises(UserError, match="top_k must be at least 1, not 0"):
-        Batch(sharpened(), [[5]], Sampling(top_k=0), max_new_tokens=3)
+        Batch(sharp_model(), [[5]], Sampling(top_k=0), max_new_tokens=3)
 
 
 # --- modes and types ------------------------------------------------------------------------------
 
 
 def test_the_cache_has_the_dtype_of_the_weights():
-    batch = Batch(sharpened().bfloat16(), [[5]], GREEDY, max_new_tokens=3)
+    batch = Batch(sharp_model().bfloat16(), [[5]], GREEDY, max_new_tokens=3)
     assert batch.cache is not None and batch.cache.keys[0].dtype == torch.bfloat16
 
 
 def test_the_cache_has_the_dtype_of_autocast():
     with torch.autocast("cpu", torch.bfloat16):
-        batch = Batch(sharpened(), [[5]], GREEDY, max_new_tokens=3)
+        batch = Batch(sharp_model(), [[5]], GREEDY, max_new_tokens=3)
         assert batch.cache is not None and batch.cache.keys[0].dtype == torch.bfloat16
         assert len(list(batch.draw())) == 3
 
@@ -192,29 +192,29 @@ def test_the_step_computes_the_logits():
         logits[:, 5] = 1e9
         return logits
 
-    assert generate(sharpened(), [[1, 2]], GREEDY, max_new_tokens=3, step=prefer_5) == [[5, 5, 5]]
+    assert generate(sharp_model(), [[1, 2]], GREEDY, max_new_tokens=3, step=prefer_5) == [[5, 5, 5]]
 
 
 def test_dropout_is_off_while_tokens_are_drawn():
-    model = sharpened(dropout=0.5).train()
+    model = sharp_model(dropout=0.5).train()
     assert generate(model, [PROMPTS[0]], GREEDY, max_new_tokens=12) == [TEXTS[0]]
 
 
 def test_a_model_in_training_trains_on():
-    model = sharpened(dropout=0.5).train()
+    model = sharp_model(dropout=0.5).train()
     generate(model, [PROMPTS[0]], GREEDY, max_new_tokens=3)
     assert all(module.training for module in model.modules())
     model(random_tokens(2, 7)).sum().backward()  # nothing of inference mode is left behind
 
 
 def test_a_model_in_evaluation_stays_in_it():
-    model = sharpened()
+    model = sharp_model()
     generate(model, [PROMPTS[0]], GREEDY, max_new_tokens=3)
     assert not model.training
 
 
 def test_the_mode_of_a_model_is_restored_after_an_error():
-    model = sharpened().train()
+    model = sharp_model().train()
     with pytest.raises(ZeroDivisionError), evaluating(model):
         assert not model.training
         _ = 1 // 0
@@ -222,7 +222,7 @@ def test_the_mode_of_a_model_is_restored_after_an_error():
 
 
 def test_a_model_trains_on_after_a_text_that_is_left():
-    model = sharpened().train()
+    model = sharp_model().train()
     tokens = Batch(model, [PROMPTS[0]], GREEDY, max_new_tokens=3).draw()
     next(tokens)
     assert not model.training
@@ -231,7 +231,7 @@ def test_a_model_trains_on_after_a_text_that_is_left():
 
 
 def test_the_caller_of_draw_is_not_in_inference_mode():
-    batch = Batch(sharpened(), [PROMPTS[0]], GREEDY, max_new_tokens=3)
+    batch = Batch(sharp_model(), [PROMPTS[0]], GREEDY, max_new_tokens=3)
     assert [torch.is_inference_mode_enabled() for _ in batch.draw()] == [False, False, False]
 
 
@@ -242,12 +242,12 @@ def test_a_step_runs_in_inference_mode():
         modes.append(torch.is_inference_mode_enabled())
         return next_logits(model, tokens, cache)
 
-    generate(sharpened(), [PROMPTS[0]], GREEDY, max_new_tokens=2, step=step)
+    generate(sharp_model(), [PROMPTS[0]], GREEDY, max_new_tokens=2, step=step)
     assert modes == [True, True]
 
 
 def test_drawing_leaves_torchs_random_numbers_alone():
-    model = sharpened()
+    model = sharp_model()
     state = torch.get_rng_state()
     generate(model, [PROMPTS[0]], Sampling(), max_new_tokens=3)
     assert torch.equal(torch.get_rng_state(), state)

@@ -6,7 +6,7 @@ import sentencepiece
 import torch
 from conftest import model_config
 from disk_faults import file_size_limit
-from noise import save_weights
+from random_runs import save_weights
 from saved_models import (
     assert_refused,
     edit_json,

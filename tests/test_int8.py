@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import draw, random_model, random_tokens, sharpened
+from conftest import randn, random_model, random_tokens, sharp_model
 from torch import Tensor
 
 from model.int8 import Int8Linear, int8_tensors, quantize, to_int8
@@ -23,7 +23,7 @@ def quantized(model: Transformer) -> Transformer:
 
 # --- numbers ---
 
-ROWS = draw(3, 48) * torch.tensor([1e-30, 1, 1e30])[:, None]
+ROWS = randn(3, 48) * torch.tensor([1e-30, 1, 1e30])[:, None]
 
 
 def test_the_largest_of_a_row_becomes_127():
@@ -46,8 +46,8 @@ def test_rows_of_zeros_stay_zeros():
 
 # --- products ---
 
-X = draw(40, 48)
-WEIGHT = draw(31, 48, seed=1)
+X = randn(40, 48)
+WEIGHT = randn(31, 48, seed=1)
 
 
 def int8_linear() -> Int8Linear:
@@ -91,7 +91,7 @@ def test_every_matrix_becomes_int8(tied):
 
 def test_norms_stay_as_they_were():
     model = random_model()
-    weight = draw(48)
+    weight = randn(48)
     model.norm.weight.data = weight
     assert torch.equal(quantized(model).norm.weight, weight)
 
@@ -123,7 +123,7 @@ def test_bfloat16_weights_are_quantized_as_float32s(name):
 
 
 def test_int8_models_keep_the_hooks_of_encodings():
-    model = sharpened(position="sin_qk")
+    model = sharp_model(position="sin_qk")
     outputs: list[Tensor] = []
     for module in (model.tok_embeddings, model.layers[0].attention.wq):
         module.register_forward_hook(lambda _, inputs, output: outputs.append(output[0]))

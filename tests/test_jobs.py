@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import arguments, load
+from conftest import parse_config, tiny_argv
 
 import train
 from ablation import jobs
@@ -112,28 +112,28 @@ def test_a_rate_is_judged_by_the_loss_at_the_end(new_run, monkeypatch, tmp_path)
     assert do_job(train.run, str(tmp_path), job, StopSignal()) == 2.0
 
 
-def tiny_training(world: Path, name: str, **options: object) -> Training:
+def tiny_training(workdir: Path, name: str, **options: object) -> Training:
     """A training of 30 steps."""
-    config = load(*arguments(world))
+    config = parse_config(*tiny_argv(workdir))
     shared = {"data.files": config.data.files, "data.prepared": config.data.prepared,
               "data.vocab_size": 300, "data.seq_len": 20, "model.dim": 32, "model.n_layers": 2,
               "model.n_heads": 2, "optim.warmup_steps": 1, "train.batch_size": 27,
               "train.eval_interval": 15, "train.sample_tokens": 0, "train.dtype": "float32",
-              "train.device": "cpu", "log.wandb": "disabled", "log.runs": str(world / "runs")}
-    return Training(run=str(world / "runs" / name), steps=30,
+              "train.device": "cpu", "log.wandb": "disabled", "log.runs": str(workdir / "runs")}
+    return Training(run=str(workdir / "runs" / name), steps=30,
                     options={**shared, "name": name, "train.steps": 30, **options})
 
 
 @pytest.mark.slow
-def test_a_run_that_diverged_has_no_record(world, tmp_path):
-    training = tiny_training(world, "lost", **{"optim.lr": 1e30})
+def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
+    training = tiny_training(workdir, "lost", **{"optim.lr": 1e30})
     job = RecordJob(name="lost-s0", trainings=[training], arm="lost", windows=4, device="cpu")
     assert do_job(train.run, str(tmp_path), job, StopSignal()) is None
     assert has_diverged(Path(training.run))
 
 
-def test_a_run_is_trained_to_its_last_step(world):
-    training = tiny_training(world, "fine")
+def test_a_run_is_trained_to_its_last_step(workdir):
+    training = tiny_training(workdir, "fine")
     assert train_run(train.run, training, StopSignal())
     assert jobs.count_saved_steps(Path(training.run)) == 30
 
@@ -183,9 +183,9 @@ def test_steps_that_were_skipped_are_no_divergence(new_run):
     assert not has_diverged(run.path)
 
 
-def test_a_run_that_failed_is_an_error(world):
+def test_a_run_that_failed_is_an_error(workdir):
     with pytest.raises(UserError, match=r"bad failed \(exit 2\), and the study stopped"):
-        train_run(train.run, tiny_training(world, "bad", **{"model.dim": 33}), StopSignal())
+        train_run(train.run, tiny_training(workdir, "bad", **{"model.dim": 33}), StopSignal())
 
 
 def test_a_run_without_the_checkpoints_that_it_kept_is_refused(new_run):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import draw
+from conftest import randn
 
 from model import kernels
 from model.rope import apply_rotary_emb, precompute_freqs_cis
@@ -21,14 +21,14 @@ def gradients(form, *inputs):
     """The output of a form, and its gradient for each of the inputs."""
     leaves = [x.clone().requires_grad_() for x in inputs]
     out = form(*leaves)
-    out.backward(draw(*out.shape, seed=9).to(out.dtype))
+    out.backward(randn(*out.shape, seed=9).to(out.dtype))
     return [out.detach(), *(x.grad for x in leaves)]
 
 
 def assert_equals_plain(form, plain, *shapes):
     """Values and gradients. Processors add in different orders: up to 1.7e-6 apart, of numbers
     around 1."""
-    inputs = [2 * draw(*shape, seed=number) for number, shape in enumerate(shapes)]
+    inputs = [2 * randn(*shape, seed=number) for number, shape in enumerate(shapes)]
     torch.testing.assert_close(gradients(form, *inputs), gradients(plain, *inputs), rtol=1e-5,
                                atol=4e-5)
 
@@ -76,7 +76,7 @@ def test_a_rotation_in_reals_is_a_rotation():
 def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
     """8 bits: rounding to nearest errs by up to 0.4 %."""
     shapes = [(2, 6, 200, 32), (2, 2, 200, 32), (2, 2, 200, 32)]
-    narrow = [draw(*shape, seed=number).bfloat16() for number, shape in enumerate(shapes)]
+    narrow = [randn(*shape, seed=number).bfloat16() for number, shape in enumerate(shapes)]
     wide = [x.float() for x in narrow]
     found = gradients(kernels.attend_by_products, *narrow)
     for got, expected in zip(found, gradients(plain_attend, *wide), strict=True):
@@ -85,8 +85,8 @@ def test_attention_by_products_in_bfloat16_errs_by_bfloat16s_digits():
 
 
 def test_sums_in_bfloat16_are_rounded_once():
-    x = draw(3, 48).bfloat16()
-    weight = draw(31, 48, seed=1).bfloat16()
+    x = randn(3, 48).bfloat16()
+    weight = randn(31, 48, seed=1).bfloat16()
     once = kernels.linear_by_sums(x.float(), weight.float()).bfloat16()
     assert torch.equal(kernels.linear_by_sums(x, weight), once)
 
@@ -114,13 +114,13 @@ def compiling(monkeypatch):
 
 def choose_product(tokens, dtype=torch.float32):
     """The form of a product of so many tokens."""
-    return kernels.choose_linear(draw(tokens, 1, 48).to(dtype), draw(31, 48, seed=1).to(dtype))
+    return kernels.choose_linear(randn(tokens, 1, 48).to(dtype), randn(31, 48, seed=1).to(dtype))
 
 
 def choose_attention(length, dtype=torch.bfloat16, mask=None):
     """The form of attention of so many queries and keys."""
-    q = draw(2, 6, length, 8).to(dtype)
-    kv = draw(2, 2, length, 8).to(dtype)
+    q = randn(2, 6, length, 8).to(dtype)
+    kv = randn(2, 2, length, 8).to(dtype)
     return kernels.choose_attention(q, kv, kv, mask)
 
 
@@ -172,7 +172,7 @@ def test_training_in_float32_attends_plainly():
 
 @pytest.mark.parametrize("length", [1, 512])
 def test_with_a_mask_attention_is_plain(length):
-    assert choose_attention(length, mask=draw(1)) is None
+    assert choose_attention(length, mask=randn(1)) is None
 
 
 def test_prefill_attends_plainly():
@@ -195,7 +195,7 @@ def test_compiled_training_attends_to_one_query_as_a_group(compiling):
 
 def test_the_form_that_is_chosen_is_used(onednn, monkeypatch):
     monkeypatch.setattr(kernels, "onednn_product", lambda x, weight: "oneDNN")
-    assert linear(draw(16, 48), draw(31, 48)) == "oneDNN"
+    assert linear(randn(16, 48), randn(31, 48)) == "oneDNN"
 
 
 # --- derivatives that oneDNN's operator does not define -------------------------------------------
@@ -203,8 +203,8 @@ def test_the_form_that_is_chosen_is_used(onednn, monkeypatch):
 
 def test_a_forward_mode_derivative_is_that_of_pytorch(onednn):
     """The operator defines none: it would be 0."""
-    x = draw(16, 48)
-    weight = draw(31, 48, seed=1)
+    x = randn(16, 48)
+    weight = randn(31, 48, seed=1)
     _, tangent = torch.func.jvp(lambda w: linear(x, w), (weight,), (weight,))
     torch.testing.assert_close(tangent, x @ weight.T)
 
@@ -215,13 +215,13 @@ def test_no_product_by_onednn_while_forward_derivatives_are_taken(onednn):
 
 
 def test_a_functional_gradient_is_that_of_pytorch(onednn):
-    x = draw(16, 48)
-    gradient = torch.func.grad(lambda w: linear(x, w).sum())(draw(31, 48, seed=1))
+    x = randn(16, 48)
+    gradient = torch.func.grad(lambda w: linear(x, w).sum())(randn(31, 48, seed=1))
     torch.testing.assert_close(gradient, x.sum(0).expand(31, 48), rtol=1e-5, atol=2e-5)
 
 
 def test_a_weight_gets_its_gradient_where_x_needs_none(onednn):
-    x = draw(16, 48)
-    weight = draw(31, 48, seed=1).requires_grad_()
+    x = randn(16, 48)
+    weight = randn(31, 48, seed=1).requires_grad_()
     linear(x, weight).sum().backward()
     torch.testing.assert_close(weight.grad, x.sum(0).expand(31, 48), rtol=1e-5, atol=2e-5)

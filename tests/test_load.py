@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from conftest import target_losses, trained
+from conftest import target_losses, train_tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise import FIRST_BYTE, PROMPT, VOCAB, noise_run, train_sentencepiece, train_tokenizer
+from random_runs import PROMPT, random_run
+from small_tokenizers import FIRST_BYTE, VOCAB, train_sentencepiece, train_tokenizer
 
 from data.tokenizer import Tokenizer, open_tokenizer
 from errors import UserError
@@ -20,7 +21,7 @@ from model.transformer import Transformer
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    return noise_run(tmp_path_factory.mktemp("work") / "runs", "rope")
+    return random_run(tmp_path_factory.mktemp("work") / "runs", "rope")
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +144,9 @@ def test_int8_is_only_for_a_cpu(run, monkeypatch):
 
 
 @pytest.mark.slow
-def test_int8_costs_at_most_a_hundredth_of_a_nat(world):
-    path = trained(world, "briefly", "--train.steps", "40", "--optim.lr", "1e-2",
-                   "--train.eval_interval", "40")
+def test_int8_costs_at_most_a_hundredth_of_a_nat(workdir):
+    path = train_tiny(workdir, "briefly", "--train.steps", "40", "--optim.lr", "1e-2",
+                      "--train.eval_interval", "40")
     losses = [target_losses(path, dtype).mean().item() for dtype in ("float32", "int8")]
     assert losses[0] < 5  # of 5.7, what chance has
     assert abs(losses[1] - losses[0]) < 0.01
@@ -184,7 +185,7 @@ def test_a_scaled_context_can_be_filled_and_no_more(run):
 
 def test_a_run_with_a_scaling_of_its_own_keeps_it(tmp_path):
     trained = {"rope_scaling.type": "linear", "rope_scaling.factor": 4}
-    run = noise_run(tmp_path / "runs", "trained", **trained)
+    run = random_run(tmp_path / "runs", "trained", **trained)
     assert load(run).model.config.rope_scaling == RopeScaling("linear", 4.0, 32)
     with pytest.raises(UserError, match="trained with model.rope_scaling linear: --rope-scaling "):
         load(run, rope_scaling=RopeScaling("ntk", 2.0))

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from conftest import CPU, arguments, draw, load, points, random_model, trained
+from conftest import CPU, parse_config, randn, random_model, read_metric, tiny_argv, train_tiny
 
 from ablation import attention, record
 from data.text import Encoded
@@ -228,7 +228,7 @@ def test_attention_to_the_previous_token_is_that_of_known_patterns(monkeypatch):
 
 
 def test_the_variance_by_distance_is_that_of_explicit_groups():
-    scores = draw(1, 5, 1, T, T).double()
+    scores = randn(1, 5, 1, T, T).double()
     by_distance: list[list[float]] = [[] for _ in range(T)]
     for row, m in itertools.product(range(5), range(T)):
         for n in range(m + 1):
@@ -242,7 +242,7 @@ def test_the_variance_by_distance_is_that_of_explicit_groups():
 
 
 def test_each_layer_and_head_has_a_variance_of_its_own():
-    scores = draw(2, 5, 3, T, T).double()
+    scores = randn(2, 5, 3, T, T).double()
     shares = attention.explained_by_distance(scores)
     for layer, head in itertools.product(range(2), range(3)):
         alone = attention.explained_by_distance(scores[layer : layer + 1, :, head : head + 1])
@@ -411,13 +411,13 @@ def test_tokens_of_a_checkpoint_are_those_of_its_steps(checkpoint, tokens, new_r
     run = new_run("a")
     run.checkpoints.save("best", lambda folder: None, {"step": 1})
     run.checkpoints.save("last", lambda folder: None, {"step": 2})
-    assert measure.trained_tokens(run, checkpoint, load(*THREE_ROWS_OF_TEN)) == tokens
+    assert measure.trained_tokens(run, checkpoint, parse_config(*THREE_ROWS_OF_TEN)) == tokens
 
 
 def test_before_a_validation_the_best_weights_are_the_last(new_run):
     run = new_run("a")
     run.checkpoints.save("last", lambda folder: None, {"step": 2})
-    assert measure.trained_tokens(run, "best", load(*THREE_ROWS_OF_TEN)) == 60
+    assert measure.trained_tokens(run, "best", parse_config(*THREE_ROWS_OF_TEN)) == 60
 
 
 STEPS = ("--train.steps", "4", "--train.eval_interval", "2", "--data.val_fraction", "0.3",
@@ -426,8 +426,8 @@ TOKENS = 27 * 20  # of one step
 
 
 @pytest.fixture(scope="module")
-def run(world) -> RunDir:
-    return RunDir.open(trained(world, "learned", *STEPS, "--model.position", "learned"))
+def run(workdir) -> RunDir:
+    return RunDir.open(train_tiny(workdir, "learned", *STEPS, "--model.position", "learned"))
 
 
 @pytest.fixture(scope="module")
@@ -478,7 +478,7 @@ def test_contexts_have_a_block_of_every_second_window(windows, all_blocks, block
 
 
 def test_unset_the_best_weights_are_measured(run):
-    losses = points(run.path, "val/loss")
+    losses = read_metric(run.path, "val/loss")
     best = min(losses, key=losses.__getitem__)
     assert measure.measure(run, device="cpu")["tokens"] == best * TOKENS
 
@@ -493,11 +493,11 @@ def test_a_study_records_what_a_run_ended_with(run, monkeypatch):
     measured.assert_called_once_with(run, "last", 3, "cpu", all_blocks=True)
 
 
-def test_arms_share_weights_and_batches_and_seeds_do_not(run, world):
+def test_arms_share_weights_and_batches_and_seeds_do_not(run, workdir):
     origins = [record.hash_origin(run)]
     scaled = ("--model.position=sinusoidal", "--model.sinusoid=vaswani")
     for words in (["--seed=1"], ["--seed=2"], scaled, ["--model.position=sin_qk_aligned"]):
-        config = load(*arguments(world, *STEPS, f"--name={len(origins)}", *words))
+        config = parse_config(*tiny_argv(workdir, *STEPS, f"--name={len(origins)}", *words))
         other = RunDir.create(config, tokenizer=[run.path / "tokenizer.model"],
                               manifest=run.manifest)
         origins.append(record.hash_origin(other))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import draw, random_model
+from conftest import randn, random_model
 
 from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor
 from model.encodings import POSITIONS
@@ -77,7 +77,7 @@ def draw_gradients(ours, theirs, seed, without=None):
         a.grad = None
         b.grad = None
         if number != without:
-            a.grad = draw(*a.shape, seed=seed + number)
+            a.grad = randn(*a.shape, seed=seed + number)
             b.grad = a.grad.clone()
 
 
@@ -89,7 +89,7 @@ def assert_same_step(ours, theirs, before):
 
 
 def test_muon_takes_the_steps_of_pytorchs():
-    ours, theirs, stacked, single = make_muons([draw(*shape, seed=7) for shape in SHAPES])
+    ours, theirs, stacked, single = make_muons([randn(*shape, seed=7) for shape in SHAPES])
     for number in range(3):
         draw_gradients(ours, theirs, seed=10 * number)
         before = [parameter.detach().clone() for parameter in ours]
@@ -102,7 +102,7 @@ def test_muon_takes_the_steps_of_pytorchs():
 
 
 def test_muon_leaves_a_parameter_without_a_gradient_alone():
-    ours, theirs, stacked, _ = make_muons([draw(*shape, seed=7) for shape in SHAPES])
+    ours, theirs, stacked, _ = make_muons([randn(*shape, seed=7) for shape in SHAPES])
     draw_gradients(ours, theirs, seed=0, without=4)
     before = [parameter.detach().clone() for parameter in ours]
     stacked.step()
@@ -111,7 +111,7 @@ def test_muon_leaves_a_parameter_without_a_gradient_alone():
 
 
 def test_muon_goes_on_from_a_state_of_pytorchs():
-    ours, theirs, _, single = make_muons([draw(*shape, seed=7) for shape in SHAPES])
+    ours, theirs, _, single = make_muons([randn(*shape, seed=7) for shape in SHAPES])
     draw_gradients(ours, theirs, seed=0)
     single.step()
     with torch.no_grad():
@@ -156,8 +156,6 @@ def test_optimizers_have_no_state_before_their_first_step(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-
-
 def test_a_state_that_lacks_a_parameter_is_refused(optimizer):
     model = random_model()
     optimizers = take_step(model, OptimConfig(optimizer=optimizer))

@@ -4,7 +4,7 @@ import dataclasses
 import re
 
 import pytest
-from conftest import load, run
+from conftest import exit_code, parse_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +42,7 @@ def write(folder, text, name="my.yaml"):
 
 def test_a_file_is_over_the_defaults(tmp_path):
     file = write(tmp_path, "model: {dim: 96}\noptim: {lr: 3e-4}\nseed: 3\n")
-    config = load("--config", file)
+    config = parse_config("--config", file)
     assert (config.model.dim, config.optim.lr, config.seed, config.train.steps) == (
         96, 0.0003, 3, 1000)
 
@@ -50,13 +50,14 @@ def test_a_file_is_over_the_defaults(tmp_path):
 def test_a_later_file_is_over_an_earlier_one(tmp_path):
     first = write(tmp_path, "{seed: 3, model: {dim: 96, n_heads: 6}}", "first.yaml")
     second = write(tmp_path, "{seed: 4, model: {dim: 72}}", "second.yaml")
-    config = load("--config", first, f"--config={second}")
+    config = parse_config("--config", first, f"--config={second}")
     assert (config.seed, config.model.dim, config.model.n_heads) == (4, 72, 6)
 
 
 def test_a_run_is_over_a_file(tmp_path):
     file = write(tmp_path, "model: {dim: 96, n_heads: 6}\nname: file\n")
-    config = load("--config", file, base={"model": {"n_heads": 4, "n_layers": 5}, "name": "1e3"})
+    config = parse_config("--config", file, base={"model": {"n_heads": 4, "n_layers": 5},
+                                                  "name": "1e3"})
     assert (config.model.dim, config.model.n_heads, config.model.n_layers) == (96, 4, 5)
     assert config.name == "1e3"
 
@@ -64,7 +65,7 @@ def test_a_run_is_over_a_file(tmp_path):
 def test_the_command_line_is_over_all_else(tmp_path):
     file = write(tmp_path, "model: {dim: 96, n_heads: 6}")
     argv = ["--model.n_heads", "2", "--config", file, "--model.position", "sinusoidal"]
-    model = load(*argv, base={"model": {"n_heads": 4}}).model
+    model = parse_config(*argv, base={"model": {"n_heads": 4}}).model
     assert (model.dim, model.n_heads, model.head_dim) == (96, 2, 48)
     assert model.position == "sinusoidal"
 
@@ -79,7 +80,7 @@ def test_the_command_line_is_over_all_else(tmp_path):
 def test_a_value_has_its_type_however_it_is_given(tmp_path, option, text, value):
     section, _, name = option.rpartition(".")
     file = write(tmp_path, f"{section}: {{{name}: {text}}}" if section else f"{name}: {text}")
-    for config in (load(f"--{option}", text), load("--config", file)):
+    for config in (parse_config(f"--{option}", text), parse_config("--config", file)):
         converted = getattr(getattr(config, section) if section else config, name)
         assert converted == value and type(converted) is type(value)
 
@@ -90,56 +91,57 @@ def test_a_value_has_its_type_however_it_is_given(tmp_path, option, text, value)
     (["--data.files", "a", "--data.files", "a"], ["a", "a"]), (["--data.files", "a/"], ["a/"]),
     (["--data.files", "a", "--data.files", "null", "--data.files", "b"], ["b"])])
 def test_files_that_are_given_several_times_add_up(argv, files):
-    assert load(*argv).data.files == files
+    assert parse_config(*argv).data.files == files
 
 
 def test_files_on_the_command_line_replace_those_of_a_config(tmp_path):
     file = write(tmp_path, "data: {files: [a, b]}")
-    assert load("--config", file, "--data.files", "c", "--data.files", "d").data.files == ["c", "d"]
+    assert parse_config("--config", file, "--data.files", "c", "--data.files",
+                        "d").data.files == ["c", "d"]
 
 
 @settings(max_examples=12, deadline=None)
 @given(text=st.text(max_size=9), lr=st.floats(0, 1e300), seed=st.integers(0, 2**63 - 1),
        keep=st.lists(st.integers(1, 1000)), shard=st.sampled_from(["full", 3]))
-def test_a_configuration_that_is_written_is_read_back_equal(world, text, lr, seed, keep, shard):
+def test_a_configuration_that_is_written_is_read_back_equal(workdir, text, lr, seed, keep, shard):
     texts = [text, "null", "~", "", "1e3", "1:30", "010", "\x85"]
     config = make_config({
         "model": {"rope_scaling": {"type": "yarn", "factor": 2.5}}, "optim": {"lr": lr},
         "data": {"files": texts}, "log": {"tags": texts}, "seed": seed, "name": text,
         "train": {"shard": shard, "keep": keep, "sample_prompt": text, "compile": False}})
-    write(world, config.to_yaml())
-    assert read_config(world / "my.yaml") == make_config(dataclasses.asdict(config)) == config
+    write(workdir, config.to_yaml())
+    assert read_config(workdir / "my.yaml") == make_config(dataclasses.asdict(config)) == config
 
 
 def test_a_saved_option_that_is_not_known_is_not_dropped(tmp_path):
-    write(tmp_path, load().to_yaml().replace("  seq_len:", "  row_len:"))
+    write(tmp_path, parse_config().to_yaml().replace("  seq_len:", "  row_len:"))
     with pytest.raises(UserError, match="this version of gyre has no option data.row_len"):
         read_config(tmp_path / "my.yaml")
 
 
 def test_unset_sizes_of_heads_follow_from_those_given():
-    model = load("--model.dim", "256", "--model.n_heads=4").model
+    model = parse_config("--model.dim", "256", "--model.n_heads=4").model
     assert (model.head_dim, model.n_kv_heads) == (64, 4)
 
 
 def test_an_unset_width_is_a_multiple_of_32():
-    assert load("--model.dim", "256").model.hidden_dim == 704  # 682.7, in 32s
+    assert parse_config("--model.dim", "256").model.hidden_dim == 704  # 682.7, in 32s
 
 
 def test_the_unset_vocabulary_is_that_of_the_data():
-    assert load("--data.vocab_size", "1000").model.vocab_size == 1000
+    assert parse_config("--data.vocab_size", "1000").model.vocab_size == 1000
 
 
 @pytest.mark.parametrize("argv, positions", [
     (["--data.seq_len=50"], 200), (["--data.seq_len=80", "--model.position=learned"], 80)])
 def test_the_unset_context_is_what_the_encoding_extrapolates_to(argv, positions):
-    assert load(*argv).model.max_positions == positions
+    assert parse_config(*argv).model.max_positions == positions
 
 
 @pytest.mark.parametrize("factor, positions", [("6.51", 326), ("2", 200)])
 def test_the_unset_context_reaches_as_far_as_a_scaling(factor, positions):
-    model = load("--data.seq_len=50", "--model.rope_scaling.type=yarn",
-                 "--model.rope_scaling.factor", factor).model
+    model = parse_config("--data.seq_len=50", "--model.rope_scaling.type=yarn",
+                         "--model.rope_scaling.factor", factor).model
     assert model.rope_scaling.original_positions == 50
     assert model.max_positions == positions
 
@@ -152,18 +154,20 @@ def scaled(tmp_path):
 
 
 def test_a_field_of_a_table_is_an_option(scaled):
-    scaling = load("--config", scaled, "--model.rope_scaling.factor", "6.51").model.rope_scaling
+    scaling = parse_config("--config", scaled, "--model.rope_scaling.factor",
+                           "6.51").model.rope_scaling
     assert (scaling.type, scaling.factor, scaling.beta_fast) == ("yarn", 6.51, 8)
 
 
 def test_a_table_can_be_null_on_the_command_line(scaled):
-    assert load("--config", scaled, "--model.rope_scaling", "null").model.rope_scaling is None
+    assert parse_config("--config", scaled, "--model.rope_scaling",
+                        "null").model.rope_scaling is None
 
 
 def test_a_null_table_of_a_file_can_be_filled_in(tmp_path):
     file = write(tmp_path, "model: {rope_scaling: null}")
     argv = ["--model.rope_scaling.factor", "2", "--model.rope_scaling.type", "ntk"]
-    assert load("--config", file, *argv).model.rope_scaling.factor == 2
+    assert parse_config("--config", file, *argv).model.rope_scaling.factor == 2
 
 
 @pytest.mark.slow
@@ -171,14 +175,15 @@ def test_a_null_table_of_a_file_can_be_filled_in(tmp_path):
 def test_every_config_of_ours_fits_every_encoding(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for position in POSITIONS:
-        assert load("--config", path.stem, "--model.position", position).model.position == position
+        assert parse_config("--config", path.stem, "--model.position",
+                            position).model.position == position
 
 
 def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "seed: 9\n", "small.yaml")
-    assert load("--config", "small.yaml").seed == 9
-    assert load("--config", "small").seed == 1
+    assert parse_config("--config", "small.yaml").seed == 9
+    assert parse_config("--config", "small").seed == 1
 
 
 @pytest.mark.parametrize("text, words", [
@@ -196,7 +201,7 @@ def test_a_file_that_is_there_comes_before_one_of_ours(tmp_path, monkeypatch):
 def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     file = write(tmp_path, text)
     with pytest.raises(UserError, match=f"^{re.escape(file)}: .*{words}") as caught:
-        load("--config", file)
+        parse_config("--config", file)
     assert "\n" not in str(caught.value)
 
 
@@ -226,7 +231,7 @@ def test_a_mistake_in_a_file_is_told_with_its_name(tmp_path, text, words):
     (["--data.sha256", "0", "--data.files", "a"], "sha256 has no effect with data.source files")])
 def test_a_mistake_in_an_argument_is_told_in_a_sentence(argv, words):
     with pytest.raises(UserError, match=words) as caught:
-        load(*argv)
+        parse_config(*argv)
     assert "\n" not in str(caught.value)
 
 
@@ -317,14 +322,14 @@ def test_a_value_keeps_its_dashes_and_underscores():
 
 def test_keys_of_a_file_may_have_dashes(tmp_path):
     file = write(tmp_path, "{train: {batch-size: 7}, model.n-layers: 2}")
-    config = load("--config", file)
+    config = parse_config("--config", file)
     assert (config.train.batch_size, config.model.n_layers) == (7, 2)
 
 
 def test_a_key_in_both_spellings_is_there_twice(tmp_path):
     file = write(tmp_path, "train: {batch-size: 7, batch_size: 8}")
     with pytest.raises(UserError, match="train.batch_size is there twice"):
-        load("--config", file)
+        parse_config("--config", file)
 
 
 def test_help_shows_one_spelling():
@@ -443,12 +448,12 @@ def test_a_file_without_an_option_may_hold_a_prompt(tmp_path):
 def test_a_text_as_a_configuration_is_given_data_files(tmp_path, content):
     file = write(tmp_path, content, "poem.txt")
     with pytest.raises(UserError, match=f"; to train on this text, say --data.files {file}$"):
-        load("--config", file)
+        parse_config("--config", file)
 
 
 def test_a_folder_as_a_configuration_is_given_data_files(tmp_path):
     with pytest.raises(UserError, match=rf"no config {tmp_path} \(did you mean --data.files "):
-        load("--config", str(tmp_path))
+        parse_config("--config", str(tmp_path))
 
 
 def test_a_word_too_many_is_to_be_left_out():
@@ -506,7 +511,7 @@ def test_generate_names_the_command_that_has_an_option(option, hint):
 
 @pytest.mark.parametrize("command", [train, generate, evaluate, ablate, bench, export])
 def test_options_of_a_command_are_those_of_its_help(command, capsys):
-    assert run(command.main, "--help") == 0
+    assert exit_code(command.main, "--help") == 0
     spellings = re.findall("^  --([a-z-]+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
     options = {spelling.replace("-", "_") for spelling in spellings} - {"name", "seed"}
     assert options == set(COMMAND_OPTIONS[f"{command.__name__}.py"].split())
@@ -535,7 +540,7 @@ def test_a_key_without_its_section_is_told_where_it_belongs(tmp_path, key, ours)
     file = write(tmp_path, f"{key}: 3")
     option = key.replace("-", "_")
     with pytest.raises(UserError) as caught:
-        load("--config", file)
+        parse_config("--config", file)
     assert str(caught.value) == f"{file}: there is no option {option} (did you mean {ours}?)"
 
 
@@ -547,7 +552,7 @@ def test_the_nearest_configuration_is_suggested(tmp_path, monkeypatch, name, our
     (tmp_path / "mine").mkdir()
     write(tmp_path / "mine", "seed: 9", "my.yaml")
     with pytest.raises(UserError) as caught:
-        load("--config", name)
+        parse_config("--config", name)
     assert str(caught.value) == (
         f"no config {name} (did you mean {ours}?), neither as a path nor among ours: "
         "ablation.yaml, bench.yaml, shakespeare.yaml, small.yaml, tiny.yaml, tinystories.yaml")
@@ -580,7 +585,7 @@ def test_every_number_has_a_range_beside_it():
 
 
 def test_help_shows_every_option(capsys):
-    assert run(train.main, "--help") == 0
+    assert exit_code(train.main, "--help") == 0
     help_text = capsys.readouterr().out
     assert train.__doc__.strip() in help_text
     for name in OPTIONS:

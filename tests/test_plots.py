@@ -1,7 +1,7 @@
 """The figures show what was put into the study, and can be told apart in greyscale."""
 
 import pytest
-from conftest import refusal
+from conftest import error_lines
 from made_up_study import HORIZONS, change, make_pair, make_study
 
 import evaluate
@@ -178,5 +178,5 @@ def test_the_suffix_of_a_plot_is_its_format(path, format):
 
 @pytest.mark.parametrize("path", ["loss.jpg", "loss", ".pdf"])
 def test_another_format_is_refused_before_runs_are_opened(path, capsys):
-    (line,) = refusal(capsys, evaluate.main, "no-such-run", "--plot", path)
+    (line,) = error_lines(capsys, evaluate.main, "no-such-run", "--plot", path)
     assert line == f"error: --plot {path} must end in .png, .pdf or .svg"

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from cached_decoding import assert_cached_equals_uncached
-from conftest import draw, model_config, random_model, sharpened
+from conftest import model_config, randn, random_model, sharp_model
 
 from model.config import RopeScaling
 from model.position import RoPE, Sinusoidal, alibi_slopes, sinusoid
@@ -19,7 +19,7 @@ TOKENS = torch.arange(14).view(2, 7)
 
 def test_rotations_are_those_of_where_the_tokens_stand():
     """With faster rotations at later positions, logits are not relative any more."""
-    model = sharpened()
+    model = sharp_model()
     model.position.table *= torch.linspace(1, 2, 80)[:, None, None]
     assert (model(TOKENS, start=40) - model(TOKENS)).abs().max() > 1e-2
 
@@ -150,7 +150,7 @@ def test_only_the_scale_of_matched_sinusoids_is_trained(option, trained):
 
 def test_sums_with_sinusoids_are_rounded_once():
     encoding = Sinusoidal(model_config(position="sinusoidal", sinusoid="vaswani"))
-    narrow = draw(1, 64, 48).bfloat16()
+    narrow = randn(1, 64, 48).bfloat16()
     assert torch.equal(encoding.embed(narrow, 0), encoding.embed(narrow.float(), 0).bfloat16())
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 import torch
-from conftest import ROOT, draw, rotation, spread
+from conftest import ROOT, randn, rotation, spread
 from torch import Tensor
 
 from model.position import sinusoid
@@ -77,7 +77,7 @@ def test_a_shift_turns_the_sinusoid():
 def test_products_of_sinusoids_are_relative_until_a_matrix_stands_between():
     table = sinusoid(16, 64).double()
     assert spread(table @ table.T) < 1e-5
-    assert spread(table @ draw(16, 16).double() @ table.T) > 1
+    assert spread(table @ randn(16, 16).double() @ table.T) > 1
 
 
 def test_turning_a_key_lessens_the_angle_to_the_query():
@@ -106,14 +106,14 @@ def test_decay_is_logarithmic_in_the_mean():
 @pytest.mark.parametrize("distance", [0, 1, 17, 60, 127])
 def test_a_key_can_peak_anywhere(distance):
     """Proposition 3.1."""
-    q = draw(1, 32, seed=distance).double()
+    q = randn(1, 32, seed=distance).double()
     k = q @ rotation(distance, 32).T
     assert by_distance(q, k, 128)[0].argmax() == distance
 
 
 def test_scores_of_independent_vectors_do_not_decay():
     """Proposition 3.2: they are 0 in the mean at every distance, with a standard error of 0.09."""
-    q, k = draw(2, 4000, 32, seed=1).double()
+    q, k = randn(2, 4000, 32, seed=1).double()
     assert by_distance(q, k, 16).mean(dim=0).abs().max() < 0.4
     assert by_distance(q, q, 16).mean(dim=0).min() > 10
 

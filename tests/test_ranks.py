@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from conftest import CPU, setup_of
+from conftest import CPU, build_setup
 
 import train
 from gyre.parallel import World
@@ -11,9 +11,9 @@ from gyre.rundir import RunDir
 
 
 @pytest.fixture
-def second(world, monkeypatch):
+def second(workdir, monkeypatch):
     """The setup of the second of two processes, which has all of the validation split."""
-    setup = setup_of(world)
+    setup = build_setup(workdir)
     monkeypatch.setattr(World, "sum", lambda self, *values: list(values))
     return replace(setup, world=World(1, 2, CPU, is_main=False))
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from cached_decoding import assert_cached_equals_uncached
 from conftest import ROOT, random_model
-from noise import noise_run
+from random_runs import random_run
 
 import ablation.options
 import bench
@@ -108,7 +108,7 @@ def test_its_pictures_say_what_is_to_be_seen():
 def test_its_lines_of_python_continue_a_text(tmp_path, monkeypatch, capsys):
     (code,) = [text for kind, text in BLOCKS if kind == "python" and "load(" in text]
     monkeypatch.chdir(tmp_path)
-    noise_run(tmp_path / "runs", "small-rope-s1", max_positions=90)
+    random_run(tmp_path / "runs", "small-rope-s1", max_positions=90)
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip()
 

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import arguments, points, refusal, run, stop_at, trained, training
+from conftest import (
+    error_lines,
+    exit_code,
+    read_metric,
+    stop_at,
+    tiny_argv,
+    train_tiny,
+    training_argv,
+)
 from resumption import EXACT, always, assert_equal_runs, kill_before, resume_refusal
 
 import train
@@ -15,9 +23,9 @@ from gyre.rundir import RunDir
 
 
 @pytest.fixture(scope="module")
-def straight(world):
+def straight(workdir):
     """The run of 12 steps that nothing ever interrupted. It validates after 5, 10 and 12."""
-    return trained(world, "straight", *EXACT)
+    return train_tiny(workdir, "straight", *EXACT)
 
 
 # --- killed and resumed ---------------------------------------------------------------------------
@@ -31,67 +39,68 @@ def straight(world):
     ("train_step", lambda setup, step: step == 10),  # right after a checkpoint
     ("validate", lambda setup, run: setup.progress.step == 12)],
     ids=["save", "step-7", "validate-10", "sample-10", "step-10", "validate-12"])
-def test_a_killed_and_resumed_run_equals_one_never_stopped(world, straight, run_name, name, when):
-    path = world / "runs" / run_name
-    kill_before(name, when, *arguments(world, *EXACT, "--name", run_name))
-    assert run(train.main, "--resume", path) == 0
+def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, run_name, name, when):
+    path = workdir / "runs" / run_name
+    kill_before(name, when, *tiny_argv(workdir, *EXACT, "--name", run_name))
+    assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
 
 
-def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(world, straight):
-    path = world / "runs" / "killed-often"
+def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(workdir, straight):
+    path = workdir / "runs" / "killed-often"
     kill_before("train_step", lambda setup, step: step == 7,
-                *arguments(world, *EXACT, "--name", path.name))
+                *tiny_argv(workdir, *EXACT, "--name", path.name))
     kill_before("train_step", lambda setup, step: step == 6, "--resume", path)
     stop_at(9, "--resume", path)
     kill_before("save", always, "--resume", path)
-    assert run(train.main, "--resume", path) == 0
+    assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
 
 
-def test_a_run_killed_before_its_first_checkpoint_has_its_losses(world):
-    path = world / "runs" / "early"
-    kill_before("save", always, *arguments(world, "--name", path.name))
-    assert list(points(path)) == [1, 2, 3, 4, 5]
+def test_a_run_killed_before_its_first_checkpoint_has_its_losses(workdir):
+    path = workdir / "runs" / "early"
+    kill_before("save", always, *tiny_argv(workdir, "--name", path.name))
+    assert list(read_metric(path)) == [1, 2, 3, 4, 5]
     assert not (path / "last").exists()
 
 
-def test_a_training_that_cannot_take_its_first_step_leaves_no_run(world, monkeypatch):
+def test_a_training_that_cannot_take_its_first_step_leaves_no_run(workdir, monkeypatch):
     def interrupt(setup, step):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(train, "train_step", interrupt)
-    assert run(train.main, *arguments(world, "--name", "interrupted")) == 130
-    assert not (world / "runs" / "interrupted").exists()
+    assert exit_code(train.main, *tiny_argv(workdir, "--name", "interrupted")) == 130
+    assert not (workdir / "runs" / "interrupted").exists()
 
 
 @pytest.fixture(scope="module")
-def often(world):
+def often(workdir):
     """The same run, but it validates after every second step and draws no samples."""
-    return trained(world, "often", *EXACT, "--train.eval_interval=2", "--train.sample_tokens=0")
+    return train_tiny(workdir, "often", *EXACT, "--train.eval_interval=2",
+                      "--train.sample_tokens=0")
 
 
 def test_validations_and_samples_do_not_change_what_is_trained(straight, often):
-    assert points(straight) == points(often)
+    assert read_metric(straight) == read_metric(often)
 
 
 def test_the_interval_says_when_a_run_validates(often):
-    assert list(points(often, "val/loss")) == [2, 4, 6, 8, 10, 12]
+    assert list(read_metric(often, "val/loss")) == [2, 4, 6, 8, 10, 12]
 
 
 def test_a_run_without_sample_tokens_logs_no_sample(often):
-    assert points(often, "sample") == {}
+    assert read_metric(often, "sample") == {}
 
 
 # --- checkpoints of steps that are taken again ----------------------------------------------------
 
 
 @pytest.fixture
-def killed_at_8(world, run_name):
+def killed_at_8(workdir, run_name):
     """Killed between `best` of step 8 and `last`: a resumed run goes on from step 4."""
-    argv = arguments(world, "--name", run_name, "--train.eval_interval=4", "--train.keep=[4, 7]")
+    argv = tiny_argv(workdir, "--name", run_name, "--train.eval_interval=4", "--train.keep=[4, 7]")
     kill_before("sample", lambda setup, run: setup.progress.step == 8, *argv)
-    return world / "runs" / run_name
+    return workdir / "runs" / run_name
 
 
 SHORTER = ["--train.steps=6", "--train.keep=[]", "--train.eval_interval=1"]
@@ -105,7 +114,7 @@ def test_a_run_killed_between_best_and_last_has_both_steps(killed_at_8):
 
 
 def test_a_resume_forgets_kept_checkpoints_of_later_steps(killed_at_8):
-    assert run(train.main, "--resume", killed_at_8, *SHORTER) == 0
+    assert exit_code(train.main, "--resume", killed_at_8, *SHORTER) == 0
     assert RunDir.open(killed_at_8).checkpoints.kept_steps() == [4]
 
 
@@ -123,7 +132,7 @@ def test_a_resume_forgets_the_best_of_a_later_step(killed_at_8, best_is_gone, mo
         return [(torch.tensor([next(losses)]), torch.tensor([5]))]
 
     monkeypatch.setattr(train, "token_losses", worse)
-    assert run(train.main, "--resume", killed_at_8, *SHORTER) == 0
+    assert exit_code(train.main, "--resume", killed_at_8, *SHORTER) == 0
     assert best_steps == [0, 5]  # before the validations of steps 5 and 6
     assert checkpoints.saved_step("best") == 5
 
@@ -136,15 +145,15 @@ WSD = ["--optim.schedule=wsd", "--optim.cooldown=0.4", "--optim.warmup_steps=2",
 
 
 @pytest.fixture(scope="module")
-def trunk(world):
+def trunk(workdir):
     """12 steps with checkpoints of two to branch off from."""
-    return trained(world, "trunk", *WSD, "--train.steps=12", "--train.keep=[3, 5]")
+    return train_tiny(workdir, "trunk", *WSD, "--train.steps=12", "--train.keep=[3, 5]")
 
 
 @pytest.fixture(scope="module")
-def short(world):
+def short(workdir):
     """What the branches should be: a run of 8 steps from the start."""
-    return trained(world, "short", *WSD, "--train.steps=8")
+    return train_tiny(workdir, "short", *WSD, "--train.steps=8")
 
 
 def test_the_steps_to_keep_have_checkpoints(trunk):
@@ -152,34 +161,35 @@ def test_the_steps_to_keep_have_checkpoints(trunk):
 
 
 @pytest.mark.parametrize("at", [3, 5])
-def test_a_branch_equals_the_run_of_its_length(world, trunk, short, at):
-    path = world / "runs" / f"branch-{at}"
-    assert run(train.main, "--branch-from", trunk, "--train.steps=8", "--at", str(at),
-               "--name", path.name) == 0
+def test_a_branch_equals_the_run_of_its_length(workdir, trunk, short, at):
+    path = workdir / "runs" / f"branch-{at}"
+    assert exit_code(train.main, "--branch-from", trunk, "--train.steps=8", "--at", str(at),
+                     "--name", path.name) == 0
     assert_equal_runs(short, path)
 
 
 @pytest.mark.parametrize("at", [3, 5])
-def test_a_branch_saves_its_first_step_and_can_be_resumed(world, trunk, short, at):
-    path = world / "runs" / f"killed-branch-{at}"
+def test_a_branch_saves_its_first_step_and_can_be_resumed(workdir, trunk, short, at):
+    path = workdir / "runs" / f"killed-branch-{at}"
     kill_before("train_step", lambda setup, step: step == at + 1, "--branch-from", trunk,
                 "--train.steps=8", "--at", str(at), "--name", path.name)
     assert RunDir.open(path).checkpoints.saved_step("last") == at + 1
-    assert run(train.main, "--resume", path) == 0
+    assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(short, path)
 
 
 @pytest.mark.parametrize("at, steps, words", [
     ("5", "5", "give a larger number, or an earlier"), ("0", "8", "step 0")])
 def test_a_branch_without_steps_or_checkpoint_is_refused(trunk, capfd, at, steps, words):
-    lines = refusal(capfd, train.main, "--branch-from", trunk, "--at", at, "--train.steps", steps)
+    lines = error_lines(capfd, train.main, "--branch-from", trunk, "--at", at, "--train.steps",
+                        steps)
     assert words in lines[-1]
 
 
-def test_a_branch_without_its_first_checkpoint_is_not_resumed(world, trunk, capfd):
+def test_a_branch_without_its_first_checkpoint_is_not_resumed(workdir, trunk, capfd):
     kill_before("save", always, "--branch-from", trunk, "--train.steps=8", "--at=5",
                 "--name=twig")
-    assert "branch again" in resume_refusal(capfd, world / "runs" / "twig")
+    assert "branch again" in resume_refusal(capfd, workdir / "runs" / "twig")
 
 
 # --- longer runs ----------------------------------------------------------------------------------
@@ -190,13 +200,13 @@ def test_a_finished_run_asks_for_more_steps(straight, capfd):
 
 
 @pytest.fixture
-def longer(world, run_name, capfd):
+def longer(workdir, run_name, capfd):
     """A run of 4 steps, stopped after 2, resumed for 6, stopped again after 5.
 
     Gives its folder, the words of the second command and what that said.
     """
-    path = world / "runs" / run_name
-    stop_at(2, *arguments(world, "--name", run_name, "--train.steps=4"))
+    path = workdir / "runs" / run_name
+    stop_at(2, *tiny_argv(workdir, "--name", run_name, "--train.steps=4"))
     argv = ["--resume", str(path), "--train.steps", "6", "--train.sample_prompt", 'é "b']
     capfd.readouterr()
     stop_at(5, *argv)
@@ -224,19 +234,19 @@ def test_a_longer_run_is_not_resumed_at_its_old_length(longer, capfd):
 
 def test_a_longer_run_has_each_step_once(longer):
     path, argv, _ = longer
-    assert run(train.main, *argv) == 0
-    assert list(points(path)) == [1, 2, 3, 4, 5, 6]
+    assert exit_code(train.main, *argv) == 0
+    assert list(read_metric(path)) == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("final_lr, words", [
     ("0.5", "step 4 was 0.0005. With 8 steps it goes on at 0.00069 and ends at 0.0005. To start "
             "low instead: --branch-from {path} --train.steps 8 --optim.lr 0.0005"),
     ("0", "step 4 was 0. With 8 steps it goes on at 0.00038 and ends at 0.\n")])
-def test_a_longer_run_says_what_becomes_of_its_learning_rate(world, capfd, final_lr, words):
-    path = trained(world, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
-                   f"--optim.final_lr={final_lr}", "--optim.warmup_steps=0", "--train.steps=4")
+def test_a_longer_run_says_what_becomes_of_its_learning_rate(workdir, capfd, final_lr, words):
+    path = train_tiny(workdir, f"rate-{final_lr}", "--optim.lr=1e-3", "--optim.schedule=linear",
+                      f"--optim.final_lr={final_lr}", "--optim.warmup_steps=0", "--train.steps=4")
     capfd.readouterr()
-    assert run(train.main, "--resume", path, "--train.steps", "8") == 0
+    assert exit_code(train.main, "--resume", path, "--train.steps", "8") == 0
     assert f"the learning rate of {words.format(path=path)}" in capfd.readouterr().err
 
 
@@ -244,14 +254,15 @@ def test_a_longer_run_says_what_becomes_of_its_learning_rate(world, capfd, final
 
 
 @pytest.fixture
-def auto(world, straight, tmp_path, run_name):
+def auto(workdir, straight, tmp_path, run_name):
     """A run with --resume auto, from weights in a folder, stopped after 4 of 6 steps.
 
     Gives that folder, the folder of the run and the words of the command.
     """
     origin = shutil.copytree(straight, tmp_path / "origin")
-    path = world / "runs" / run_name
-    argv = ["--init-from", str(origin), *training(world), "--name", run_name, "--resume", "auto",
+    path = workdir / "runs" / run_name
+    argv = ["--init-from", str(origin), *training_argv(workdir), "--name", run_name, "--resume",
+            "auto",
             "--train.steps", "6"]
     stop_at(4, *argv)
     return origin, path, argv
@@ -262,7 +273,7 @@ def test_the_best_weights_are_what_a_run_starts_from(auto):
     shutil.rmtree(path)
     shutil.rmtree(origin / "last")
     shutil.rmtree(origin / "previous")
-    assert run(train.main, *argv) == 0
+    assert exit_code(train.main, *argv) == 0
 
 
 def test_saved_steps_of_a_stopped_run_are_counted(auto):
@@ -273,32 +284,32 @@ def test_saved_steps_of_a_stopped_run_are_counted(auto):
 def test_the_same_command_goes_on_without_the_first_weights(auto):
     origin, path, argv = auto
     shutil.rmtree(origin)
-    assert run(train.main, *argv) == 0
-    assert list(points(path)) == [1, 2, 3, 4, 5, 6]
+    assert exit_code(train.main, *argv) == 0
+    assert list(read_metric(path)) == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_same_command_of_a_finished_run_is_no_error(auto):
     _, path, argv = auto
-    assert run(train.main, *argv) == 0
-    assert run(train.main, *argv) == 0
-    assert list(points(path)) == [1, 2, 3, 4, 5, 6]
+    assert exit_code(train.main, *argv) == 0
+    assert exit_code(train.main, *argv) == 0
+    assert list(read_metric(path)) == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_run_does_not_start_from_weights_that_are_gone(auto, capfd):
     origin, path, argv = auto
     shutil.rmtree(path)
     shutil.rmtree(origin)
-    assert f"no run folder at {origin}" in refusal(capfd, train.main, *argv)[-1]
+    assert f"no run folder at {origin}" in error_lines(capfd, train.main, *argv)[-1]
 
 
 # --- the text has changed -------------------------------------------------------------------------
 
 
 @pytest.fixture
-def stopped(world, tmp_path, capfd):
+def stopped(workdir, tmp_path, capfd):
     """A run of 4 steps in a folder of its own, stopped after 2; gives the folder of the run."""
-    shutil.copy(world / "text.txt", tmp_path)
-    stop_at(2, *arguments(tmp_path, "--train.steps", "4"))
+    shutil.copy(workdir / "text.txt", tmp_path)
+    stop_at(2, *tiny_argv(tmp_path, "--train.steps", "4"))
     capfd.readouterr()
     return tmp_path / "runs" / "gyre-rope-s1"
 
@@ -307,20 +318,20 @@ NOTE = "has changed since then, or is gone"
 
 
 def test_a_run_whose_text_is_the_same_says_nothing(stopped, capfd):
-    assert run(train.main, "--resume", stopped) == 0
+    assert exit_code(train.main, "--resume", stopped) == 0
     assert NOTE not in capfd.readouterr().err
 
 
 def test_a_run_whose_text_has_changed_says_so_and_goes_on(stopped, tmp_path, capfd):
     with (tmp_path / "text.txt").open("a", encoding="utf-8") as file:
         file.write("more\n")
-    assert run(train.main, "--resume", stopped) == 0
+    assert exit_code(train.main, "--resume", stopped) == 0
     assert f"the text of {stopped} {NOTE}" in capfd.readouterr().err
 
 
 def test_a_run_without_its_text_takes_what_was_prepared(stopped, tmp_path):
     (tmp_path / "text.txt").unlink()
-    assert run(train.main, "--resume", stopped) == 0
+    assert exit_code(train.main, "--resume", stopped) == 0
     assert len(list((tmp_path / "prepared").glob("text-*"))) == 1
 
 
@@ -333,27 +344,27 @@ def test_a_text_that_changed_is_not_prepared_again(stopped, tmp_path, capfd, arg
     text.write_text(original[:-10] + "a b c d e\n", encoding="utf-8")
     shutil.rmtree(tmp_path / "prepared")
     words = [word.format(path=stopped) for word in argv]
-    assert "has changed since it was started" in refusal(capfd, train.main, *words)[-1]
+    assert "has changed since it was started" in error_lines(capfd, train.main, *words)[-1]
 
 
 # --- one process at a time ------------------------------------------------------------------------
 
 
-def test_a_run_is_trained_by_one_process_at_a_time(world, capfd, monkeypatch):
+def test_a_run_is_trained_by_one_process_at_a_time(workdir, capfd, monkeypatch):
     """From its start, and when it is resumed."""
-    path = world / "runs" / "gyre-rope-s1"
+    path = workdir / "runs" / "gyre-rope-s1"
     train_step = train.train_step
     errors = []
 
     def resume_beside(setup, step):
         if step in (2, 4):
-            assert run(train.main, "--resume", path) == 2
+            assert exit_code(train.main, "--resume", path) == 2
             errors.append(capfd.readouterr().err)
         return train_step(setup, step)
 
     monkeypatch.setattr(train, "train_step", resume_beside)
-    stop_at(3, *arguments(world, "--train.steps", "5"))
-    assert run(train.main, "--resume", path) == 0
+    stop_at(3, *tiny_argv(workdir, "--train.steps", "5"))
+    assert exit_code(train.main, "--resume", path) == 0
     assert len(errors) == 2
     assert "is being trained by another process" in errors[0]
     assert "is being trained by another process" in errors[1]

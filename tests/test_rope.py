@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 import torch
-from conftest import ROOT, draw, model_config, spread
+from conftest import ROOT, model_config, randn, spread
 from torch import Tensor
 
 from errors import UserError
@@ -47,7 +47,7 @@ def test_rotated_queries_and_keys_are_those_of_the_worked_example():
 
 @pytest.mark.parametrize("form", [apply_rotary_emb, rotate_in_reals])
 def test_a_rotation_runs_in_float32_and_returns_the_callers_dtype(form):
-    x = draw(1, 7, 6, 8).bfloat16()
+    x = randn(1, 7, 6, 8).bfloat16()
     table = torch.view_as_real(precompute_freqs_cis(8, 7))
     narrow, _ = form(x, x, table)
     wide, _ = form(x.float(), x.float(), table)
@@ -56,7 +56,7 @@ def test_a_rotation_runs_in_float32_and_returns_the_callers_dtype(form):
 
 
 def test_a_table_of_one_row_is_not_broadcast():
-    x = draw(1, 7, 6, 8)
+    x = randn(1, 7, 6, 8)
     with pytest.raises(ValueError, match=r"freqs_cis has shape \(1, 4\) instead of \(7, 4\)"):
         apply_rotary_emb(x, x, precompute_freqs_cis(8, 1))
 
@@ -150,15 +150,15 @@ def rotations(scaling: RopeScaling | None) -> Tensor:
     (RopeScaling("yarn", 4, 15), 1.1386294),  # 0.1 ln 4 + 1
     (RopeScaling("yarn", 4, 15, attention_factor=1.5), 1.5)])
 def test_a_rotation_keeps_norms_but_for_yarns_factor(scaling, factor):
-    x = draw(2, 60, 6, 16)
+    x = randn(2, 60, 6, 16)
     turned, _ = apply_rotary_emb(x, x, rotations(scaling))
     torch.testing.assert_close(turned.norm(dim=-1), factor * x.norm(dim=-1), rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("type", SCALINGS)
 def test_scores_of_rotated_vectors_depend_on_distance_only(type):
-    q = draw(16, seed=1).expand(1, 60, 1, 16)
-    k = draw(16, seed=2).expand(1, 60, 1, 16)
+    q = randn(16, seed=1).expand(1, 60, 1, 16)
+    k = randn(16, seed=2).expand(1, 60, 1, 16)
     xq, xk = apply_rotary_emb(q, k, rotations(SCALINGS[type]))
     scores = xq[0, :, 0] @ xk[0, :, 0].T
     assert spread(scores) <= 3e-5

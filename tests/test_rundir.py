@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from conftest import load
+from conftest import parse_config
 from disk_faults import cut, failing_disks
 
 import evaluate
@@ -22,7 +22,7 @@ from gyre.options import read_config
 from gyre.parallel import ALONE
 from gyre.rundir import RunDir, claim_name
 
-NO_WANDB = load("--log.wandb", "disabled")
+NO_WANDB = parse_config("--log.wandb", "disabled")
 
 
 # --- the folder -----------------------------------------------------------------------------------

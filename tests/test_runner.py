@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import psutil
 import pytest
-from conftest import ROOT, points, refusal, run, start, wait_for
-from tiny_study import (  # noqa: F401  N_WORDS is for `world`
+from conftest import ROOT, error_lines, exit_code, read_metric, start_python, wait_for
+from tiny_study import (  # noqa: F401  N_WORDS is for `workdir`
     N_WORDS,
     ablate_in_process,
     make_plan,
@@ -33,23 +33,23 @@ def tiny():
 
 
 @pytest.fixture(scope="module")
-def finished(world) -> Path:
+def finished(workdir) -> Path:
     """The folder of a finished study of sin and rope."""
-    assert run(ablate_in_process, *study_arguments(world)) == 0
-    return world / "runs" / "ablation-smoke"
+    assert exit_code(ablate_in_process, *study_arguments(workdir)) == 0
+    return workdir / "runs" / "ablation-smoke"
 
 
 # --- stopped and continued ------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_a_killed_worker_and_ctrl_c_change_no_record(world, finished, tmp_path):
+def test_a_killed_worker_and_ctrl_c_change_no_record(workdir, finished, tmp_path):
     """Another worker resumes the training of the killed one, Ctrl-C lets it save, and the same
     command goes on."""
     study = tmp_path / "ablation-smoke"
-    argv = study_arguments(world, "--jobs", "2", "--log.runs", str(tmp_path))
-    process = start(f"from tiny_study import *\nplan.TIERS['smoke'] = TINY\nablate.main({argv})",
-                    new_session=True, PYTHONPATH=str(ROOT / "tests"))
+    argv = study_arguments(workdir, "--jobs", "2", "--log.runs", str(tmp_path))
+    program = f"from tiny_study import *\nplan.TIERS['smoke'] = TINY\nablate.main({argv})"
+    process = start_python(program, new_session=True, PYTHONPATH=str(ROOT / "tests"))
     log = study / "logs" / "rope-s0.log"
     wait_for((study / "rope-s0-25k" / "last").exists)
     for worker in psutil.Process(process.pid).children(recursive=True):
@@ -61,7 +61,7 @@ def test_a_killed_worker_and_ctrl_c_change_no_record(world, finished, tmp_path):
     again = subprocess.list2cmdline(["python", "ablate.py", *argv])
     assert (process.returncode, out) == (130, ""), err
     assert f"To go on: {again}" in err
-    assert run(ablate_in_process, *argv) == 0
+    assert exit_code(ablate_in_process, *argv) == 0
     for name in ("results/rope-s0.json", "results/sin-s0.json"):
         resumed = read_json(study / name)
         straight = read_json(finished / name)
@@ -69,10 +69,10 @@ def test_a_killed_worker_and_ctrl_c_change_no_record(world, finished, tmp_path):
             assert resumed[key] == straight[key], key
 
 
-def test_a_finished_study_writes_its_report_again(world, finished, capsys, monkeypatch):
+def test_a_finished_study_writes_its_report_again(workdir, finished, capsys, monkeypatch):
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
     (finished / "RESULTS.md").unlink()
-    assert run(ablate.main, *study_arguments(world)) == 0
+    assert exit_code(ablate.main, *study_arguments(workdir)) == 0
     assert capsys.readouterr().out == f"{finished / 'RESULTS.md'}\n"
     assert (finished / "RESULTS.md").exists()
     assert len([*finished.glob("fig_*.png")]) == 3
@@ -88,17 +88,17 @@ def report_only(monkeypatch) -> Mock:
     return sent
 
 
-def test_wandb_gets_a_report_once(world, tmp_path, report_only):
-    argv = study_arguments(world, "--log.runs", str(tmp_path), "--log.wandb", "offline")
-    assert run(ablate.main, *argv) == 0
-    assert run(ablate.main, *argv) == 0
+def test_wandb_gets_a_report_once(workdir, tmp_path, report_only):
+    argv = study_arguments(workdir, "--log.runs", str(tmp_path), "--log.wandb", "offline")
+    assert exit_code(ablate.main, *argv) == 0
+    assert exit_code(ablate.main, *argv) == 0
     report_only.assert_called_once()
     assert report_only.call_args.args[0] == tmp_path / "ablation-smoke"
 
 
-def test_a_study_that_was_stopped_has_no_report(world, tmp_path, report_only, monkeypatch):
+def test_a_study_that_was_stopped_has_no_report(workdir, tmp_path, report_only, monkeypatch):
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
-    assert run(ablate.main, *study_arguments(world, "--log.runs", str(tmp_path))) == 130
+    assert exit_code(ablate.main, *study_arguments(workdir, "--log.runs", str(tmp_path))) == 130
     assert not (tmp_path / "ablation-smoke" / "RESULTS.md").exists()
 
 
@@ -110,7 +110,7 @@ def test_a_record_has_an_end_for_every_length(finished, arm):
     record = Study.load(finished).runs(arm)[0]
     assert [end.tokens for end in record.horizons] == [2560, 25600]
     for end, name in zip(record.horizons, ("2.5k", "25k"), strict=True):
-        validated = points(finished / f"{arm}-s0-{name}", "val/loss")
+        validated = read_metric(finished / f"{arm}-s0-{name}", "val/loss")
         assert end.loss == pytest.approx(validated[max(validated)], rel=1e-5)
         assert 0 < end.se < 1
 
@@ -136,8 +136,8 @@ def test_a_record_says_how_its_run_was_trained(finished):
 
 
 def test_a_cooldown_goes_from_the_full_rate_to_nothing(finished):
-    short = points(finished / "rope-s0-2.5k", "train/lr")
-    long = points(finished / "rope-s0-25k", "train/lr")
+    short = read_metric(finished / "rope-s0-2.5k", "train/lr")
+    long = read_metric(finished / "rope-s0-25k", "train/lr")
     assert (short[8], short[10]) == (2e-3, 0)
     assert (long[80], long[100]) == (2e-3, 0)
 
@@ -149,9 +149,9 @@ def test_only_the_last_checkpoints_of_reported_runs_stay(finished):
 
 
 @pytest.fixture
-def tuning(world, tmp_path):
+def tuning(workdir, tmp_path):
     """A command, its plan, and a job that tunes sin at 0.001."""
-    command = resolve(study_arguments(world, "--log.runs", str(tmp_path)))
+    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
     training = Training(run=str(tmp_path / "tune"), steps=9, options={})
     job = TuningJob(name="tune", trainings=[training], arm="sin", lr=1e-3, seed=1000)
     return command, make_plan(), job
@@ -171,8 +171,8 @@ def test_a_rate_that_diverged_is_null_in_the_plan(tuning):
         "arms": {"sin": {"0.001": {"1000": None}}}}
 
 
-def test_a_seed_that_diverged_is_named_in_the_plan(world, tmp_path):
-    command = resolve(study_arguments(world, "--log.runs", str(tmp_path)))
+def test_a_seed_that_diverged_is_named_in_the_plan(workdir, tmp_path):
+    command = resolve(study_arguments(workdir, "--log.runs", str(tmp_path)))
     job = RecordJob(name="rope-s0", trainings=[], arm="rope", windows=4, device="cpu")
     runner.keep_result(command, make_plan(), job, None)
     assert plan.read_plan(command.path).diverged == ["rope-s0"]
@@ -181,18 +181,18 @@ def test_a_seed_that_diverged_is_named_in_the_plan(world, tmp_path):
 # --- beside the records of another study ----------------------------------------------------------
 
 
-def beside_arguments(world: Path, folder: Path, runs: Path, *extra: str) -> list[str]:
+def beside_arguments(workdir: Path, folder: Path, runs: Path, *extra: str) -> list[str]:
     """The command line of a study of a new arm beside the one in `folder`."""
-    without_tier = study_arguments(world)[2:]
+    without_tier = study_arguments(workdir)[2:]
     return [*without_tier, "--beside", str(folder), "--arm", "b=model.theta=50,optim.lr=4e-3",
             "--log.runs", str(runs), *extra]
 
 
 @pytest.fixture(scope="module")
-def extended(world, finished, tmp_path_factory) -> Study:
+def extended(workdir, finished, tmp_path_factory) -> Study:
     """A finished study of a new arm, b, beside `finished`."""
     runs = tmp_path_factory.mktemp("extended")
-    assert run(ablate_in_process, *beside_arguments(world, finished, runs)) == 0
+    assert exit_code(ablate_in_process, *beside_arguments(workdir, finished, runs)) == 0
     return Study.load(runs / "beside-ablation-smoke")
 
 
@@ -230,9 +230,10 @@ def test_the_report_tells_committed_arms_from_new_ones(extended):
     (["--tier", "full"], "--tier=full has no place beside"),
     (["--no-tuning"], "--no_tuning=true has no place beside"),
     (["--data.val_fraction", "0.2"], "tokens differ")])
-def test_beside_a_study_what_it_settles_is_refused(world, finished, tmp_path, capsys, extra, words):
-    argv = beside_arguments(world, finished, tmp_path, *extra)
-    assert words in refusal(capsys, ablate.main, *argv)[-1]
+def test_beside_a_study_what_it_settles_is_refused(workdir, finished, tmp_path, capsys, extra,
+                                                   words):
+    argv = beside_arguments(workdir, finished, tmp_path, *extra)
+    assert words in error_lines(capsys, ablate.main, *argv)[-1]
 
 
 @pytest.fixture
@@ -249,56 +250,56 @@ def far(finished, tmp_path) -> Path:
     return folder
 
 
-def test_records_that_training_does_not_repeat_are_refused(world, far, tmp_path, capsys):
-    argv = beside_arguments(world, far, tmp_path)
-    error = refusal(capsys, ablate_in_process, *argv)[-1]
+def test_records_that_training_does_not_repeat_are_refused(workdir, far, tmp_path, capsys):
+    argv = beside_arguments(workdir, far, tmp_path)
+    error = error_lines(capsys, ablate_in_process, *argv)[-1]
     assert "records of the two do not compare" in error
 
 
-def test_beside_a_study_its_diverged_runs_are_taken_over(world, far, tmp_path, monkeypatch):
+def test_beside_a_study_its_diverged_runs_are_taken_over(workdir, far, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "run_missing", lambda train, command, plan: False)
-    assert run(ablate.main, *beside_arguments(world, far, tmp_path)) == 130
+    assert exit_code(ablate.main, *beside_arguments(workdir, far, tmp_path)) == 130
     assert plan.read_plan(tmp_path / "beside-far").diverged == ["sin-s0"]
 
 
-def test_beside_a_study_another_baseline_can_be_given(world, far, tmp_path):
-    command = resolve(beside_arguments(world, far, tmp_path, "--baseline", "rope"))
+def test_beside_a_study_another_baseline_can_be_given(workdir, far, tmp_path):
+    command = resolve(beside_arguments(workdir, far, tmp_path, "--baseline", "rope"))
     assert command.baseline == "rope"
 
 
 # --- the plan -------------------------------------------------------------------------------------
 
 
-def test_another_plan_in_the_folder_is_refused(world, finished, capsys):
-    error = refusal(capsys, ablate.main, *study_arguments(world, "--model.n_layers", "1"))[-1]
+def test_another_plan_in_the_folder_is_refused(workdir, finished, capsys):
+    error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--model.n_layers", "1"))[-1]
     assert "another plan (these differ: config)" in error
     assert str(finished) in error
 
 
-def test_a_study_that_another_process_works_on_is_refused(world, finished, capsys):
+def test_a_study_that_another_process_works_on_is_refused(workdir, finished, capsys):
     with locked(finished, "busy", wait=False):
-        error = refusal(capsys, ablate.main, *study_arguments(world))[-1]
+        error = error_lines(capsys, ablate.main, *study_arguments(workdir))[-1]
     assert "another ablate.py is working on" in error
 
 
-def test_a_study_that_another_process_works_on_can_be_planned(world, finished, capsys):
+def test_a_study_that_another_process_works_on_can_be_planned(workdir, finished, capsys):
     with locked(finished, "busy", wait=False):
-        assert run(ablate.main, *study_arguments(world, "--dry-run")) == 0
+        assert exit_code(ablate.main, *study_arguments(workdir, "--dry-run")) == 0
     assert "plan.json: going on" in capsys.readouterr().err
 
 
-def test_a_dry_run_locks_nothing_and_makes_no_folder(world, tmp_path, monkeypatch):
+def test_a_dry_run_locks_nothing_and_makes_no_folder(workdir, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "locked", lambda *_, **options: pytest.fail("took a lock"))
-    argv = study_arguments(world, "--log.runs", str(tmp_path / "runs"), "--dry-run")
-    assert run(ablate.main, *argv) == 0
+    argv = study_arguments(workdir, "--log.runs", str(tmp_path / "runs"), "--dry-run")
+    assert exit_code(ablate.main, *argv) == 0
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_folder_of_something_else_is_refused_and_kept(world, capsys):
-    mine = world / "runs" / "mine"
+def test_a_folder_of_something_else_is_refused_and_kept(workdir, capsys):
+    mine = workdir / "runs" / "mine"
     mine.mkdir(parents=True)
     (mine / "notes.txt").touch()
-    error = refusal(capsys, ablate.main, *study_arguments(world, "--name", "mine"))[-1]
+    error = error_lines(capsys, ablate.main, *study_arguments(workdir, "--name", "mine"))[-1]
     assert "is not a study" in error
     assert [*mine.iterdir()] == [mine / "notes.txt"]
 
@@ -306,29 +307,29 @@ def test_a_folder_of_something_else_is_refused_and_kept(world, capsys):
 @pytest.mark.parametrize("tokens, tuned, runs", [
     ("2k", "2k", "2k"), ("2k,4k,4100", "2.25k", "2k, 4k")])
 def test_rates_are_tuned_no_longer_than_the_longest_run(
-    world, capsys, monkeypatch, tokens, tuned, runs
+    workdir, capsys, monkeypatch, tokens, tuned, runs
 ):
     monkeypatch.setattr(runner, "ngram_losses", lambda *ids: [3.0, 2.0, 1.0])
-    argv = study_arguments(world, "--tokens", tokens, "--name", "new", "--dry-run")
-    assert run(ablate.main, *argv) == 0
+    argv = study_arguments(workdir, "--tokens", tokens, "--name", "new", "--dry-run")
+    assert exit_code(ablate.main, *argv) == 0
     printed = capsys.readouterr().err
     assert f"tuning  optim.lr [0.002], {tuned} tokens, seeds [1000]" in printed
     assert f"runs    seeds [0] of each arm, for {runs} tokens" in printed
 
 
-def test_ngrams_are_counted_on_the_text_for_training(world, monkeypatch):
+def test_ngrams_are_counted_on_the_text_for_training(workdir, monkeypatch):
     counted = Mock(return_value=[3.0, 2.0, 1.0])
     monkeypatch.setattr(runner, "ngram_losses", counted)
-    assert run(ablate.main, *study_arguments(world, "--name", "new", "--dry-run")) == 0
+    assert exit_code(ablate.main, *study_arguments(workdir, "--name", "new", "--dry-run")) == 0
     train, held_out, vocab_size = counted.call_args.args
     assert len(train) > 8 * len(held_out)
     assert vocab_size == 300
 
 
-def test_a_dry_run_says_how_long_the_study_trains(world, capsys, monkeypatch):
+def test_a_dry_run_says_how_long_the_study_trains(workdir, capsys, monkeypatch):
     """Two arms of one seed: 100 steps of the longest run, 2 of the cooldown of the shorter one, and
     9 of tuning. At a second a token, 56,832 tokens take 16 hours."""
     monkeypatch.setattr(runner, "matmul_rates", lambda *_, training, dtypes: [1e6])
     monkeypatch.setattr(runner, "estimate_seconds", lambda model, tokens, rate: tokens)
-    assert run(ablate.main, *study_arguments(world, "--name", "dry", "--dry-run")) == 0
+    assert exit_code(ablate.main, *study_arguments(workdir, "--name", "dry", "--dry-run")) == 0
     assert "time    about 16 hours of training, if this machine" in capsys.readouterr().err

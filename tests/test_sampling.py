@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from conftest import draw
+from conftest import randn
 
 from errors import UserError
 from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
@@ -45,7 +45,7 @@ def drawn_mass(logits, sampling, seen, draws=4000):
     Sampling(temperature=0.9, top_k=9, top_p=0.8, min_p=0.1, repetition_penalty=1.2)], ids=str)
 def test_sample_draws_from_the_brute_force_distribution(sampling):
     for seed in range(3):
-        logits, seen = 2 * draw(23, seed=seed), draw(23, seed=9) > 1
+        logits, seen = 2 * randn(23, seed=seed), randn(23, seed=9) > 1
         drawn = drawn_mass(logits, sampling, seen)
         expected = torch.tensor(mass(logits, sampling, seen.nonzero().flatten().tolist()))
         # A grid of n points misses each of the two borders of a token by at most 1/n.
@@ -63,7 +63,7 @@ def test_nucleus_is_the_head_of_a_stable_sort(p):
     """Sharp rows and flat ones, with ties within and across the candidates that are looked at, and
     four equal masses, of which two reach 0.5 exactly."""
     size = 9 * FIRST_CANDIDATES
-    logits = draw(size, dtype=torch.float64)
+    logits = randn(size, dtype=torch.float64)
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     masses = torch.stack([9 * logits, logits, logits.round(), torch.zeros(size), few]).softmax(-1)
     for some in (masses, masses[:1], masses[-1:]):  # with rows that need more candidates and not
@@ -94,7 +94,7 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
 def test_no_token_past_the_last_is_drawn():
     """Rounding makes some of these masses sum to less than 1."""
     none = torch.zeros(200, 97, dtype=torch.bool)
-    ids = sample(draw(200, 97), Sampling(1.0), [1 - 2**-53] * 200, none)
+    ids = sample(randn(200, 97), Sampling(1.0), [1 - 2**-53] * 200, none)
     assert (ids < 97).all()
 
 
@@ -113,7 +113,7 @@ def test_temperature_0_takes_it_after_the_penalty():
 
 
 def test_temperature_0_is_the_limit_of_small_ones():
-    logits = draw(5, 97, seed=1)
+    logits = randn(5, 97, seed=1)
     none = torch.zeros(5, 97, dtype=torch.bool)
     least = sample(logits, Sampling(1e-9), [0.7] * 5, none)
     assert torch.equal(sample(logits, Sampling(temperature=0), [0.7] * 5, none), least)

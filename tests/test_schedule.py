@@ -1,8 +1,8 @@
 """Which jobs a study has to do next, and with which options its runs are trained."""
 
 import pytest
-from conftest import load
-from tiny_study import N_WORDS, make_plan, study_arguments, tiny_tier  # noqa: F401  N_WORDS: `world`
+from conftest import parse_config
+from tiny_study import N_WORDS, make_plan, study_arguments, tiny_tier  # noqa: F401  N_WORDS: `workdir`
 
 from ablation.jobs import RecordJob, TuningJob, to_argv
 from ablation.options import resolve
@@ -18,9 +18,9 @@ def tiny():
 
 
 @pytest.fixture
-def command(world, tmp_path):
+def command(workdir, tmp_path):
     """A study of nope and sin in a folder of its own."""
-    return resolve(study_arguments(world, "--arms", "nope,sin", "--log.runs", str(tmp_path)))
+    return resolve(study_arguments(workdir, "--arms", "nope,sin", "--log.runs", str(tmp_path)))
 
 
 TUNED = {"grid": [2e-3, 4e-3], "tuning_seeds": [1000, 1001], "second_val": True}
@@ -74,10 +74,10 @@ def test_a_branch_takes_its_model_and_text_from_its_trunk(command):
     assert sections == {"train", "log", "name"}
 
 
-def test_the_options_of_a_run_give_its_configuration(world):
-    command = resolve(study_arguments(world, "--arm", "big=model.n_layers=3,optim.lr=5e-3"))
+def test_the_options_of_a_run_give_its_configuration(workdir):
+    command = resolve(study_arguments(workdir, "--arm", "big=model.n_layers=3,optim.lr=5e-3"))
     training = plan_run(command, make_plan(), "x", 9, command.overlays["big"])
-    config = load(*to_argv(training))
+    config = parse_config(*to_argv(training))
     assert (config.name, config.train.steps, config.train.onednn) == ("x", 9, True)
     assert (config.model.n_layers, config.model.n_heads, config.optim.lr) == (3, 2, 5e-3)
 
@@ -100,8 +100,8 @@ def test_a_tuning_run_has_its_rate_its_seed_and_another_text(command):
     assert training.steps == 9
 
 
-def test_the_rate_of_an_arm_that_says_its_own_is_not_tuned(world):
-    argv = study_arguments(world, "--arms", "sin", "--arm", "fast=optim.lr=5e-3")
+def test_the_rate_of_an_arm_that_says_its_own_is_not_tuned(workdir):
+    argv = study_arguments(workdir, "--arms", "sin", "--arm", "fast=optim.lr=5e-3")
     jobs = next_jobs(resolve(argv), make_plan(**TUNED))
     assert {job.arm for job in jobs if isinstance(job, TuningJob)} == {"sin"}
 

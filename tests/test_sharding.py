@@ -14,7 +14,16 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import CPU, arguments, points, refusal, setup_of, stop_at, trained, wait_for
+from conftest import (
+    CPU,
+    build_setup,
+    error_lines,
+    read_metric,
+    stop_at,
+    tiny_argv,
+    train_tiny,
+    wait_for,
+)
 from disk_faults import flip_a_bit
 
 import train
@@ -78,7 +87,7 @@ def restarting(*argv: str) -> None:
 
 def assert_same_losses(path: Path, expected: Path) -> None:
     for key in ("train/loss", "val/loss", "train/grad_norm"):
-        assert points(path, key) == pytest.approx(points(expected, key), abs=1e-6)
+        assert read_metric(path, key) == pytest.approx(read_metric(expected, key), abs=1e-6)
 
 
 # Of two ranks, one has 13 of 27 rows and takes one pass, and one has 14 and takes two.
@@ -93,13 +102,13 @@ ALIBI = ["--model.position", "alibi", "--train.micro_batch_size", "6"]
 @pytest.mark.slow
 @pytest.mark.parametrize("processes, shard, extra", [
     (2, "none", UNEVEN), (2, "full", MUON), (4, "2", ALIBI)])
-def test_several_processes_train_as_one_does(world, launch, processes, shard, extra):
+def test_several_processes_train_as_one_does(workdir, launch_ranks, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
     name = f"{shard}-{processes}"
-    one = trained(world, f"one-{name}", *RAGGED, *extra)
-    several = world / "runs" / name
-    argv = arguments(world, *RAGGED, *extra, "--train.shard", shard, "--name", name)
-    launch(processes, train_rank, 0, *argv).join()
+    one = train_tiny(workdir, f"one-{name}", *RAGGED, *extra)
+    several = workdir / "runs" / name
+    argv = tiny_argv(workdir, *RAGGED, *extra, "--train.shard", shard, "--name", name)
+    launch_ranks(processes, train_rank, 0, *argv).join()
     assert_same_losses(several, one)
     assert {p.name for p in one.iterdir()} == {p.name for p in several.iterdir()}
     for which in ("last", "best"):
@@ -110,46 +119,47 @@ def test_several_processes_train_as_one_does(world, launch, processes, shard, ex
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_any_number_of_processes(world, launch):
+def test_a_run_goes_on_with_any_number_of_processes(workdir, launch_ranks):
     """4, 1 and 3 processes in turn. One rank that is told to stop stops all. The three find `last`
     damaged, each a part of it."""
     muon = [*RAGGED, "--optim.optimizer", "muon", "--model.tie_embeddings", "false"]
-    one = trained(world, "one", *muon)
-    path = world / "runs" / "chain"
-    argv = arguments(world, *muon, "--train.shard", "full", "--resume", "auto", "--name", "chain")
-    launch(4, train_rank, 4, *argv).join(128 + signal.SIGTERM)
+    one = train_tiny(workdir, "one", *muon)
+    path = workdir / "runs" / "chain"
+    argv = tiny_argv(workdir, *muon, "--train.shard", "full", "--resume", "auto", "--name", "chain")
+    launch_ranks(4, train_rank, 4, *argv).join(128 + signal.SIGTERM)
     stop_at(9, *argv)
     flip_a_bit(path / "last" / STATES)
-    errors = launch(3, train_rank, 0, *argv).join()
+    errors = launch_ranks(3, train_rank, 0, *argv).join()
     assert errors.count("taking the checkpoint before it") == 1, errors
     assert_same_losses(path, one)
 
 
 @pytest.mark.slow
-def test_three_processes_go_on_bit_for_bit(world, launch):
+def test_three_processes_go_on_bit_for_bit(workdir, launch_ranks):
     options = ["--model.dim", "96", "--train.keep", "[6]"]  # of several buckets
-    launch(3, train_rank, 0, *arguments(world, *options, "--name=whole")).join()
-    branch = ["--branch-from", world / "runs" / "whole", "--at=6", "--name=branch"]
-    launch(3, train_rank, 0, *map(str, branch)).join()
-    whole, branched = (points(world / "runs" / name, "train/loss") for name in ("whole", "branch"))
+    launch_ranks(3, train_rank, 0, *tiny_argv(workdir, *options, "--name=whole")).join()
+    branch = ["--branch-from", workdir / "runs" / "whole", "--at=6", "--name=branch"]
+    launch_ranks(3, train_rank, 0, *map(str, branch)).join()
+    whole, branched = (read_metric(workdir / "runs" / name, "train/loss") for name in ("whole",
+                                                                                       "branch"))
     assert branched == whole
 
 
 @pytest.mark.slow
-def test_processes_meet_again_in_a_store_that_was_used_before(launch):
+def test_processes_meet_again_in_a_store_that_was_used_before(launch_ranks):
     """torchrun keeps its store, and counts no restart, when a machine comes or goes."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     for _ in range(2):
-        launch(2, meet, store.port).join()
+        launch_ranks(2, meet, store.port).join()
 
 
 @pytest.mark.slow
-def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launch):
+def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(workdir, launch_ranks):
     """kill -9; torchrun starts all again, and --resume auto goes on."""
-    one = trained(world, "longer", *RAGGED, "--train.steps", "30")
-    path = world / "runs" / "shot"
+    one = train_tiny(workdir, "longer", *RAGGED, "--train.steps", "30")
+    path = workdir / "runs" / "shot"
     options = [*RAGGED, "--train.steps=30", "--train.shard=full", "--resume=auto", "--name=shot"]
-    agent = launch(1, restarting, *arguments(world, *options))
+    agent = launch_ranks(1, restarting, *tiny_argv(workdir, *options))
     wait_for(lambda: (path / "last").exists())
     psutil.Process(agent.processes[0].pid).children()[1].kill()
     agent.join()
@@ -158,10 +168,10 @@ def test_a_killed_process_costs_the_steps_since_the_last_checkpoint(world, launc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
-def test_nobody_waits_for_ever_for_a_lost_process(world, launch, number):
+def test_nobody_waits_for_ever_for_a_lost_process(workdir, launch_ranks, number):
     options = ["--train.shard=full", "--train.timeout=3", "--train.steps=100000"]
-    ranks = launch(2, train_rank, 0, *arguments(world, *options, f"--name={number.name}"))
-    wait_for((world / "runs" / number.name / "last").exists)
+    ranks = launch_ranks(2, train_rank, 0, *tiny_argv(workdir, *options, f"--name={number.name}"))
+    wait_for((workdir / "runs" / number.name / "last").exists)
     os.kill(ranks.processes[1].pid, number)
     ranks.processes[0].join(30)
     assert ranks.processes[0].exitcode == 2
@@ -176,15 +186,15 @@ def test_nobody_waits_for_ever_for_a_lost_process(world, launch, number):
     ("--train.shard=2 --model.n_layers=1000000000", {"RANK": "1"}, "takes 1.47e+14 bytes"),
     ("--train.batch_size=5", {"RANK": "5"}, "cannot be shared by 6"),
     ("--train.device=cuda:1", {"RANK": "0"}, "one card for 6 processes")])
-def test_what_cannot_be_divided_is_refused(world, capfd, monkeypatch, option, environment, words):
+def test_what_cannot_be_divided_is_refused(workdir, capfd, monkeypatch, option, environment, words):
     for name, value in {"WORLD_SIZE": "6", **environment}.items():
         monkeypatch.setenv(name, value)
-    assert words in refusal(capfd, train.main, *arguments(world, *option.split()))[-1]
+    assert words in error_lines(capfd, train.main, *tiny_argv(workdir, *option.split()))[-1]
 
 
-def test_one_shard_is_trained_as_the_whole_model_is(world):
+def test_one_shard_is_trained_as_the_whole_model_is(workdir):
     """FSDP in one process: first weights, steps, the norm that is clipped, and the loss of val."""
-    whole = setup_of(world, *RAGGED, "--optim.grad_clip", "0.5")
+    whole = build_setup(workdir, *RAGGED, "--optim.grad_clip", "0.5")
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         sharding = Sharded(whole.world, 1)

@@ -5,7 +5,7 @@ import runpy
 import signal
 
 import pytest
-from conftest import arguments, points, run, trained, wait_for
+from conftest import exit_code, read_metric, tiny_argv, train_tiny, wait_for
 from resumption import last_checkpoint
 
 import train
@@ -18,30 +18,31 @@ needs_sighup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs S
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", 0)])
-def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(world, launch, number):
-    path = world / "runs" / f"signal-{int(number)}"
-    process = launch(1, train.main, arguments(world, "--name", path.name, "--train.steps", "9999"))
-    wait_for(lambda: (path / "metrics.jsonl").exists() and len(points(path)) > 1)
+def test_a_signal_finishes_the_step_saves_and_says_how_to_resume(workdir, launch_ranks, number):
+    path = workdir / "runs" / f"signal-{int(number)}"
+    process = launch_ranks(1, train.main, tiny_argv(workdir, "--name", path.name, "--train.steps",
+                                                    "9999"))
+    wait_for(lambda: (path / "metrics.jsonl").exists() and len(read_metric(path)) > 1)
     os.kill(process.processes[0].pid, number)
     errors = process.join(128 + number)
     assert f"python train.py --resume {path}" in errors
     assert "Traceback" not in errors
     _, training = last_checkpoint(path)
-    assert training["progress"]["step"] == max(points(path)) >= 2
+    assert training["progress"]["step"] == max(read_metric(path)) >= 2
 
 
-def test_a_signal_in_the_last_step_stops_nothing(world, monkeypatch, capfd):
+def test_a_signal_in_the_last_step_stops_nothing(workdir, monkeypatch, capfd):
     stop = signals.StopSignal()
     stop.number = signal.SIGTERM
     monkeypatch.setattr(train, "StopSignal", lambda: stop)
-    path = trained(world, "one", "--train.steps=1", "--optim.warmup_steps=0")
+    path = train_tiny(workdir, "one", "--train.steps=1", "--optim.warmup_steps=0")
     assert RunDir.open(path).checkpoints.saved_step("last") == 1
     assert "To go on" not in capfd.readouterr().err
 
 
-def test_a_signal_to_another_process_ends_this_one_as_a_signal(world, monkeypatch):
+def test_a_signal_to_another_process_ends_this_one_as_a_signal(workdir, monkeypatch):
     monkeypatch.setattr(World, "sum", lambda self, *values: [value or 1.0 for value in values])
-    assert run(train.main, *arguments(world, "--name", "other")) == 128 + signal.SIGTERM
+    assert exit_code(train.main, *tiny_argv(workdir, "--name", "other")) == 128 + signal.SIGTERM
 
 
 @pytest.fixture

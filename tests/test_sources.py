@@ -467,11 +467,11 @@ def test_errors_in_a_fetched_file_name_its_address(monkeypatch):
 
 def test_the_options_of_a_data_set_reach_its_reader(monkeypatch):
     """Also its configuration, which the data set below has not."""
-    load = MagicMock()
-    monkeypatch.setattr("datasets.load_dataset", load)
-    load.return_value.features = {"text": "string"}
+    load_dataset = MagicMock()
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    load_dataset.return_value.features = {"text": "string"}
     texts(source="hub", hub="a", hub_config="b", hub_split="c", hub_revision="d")
-    load.assert_called_once_with("a", "b", split="c", revision="d")
+    load_dataset.assert_called_once_with("a", "b", split="c", revision="d")
 
 
 def answer(file, environment, questions):
@@ -487,10 +487,10 @@ def answer(file, environment, questions):
 
 
 @pytest.mark.slow
-def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path, launch):
+def test_the_hub_answers_once_and_its_copy_serves_offline(tmp_path, launch_ranks):
     def ask(server, *questions, **environment):
         environment |= {"HF_ENDPOINT": server, "HF_HOME": str(tmp_path)}
-        launch(1, answer, tmp_path / "answers", environment, questions).join()
+        launch_ranks(1, answer, tmp_path / "answers", environment, questions).join()
         return json.loads((tmp_path / "answers").read_text(encoding="utf-8"))
 
     stories = {"hub": "some/stories", "column": "story"}

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from conftest import arguments, run, trained, training
+from conftest import exit_code, tiny_argv, train_tiny, training_argv
 
 import train
 from data.tokenizer import open_tokenizer
@@ -20,22 +20,22 @@ def start(*argv: object) -> Start:
 
 
 @pytest.fixture(scope="module")
-def finished(world):
+def finished(workdir):
     """A run of 3 steps whose model has a scaling."""
-    return trained(world, "finished", "--train.steps", "3", *SCALING)
+    return train_tiny(workdir, "finished", "--train.steps", "3", *SCALING)
 
 
 @pytest.fixture(scope="module")
-def base(world):
+def base(workdir):
     """A run of 3 steps that holds out a fifth of its text, in rows of 20."""
-    return trained(world, "base", "--train.steps", "3", "--data.val_fraction", "0.2")
+    return train_tiny(workdir, "base", "--train.steps", "3", "--data.val_fraction", "0.2")
 
 
 @pytest.fixture(scope="module")
-def trunk(world):
+def trunk(workdir):
     """A run of 4 steps that keeps two, with a cooldown."""
-    return trained(world, "trunk", "--train.steps", "4", "--train.keep", "[2, 3]",
-                   "--optim.schedule", "wsd", "--optim.cooldown", "0.5")
+    return train_tiny(workdir, "trunk", "--train.steps", "4", "--train.keep", "[2, 3]",
+                      "--optim.schedule", "wsd", "--optim.cooldown", "0.5")
 
 
 FIXED = " of .* cannot change on --resume"
@@ -75,26 +75,27 @@ def test_a_command_that_torchrun_restarts_needs_resume_auto(finished, monkeypatc
 # --- a run from the weights of another ------------------------------------------------------------
 
 
-def test_a_run_from_another_has_its_model(world, finished):
-    config = start("--config", "small.yaml", *training(world), "--init-from", finished).config
+def test_a_run_from_another_has_its_model(workdir, finished):
+    config = start("--config", "small.yaml", *training_argv(workdir), "--init-from",
+                   finished).config
     assert config.model == read_config(finished / "config.yaml").model
     assert config.init_from == str(finished)
 
 
-def test_a_run_from_another_has_its_tokenizer(world, finished):
-    data = start(*training(world), "--init-from", finished).config.data
+def test_a_run_from_another_has_its_tokenizer(workdir, finished):
+    data = start(*training_argv(workdir), "--init-from", finished).config.data
     assert data.tokenizer == str(finished)
     assert data.vocab_size == open_tokenizer(finished).vocab_size == 300
 
 
-def test_the_command_line_changes_what_no_shape_needs(world, finished):
-    argv = [*training(world), "--init-from", finished, "--model.dropout", "0.25"]
+def test_the_command_line_changes_what_no_shape_needs(workdir, finished):
+    argv = [*training_argv(workdir), "--init-from", finished, "--model.dropout", "0.25"]
     saved = read_config(finished / "config.yaml").model
     assert start(*argv).config.model == replace(saved, dropout=0.25)
 
 
-def test_a_scaling_is_changed_field_by_field(world, finished):
-    argv = [*training(world), "--init-from", finished, "--model.rope_scaling.type", "linear"]
+def test_a_scaling_is_changed_field_by_field(workdir, finished):
+    argv = [*training_argv(workdir), "--init-from", finished, "--model.rope_scaling.type", "linear"]
     saved = read_config(finished / "config.yaml").model
     assert start(*argv).config.model.rope_scaling == replace(saved.rope_scaling, type="linear")
 
@@ -105,20 +106,20 @@ def test_what_the_weights_pin_down_cannot_be_given(finished, option):
         start("--init-from", finished, option, "24")
 
 
-def test_a_new_scaling_takes_the_row_length_of_the_weights(world, base):
-    argv = [*training(world), "--init-from", base, "--data.seq_len", "40", *SCALING]
+def test_a_new_scaling_takes_the_row_length_of_the_weights(workdir, base):
+    argv = [*training_argv(workdir), "--init-from", base, "--data.seq_len", "40", *SCALING]
     scaling = start(*argv).config.model.rope_scaling
     assert (scaling.type, scaling.factor, scaling.original_positions) == ("yarn", 2.5, 20)
 
 
-def test_a_row_length_that_is_given_to_a_scaling_is_kept(world, base):
-    argv = [*training(world), "--init-from", base, "--data.seq_len", "40", *SCALING,
+def test_a_row_length_that_is_given_to_a_scaling_is_kept(workdir, base):
+    argv = [*training_argv(workdir), "--init-from", base, "--data.seq_len", "40", *SCALING,
             "--model.rope_scaling.original_positions", "7"]
     assert start(*argv).config.model.rope_scaling.original_positions == 7
 
 
-def test_longer_rows_alone_scale_nothing(world, base):
-    argv = [*training(world), "--init-from", base, "--data.seq_len", "40"]
+def test_longer_rows_alone_scale_nothing(workdir, base):
+    argv = [*training_argv(workdir), "--init-from", base, "--data.seq_len", "40"]
     assert start(*argv).config.model.rope_scaling is None
 
 
@@ -184,22 +185,22 @@ def test_a_branch_has_the_cooldown_only_with_its_schedule(trunk, argv, cooldown)
 
 
 @pytest.fixture(scope="module")
-def again(world, finished):
+def again(workdir, finished):
     """The words of a command with --resume auto that has been run once."""
-    argv = [*arguments(world, "--name", "again", "--train.steps", "3"), "--resume", "auto",
+    argv = [*tiny_argv(workdir, "--name", "again", "--train.steps", "3"), "--resume", "auto",
             "--data.tokenizer", str(finished)]
-    assert run(train.main, *argv) == 0
+    assert exit_code(train.main, *argv) == 0
     return argv
 
 
-def test_resume_auto_starts_a_run_that_is_not_there(world):
-    asked = start(*arguments(world, "--name", "not-there"), "--resume", "auto")
+def test_resume_auto_starts_a_run_that_is_not_there(workdir):
+    asked = start(*tiny_argv(workdir, "--name", "not-there"), "--resume", "auto")
     assert asked.resumed is None and asked.repeatable
 
 
-def test_resume_auto_takes_the_run_of_its_name(world, again):
+def test_resume_auto_takes_the_run_of_its_name(workdir, again):
     asked = start("--config", "small.yaml", *again)
-    assert asked.resumed.path == world / "runs" / "again" and asked.repeatable
+    assert asked.resumed.path == workdir / "runs" / "again" and asked.repeatable
 
 
 def test_resume_auto_takes_what_auto_stood_for(again):
@@ -211,9 +212,9 @@ def test_resume_auto_refuses_another_configuration(again):
         start(*again, "--seed", "2")
 
 
-def test_resume_auto_needs_a_name(world):
+def test_resume_auto_needs_a_name(workdir):
     with pytest.raises(UserError, match="needs a --name"):
-        start(*training(world), "--resume", "auto")
+        start(*training_argv(workdir), "--resume", "auto")
 
 
 def test_resume_auto_takes_the_name_of_a_file(finished, tmp_path):
@@ -225,21 +226,21 @@ def test_resume_auto_takes_the_name_of_a_file(finished, tmp_path):
 # --- names ----------------------------------------------------------------------------------------
 
 
-def test_an_unset_name_says_what_the_run_is(world):
-    argv = [*arguments(world), "--model.position", "alibi"]
+def test_an_unset_name_says_what_the_run_is(workdir):
+    argv = [*tiny_argv(workdir), "--model.position", "alibi"]
     asked = start("--config", "small.yaml", *argv)
     assert (asked.config.name, asked.stem) == (None, "small-alibi-s1")
     assert not asked.repeatable
 
 
-def test_without_a_file_an_unset_name_begins_with_gyre(world):
-    assert start(*arguments(world)).stem == "gyre-rope-s1"
+def test_without_a_file_an_unset_name_begins_with_gyre(workdir):
+    assert start(*tiny_argv(workdir)).stem == "gyre-rope-s1"
 
 
-def test_a_file_name_becomes_a_good_run_name(world, tmp_path):
+def test_a_file_name_becomes_a_good_run_name(workdir, tmp_path):
     file = tmp_path / "-my config.yaml"
     file.write_text("{seed: 3, name: null}", encoding="utf-8")
-    argv = [*arguments(world), "--model.position", "alibi"]
+    argv = [*tiny_argv(workdir), "--model.position", "alibi"]
     assert start("--config", file, *argv).stem == "my-config-alibi-s3"
 
 
@@ -264,7 +265,7 @@ def test_an_imported_run_is_not_continued(finished, monkeypatch, option):
         start(option, finished)
 
 
-def test_resume_auto_does_not_continue_an_imported_run(world, finished, monkeypatch):
+def test_resume_auto_does_not_continue_an_imported_run(workdir, finished, monkeypatch):
     monkeypatch.setattr(RunDir, "manifest", {"imported": {}})
     with pytest.raises(UserError, match="was imported.* start from it with --init-from"):
-        start(*training(world, "--resume", "auto", "--name", "finished"))
+        start(*training_argv(workdir, "--resume", "auto", "--name", "finished"))

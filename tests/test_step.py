@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import CPU, draw, points, random_tokens, setup_of, trained
+from conftest import CPU, build_setup, randn, random_tokens, read_metric, train_tiny
 
 from gyre import build
 from gyre.parallel import Replicated, World
@@ -29,7 +29,7 @@ def test_the_loss_is_the_sum_of_cross_entropies():
 
 
 def test_masked_targets_have_no_loss():
-    logits = draw(2, 7, 97)
+    logits = randn(2, 7, 97)
     y = random_tokens(2, 7)
     y[1, 3:] = -100
     first = summed_loss(logits[:1], y[:1])
@@ -38,7 +38,7 @@ def test_masked_targets_have_no_loss():
 
 
 def test_the_loss_of_bfloat16_logits_is_summed_in_float32():
-    logits = draw(2, 7, 97).bfloat16()
+    logits = randn(2, 7, 97).bfloat16()
     y = random_tokens(2, 7)
     loss = summed_loss(logits, y)
     assert loss.dtype == torch.float32
@@ -48,12 +48,12 @@ def test_the_loss_of_bfloat16_logits_is_summed_in_float32():
 # --- a step ---------------------------------------------------------------------------------------
 
 
-def test_steps_are_those_of_a_loop_written_by_hand(world):
+def test_steps_are_those_of_a_loop_written_by_hand(workdir):
     """Mean loss, AdamW with its groups, warm-up and cosine, and a gradient that is clipped."""
     argv = ["--optim.grad_clip", "0.5", "--optim.lr", "1e-2", "--optim.warmup_steps", "2",
             "--optim.weight_decay", "0.3", "--train.steps", "5", "--train.batch_size", "6"]
-    setup = setup_of(world, *argv)
-    model = setup_of(world, *argv).model
+    setup = build_setup(workdir, *argv)
+    model = build_setup(workdir, *argv).model
     decayed = []
     rest = []
     for name, parameter in model.named_parameters():
@@ -83,22 +83,22 @@ def test_steps_are_those_of_a_loop_written_by_hand(world):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)
 
 
-def test_a_step_leaves_no_gradient(world):
-    setup = setup_of(world)
+def test_a_step_leaves_no_gradient(workdir):
+    setup = build_setup(workdir)
     train_step(setup, 0)
     assert all(parameter.grad is None for parameter in setup.model.parameters())
 
 
-def test_one_process_trains_the_model_without_a_wrapper(world):
-    setup = setup_of(world)
+def test_one_process_trains_the_model_without_a_wrapper(workdir):
+    setup = build_setup(workdir)
     assert setup.module is setup.model
 
 
 @pytest.mark.parametrize("rows", ["10", "3"])
-def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, rows):
+def test_a_step_does_not_depend_on_how_its_batch_is_cut(workdir, rows):
     """27 rows as 10 + 10 + 7 and as 9 x 3. Dropout is drawn for the row."""
-    whole = setup_of(world, *DROPOUT, "--train.micro_batch_size", "27")
-    parts = setup_of(world, *DROPOUT, "--train.micro_batch_size", rows)
+    whole = build_setup(workdir, *DROPOUT, "--train.micro_batch_size", "27")
+    parts = build_setup(workdir, *DROPOUT, "--train.micro_batch_size", rows)
     for step in (0, 1):
         expected = train_step(whole, step)
         result = train_step(parts, step)
@@ -108,22 +108,22 @@ def test_a_step_does_not_depend_on_how_its_batch_is_cut(world, rows):
 
 @pytest.mark.parametrize("rows, sizes", [
     ("27", [27]), ("10", [10, 10, 7]), ("1", [1] * 27)])
-def test_a_batch_is_cut_into_rows_of_a_micro_batch(world, rows, sizes):
-    setup = setup_of(world, "--train.micro_batch_size", rows)
+def test_a_batch_is_cut_into_rows_of_a_micro_batch(workdir, rows, sizes):
+    setup = build_setup(workdir, "--train.micro_batch_size", rows)
     assert [len(x) for x, _, _ in micro_batches(setup, 0)] == sizes
 
 
-def test_dropout_changes_the_loss(world):
-    with_dropout = train_step(setup_of(world, *DROPOUT), 0)
-    without = train_step(setup_of(world), 0)
+def test_dropout_changes_the_loss(workdir):
+    with_dropout = train_step(build_setup(workdir, *DROPOUT), 0)
+    without = train_step(build_setup(workdir), 0)
     assert abs(with_dropout.loss - without.loss) > 1e-3
 
 
-def test_each_row_has_its_own_dropout_at_every_step_and_seed(world):
+def test_each_row_has_its_own_dropout_at_every_step_and_seed(workdir):
     """Of two seeds, two steps each, of 27 rows."""
     drawn = set()
     for seed in ("1", "2"):
-        setup = setup_of(world, *DROPOUT, "--seed", seed, "--train.micro_batch_size", "10")
+        setup = build_setup(workdir, *DROPOUT, "--seed", seed, "--train.micro_batch_size", "10")
         for step in (0, 1):
             for _, _, keys in micro_batches(setup, step):
                 drawn.update(keys.tolist())
@@ -133,20 +133,20 @@ def test_each_row_has_its_own_dropout_at_every_step_and_seed(world):
 # --- several processes ----------------------------------------------------------------------------
 
 
-def test_the_loss_is_summed_over_the_ranks(world, monkeypatch):
-    alone = train_step(setup_of(world), 0)
+def test_the_loss_is_summed_over_the_ranks(workdir, monkeypatch):
+    alone = train_step(build_setup(workdir), 0)
     monkeypatch.setattr(World, "sum", lambda self, *values: [3 * value for value in values])
-    assert train_step(setup_of(world), 0).loss == pytest.approx(3 * alone.loss, rel=1e-6)
+    assert train_step(build_setup(workdir), 0).loss == pytest.approx(3 * alone.loss, rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_gradients_are_scaled_for_an_average_over_ranks(world, size):
+def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
     """DDP and FSDP divide the sum of all gradients by the number of ranks.
 
     Here each of them has the whole batch: its gradient has to be that of one process times `size`.
     """
-    alone = setup_of(world, "--optim.grad_clip", "0")
-    setup = setup_of(world, "--optim.grad_clip", "0")
+    alone = build_setup(workdir, "--optim.grad_clip", "0")
+    setup = build_setup(workdir, "--optim.grad_clip", "0")
     data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1)
     ranks = replace(setup, world=World(0, size, CPU), train_data=data)
     with pytest.MonkeyPatch.context() as patch:
@@ -165,22 +165,22 @@ def batches_of_rank(setup, rank, parallelism):
 @pytest.mark.parametrize("parallelism, passes", [
     (Replicated, [1, 2, 2, 2]),
     (Sharded, [2, 2, 2, 2])])  # ranks gather weights together, so all need equally many
-def test_ranks_take_as_many_passes_as_they_need(world, parallelism, passes):
+def test_ranks_take_as_many_passes_as_they_need(workdir, parallelism, passes):
     """27 rows are 6 + 7 + 7 + 7, in micro-batches of 6."""
-    setup = setup_of(world, "--train.micro_batch_size", "6")
+    setup = build_setup(workdir, "--train.micro_batch_size", "6")
     assert [len(batches_of_rank(setup, rank, parallelism)) for rank in range(4)] == passes
 
 
-def test_no_target_of_an_added_pass_counts(world):
-    setup = setup_of(world, "--train.micro_batch_size", "6")
+def test_no_target_of_an_added_pass_counts(workdir):
+    setup = build_setup(workdir, "--train.micro_batch_size", "6")
     _, y, _ = batches_of_rank(setup, 0, Sharded)[1]
     assert (y == -100).all()
 
 
 @pytest.mark.parametrize("parallelism", [Replicated, Sharded])
 @pytest.mark.parametrize("part", [0, 1, 2], ids=["x", "y", "keys"])
-def test_ranks_share_the_rows_and_keys_of_one_process(world, parallelism, part):
-    setup = setup_of(world, *DROPOUT, "--train.micro_batch_size", "6")
+def test_ranks_share_the_rows_and_keys_of_one_process(workdir, parallelism, part):
+    setup = build_setup(workdir, *DROPOUT, "--train.micro_batch_size", "6")
     shared = []
     for rank in range(4):
         for batch in batches_of_rank(setup, rank, parallelism):
@@ -194,9 +194,9 @@ def test_ranks_share_the_rows_and_keys_of_one_process(world, parallelism, part):
 
 
 @pytest.mark.parametrize("loss, gradient", [(math.nan, 1.0), (0.0, math.inf)])
-def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient):
+def test_a_step_that_is_not_finite_changes_no_weight(workdir, loss, gradient):
     """Be it the loss or the gradient alone."""
-    setup = setup_of(world, "--optim.grad_clip", "0")
+    setup = build_setup(workdir, "--optim.grad_clip", "0")
     before = [weight.detach().clone() for weight in setup.model.parameters()]
     setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
     broken = replace(setup, loss=lambda *args: summed_loss(*args) + loss)
@@ -204,8 +204,8 @@ def test_a_step_that_is_not_finite_changes_no_weight(world, loss, gradient):
     assert all(map(torch.equal, before, setup.model.parameters()))
 
 
-def test_the_step_after_a_skipped_one_changes_every_weight(world):
-    setup = setup_of(world, "--optim.grad_clip", "0")
+def test_the_step_after_a_skipped_one_changes_every_weight(workdir):
+    setup = build_setup(workdir, "--optim.grad_clip", "0")
     before = [weight.detach().clone() for weight in setup.model.parameters()]
     broken = replace(setup, loss=lambda *args: summed_loss(*args) * math.nan)
     train_step(broken, 0)
@@ -219,32 +219,32 @@ def test_the_step_after_a_skipped_one_changes_every_weight(world):
 
 
 @pytest.mark.parametrize("position", ["rope", "learned", "alibi"])
-def test_encodings_of_one_seed_have_the_same_weights(world, position):
+def test_encodings_of_one_seed_have_the_same_weights(workdir, position):
     """Those that a model without positions has."""
-    weights = setup_of(world, "--model.position", position, "--seed", "2").model.state_dict()
-    plain = setup_of(world, "--model.position", "none", "--seed", "2").model.state_dict()
+    weights = build_setup(workdir, "--model.position", position, "--seed", "2").model.state_dict()
+    plain = build_setup(workdir, "--model.position", "none", "--seed", "2").model.state_dict()
     shared = {name: weights[name] for name in plain}
     torch.testing.assert_close(shared, dict(plain), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("position", ["rope", "learned", "alibi"])
-def test_encodings_of_one_seed_see_the_same_batches(world, position):
-    data = setup_of(world, "--model.position", position, "--seed", "2").train_data
-    plain = setup_of(world, "--model.position", "none", "--seed", "2").train_data
+def test_encodings_of_one_seed_see_the_same_batches(workdir, position):
+    data = build_setup(workdir, "--model.position", position, "--seed", "2").train_data
+    plain = build_setup(workdir, "--model.position", "none", "--seed", "2").train_data
     for step in (0, 5, 11):
         torch.testing.assert_close(data.batch(step), plain.batch(step), rtol=0, atol=0)
 
 
-def test_the_seed_of_a_run_is_that_of_its_weights(world):
-    setup = setup_of(world, "--seed", "2")
+def test_the_seed_of_a_run_is_that_of_its_weights(workdir):
+    setup = build_setup(workdir, "--seed", "2")
     model = Transformer(setup.config.model)
     model.init_weights(2)
     torch.testing.assert_close(setup.model.state_dict(), model.state_dict(), rtol=0, atol=0)
 
 
-def test_runs_of_other_seeds_see_other_batches(world):
-    x, _ = setup_of(world, "--seed", "1").train_data.batch(0)
-    other, _ = setup_of(world, "--seed", "2").train_data.batch(0)
+def test_runs_of_other_seeds_see_other_batches(workdir):
+    x, _ = build_setup(workdir, "--seed", "1").train_data.batch(0)
+    other, _ = build_setup(workdir, "--seed", "2").train_data.batch(0)
     assert not torch.equal(x, other)
 
 
@@ -252,17 +252,17 @@ def test_runs_of_other_seeds_see_other_batches(world):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_muon_computes_in_the_dtype_of_the_rest(world, monkeypatch, dtype):
+def test_muon_computes_in_the_dtype_of_the_rest(workdir, monkeypatch, dtype):
     monkeypatch.setattr(build, "resolve_dtype", lambda *_: (dtype, ""))
-    setup = setup_of(world, "--optim.optimizer", "muon")
+    setup = build_setup(workdir, "--optim.optimizer", "muon")
     muon, _ = setup.optimizers.optimizers
     assert muon.dtype == dtype
 
 
-def test_muon_and_adamw_have_rates_of_their_own(world):
+def test_muon_and_adamw_have_rates_of_their_own(workdir):
     """Both halved: step 0 is the first of two of warm-up."""
-    setup = setup_of(world, "--optim.optimizer", "muon", "--optim.muon_lr", "0.3",
-                     "--optim.lr", "0.002", "--optim.warmup_steps", "2")
+    setup = build_setup(workdir, "--optim.optimizer", "muon", "--optim.muon_lr", "0.3",
+                        "--optim.lr", "0.002", "--optim.warmup_steps", "2")
     train_step(setup, 0)
     muon, adamw = setup.optimizers.optimizers
     assert muon.param_groups[0]["lr"] == pytest.approx(0.15)
@@ -271,9 +271,9 @@ def test_muon_and_adamw_have_rates_of_their_own(world):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("position", POSITIONS)
-def test_every_encoding_learns(world, position):
-    losses = points(trained(world, f"learns-{position}", "--model.position", position,
-                            "--optim.lr", "1e-2", "--train.steps", "30"))
+def test_every_encoding_learns(workdir, position):
+    losses = read_metric(train_tiny(workdir, f"learns-{position}", "--model.position", position,
+                                    "--optim.lr", "1e-2", "--train.steps", "30"))
     assert losses[30] < losses[1] - 1.5
 
 
@@ -287,61 +287,61 @@ def losses_of(setup, rows, training=False):
     return torch.cat([nats for nats, _ in pairs])
 
 
-def test_validation_does_not_depend_on_the_rows_of_a_batch(world):
-    setup = setup_of(world, *DROPOUT)
+def test_validation_does_not_depend_on_the_rows_of_a_batch(workdir):
+    setup = build_setup(workdir, *DROPOUT)
     torch.testing.assert_close(losses_of(setup, 4), losses_of(setup, 27), rtol=1e-5, atol=1e-8)
 
 
-def test_validation_has_no_dropout(world):
-    setup = setup_of(world, *DROPOUT)
+def test_validation_has_no_dropout(workdir):
+    setup = build_setup(workdir, *DROPOUT)
     assert torch.equal(losses_of(setup, 27, training=True), losses_of(setup, 27))
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_validation_restores_the_mode_of_the_model(world, training):
-    setup = setup_of(world, *DROPOUT)
+def test_validation_restores_the_mode_of_the_model(workdir, training):
+    setup = build_setup(workdir, *DROPOUT)
     losses_of(setup, 27, training)
     assert setup.model.training == training
 
 
-def test_validation_that_is_broken_off_restores_the_mode_of_the_model(world):
-    setup = setup_of(world)
+def test_validation_that_is_broken_off_restores_the_mode_of_the_model(workdir):
+    setup = build_setup(workdir)
     losses = token_losses(setup.model, setup.val_data, 1, setup.compute)
     next(losses)
     losses.close()
     assert setup.model.training
 
 
-def test_validation_draws_no_random_number(world):
-    setup = setup_of(world, *DROPOUT)
+def test_validation_draws_no_random_number(workdir):
+    setup = build_setup(workdir, *DROPOUT)
     before = torch.get_rng_state()
     losses_of(setup, 27, training=True)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.fixture
-def held_out(world):
+def held_out(workdir):
     """The validation split as text: the last tenth."""
-    text = (world / "text.txt").read_text(encoding="utf-8")
+    text = (workdir / "text.txt").read_text(encoding="utf-8")
     return text[int(len(text) * 0.9) :]
 
 
-def test_validation_counts_every_byte(world, held_out):
+def test_validation_counts_every_byte(workdir, held_out):
     """Of which a letter may take two."""
-    n_bytes = setup_of(world).data.manifest["val"]["bytes"]
+    n_bytes = build_setup(workdir).data.manifest["val"]["bytes"]
     assert n_bytes == len(held_out.encode()) > len(held_out)
 
 
-def test_every_token_of_the_split_is_a_target(world, held_out):
-    setup = setup_of(world)
+def test_every_token_of_the_split_is_a_target(workdir, held_out):
+    setup = build_setup(workdir)
     pairs = token_losses(setup.model, setup.val_data, 4, setup.compute)
     targets = torch.cat([targets for _, targets in pairs])
     assert targets.tolist() == setup.data.tokenizer.encode(held_out)
 
 
-def test_the_losses_of_a_split_are_those_of_its_windows(world, held_out):
+def test_the_losses_of_a_split_are_those_of_its_windows(workdir, held_out):
     """Of 19 tokens each; the last window is shorter."""
-    setup = setup_of(world, "--data.seq_len", "19")
+    setup = build_setup(workdir, "--data.seq_len", "19")
     tokenizer = setup.data.tokenizer
     stream = torch.tensor([[tokenizer.eos_id, *tokenizer.encode(held_out)]])
     n_targets = stream.shape[1] - 1

@@ -1,8 +1,8 @@
 """The command line of ablate.py: which options win, and which are refused."""
 
 import pytest
-from conftest import refusal
-from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `world`
+from conftest import error_lines
+from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
 
 import ablate
 from ablation import runner
@@ -42,35 +42,35 @@ SHARED_BY_ALL_ARMS = ["data.vocab_size=301", "optim.cooldown=0.5", "train.batch_
     (["--name", "a/b"], "run name 'a/b' must be"),
     (["--data.seq_len", "31"], "seq_len 31 is odd"),
 ])
-def test_bad_input_is_one_line_before_any_work(world, capsys, monkeypatch, extra, words):
+def test_bad_input_is_one_line_before_any_work(workdir, capsys, monkeypatch, extra, words):
     monkeypatch.setattr(runner, "open_client", lambda *options: pytest.fail("started workers"))
-    argv = study_arguments(world, "--name", "bad", *extra)
-    *_, error = refusal(capsys, ablate.main, *argv)
+    argv = study_arguments(workdir, "--name", "bad", *extra)
+    *_, error = error_lines(capsys, ablate.main, *argv)
     assert words in error
-    assert not (world / "runs" / "bad").exists()
+    assert not (workdir / "runs" / "bad").exists()
 
 
-def test_the_command_line_wins_over_the_tier(world):
-    command = resolve(study_arguments(world, "--model.dim", "64"))
+def test_the_command_line_wins_over_the_tier(workdir):
+    command = resolve(study_arguments(workdir, "--model.dim", "64"))
     assert command.config.model.dim == 64
     assert command.config.model.n_heads == 2  # the tier's
 
 
-def test_an_arm_wins_over_the_command_line(world):
-    argv = study_arguments(world, "--model.dim", "64", "--arm", "big=model.dim=80,optim.lr=5e-3")
+def test_an_arm_wins_over_the_command_line(workdir):
+    argv = study_arguments(workdir, "--model.dim", "64", "--arm", "big=model.dim=80,optim.lr=5e-3")
     config = resolve(argv).arm_configs["big"]
     assert (config.model.dim, config.model.n_heads, config.optim.lr) == (80, 2, 5e-3)
 
 
-def test_the_overlay_of_an_arm_has_typed_values(world):
-    command = resolve(study_arguments(world, "--arm", "big=model.n_layers=3,optim.lr=5e-3"))
+def test_the_overlay_of_an_arm_has_typed_values(workdir):
+    command = resolve(study_arguments(workdir, "--arm", "big=model.n_layers=3,optim.lr=5e-3"))
     assert command.arms["big"] == {"model.n_layers": "3", "optim.lr": "5e-3"}
     assert command.overlays["big"] == {"model.n_layers": 3, "optim.lr": 0.005}
 
 
-def test_shared_options_are_those_of_the_command_line(world):
-    shared = resolve(study_arguments(world)).shared
-    assert shared["data.files"] == [str(world / "text.txt")]
+def test_shared_options_are_those_of_the_command_line(workdir):
+    shared = resolve(study_arguments(workdir)).shared
+    assert shared["data.files"] == [str(workdir / "text.txt")]
     assert (shared["data.vocab_size"], shared["data.seq_len"]) == (300, 32)
 
 
@@ -83,13 +83,13 @@ def test_shared_options_have_the_numbers_that_texts_would_change(tmp_path):
     assert shared["optim.warmup_steps"] == 100
 
 
-def test_seeds_and_tokens_change_the_tier(world):
-    tier = resolve(study_arguments(world, "--seeds", "3", "--tokens", "5k,1M")).tier
+def test_seeds_and_tokens_change_the_tier(workdir):
+    tier = resolve(study_arguments(workdir, "--seeds", "3", "--tokens", "5k,1M")).tier
     assert (tier.seeds, tier.horizons, tier.grid) == (3, (5120, 1048576), (0.002,))
 
 
-def test_without_tuning_all_arms_have_the_rate_of_the_command_line(world):
-    command = resolve(study_arguments(world, "--no-tuning", "--optim.lr", "3e-3"))
+def test_without_tuning_all_arms_have_the_rate_of_the_command_line(workdir):
+    command = resolve(study_arguments(workdir, "--no-tuning", "--optim.lr", "3e-3"))
     assert (command.tier.grid, command.tier.tuning_tokens) == ((), 0)
     assert [config.optim.lr for config in command.arm_configs.values()] == [3e-3, 3e-3]
 
@@ -104,23 +104,23 @@ def test_options_become_words_of_a_command_line():
 
 @pytest.mark.parametrize("extra", [
     "data.prepared=x", "train.device=auto", "name=x", "log.runs=x", "log.wandb=auto"])
-def test_a_plan_does_not_depend_on_places_and_machines(world, extra):
-    plain = runner.select_decisive(resolve(study_arguments(world)).config)
-    assert runner.select_decisive(resolve(study_arguments(world, f"--{extra}")).config) == plain
+def test_a_plan_does_not_depend_on_places_and_machines(workdir, extra):
+    plain = runner.select_decisive(resolve(study_arguments(workdir)).config)
+    assert runner.select_decisive(resolve(study_arguments(workdir, f"--{extra}")).config) == plain
 
 
 @pytest.mark.parametrize("extra", [
     "data.vocab_size=301", "train.compile=true", "optim.beta2=0.9", "model.dim=24"])
-def test_a_plan_depends_on_what_decides_numbers(world, extra):
-    plain = runner.select_decisive(resolve(study_arguments(world)).config)
-    assert runner.select_decisive(resolve(study_arguments(world, f"--{extra}")).config) != plain
+def test_a_plan_depends_on_what_decides_numbers(workdir, extra):
+    plain = runner.select_decisive(resolve(study_arguments(workdir)).config)
+    assert runner.select_decisive(resolve(study_arguments(workdir, f"--{extra}")).config) != plain
 
 
-def test_a_plan_from_before_the_separator_still_fits(world):
-    config = resolve(study_arguments(world)).config
+def test_a_plan_from_before_the_separator_still_fits(workdir):
+    config = resolve(study_arguments(workdir)).config
     assert "separator" not in runner.select_decisive(config)["data"]
 
 
-def test_a_separator_is_in_the_plan(world):
-    config = resolve(study_arguments(world, "--data.separator=x")).config
+def test_a_separator_is_in_the_plan(workdir):
+    config = resolve(study_arguments(workdir, "--data.separator=x")).config
     assert runner.select_decisive(config)["data"]["separator"] == "x"

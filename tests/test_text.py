@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from noise import train_tokenizer
 from saved_tokenizers import save_llama2, save_llama3
+from small_tokenizers import train_tokenizer
 
 import data.text
 from data.sources import DataConfig

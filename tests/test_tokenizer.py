@@ -4,8 +4,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise import ODD, TEXT, train_sentencepiece
 from sentencepiece import SentencePieceProcessor
+from small_tokenizers import ODD_TEXTS, TEXT, train_sentencepiece
 
 from data.bpe import learn_pieces
 from data.tokenizer import Tokenizer, open_tokenizer
@@ -24,7 +24,7 @@ def tokenizer(tmp_path_factory):
     return train([TEXT, 9 * "    "], 320, tmp_path_factory.mktemp("tokenizer"))
 
 
-any_text = st.text() | st.lists(st.sampled_from([*ODD, *TEXT.split()])).map("".join)
+any_text = st.text() | st.lists(st.sampled_from([*ODD_TEXTS, *TEXT.split()])).map("".join)
 
 
 @pytest.mark.slow
@@ -58,7 +58,7 @@ def test_the_file_loads_elsewhere(tokenizer):
 def test_odd_strings_survive(text, vocab_size, tmp_path):
     """Also with the tokenizer of a text without spaces, or of one line. And a batch is its rows."""
     tokenizer = train([text], vocab_size, tmp_path)
-    for odd, ids in zip(ODD, tokenizer.encode_batch(ODD), strict=True):
+    for odd, ids in zip(ODD_TEXTS, tokenizer.encode_batch(ODD_TEXTS), strict=True):
         assert tokenizer.encode(odd) == ids and tokenizer.decode(ids) == odd
 
 

@@ -8,8 +8,7 @@ import pytest
 import sentencepiece
 import tokenizers
 import torch
-from conftest import run as exit_code
-from noise import ODD, VOCAB, train_sentencepiece
+from conftest import exit_code
 from saved_models import (
     assert_refused,
     edit_json,
@@ -30,6 +29,7 @@ from saved_tokenizers import (
     save_llama3,
 )
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+from small_tokenizers import ODD_TEXTS, VOCAB, train_sentencepiece
 from transformers import AutoTokenizer
 
 import generate
@@ -62,7 +62,7 @@ def test_imported_ones_give_the_ids_of_their_reference(kind, tmp_path):
     begins with a space or spells a special token."""
     run, folder = imported(tmp_path, kind)
     ours = open_tokenizer(run.path)
-    for text, ids in reference_ids(folder, ODD + SPELT).items():
+    for text, ids in reference_ids(folder, ODD_TEXTS + SPELT).items():
         assert ours.prefix_ids + ours.encode(text) == ids, text
 
 
@@ -72,7 +72,7 @@ def test_transformers_5_does_not_read_every_file_as_it_says(kind, agrees, tmp_pa
     """So the reference is not always transformers."""
     SAVE[kind](tmp_path)
     auto = AutoTokenizer.from_pretrained(tmp_path)
-    reference = reference_ids(tmp_path, ODD + SPELT)
+    reference = reference_ids(tmp_path, ODD_TEXTS + SPELT)
     assert ({text: auto(text)["input_ids"] for text in reference} == reference) is agrees
 
 
@@ -92,7 +92,7 @@ def test_imported_ones_give_text_back(kind, tmp_path):
     removes one."""
     SAVE[kind](tmp_path)
     ours = open_tokenizer(tmp_path)
-    texts = [text for text in ODD if SPACE not in text and "</s>" not in text]
+    texts = [text for text in ODD_TEXTS if SPACE not in text and "</s>" not in text]
     if type(ours) is not Tokenizer:
         texts = [text for text in texts if not text.startswith(" ")]
     assert [ours.decode(ours.encode(text)) for text in texts] == texts
@@ -101,7 +101,7 @@ def test_imported_ones_give_text_back(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_imported_ones_leave_with_the_same_ids(kind, tmp_path):
     run, folder = imported(tmp_path, kind)
-    reference = reference_ids(folder, ODD + SPELT)
+    reference = reference_ids(folder, ODD_TEXTS + SPELT)
     again = AutoTokenizer.from_pretrained(export_to("hf", run.path, tmp_path / "again"))
     assert {text: again(text)["input_ids"] for text in reference} == reference
 
@@ -118,7 +118,7 @@ def converters_ids(folder, text):
 def test_an_export_holds_what_llama_cpps_converter_reads(tmp_path):
     run = make_run(tmp_path)
     out = export_to("hf", run.path, tmp_path / "hf")
-    assert converters_ids(out, ODD[0]) == open_tokenizer(run.path).encode(ODD[0])
+    assert converters_ids(out, ODD_TEXTS[0]) == open_tokenizer(run.path).encode(ODD_TEXTS[0])
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_what_transformers_saved_gives_the_same_ids_and_texts(saved_by_transform
     rng = random.Random(4)
     characters = [*" \n=ad(f\u2581", "中", "    "]
     drawn = ["".join(rng.choices(characters, k=30)) for _ in range(100)]
-    for text in [*ODD, *drawn]:
+    for text in [*ODD_TEXTS, *drawn]:
         ids = ours.encode(text)
         assert theirs(text)["input_ids"] == ids
         assert again.encode(text) == ids

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from conftest import ROOT, output
+from conftest import ROOT, run_python
 from random_runs import random_run
 
 TOUR = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))
@@ -21,8 +21,8 @@ def printed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkout")
     random_run(folder / "runs", "noise", position="rope")
     (folder / "docs").mkdir()
-    return output("\n\n".join([*CODE, COUNT_AXES]), cwd=folder / "docs", MPLBACKEND="agg",
-                  PYTHONPATH=str(ROOT))
+    return run_python("\n\n".join([*CODE, COUNT_AXES]), cwd=folder / "docs", MPLBACKEND="agg",
+                      PYTHONPATH=str(ROOT))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import CPU, draw, random_model
+from conftest import CPU, randn, random_model
 from torch import Tensor
 
 from ablation.attention import attention_scores
@@ -48,9 +48,9 @@ def test_causality_by_gradient():
 @pytest.mark.parametrize("new", [1, 2, 7])
 def test_attention_equals_explicit_loops(position, n_kv_heads, new):
     """New queries see the keys up to their own, of the key/value head that serves their group."""
-    xq = draw(2, 6, new, 8)
-    xk = draw(2, n_kv_heads, 7, 8, seed=1)
-    xv = draw(2, n_kv_heads, 7, 8, seed=2)
+    xq = randn(2, 6, new, 8)
+    xk = randn(2, n_kv_heads, 7, 8, seed=1)
+    xv = randn(2, n_kv_heads, 7, 8, seed=2)
     out = attend(xq, xk, xv, random_model(position=position).position.mask(7 - new, 7, CPU))
     slopes = alibi_slopes(6) if position == "alibi" else torch.zeros(6)
     for h in range(6):
@@ -78,12 +78,12 @@ def test_a_bias_keeps_its_digits_under_autocast():
 
 # --- norms ---
 
-ROWS = draw(5, 48) * torch.tensor([1e-3, 1e-2, 0.1, 1, 9])[:, None]  # small rows feel epsilon
+ROWS = randn(5, 48) * torch.tensor([1e-3, 1e-2, 0.1, 1, 9])[:, None]  # small rows feel epsilon
 
 
 def random_norm() -> RMSNorm:
     norm = RMSNorm(48, 1e-5)
-    norm.weight.data = draw(48, seed=1)
+    norm.weight.data = randn(48, seed=1)
     return norm
 
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from unittest.mock import MagicMock
 
 import pytest
-from conftest import load
+from conftest import parse_config
 
 from gyre import wandb_log
 from gyre.options import read_config
@@ -108,7 +108,7 @@ def test_a_resumed_run_continues_its_own_curve(new_run):
     train(run)
     run.finish(1)
     resumed = RunDir.open(run.path)
-    resumed.resume(5, load(f"--log.runs={run.path.parent}", "--log.wandb=offline"))
+    resumed.resume(5, parse_config(f"--log.runs={run.path.parent}", "--log.wandb=offline"))
     train(resumed, 6, 9)
     resumed.finish()
     first, second = (records(folder) for folder in folders(run))

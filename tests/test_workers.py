@@ -7,10 +7,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from conftest import refusal, run, wait_for
+from conftest import error_lines, exit_code, wait_for
 from counted_job import count_and_wait
 from distributed import Client, LocalCluster, get_worker
-from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `world`
+from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
 
 import ablate
 from ablation import runner
@@ -124,17 +124,17 @@ def test_a_job_that_fails_is_an_error_of_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_address_of_a_scheduler_needs_a_port(world, tmp_path, capsys):
-    argv = study_arguments(world, "--scheduler", "nowhere", "--log.runs", str(tmp_path))
-    assert "missing port" in refusal(capsys, ablate.main, *argv)[-1]
+def test_the_address_of_a_scheduler_needs_a_port(workdir, tmp_path, capsys):
+    argv = study_arguments(workdir, "--scheduler", "nowhere", "--log.runs", str(tmp_path))
+    assert "missing port" in error_lines(capsys, ablate.main, *argv)[-1]
 
 
 @pytest.mark.slow
-def test_a_study_that_is_stopped_saves_and_can_go_on(world, tmp_path):
+def test_a_study_that_is_stopped_saves_and_can_go_on(workdir, tmp_path):
     """The workers of a scheduler live on, and nothing in them remembers the stop."""
     with local_cluster(processes=False) as cluster:
         study = tmp_path / "ablation-smoke"
-        argv = study_arguments(world, "--scheduler", cluster.scheduler_address,
+        argv = study_arguments(workdir, "--scheduler", cluster.scheduler_address,
                                "--log.runs", str(tmp_path))
 
         def interrupt() -> None:
@@ -142,7 +142,7 @@ def test_a_study_that_is_stopped_saves_and_can_go_on(world, tmp_path):
             os.kill(os.getpid(), signal.SIGINT)
 
         threading.Thread(target=interrupt).start()
-        assert run(ablate.main, *argv) == 130
+        assert exit_code(ablate.main, *argv) == 130
         assert 0 < count_saved_steps(study / "sin-s0-25k") < 100
         assert not (study / "rope-s0-25k").exists()  # its job waited, and was cancelled
-        assert run(ablate.main, *argv) == 0
+        assert exit_code(ablate.main, *argv) == 0

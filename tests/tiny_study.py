@@ -28,10 +28,12 @@ def tiny_tier() -> Iterator[None]:
         yield
 
 
-def study_arguments(world: Path, *extra: str) -> list[str]:
+def study_arguments(workdir: Path, *extra: str) -> list[str]:
     """The command line of the study. Its runs are in world/runs."""
-    return ["--tier", "smoke", f"--data.files={world / 'text.txt'}", f"--log.runs={world / 'runs'}",
-            f"--data.prepared={world / 'prepared'}", "--data.vocab_size=300", "--train.device=cpu",
+    return ["--tier", "smoke", f"--data.files={workdir / 'text.txt'}",
+            f"--log.runs={workdir / 'runs'}",
+            f"--data.prepared={workdir / 'prepared'}", "--data.vocab_size=300",
+            "--train.device=cpu",
             "--data.val_fraction=0.1", "--log.wandb=disabled", *extra]
 
 

@@ -70,21 +70,21 @@ def damaged(file: Path, rng: random.Random) -> str:
     return done
 
 
-def imports(world: Any) -> Iterator[tuple[str, str | None]]:
+def imports(testbed: Any) -> Iterator[tuple[str, str | None]]:
     """Damage folders, again and again: a pair of what was damaged and what went wrong, if so."""
     rng = random.Random()
-    sources = folders(world.folder / "theirs")
-    spare = world.folder / "spare"
+    sources = folders(testbed.folder / "theirs")
+    spare = testbed.folder / "spare"
     while True:
         shutil.rmtree(spare, ignore_errors=True)
         source = rng.choice(sources)
         broken = shutil.copytree(source, spare / "broken")
         file = rng.choice(sorted(broken.iterdir()))
         what = f"{source.name}/{file.name}: {damaged(file, rng)}"
-        yield what, use_folder(world, broken, spare)
+        yield what, use_folder(testbed, broken, spare)
 
 
-def use_folder(world: Any, broken: Path, spare: Path) -> str | None:
+def use_folder(testbed: Any, broken: Path, spare: Path) -> str | None:
     """Import a folder, and then do what that is for: generate, and export in either format.
 
     Returns what went wrong. A refusal in one sentence ends it too, and is right.
@@ -96,7 +96,7 @@ def use_folder(world: Any, broken: Path, spare: Path) -> str | None:
         (generate.main, "--run", run, "--prompt=def f", "--max-new-tokens=3", "--device=cpu"),
         (export.main, run, spare / "hf", "--to", "hf"),
         (export.main, run, spare / "a.gguf", "--to", "gguf")):
-        ended = world.call(main, *argv, seconds=SECONDS)
+        ended = testbed.call(main, *argv, seconds=SECONDS)
         problem = find_problem(ended, main is generate.main, size)
         if problem is not None:
             command = f"{main.__module__} {' '.join(map(str, argv))}"

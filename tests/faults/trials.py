@@ -18,7 +18,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conftest import arguments, random_text, run
+from conftest import exit_code, random_text, tiny_argv
 from imports import imports
 from resumption import last_checkpoint
 from torch import Tensor
@@ -60,7 +60,7 @@ def peak() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-class World:
+class Testbed:
     """A text, its prepared data, and the run that nothing ever happened to."""
 
     def __init__(self, folder: Path, preload: ctypes.CDLL):
@@ -69,7 +69,7 @@ class World:
         (folder / "text.txt").write_text(random_text(), encoding="utf-8")
         kernels.onednn_gain()  # measured once, so that every process multiplies in the same form
         for name in ("straight", "counted"):  # the second finds its data prepared
-            ended = self.call(train.main, *arguments(folder, *RUN, "--name", name))
+            ended = self.call(train.main, *tiny_argv(folder, *RUN, "--name", name))
             assert ended.code == 0, ended.said
         self.calls = ended.calls
         self.expected = self.content("straight")
@@ -87,7 +87,7 @@ class World:
             try:
                 with redirect_stderr(said), redirect_stdout(StringIO()):
                     self.preload.fault_at(at, error, once)
-                    code = run(main, *argv)
+                    code = exit_code(main, *argv)
             except BaseException:
                 said.write(traceback.format_exc())
             finally:
@@ -131,7 +131,7 @@ class World:
         there."""
         path = self.folder / "runs" / "a"
         shutil.rmtree(path, ignore_errors=True)
-        new = arguments(self.folder, *RUN, "--name", "a")
+        new = tiny_argv(self.folder, *RUN, "--name", "a")
         ended = self.call(train.main, *new, at=at, error=error, once=once)
         if ended.code not in (0, 2, -9) or "Traceback" in ended.said:
             return f"exit {ended.code}: {ended.said[-2000:]}"
@@ -146,27 +146,27 @@ class World:
         return None if same else "another run than the one that was never stopped"
 
 
-def kills(world: World) -> Iterator[tuple[str, Finding]]:
+def kills(testbed: Testbed) -> Iterator[tuple[str, Finding]]:
     """A kill at every call, in no order, again and again."""
-    for at in itertools.cycle(random.sample(range(world.calls), world.calls)):
-        yield f"killed at call {at}", world.interrupted(at)
+    for at in itertools.cycle(random.sample(range(testbed.calls), testbed.calls)):
+        yield f"killed at call {at}", testbed.interrupted(at)
 
 
-def errors(world: World) -> Iterator[tuple[str, Finding]]:
+def errors(testbed: Testbed) -> Iterator[tuple[str, Finding]]:
     """Every error at every call and at every call and all after it, in no order."""
     faults = list(itertools.product(
-        range(world.calls), (errno.ENOSPC, errno.EIO, errno.EROFS), (True, False)))
+        range(testbed.calls), (errno.ENOSPC, errno.EIO, errno.EROFS), (True, False)))
     for at, error, once in random.sample(faults, len(faults)):
         name = f"{errno.errorcode[error]} at call {at}{'' if once else ' and all after it'}"
-        yield name, world.interrupted(at, error, once)
+        yield name, testbed.interrupted(at, error, once)
 
 
-def damage(world: World) -> Iterator[tuple[str, Finding]]:
+def damage(testbed: Testbed) -> Iterator[tuple[str, Finding]]:
     """A flipped bit in every file, and a cut, again and again."""
-    source = world.folder / "runs" / "straight"
+    source = testbed.folder / "runs" / "straight"
     shutil.rmtree(source / "previous")
-    (prepared,) = (world.folder / "prepared").iterdir()
-    expected = world.read(source.name)
+    (prepared,) = (testbed.folder / "prepared").iterdir()
+    expected = testbed.read(source.name)
     paths = sorted(source.rglob("*")) + sorted(prepared.rglob("*"))
     files = [path for path in paths if path.is_file() and path.name != "metrics.jsonl"]  # no hash
     for file in itertools.cycle(files):
@@ -176,13 +176,13 @@ def damage(world: World) -> Iterator[tuple[str, Finding]]:
         for kind, rest in (("flipped", flipped + content[at + 1 :]), ("cut", b"")):
             file.write_bytes(content[:at] + rest)
             try:
-                noticed = world.read(source.name) in (expected, None)
+                noticed = testbed.read(source.name) in (expected, None)
                 finding = None if noticed else "taken without a word"
             except Exception as error:
                 finding = None if isinstance(error, UserError) else traceback.format_exc()
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(content)
-            yield f"{file.relative_to(world.folder)} {kind} at {at}", finding
+            yield f"{file.relative_to(testbed.folder)} {kind} at {at}", finding
 
 
 TRIALS = {trial.__name__: trial for trial in (kills, errors, damage, imports)}
@@ -193,20 +193,20 @@ def main(minutes: float, *names: str) -> int:
     names = names or tuple(TRIALS)
     failed = False
     with tempfile.TemporaryDirectory() as folder:
-        world = World(Path(folder), ctypes.CDLL(os.environ["LD_PRELOAD"]))
+        testbed = Testbed(Path(folder), ctypes.CDLL(os.environ["LD_PRELOAD"]))
         for name in names:
             end = time.monotonic() + 60 * minutes / len(names)
             tried = 0
             findings = 0
             with suppress(KeyboardInterrupt):  # on to the next, after a summary
-                for what, finding in TRIALS[name](world):
+                for what, finding in TRIALS[name](testbed):
                     tried += 1
                     if finding is not None:
                         findings += 1
                         print(f"{name}: {what}: {finding}", flush=True)
                     if time.monotonic() > end:
                         break
-            known = f" of {world.calls} calls" if name in ("kills", "errors") else ""
+            known = f" of {testbed.calls} calls" if name in ("kills", "errors") else ""
             print(f"{name}: {tried} faults tried{known}, {findings} found", flush=True)
             if findings > 0:
                 failed = True
