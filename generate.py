@@ -11,7 +11,6 @@ The text goes to stdout, everything else to stderr.
 import argparse
 import sys
 import time
-from collections import Counter
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from io import TextIOWrapper
@@ -58,12 +57,34 @@ def main(argv: list[str] | None = None) -> None:
                 speed = converse(trained, options)
             else:
                 ids, rows = start_rows(trained, options.prompt, options)
-                _, speed = write(trained, ids, rows, options, options.seed)
-        for part in ("prefill", "decode"):
-            tokens = speed[f"{part} tokens"]
+                _, speed = write_texts(trained, ids, rows, options, options.seed)
+        speed.say()
+
+
+@dataclass
+class Speed:
+    """How fast texts were written: reading prompts (prefill), and what follows (decode)."""
+
+    prefill_tokens: int = 0
+    prefill_seconds: float = 0.0
+    decoded_tokens: int = 0
+    decoding_seconds: float = 0.0
+
+    def add(self, other: "Speed") -> None:
+        """Count the texts of `other` too."""
+        self.prefill_tokens += other.prefill_tokens
+        self.prefill_seconds += other.prefill_seconds
+        self.decoded_tokens += other.decoded_tokens
+        self.decoding_seconds += other.decoding_seconds
+
+    def say(self) -> None:
+        """Print both parts on stderr, as far as there was one."""
+        for part, tokens, seconds in (
+            ("prefill", self.prefill_tokens, self.prefill_seconds),
+            ("decode", self.decoded_tokens, self.decoding_seconds),
+        ):
             if tokens:
-                say(f"{part}: {tokens} tokens in {speed[part]:.3f} s "
-                    f"({tokens / speed[part]:.0f} tokens/s)")
+                say(f"{part}: {tokens} tokens in {seconds:.3f} s ({tokens / seconds:.0f} tokens/s)")
 
 
 # --- what the user asks for -----------------------------------------------------------------------
@@ -195,7 +216,7 @@ def encode_prompts(trained: Trained, prompts: list[str], chat: bool) -> list[lis
     return [tokenizer.encode_prompt(prompt) for prompt in prompts]
 
 
-def converse(trained: Trained, options: argparse.Namespace) -> Counter[str]:
+def converse(trained: Trained, options: argparse.Namespace) -> Speed:
     """Continue the prompts of the command line, then lines of stdin, until Ctrl-D or Ctrl-C.
 
     On a terminal lines can be edited, and the arrow keys bring earlier ones back.
@@ -234,8 +255,8 @@ class Session:
     """Tokens of the last text, its prompt included."""
     rows: list[Row] = field(default_factory=list)
     """The last text, or the samples of it."""
-    speed: Counter[str] = field(default_factory=Counter)
-    """Tokens and seconds of all texts."""
+    speed: Speed = field(default_factory=Speed)
+    """That of all texts."""
 
     def answer(self, line: str) -> None:
         """Continue a line that is not empty, or obey a command. UserError for an unknown one."""
@@ -259,7 +280,7 @@ class Session:
     def begin(self, prompt: str) -> None:
         """Continue a prompt."""
         ids, rows = start_rows(self.trained, [prompt], self.options)
-        self.write(ids[0], rows)
+        self.write_text(ids[0], rows)
 
     def go_on(self) -> None:
         """Continue the last text. If the context has no room, only the end of the text is read."""
@@ -277,7 +298,7 @@ class Session:
             say(f"note: the context (model.max_positions) is {context} tokens long: the text goes "
                 f"on from its last {kept}")
         self.rows[0].resume()
-        self.write(self.ids[-kept:], self.rows)
+        self.write_text(self.ids[-kept:], self.rows)
 
     def set_seed(self, number: str) -> None:
         """Draw texts as with another --seed, from the first turn on."""
@@ -288,16 +309,16 @@ class Session:
                             f"{number!r}") from None
         self.turn = 0
 
-    def write(self, ids: list[int], rows: list[Row]) -> None:
+    def write_text(self, ids: list[int], rows: list[Row]) -> None:
         """Print the rows, and remember them for `go_on`."""
         seed = self.seed
         if self.turn > 0:
             seed = derive_seed(self.seed, "turn", self.turn)
-        new, speed = write(self.trained, [ids], rows, self.options, seed)
+        new, speed = write_texts(self.trained, [ids], rows, self.options, seed)
         self.ids = ids + new[0]
         self.rows = rows
         self.turn += 1
-        self.speed.update(speed)
+        self.speed.add(speed)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -315,18 +336,17 @@ def start_rows(
     return ids, rows
 
 
-def write(
+def write_texts(
     trained: Trained, ids: list[list[int]], rows: list[Row], options: argparse.Namespace, seed: int
-) -> tuple[list[list[int]], Counter[str]]:
+) -> tuple[list[list[int]], Speed]:
     """Print all rows, with `num_samples` for each of `ids`: one as it comes, several at the end.
 
     Notes on stderr a text that ends early or is longer than the training rows. Returns the new
-    tokens of every row; and the tokens and seconds of reading prompts ("prefill") and of what
-    follows ("decode"), without those of compiling.
+    tokens of every row; and the speed, without the time of compiling.
     """
     new_tokens = options.max_new_tokens
     if new_tokens is None:
-        new_tokens = trained.new_tokens(max(map(len, ids)))
+        new_tokens = trained.default_new_tokens(max(map(len, ids)))
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed)
     step = compile_batch(batch) if options.compile else next_logits
@@ -353,10 +373,10 @@ def write(
     # token of the rows with that prompt: these are not decoded.
     shortest = min(batch.starts)
     decoded = batch.n_drawn - batch.starts.count(shortest)
-    return batch.new_tokens(), Counter({
-        "prefill tokens": shortest * len(ids), "prefill": times[1] - times[0],
-        "decode tokens": max(0, decoded), "decode": times[-1] - times[1],
-    })
+    return batch.new_tokens(), Speed(
+        prefill_tokens=shortest * len(ids), prefill_seconds=times[1] - times[0],
+        decoded_tokens=max(0, decoded), decoding_seconds=times[-1] - times[1],
+    )
 
 
 def print_samples(rows: list[Row], num_samples: int) -> None:

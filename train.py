@@ -18,7 +18,8 @@ import shlex
 import signal
 import sys
 import textwrap
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -209,10 +210,21 @@ def open_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:
             run.resume(step, setup.config)
     else:
         run = create_run(start, setup, held)
-    held.push(lambda error, *_: run.finish(exit_code=1 if error else 0))
+    held.enter_context(finishing(run))
     if world.is_main:
         say(f"run     {run.path}")
     return run
+
+
+@contextmanager
+def finishing(run: RunDir) -> Iterator[None]:
+    """Close the mirror of a run at the end, as failed if there was an error."""
+    try:
+        yield
+    except BaseException:
+        run.finish(exit_code=1)
+        raise
+    run.finish(exit_code=0)
 
 
 def create_run(start: Start, setup: Setup, held: ExitStack) -> RunDir:

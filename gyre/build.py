@@ -296,15 +296,14 @@ def check_resumed(run: RunDir, start: Start, step: int, saved_steps: int) -> Non
     `saved_steps` is the train.steps that the checkpoint was saved with.
     """
     steps = start.config.train.steps
-    if step >= saved_steps and "train.steps" not in start.given and not start.repeatable:
-        raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger "
-                        "number to go on")
-    if saved_steps != steps and "train.steps" not in start.given:
-        raise UserError(f"{run.path} was last resumed with --train.steps {saved_steps}, on which "
-                        "its learning rates depend: repeat that, or give another number")
-    if step >= steps and not start.repeatable:
+    gives_steps = "train.steps" in start.given
+    last_step = steps if gives_steps else saved_steps
+    if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
+    if saved_steps != steps and not gives_steps:
+        raise UserError(f"{run.path} was last resumed with --train.steps {saved_steps}, on which "
+                        "its learning rates depend: repeat that, or give another number")
 
 
 # --- what is said before the first step ----------------------------------------------------------

@@ -171,7 +171,8 @@ def matmul_rates(
         operands = [torch.ones(shape, dtype=dtype).to(device) for shape in shapes]
         calls.append(partial(multiply, *operands))
     flops = (6 if training else 2) * tokens * inputs * outputs
-    return [flops / best for best in kernels.shortest_times(calls, time.perf_counter, 2, 0.25)]
+    times = kernels.shortest_times(calls, time.perf_counter, rounds=2, seconds=0.25)
+    return [flops / best for best in times]
 
 
 def resolve_dtype(

@@ -59,7 +59,7 @@ class Trained:
     ) -> str:
         """Return the continuation of `prompt`, up to the end of the document or a text in `stop`.
 
-        `max_new_tokens` unset: see `new_tokens`. `sampling` are fields of Sampling, such as
+        `max_new_tokens` unset: see `default_new_tokens`. `sampling` are fields of Sampling, such as
         temperature=0. Raises UserError where the context has no room or an option has no meaning.
         """
         stops = stop
@@ -69,7 +69,7 @@ class Trained:
             raise UserError("stop '' is in every text: leave it out")
         ids = self.tokenizer.encode_prompt(prompt)
         if max_new_tokens is None:
-            max_new_tokens = self.new_tokens(len(ids))
+            max_new_tokens = self.default_new_tokens(len(ids))
         batch = Batch(self.model, [ids], Sampling(**sampling), max_new_tokens=max_new_tokens,
                       eos_ids=self.tokenizer.eos_ids, seed=seed)
         row = Row(prompt, self.tokenizer, stops)
@@ -77,7 +77,7 @@ class Trained:
             text = "".join(part for _, part in stream(batch, [row]))
         return text[len(prompt) :]
 
-    def new_tokens(self, prompt_tokens: int) -> int:
+    def default_new_tokens(self, prompt_tokens: int) -> int:
         """Return how many tokens follow a prompt by default: 200, or what the context has room for.
 
         1 where it has none, which `generate` refuses.

@@ -147,7 +147,8 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
         keys = torch.tensor(seeds, device=setup.world.device)
     cuts = [slice(first, first + setup.rows) for first in range(0, len(x), setup.rows)]
     batches = [(x[cut], y[cut], None if keys is None else keys[cut]) for cut in cuts]
-    most_batches = math.ceil(config.train.batch_size / setup.world.size / setup.rows)
+    largest_share = math.ceil(config.train.batch_size / setup.world.size)
+    most_batches = math.ceil(largest_share / setup.rows)
     if setup.parallelism.pads_micro_batches and len(batches) < most_batches:
         # Ranks gather weights together, so all need equally many forward passes. The targets of
         # this extra batch, -100, are ignored.
@@ -174,7 +175,8 @@ def token_losses(
     model runs eagerly here, because other shapes and the lack of gradients would cost a second
     compilation. All ranks call the model equally often, because sharded weights are gathered.
     """
-    batches = math.ceil((data.n_tokens - 1) / data.seq_len / data.world_size / batch_size)
+    n_windows = math.ceil((data.n_tokens - 1) / data.seq_len)
+    batches = math.ceil(math.ceil(n_windows / data.world_size) / batch_size)
     with evaluating(model):
         for x, y in tqdm(data.windows(batch_size), "validate", batches, leave=False, delay=2,
                          disable=data.rank > 0):

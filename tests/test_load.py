@@ -105,7 +105,7 @@ def test_unset_it_is_the_newest_run(run, monkeypatch):
 
 def test_a_text_is_as_long_as_the_context_allows(model):
     """128 tokens, and 1 if there is no room, which is refused when it is drawn."""
-    assert [model.new_tokens(n) for n in (1, 100, 128, 500)] == [127, 28, 1, 1]
+    assert [model.default_new_tokens(n) for n in (1, 100, 128, 500)] == [127, 28, 1, 1]
 
 
 def test_unset_a_text_fills_the_context(model):
@@ -161,7 +161,7 @@ def test_a_scaling_extends_the_context_and_never_shortens_it(factor, context, ru
 
 def test_by_default_a_text_has_200_tokens_at_most(run):
     scaled = load(run, rope_scaling=RopeScaling("yarn", 8.0))  # with a context of 256
-    assert [scaled.new_tokens(n) for n in (55, 57)] == [200, 199]
+    assert [scaled.default_new_tokens(n) for n in (55, 57)] == [200, 199]
 
 
 def test_a_scaling_leaves_the_configuration_of_the_training(run, model):

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import CPU, build_setup, randn, random_tokens, read_metric, train_tiny
 
 from gyre import build
-from gyre.parallel import Replicated, World
-from gyre.sharding import Sharded
+from gyre.parallel import World
 from gyre.step import micro_batches, summed_loss, token_losses, train_step
 from model.encodings import POSITIONS
 from model.transformer import Transformer
@@ -155,35 +155,36 @@ def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
     assert norm == pytest.approx(size * train_step(alone, 0).grad_norm, rel=1e-5)
 
 
-def batches_of_rank(setup, rank, parallelism):
-    """The micro-batches of step 3 that one of four ranks computes."""
+def batches_of_rank(setup, rank, pads):
+    """The micro-batches of step 3 that one of four ranks computes, which may all be as many."""
     data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=rank, world_size=4)
+    parallelism = SimpleNamespace(pads_micro_batches=pads)
     part = replace(setup, world=World(rank, 4, CPU), train_data=data, parallelism=parallelism)
     return micro_batches(part, 3)
 
 
-@pytest.mark.parametrize("parallelism, passes", [
-    (Replicated, [1, 2, 2, 2]),
-    (Sharded, [2, 2, 2, 2])])  # ranks gather weights together, so all need equally many
-def test_ranks_take_as_many_passes_as_they_need(workdir, parallelism, passes):
+@pytest.mark.parametrize("pads, passes", [
+    (False, [1, 2, 2, 2]),
+    (True, [2, 2, 2, 2])])  # of a sharded model: ranks gather weights together
+def test_ranks_take_as_many_passes_as_they_need(workdir, pads, passes):
     """27 rows are 6 + 7 + 7 + 7, in micro-batches of 6."""
     setup = build_setup(workdir, "--train.micro_batch_size", "6")
-    assert [len(batches_of_rank(setup, rank, parallelism)) for rank in range(4)] == passes
+    assert [len(batches_of_rank(setup, rank, pads)) for rank in range(4)] == passes
 
 
 def test_no_target_of_an_added_pass_counts(workdir):
     setup = build_setup(workdir, "--train.micro_batch_size", "6")
-    _, y, _ = batches_of_rank(setup, 0, Sharded)[1]
+    _, y, _ = batches_of_rank(setup, 0, pads=True)[1]
     assert (y == -100).all()
 
 
-@pytest.mark.parametrize("parallelism", [Replicated, Sharded])
+@pytest.mark.parametrize("pads", [False, True])
 @pytest.mark.parametrize("part", [0, 1, 2], ids=["x", "y", "keys"])
-def test_ranks_share_the_rows_and_keys_of_one_process(workdir, parallelism, part):
+def test_ranks_share_the_rows_and_keys_of_one_process(workdir, pads, part):
     setup = build_setup(workdir, *DROPOUT, "--train.micro_batch_size", "6")
     shared = []
     for rank in range(4):
-        for batch in batches_of_rank(setup, rank, parallelism):
+        for batch in batches_of_rank(setup, rank, pads):
             if (batch[1] != -100).all():
                 shared.append(batch[part])
     whole = [batch[part] for batch in micro_batches(setup, 3)]

@@ -386,7 +386,8 @@ def sampled(workdir, monkeypatch, capfd):
     monkeypatch.setattr(train, "generate", generate)
     setup.progress.step = 7
     train.sample(setup, RunDir(workdir, {}, is_main=False))
-    (_, (prompt,), _), options = generate.call_args
+    (_, prompts, _), options = generate.call_args
+    (prompt,) = prompts
     return SimpleNamespace(prompt=prompt, options=options, tokenizer=tokenizer,
                            printed=capfd.readouterr().err)
 
