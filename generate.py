@@ -45,7 +45,7 @@ Ctrl-D ends."""
 def main(argv: list[str] | None = None) -> None:
     """Exits with 2 for what the user got wrong, and 141 if the output is closed.
 
-    Ctrl-C exits with 130, but it ends an interactive session as Ctrl-D does.
+    Ctrl-C exits with 130. At the prompt of an interactive session it ends as Ctrl-D does.
     """
     with report_errors():
         options = parse(argv)
@@ -372,10 +372,14 @@ def write_texts(
     # Prefill reads of every prompt as many tokens as the shortest one has, and draws the first
     # token of the rows with that prompt: these are not decoded.
     shortest = min(batch.starts)
-    decoded = batch.n_drawn - batch.starts.count(shortest)
+    drawn_by_prefill = 0
+    for start, length in zip(batch.starts, batch.lengths, strict=True):
+        if start == shortest and length > start:
+            drawn_by_prefill += 1
+    decoded = batch.n_drawn - drawn_by_prefill
     return batch.new_tokens(), Speed(
         prefill_tokens=shortest * len(ids), prefill_seconds=times[1] - times[0],
-        decoded_tokens=max(0, decoded), decoding_seconds=times[-1] - times[1],
+        decoded_tokens=decoded, decoding_seconds=times[-1] - times[1],
     )
 
 

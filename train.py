@@ -96,8 +96,9 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         # A branch saves after its first step: it cannot be resumed without a checkpoint.
         first_save = progress.step + 1 if start.is_branch else None
 
-        # The first step comes before the folder: a training that fails in it leaves none. It is
-        # counted after it, because the metrics of a resumed run are cut off where it starts from.
+        # The first step comes before the folder of the run: a training that fails in that step, or
+        # is ended by Ctrl-C until then, leaves no folder. The step is counted after `open_run`,
+        # which cuts the metrics of a resumed run off at the step before.
         result = train_step(setup, progress.step)
         held.enter_context(stop)
         run = open_run(start, setup, held)
@@ -110,7 +111,8 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
                 break
             result = train_step(setup, progress.step)
         bar.close()
-        if progress.step < steps:  # number is 0 if only another rank got a signal
+        if progress.step < steps:
+            # The number is 0 if only another rank got a signal.
             outcome = Outcome(run.path, stop.number or signal.SIGTERM)
             print_stop(start, setup, outcome)
         else:
@@ -125,7 +127,8 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
 
     So one sees what the training gains.
     """
-    if setup.config.init_from is None or start.source is not None:
+    goes_on = start.source is not None  # a fine-tuning that is resumed has measured it before
+    if setup.config.init_from is None or goes_on:
         return {}
     return measure_validation(setup)
 
@@ -277,18 +280,18 @@ def measure_validation(setup: Setup) -> dict[str, float]:
     The loss is that of all tokens. Bits per byte leave out EOS and an imported tokenizer's prefix,
     which stand for no text; `val/eos_share` is their share of the nats.
     """
-    separators = torch.tensor(setup.data.separators)
+    separators = torch.tensor(setup.data.separators)  # EOS, and a prefix
     nats = 0.0
-    eos_nats = 0.0
+    separator_nats = 0.0
     for losses, targets in token_losses(setup.model, setup.val_data, setup.rows, setup.compute):
         nats += losses.sum().item()
-        eos_nats += losses[torch.isin(targets, separators)].sum().item()
-    nats, eos_nats = setup.world.sum(nats, eos_nats)
+        separator_nats += losses[torch.isin(targets, separators)].sum().item()
+    nats, separator_nats = setup.world.sum(nats, separator_nats)
     loss = nats / (setup.val_data.n_tokens - 1)
-    bpb = (nats - eos_nats) / math.log(2) / setup.data.manifest["val"]["bytes"]
+    bpb = (nats - separator_nats) / math.log(2) / setup.data.manifest["val"]["bytes"]
     if setup.world.is_main and math.isfinite(loss):
         say(f"step {setup.progress.step}: val loss {loss:.4f} nats/token, {bpb:.4f} bits/byte")
-    return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": eos_nats / nats}
+    return {"val/loss": loss, "val/bpb": bpb, "val/eos_share": separator_nats / nats}
 
 
 def sample(setup: Setup, run: RunDir) -> None:

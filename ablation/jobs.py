@@ -25,7 +25,7 @@ from gyre.rundir import RunDir
 from gyre.signals import StopSignal
 from gyre.start import Start, begin, branch, resume
 
-Train = Callable[[Start, StopSignal], Any]
+RunTraining = Callable[[Start, StopSignal], Any]
 """`run` of train.py, which returns an Outcome. It is handed down, because train.py is a command,
 and imports are only made from commands to this package."""
 
@@ -73,11 +73,12 @@ class RecordJob(Job, frozen=True, kw_only=True):
 
     arm: str
     windows: int
-    """Most windows of 8T tokens on which a run is measured."""
+    """Most windows of 8T tokens on which a run is measured. T is data.seq_len; see
+    gyre/measure.py."""
     device: str
 
 
-def do_job_on_worker(train: Train, folder: str, job: Job) -> Any:
+def do_job_on_worker(run_training: RunTraining, folder: str, job: Job) -> Any:
     """Return what `do_job` returns, on a Dask worker, where `request_stop` can stop it."""
     from distributed import get_worker  # slow to import
 
@@ -86,31 +87,31 @@ def do_job_on_worker(train: Train, folder: str, job: Job) -> Any:
     worker.stop_of_job = stop  # a worker has one thread, and so one job at a time
     if worker.get_current_task() in getattr(worker, "stopped_keys", ()):
         raise UserError(f"{job.name} was stopped before it began")
-    return do_job(train, folder, job, stop)
+    return do_job(run_training, folder, job, stop)
 
 
-def do_job(train: Train, folder: str, job: Job, stop: StopSignal) -> Any:
+def do_job(run_training: RunTraining, folder: str, job: Job, stop: StopSignal) -> Any:
     """Return the loss of a tuning or calibration run, or the record of an arm and seed.
 
     None if a run diverged. What the job prints is in the study's `folder`, as logs/NAME.log.
     """
-    name = Path(folder, "logs", job.name).resolve()
-    name.parent.mkdir(parents=True, exist_ok=True)
-    log = name.with_name(f"{job.name}.log")
+    path = Path(folder, "logs", job.name).resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    log = path.with_name(f"{job.name}.log")
     with log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
         try:
             # A worker that the scheduler has lost may still do this job.
-            with locked(name, f"another worker is doing {job.name}: waiting for it"):
-                return train_and_measure(train, job, stop)
+            with locked(path, f"another worker is doing {job.name}: waiting for it"):
+                return train_and_measure(run_training, job, stop)
         except Exception:
             traceback.print_exc()  # the study shows a line of it only
             raise
 
 
-def train_and_measure(train: Train, job: Job, stop: StopSignal) -> Any:
+def train_and_measure(run_training: RunTraining, job: Job, stop: StopSignal) -> Any:
     """Return the result of a job; None if a run diverged."""
     for training in job.trainings:
-        if not train_run(train, training, stop):
+        if not train_run(run_training, training, stop):
             return None
     runs = [RunDir.open(training.run) for training in job.trainings]
     if isinstance(job, RecordJob):
@@ -124,17 +125,17 @@ def last_validation(run: RunDir) -> float:
     return losses[-1]
 
 
-def train_run(train: Train, training: Training, stop: StopSignal) -> bool:
+def train_run(run_training: RunTraining, training: Training, stop: StopSignal) -> bool:
     """Train what is missing of a run: all, the rest of it, or nothing.
 
     Returns False if it diverged. Raises UserError if it failed, or saved and stopped because `stop`
     asked it to.
     """
     folder = Path(training.run)
-    # Somebody may train this run by hand; train.py locks it then.
+    # Locked while it is looked at only: somebody may train this run by hand, and train.py locks it.
     with locked(folder.resolve(), f"{folder} is being trained by another process: waiting for it"):
         if folder.exists():
-            step = count_saved_steps(folder)
+            step = resumable_step(folder)
             if step == training.steps:
                 return True
             if has_diverged(folder):
@@ -145,7 +146,7 @@ def train_run(train: Train, training: Training, stop: StopSignal) -> bool:
         with report_errors():
             start = make_start(training)
             print("$", shlex.join(["python", "train.py", *start.argv]), flush=True)
-            outcome = train(start, stop)
+            outcome = run_training(start, stop)
     except SystemExit as error:  # report_errors has said why
         if has_diverged(folder):
             return False
@@ -176,7 +177,7 @@ def to_argv(training: Training) -> list[str]:
     return ["--branch-from", training.trunk, "--at", str(training.at), *words]
 
 
-def count_saved_steps(folder: Path) -> int:
+def resumable_step(folder: Path) -> int:
     """Return the step that a run can be resumed from; 0 without a checkpoint."""
     checkpoints = RunDir.open(folder).checkpoints
     if not checkpoints.has_training:
@@ -186,7 +187,7 @@ def count_saved_steps(folder: Path) -> int:
 
 
 def has_diverged(folder: Path) -> bool:
-    """Return whether the trainer gave a run up because a loss or a weight was not finite."""
+    """Return whether train.py gave a run up: a loss, gradients or a weight were not finite."""
     if not folder.exists():
         return False
     return any("diverged" in point for point in RunDir.open(folder).metrics())

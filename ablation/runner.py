@@ -20,7 +20,7 @@ from ablation.jobs import (
     CalibrationJob,
     Job,
     RecordJob,
-    Train,
+    RunTraining,
     TuningJob,
     do_job_on_worker,
     request_stop,
@@ -43,10 +43,10 @@ from model import kernels
 CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained again
 
 
-def run_study(train: Train, argv: list[str], description: str | None = None) -> int:
+def run_study(run_training: RunTraining, argv: list[str], description: str | None = None) -> int:
     """Do what is missing of a study, and write the report. Returns the exit code.
 
-    `train` is `run` of train.py.
+    `run_training` is `run` of train.py.
     """
     command = resolve(argv, description)
     path = command.path
@@ -65,7 +65,7 @@ def run_study(train: Train, argv: list[str], description: str | None = None) -> 
         if command.beside:
             shutil.copytree(Path(command.options.beside, "results"), path / "results",
                             dirs_exist_ok=True)
-        if not run_missing(train, command, plan):
+        if not run_missing(run_training, command, plan):
             say(f"stopped, and what was running has saved. To go on: {command.line}")
             return 130
         from ablation.report import mirror_in_wandb, write_report  # slow to import
@@ -236,7 +236,7 @@ def estimate_training(command: Command, plan: Plan) -> float:
 # --- what is missing ------------------------------------------------------------------------------
 
 
-def run_missing(train: Train, command: Command, plan: Plan) -> bool:
+def run_missing(run_training: RunTraining, command: Command, plan: Plan) -> bool:
     """Do what is missing of the study. Returns False when Ctrl-C stopped it."""
     client = None
     with ExitStack() as held:
@@ -244,7 +244,7 @@ def run_missing(train: Train, command: Command, plan: Plan) -> bool:
         while jobs:
             if client is None:
                 client = open_client(held, command)
-            if not run_jobs(train, command, plan, client, jobs):
+            if not run_jobs(run_training, command, plan, client, jobs):
                 return False
             jobs = next_jobs(command, plan)
     return True
@@ -283,7 +283,7 @@ def remove_checkpoints(job: Job) -> None:
 
 
 def run_jobs(
-    train: Train, command: Command, plan: Plan, client: Any, jobs: list[Job]
+    run_training: RunTraining, command: Command, plan: Plan, client: Any, jobs: list[Job]
 ) -> bool:
     """Run jobs on the workers, and keep what they return. Returns False when Ctrl-C stopped it; the
     trainings then save first.
@@ -292,7 +292,7 @@ def run_jobs(
     """
     from distributed import wait
 
-    pending = submit_jobs(train, command, client, jobs)
+    pending = submit_jobs(run_training, command, client, jobs)
     stopped = False
     failure = None
     with tqdm(total=len(jobs), desc="jobs", dynamic_ncols=True) as bar:
@@ -328,14 +328,14 @@ def run_jobs(
 
 
 def submit_jobs(
-    train: Train, command: Command, client: Any, jobs: list[Job]
+    run_training: RunTraining, command: Command, client: Any, jobs: list[Job]
 ) -> dict[Any, Job]:
     """Return the futures of the jobs, which workers begin in their order."""
     pending = {}
     for number, job in enumerate(jobs):
         # Dask would take a result of an earlier job for that of a job with the same key.
         key = f"{job.name}-{time.time_ns()}"
-        future = client.submit(do_job_on_worker, train, str(command.path), job, key=key,
+        future = client.submit(do_job_on_worker, run_training, str(command.path), job, key=key,
                                priority=-number)
         pending[future] = job
     return pending

@@ -51,6 +51,8 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
 
     Connects the processes, which all call this.
     """
+    # Before the processes connect: they wait for each other for train.timeout at most, and to
+    # prepare a text can take longer.
     start = prepare_data(start, world)
     world.connect()
     compute = choose_compute(start.config, world)
@@ -71,16 +73,18 @@ def prepare_data(start: Start, world: World) -> Start:
         RunDir.new_path(config.log.runs, config.name)  # refuses a bad name
     check_sizes(config, world)
     fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
-    known = source.manifest["settings"] if source else None
+    run_settings = source.manifest["settings"] if source else None
     # If it has to be prepared, one of several processes does it, and the others wait.
-    data = find_or_prepare(config.data, known, fits_vocabulary)
+    data = find_or_prepare(config.data, run_settings, fits_vocabulary)
     if source and source.manifest["files"] != data.manifest["files"]:
+        # What was prepared for the run is gone, and the text makes other token ids.
         raise UserError(f"the text of {source.path} has changed since it was started: restore it, "
                         "or start a new run")
     if start.draft is not None:
         config, chosen = start.draft.fit(data.manifest)
         return replace(start, config=config, data=data, chosen=chosen)
-    if source and known and world.is_main and has_changed(config.data, known):
+    if source and run_settings and world.is_main and has_changed(config.data, run_settings):
+        # What was prepared for the run is still there.
         say(f"note: the text of {source.path} has changed since then, or is gone: the training "
             "goes on with what was prepared of it")
     return replace(start, data=data)
@@ -131,28 +135,14 @@ def choose_compute(config: Config, world: World) -> Compute:
     if onednn == "auto":
         onednn = world.device.type == "cpu" and kernels.prefers_onednn()
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
-
-    row_tokens = count_rows(train, world) * config.data.seq_len
-    tokens = train.batch_size * config.data.seq_len * train.steps
+    rates = measure_rates(config, world, onednn)
+    dtype, why = resolve_dtype(train.dtype, world.device, lambda: list(rates.values()))
+    tokens = count_tokens(config)
     flops = training_flops(config.model, tokens)
-    if train.minutes is not None:
-        estimates = world.device.type != "mps"
-    else:
-        estimates = flops > WORTH_AN_ESTIMATE and world.device.type == "cpu"
-    dtypes = [torch.float32, torch.bfloat16]
-    if train.dtype != "auto":
-        dtypes = [getattr(torch, train.dtype)]
-    rates = []
-    if estimates or (train.dtype == "auto" and world.device.type != "mps"):
-        with kernels.products_by_onednn(onednn):
-            rates = matmul_rates(world.device, config.model, row_tokens, training=True,
-                                 dtypes=dtypes)
-        rates = world.sum(*rates)  # of all processes together, which choose alike by them
-    dtype, why = resolve_dtype(train.dtype, world.device, lambda: rates)
     seconds = None
-    if estimates:
-        seconds = estimate_seconds(config.model, tokens, rates[dtypes.index(dtype)])
-        if train.minutes is not None:
+    if needs_estimate(config, world):
+        seconds = estimate_seconds(config.model, tokens, rates[dtype])
+        if train.minutes is not None:  # as many steps as fit into them
             flops *= 60 * train.minutes / seconds
             seconds = 60 * train.minutes
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
@@ -160,6 +150,37 @@ def choose_compute(config: Config, world: World) -> Compute:
         compiled = False
         why_compiled = "eager: another process has no compiler that works"
     return Compute(world.device, dtype, compiled, onednn, f"{why}; {why_compiled}", seconds)
+
+
+def count_tokens(config: Config) -> int:
+    """Return on how many tokens a training takes its steps, all processes together."""
+    return config.train.batch_size * config.data.seq_len * config.train.steps
+
+
+def needs_estimate(config: Config, world: World) -> bool:
+    """Return whether it is worth saying how long the steps take, or necessary for train.minutes."""
+    if config.train.minutes is not None:
+        return world.device.type != "mps"
+    flops = training_flops(config.model, count_tokens(config))
+    return world.device.type == "cpu" and flops > WORTH_AN_ESTIMATE
+
+
+def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtype, float]:
+    """Return the FLOP/s of matrix products by dtype, of all processes together.
+
+    All of them call this, and choose alike by the sum. {} if nothing depends on the rates.
+    """
+    train = config.train
+    chooses_dtype = train.dtype == "auto" and world.device.type != "mps"
+    if not chooses_dtype and not needs_estimate(config, world):
+        return {}
+    dtypes = [torch.float32, torch.bfloat16]
+    if train.dtype != "auto":
+        dtypes = [getattr(torch, train.dtype)]
+    row_tokens = count_rows(train, world) * config.data.seq_len
+    with kernels.products_by_onednn(onednn):
+        rates = matmul_rates(world.device, config.model, row_tokens, training=True, dtypes=dtypes)
+    return dict(zip(dtypes, world.sum(*rates), strict=True))
 
 
 def record_compute(config: Config, compute: Compute) -> Config:
@@ -243,7 +264,10 @@ def build_parallelism(train: TrainConfig, world: World) -> Replicated:
 
 
 def choose_weights(config: Config) -> Initial:
-    """Return what yields the first weights of a model by name: drawn, or of another run."""
+    """Return a function that yields the first weights of a model, each with its name.
+
+    They are drawn, or those of another run.
+    """
     if config.init_from is None:
         return lambda model: model.draw_matrices(config.seed)
     weights = RunDir.open(config.init_from).checkpoints.load_weights("best")
@@ -290,20 +314,20 @@ def check_branch(run: RunDir, start: Start, step: int) -> None:
                         f"is {steps}: give a larger number, or an earlier step with --at")
 
 
-def check_resumed(run: RunDir, start: Start, step: int, saved_steps: int) -> None:
+def check_resumed(run: RunDir, start: Start, step: int, steps_when_saved: int) -> None:
     """Raise UserError if a run cannot go on after this step, or not by this command.
 
-    `saved_steps` is the train.steps that the checkpoint was saved with.
+    `steps_when_saved` is the train.steps of the command that saved the checkpoint.
     """
     steps = start.config.train.steps
     gives_steps = "train.steps" in start.given
-    last_step = steps if gives_steps else saved_steps
+    last_step = steps if gives_steps else steps_when_saved
     if step >= last_step and not start.repeatable:
         raise UserError(f"{run.path} has taken {step} steps: give --train.steps a larger number "
                         "to go on")
-    if saved_steps != steps and not gives_steps:
-        raise UserError(f"{run.path} was last resumed with --train.steps {saved_steps}, on which "
-                        "its learning rates depend: repeat that, or give another number")
+    if steps_when_saved != steps and not gives_steps:
+        raise UserError(f"{run.path} was last resumed with --train.steps {steps_when_saved}, on "
+                        "which its learning rates depend: repeat that, or give another number")
 
 
 # --- what is said before the first step ----------------------------------------------------------

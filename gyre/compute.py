@@ -51,7 +51,7 @@ class Compute:
     reason: str = ""
     """Why it was chosen, in words."""
     seconds: float | None = None
-    """About how long the steps of the training take; None where that is not known, or no time."""
+    """About how long the steps of the training take; None where that is not known."""
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -141,7 +141,7 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
 
 
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
-MEASURED_FLOPS = 3e9  # most FLOPs of one measured call
+MEASURED_FLOPS = 3e9  # of one measured call, unless 16 tokens take more
 
 
 def matmul_rates(
@@ -209,7 +209,7 @@ def training_flops(model: ModelConfig, tokens: int) -> float:
 
 
 def estimate_seconds(model: ModelConfig, tokens: int, rate: float) -> float:
-    """Return about how long a training on so many tokens takes on a CPU.
+    """Return about how long a training on so many tokens takes; a guess but on a CPU.
 
     `rate` is that of its products, in FLOP/s. What is no product weighs more in narrow models:
     whole steps reach 0.3 to 0.5 of the rate at width 128, and 0.6 to 0.7 at 288

@@ -36,7 +36,8 @@ class StepResult(NamedTuple):
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
     seconds: float
-    """How long the step has taken in this process."""
+    """From the start of the step in this process until all but the last kernels of a GPU are done.
+    """
 
 
 @dataclass

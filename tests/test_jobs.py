@@ -135,7 +135,7 @@ def test_a_run_that_diverged_has_no_record(workdir, tmp_path):
 def test_a_run_is_trained_to_its_last_step(workdir):
     training = tiny_training(workdir, "fine")
     assert train_run(train.run, training, StopSignal())
-    assert jobs.count_saved_steps(Path(training.run)) == 30
+    assert jobs.resumable_step(Path(training.run)) == 30
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_the_log_of_a_job_has_the_traceback_of_an_error(tmp_path, monkeypatch):
     assert log.endswith("RuntimeError: broken\n")
 
 
-def test_a_training_that_was_stopped_is_no_failure(new_run):
+def test_a_training_that_was_stopped_is_reported_as_such(new_run):
     run = new_run("live")
     training = Training(run=str(run.path), steps=3, options=LIVE)
 

@@ -87,7 +87,7 @@ def list_private_names(source: str) -> set[str]:
     names |= {*list_dynamo_settings(tree)}
     private = {name for name in names
                if is_private(name) and name.partition(".")[0] not in ours}
-    # Of torch._dynamo.config.verbose, neither torch._dynamo.config nor torch._dynamo.
+    # The longest names only: torch._dynamo.config.verbose, and not torch._dynamo.config.
     prefixes = {name.rpartition(".")[0] for name in private}
     return private - prefixes
 

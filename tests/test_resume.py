@@ -18,7 +18,7 @@ from conftest import (
 from resumption import EXACT, always, assert_equal_runs, kill_before, resume_refusal
 
 import train
-from ablation.jobs import count_saved_steps
+from ablation.jobs import resumable_step
 from gyre.rundir import RunDir
 
 
@@ -278,7 +278,7 @@ def test_the_best_weights_are_what_a_run_starts_from(auto):
 
 def test_saved_steps_of_a_stopped_run_are_counted(auto):
     _, path, _ = auto
-    assert count_saved_steps(path) == 4
+    assert resumable_step(path) == 4
 
 
 def test_the_same_command_goes_on_without_the_first_weights(auto):

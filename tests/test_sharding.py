@@ -42,7 +42,7 @@ RAGGED = ["--model.dropout", "0.25", "--train.micro_batch_size", "5"]
 
 
 def train_rank(number: int, *argv: str) -> None:
-    """A training that is told to stop in step `number`, of which rank 1 alone is told.
+    """A training of which rank 1 alone is told to stop, in step `number`; 0: in no step.
 
     At its end no group of processes would have waited longer than train.timeout.
     """
@@ -186,7 +186,8 @@ def test_nobody_waits_for_ever_for_a_lost_process(workdir, launch_ranks, number)
     ("--train.shard=2 --model.n_layers=1000000000", {"RANK": "1"}, "takes 1.47e+14 bytes"),
     ("--train.batch_size=5", {"RANK": "5"}, "cannot be shared by 6"),
     ("--train.device=cuda:1", {"RANK": "0"}, "one card for 6 processes")])
-def test_what_cannot_be_divided_is_refused(workdir, capfd, monkeypatch, option, environment, words):
+def test_a_launch_that_cannot_work_is_refused(
+        workdir, capfd, monkeypatch, option, environment, words):
     for name, value in {"WORLD_SIZE": "6", **environment}.items():
         monkeypatch.setenv(name, value)
     assert words in error_lines(capfd, train.main, *tiny_argv(workdir, *option.split()))[-1]

@@ -156,7 +156,8 @@ def test_gradients_are_scaled_for_an_average_over_ranks(workdir, size):
 
 
 def batches_of_rank(setup, rank, pads):
-    """The micro-batches of step 3 that one of four ranks computes, which may all be as many."""
+    """The micro-batches of step 3 that one of four ranks computes, padded to as many for all if
+    `pads`."""
     data = setup.data.dataset("train", seq_len=20, batch_size=27, seed=1, rank=rank, world_size=4)
     parallelism = SimpleNamespace(pads_micro_batches=pads)
     part = replace(setup, world=World(rank, 4, CPU), train_data=data, parallelism=parallelism)

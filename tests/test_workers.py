@@ -14,7 +14,7 @@ from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORD
 
 import ablate
 from ablation import runner
-from ablation.jobs import Job, count_saved_steps, do_job_on_worker, request_stop
+from ablation.jobs import Job, do_job_on_worker, request_stop, resumable_step
 from ablation.runner import run_jobs, stop_jobs
 from errors import UserError
 from gyre.signals import StopSignal
@@ -143,6 +143,6 @@ def test_a_study_that_is_stopped_saves_and_can_go_on(workdir, tmp_path):
 
         threading.Thread(target=interrupt).start()
         assert exit_code(ablate.main, *argv) == 130
-        assert 0 < count_saved_steps(study / "sin-s0-25k") < 100
+        assert 0 < resumable_step(study / "sin-s0-25k") < 100
         assert not (study / "rope-s0-25k").exists()  # its job waited, and was cancelled
         assert exit_code(ablate.main, *argv) == 0
