@@ -160,7 +160,7 @@ def measure_call(device: torch.device, make: Any = None, *arguments: object) -> 
 
 def fastest_products(device: torch.device) -> AbstractContextManager[None]:
     """Return the context in which our float32 products are those that training would choose."""
-    return kernels.products_by_onednn(device.type == "cpu" and kernels.prefers_onednn())
+    return kernels.products_by_onednn(kernels.prefers_onednn(device))
 
 
 # --- the subjects ---------------------------------------------------------------------------------

@@ -83,6 +83,26 @@ def context(study: Study) -> Figure:
 FIGURES = {"fig_gap": gap, "fig_mechanism": mechanism, "fig_context": context}
 
 
+def draw_run(ax: Axes, number: int, run: RunDir, in_bits: bool) -> None:
+    """Draw the losses of one run, in the color and the dashes of its number."""
+    points = run.metrics()
+    label = run.path.name
+    if in_bits and any("val/bpb" in point and "val/eos_share" not in point for point in points):
+        label += ", EOS counted in"  # by an older version
+    marked = {"linestyle": ("-", "--", "-.", ":")[number % 4], "marker": "o", "markersize": 4,
+              "label": label}
+    styles: dict[str, dict[str, Any]] = {
+        "train/loss": {"linewidth": 0.6, "alpha": 0.35}, "val/loss": marked,
+    }
+    if in_bits:
+        styles = {"val/bpb": marked}
+    for key, style in styles.items():
+        logged = [point for point in points if point.get(key) is not None]
+        tokens = [point["tokens"] for point in logged]
+        losses = [point[key] for point in logged]
+        ax.plot(tokens, losses, color=f"C{number % 10}", **style)
+
+
 def draw_losses(
     runs: list[RunDir], in_bits: bool = False, on_own_text: bool = False, format: str = "png"
 ) -> bytes:
@@ -95,21 +115,7 @@ def draw_losses(
     fig = Figure(figsize=(7, 4), layout="constrained")
     ax = fig.add_subplot()
     for number, run in enumerate(runs):
-        color = f"C{number % 10}"
-        line = ("-", "--", "-.", ":")[number % 4]
-        points = run.metrics()
-        label = run.path.name
-        if in_bits and any("val/bpb" in p and "val/eos_share" not in p for p in points):
-            label += ", EOS counted in"  # by an older version
-        marked = {"linestyle": line, "marker": "o", "markersize": 4, "label": label}
-        styles: dict[str, dict[str, Any]] = {
-            "train/loss": {"linewidth": 0.6, "alpha": 0.35}, "val/loss": marked,
-        }
-        if in_bits:
-            styles = {"val/bpb": marked}
-        for key, style in styles.items():
-            xy = [(p["tokens"], p[key]) for p in points if p.get(key) is not None]
-            ax.plot([x for x, _ in xy], [y for _, y in xy], color=color, **style)
+        draw_run(ax, number, run, in_bits)
     ax.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     ax.set_xlabel("tokens")
     title = "validation" if in_bits else "validation (markers) and training (pale)"

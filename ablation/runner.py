@@ -103,7 +103,7 @@ def make_plan(command: Command, data: Prepared) -> Plan:
     beside = command.beside
     plan = Plan(
         name=path.name, command=command.line, **wanted, dtype=command.config.train.dtype,
-        onednn=kernels.prefers_onednn(),
+        onednn=kernels.prefers_onednn(torch.device("cpu")),
         ngrams=ngram_losses(read_ids(data, "train"), read_ids(data, "val"),
                             data.manifest["vocab_size"]),
         machine=planning.machine(), versions=planning.versions(), git=git_revision(),

@@ -288,8 +288,9 @@ def read_blocks(
                     data = data[: data.rfind(b"\n") + 1] or data
                 block = data.decode(errors="ignore")  # half a character is for the next block
                 yield start == begin, block
-                start += len(block.encode()) or len(data)  # a damaged span ends too
-                bar.update(len(block.encode()))
+                size = len(block.encode())
+                start += size if size > 0 else len(data)  # a damaged span ends too
+                bar.update(size)
 
 
 def encode_blocks(

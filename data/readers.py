@@ -213,7 +213,8 @@ def not_utf8(
     `before` is the end of the text before those that were decoded; `is_ascii` says whether all of
     that text is.
     """
-    data, start = error.object, error.start
+    data = error.object
+    start = error.start
     byte = f"the byte 0x{data[start]:02x} {place} is not UTF-8"
     if b"\0" in data[:HEAD]:
         return UserError(f"{byte}, and there are NULs, so it is no text: leave it out")

@@ -133,7 +133,7 @@ def choose_compute(config: Config, world: World) -> Compute:
     train = config.train
     onednn = train.onednn
     if onednn == "auto":
-        onednn = world.device.type == "cpu" and kernels.prefers_onednn()
+        onednn = kernels.prefers_onednn(world.device)
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates = measure_rates(config, world, onednn)
     dtype, why = resolve_dtype(train.dtype, world.device, lambda: list(rates.values()))

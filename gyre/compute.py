@@ -107,7 +107,8 @@ def processor_name() -> str:
     names = re.findall(r"^model name\s*: (.+)$", text, re.MULTILINE)
     if names:
         return names[0]
-    return platform.processor() or platform.machine()
+    name = platform.processor()
+    return name if name else platform.machine()
 
 
 def keep_freed_memory() -> None:

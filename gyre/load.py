@@ -108,7 +108,7 @@ def load(
         run = RunDir.open(run)
     config = read_config(run.path / "config.yaml")
     model_config = scale_rotations(config, rope_scaling) if rope_scaling else config.model
-    onednn = where.type == "cpu" and kernels.prefers_onednn()
+    onednn = kernels.prefers_onednn(where)
     unquantised = "float32" if dtype == "int8" else dtype
     with kernels.products_by_onednn(onednn):
         rates = partial(matmul_rates, where, model_config, rows, training=False)

@@ -144,8 +144,10 @@ def uses_onednn() -> bool:
     return _uses_onednn
 
 
-def prefers_onednn() -> bool:
-    """Return whether oneDNN is so much faster here that products should be its."""
+def prefers_onednn(device: torch.device) -> bool:
+    """Return whether oneDNN is so much faster here that products on this device should be its."""
+    if device.type != "cpu":
+        return False
     return onednn_gain() >= ONEDNN_GAIN
 
 

@@ -112,7 +112,7 @@ def test_what_auto_chose_is_written_into_the_run(auto_run):
     assert chosen.device == resolve_device("auto").type
     assert chosen.dtype == "bfloat16"
     assert chosen.compile is False
-    assert chosen.onednn is kernels.prefers_onednn()
+    assert chosen.onednn is kernels.prefers_onednn(torch.device("cpu"))
 
 
 def test_a_resumed_run_keeps_the_dtype_that_auto_chose(auto_run, capfd):
@@ -127,7 +127,7 @@ def test_a_resumed_run_asked_for_auto_chooses_again(auto_run, capfd):
 
 def test_a_resumed_run_keeps_the_form_of_its_products(auto_run, monkeypatch):
     """Where another one would be faster now: the two round differently."""
-    before = kernels.prefers_onednn()
+    before = kernels.prefers_onednn(torch.device("cpu"))
     monkeypatch.setattr(kernels, "onednn_gain", lambda: 0.0 if before else 9.0)
     entered = []
 

@@ -220,7 +220,7 @@ def six_times(product):
 def test_onednn_is_used_where_it_is_measured_to_be_faster(monkeypatch, module, slowed, faster):
     monkeypatch.setattr(module, slowed, six_times(getattr(module, slowed)))
     monkeypatch.setattr(kernels, "onednn_gain", kernels.onednn_gain.__wrapped__)  # not cached
-    assert kernels.prefers_onednn() is faster
+    assert kernels.prefers_onednn(torch.device("cpu")) is faster
 
 
 def test_products_are_as_before_after_a_context():

@@ -1,5 +1,6 @@
 """Rows are addressed by seed, step and rank; an epoch and an evaluation visit everything once."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,13 @@ def test_epochs_differ_in_order(path):
     assert len(orders) == 12
     in_order = tuple(sorted(epoch_rows(path, 0)[:, 0].tolist()))
     assert in_order not in orders
+
+
+def test_an_epoch_of_one_seed_is_no_epoch_of_another(path):
+    """Studies have seeds that follow each other."""
+    orders = {tuple(epoch_rows(path, epoch, seed=seed)[:, 0].tolist())
+              for seed, epoch in itertools.product(range(4), range(4))}
+    assert len(orders) == 16
 
 
 def test_seeds_differ_in_order(path):

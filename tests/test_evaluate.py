@@ -295,6 +295,13 @@ def test_more_context_is_measured_with_a_stride(runs, capsys, monkeypatch):
     assert (record["least_context"], record["most_context"]) == (16, 20)
 
 
+def test_a_stride_as_long_as_the_window_is_that_of_none(runs, capsys, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (with_stride,) = results(capsys, runs.parent, "rope", "--stride=20")
+    (without,) = results(capsys, runs.parent, "rope")
+    assert with_stride == without
+
+
 @pytest.fixture
 def compared_tokenizers(runs, more_pieces, capsys, monkeypatch):
     """The table of two runs with different tokenizers, as words, and their records."""

@@ -131,6 +131,12 @@ def test_measured_steps_decide_warm_up_and_validations(steps, warmup_steps, eval
         "optim.warmup_steps": warmup_steps, "train.eval_interval": eval_interval}
 
 
+@pytest.mark.parametrize("steps, eval_interval", [(1, 1), (2, 1), (10, 4)])
+def test_few_steps_have_at_most_three_validations(steps, eval_interval):
+    draft = make_draft(SMALL, {"train.minutes": 2.0})
+    assert draft.fit_to_steps(steps)["train.eval_interval"] == eval_interval
+
+
 def test_minutes_and_steps_contradict_each_other():
     with pytest.raises(UserError, match="train.minutes chooses train.steps: leave one of them out"):
         make_draft(SMALL, {"train.minutes": 2.0, "train.steps": 9})

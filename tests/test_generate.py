@@ -181,6 +181,12 @@ def test_the_prompt_file_is_read_exactly(call, tmp_path, expected, tokenizer):
     assert out == text + tokenizer.decode(expected(text, max_new_tokens=5)) + "\n"
 
 
+def test_the_longest_prompt_decides_how_many_tokens_follow(call):
+    """The context has 80 tokens: a text behind the short prompt alone could be longer."""
+    out = call("--prompt", "x", "--prompt", "ab " * 20).out
+    assert out.count("=== prompt") == 2
+
+
 def test_a_dash_reads_the_prompt_from_stdin(call, expected, tokenizer):
     text = "a\r\n\tb\ufeff 中\n\n"
     out, _ = call("--prompt-file", "-", "--max-new-tokens", "5", stdin=text.encode())

@@ -515,3 +515,11 @@ def test_a_loss_that_is_not_finite_is_refused(run, monkeypatch):
     monkeypatch.setattr(measure, "stream_losses", nothing)
     with pytest.raises(UserError, match="the last weights of .*learned have no finite loss"):
         measure.measure(run, "last", None, "cpu")
+
+
+def test_runs_with_other_held_out_text_do_not_compare(tmp_path):
+    """Versions of gyre have split few documents differently, which no setting shows."""
+    manifest = {"files": {}, "settings": {}, "text": {"sha256": "a"},
+                "val": {"documents": 2, "bytes": 100}}
+    other = manifest | {"val": {"documents": 2, "bytes": 101}}
+    assert measure.data_of(manifest, tmp_path) != measure.data_of(other, tmp_path)

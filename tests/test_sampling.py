@@ -12,7 +12,10 @@ from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
 
 
 def mass(logits, sampling, seen=()):
-    """The distribution that `sample` should draw from, one row, written out in plain Python."""
+    """The distribution that `sample` should draw from, one row, written out in plain Python.
+
+    It has a branch for each field of Sampling: to be read beside `sample`, in one piece.
+    """
     scores = [float(x) for x in logits]
     for i in seen:
         penalty = sampling.repetition_penalty

@@ -207,6 +207,10 @@ def test_resume_auto_takes_what_auto_stood_for(again):
     assert start(*again, "--train.dtype", "auto").config.train.dtype == "float32"
 
 
+def test_resume_auto_has_chosen_the_steps_of_its_minutes(again):
+    assert start(*again, "--train.minutes", "5").config.train.steps == 3
+
+
 def test_resume_auto_refuses_another_configuration(again):
     with pytest.raises(UserError, match="seed of .* cannot change"):
         start(*again, "--seed", "2")

@@ -28,6 +28,7 @@ from evaluate import list_runs
 from gyre import measure
 from gyre.options import make_config, read_config
 from gyre.rundir import RunDir
+from gyre.step import token_losses
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,19 @@ def test_without_separators_bits_per_byte_are_the_loss_converted(straight):
 
 
 # --- what is no text ------------------------------------------------------------------------------
+
+
+def test_bits_per_byte_leave_out_all_that_stands_for_no_text(workdir, monkeypatch):
+    """Here an id of the text: another tokenizer may begin every document with one of its own."""
+    setup = build_setup(workdir)
+    pairs = list(token_losses(setup.model, setup.val_data, 27, setup.compute))
+    nats = torch.cat([nats for nats, _ in pairs])
+    targets = torch.cat([targets for _, targets in pairs])
+    prefix = targets[3].item()
+    monkeypatch.setattr(type(setup.data), "separators", [setup.data.tokenizer.eos_id, prefix])
+    left = nats[targets != prefix].sum().item()
+    bits = train.measure_validation(setup)["val/bpb"] * setup.data.manifest["val"]["bytes"]
+    assert bits == pytest.approx(left / 0.6931471805599453, rel=1e-6)
 
 
 @pytest.fixture(scope="module")
