@@ -1,10 +1,13 @@
 """Carry out a study: make its plan, do on Dask workers what is missing, and write the report."""
 
+import asyncio
 import itertools
 import logging
 import shutil
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from concurrent.futures import CancelledError
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +43,7 @@ from gyre.options import Config
 from gyre.rundir import git_revision
 from model import kernels
 
+ANSWER = 30  # seconds that a worker has to answer before a study that stops goes without it
 CALIBRATED = 0.01  # nats that a committed run may differ by when it is trained again
 
 
@@ -288,22 +292,22 @@ def run_jobs(
     """Run jobs on the workers, and keep what they return. Returns False when Ctrl-C stopped it; the
     trainings then save first.
 
-    Raises UserError where a job failed, after the others have saved.
+    Raises UserError where a job failed or a worker does not answer, after the others have saved,
+    and at once where the scheduler has ended.
     """
-    from distributed import wait
-
-    pending = submit_jobs(run_training, command, client, jobs)
     stopped = False
-    failure = None
-    with tqdm(total=len(jobs), desc="jobs", dynamic_ncols=True) as bar:
+    silent: set[str] = set()
+    failures: list[BaseException] = []
+    with (
+        lost_scheduler(client, command),
+        tqdm(total=len(jobs), desc="jobs", dynamic_ncols=True) as bar,
+    ):
+        pending = submit_jobs(run_training, command, client, jobs)
         while pending:
             try:
                 if stopped:
-                    stop_jobs(client, pending)
-                done = set()
-                with suppress(TimeoutError):
-                    done, _ = wait([*pending], 1 if stopped else None, "FIRST_COMPLETED")
-                for future in done:
+                    stop_jobs(client, pending, silent)
+                for future in wait_for_first(pending, 1 if stopped else None):
                     if future.status == "finished":
                         result = future.result()
                         job = pending.pop(future)
@@ -316,15 +320,46 @@ def run_jobs(
                     del pending[future]
                     if not stopped:
                         stopped = True
-                        failure = future.exception()
+                        failures.append(future.exception())
             except KeyboardInterrupt:
                 if stopped:
                     raise
                 say("\nstopping: the trainings that run save first")
                 stopped = True
-    if failure is not None:
-        raise UserError(first_line(failure)) from failure
+    if failures:
+        raise UserError(first_line(failures[0])) from failures[0]
+    if silent:
+        raise UserError(f"no answer from {', '.join(sorted(silent))} within {ANSWER} seconds, so "
+                        "what this worker trains may not have saved: end the worker, and give the "
+                        "same command again")
     return not stopped
+
+
+def wait_for_first(pending: dict[Any, Job], timeout: float | None) -> set[Any]:
+    """Return the futures that are done, once there is one or after `timeout` seconds."""
+    from distributed import wait
+
+    if not pending:
+        return set()
+    with suppress(TimeoutError):
+        done, _ = wait([*pending], timeout, "FIRST_COMPLETED")
+        return done
+    return set()
+
+
+@contextmanager
+def lost_scheduler(client: Any, command: Command) -> Iterator[None]:
+    """Turn any error that comes of a scheduler's end into a UserError."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        # The client cancels all futures, and tries to connect for a while.
+        if client.status == "running" and not isinstance(error, CancelledError):
+            raise
+        raise UserError(f"the scheduler {command.options.scheduler} has ended: start it and its "
+                        "workers again, and give the same command again") from error
 
 
 def submit_jobs(
@@ -341,22 +376,52 @@ def submit_jobs(
     return pending
 
 
-def stop_jobs(client: Any, pending: dict[Any, Job]) -> None:
+def stop_jobs(client: Any, pending: dict[Any, Job], silent: set[str]) -> None:
     """Tell the jobs that run to save and end. The others are cancelled, and leave `pending`.
 
     `run_jobs` repeats this until no job is left: one may just begin, and a worker that is just
-    being lost does not answer. Its jobs go to another one, which is asked the next time.
+    being lost cannot be asked. Its jobs go to another one, which is asked the next time. A worker
+    that does not answer for ANSWER seconds becomes one of `silent`: nobody waits for its jobs.
+
+    Raises UserError if the scheduler does not answer.
     """
     keys = {future.key for future in pending}
-    answers = client.run(request_stop, keys, on_error="ignore")
+    try:
+        answers, assigned = client.sync(ask_to_stop, client, keys, silent,
+                                        callback_timeout=2 * ANSWER)
+    except TimeoutError:
+        raise UserError(f"no answer from the scheduler within {2 * ANSWER} seconds, so the "
+                        "trainings may not have saved: end it and its workers, start them again, "
+                        "and give the same command again") from None
     left = set().union(*answers.values())
-    for worker, assigned in client.processing().items():
-        if worker not in answers:
-            left.update(assigned)
+    for worker, its_keys in assigned.items():
+        if worker not in answers and worker not in silent:
+            left.update(its_keys)
     waiting = [future for future in pending if future.key not in left and not future.done()]
     client.cancel(waiting)
     for future in waiting:
         del pending[future]
+
+
+async def ask_to_stop(
+    client: Any, keys: set[str], silent: set[str]
+) -> tuple[dict[str, set[str]], dict[str, Any]]:
+    """Ask all workers but the `silent` ones at once to stop jobs, and add to those.
+
+    Returns what each worker that has answered is doing of `keys`, and what each one is to do.
+    """
+    answers: dict[str, set[str]] = {}
+
+    async def ask(worker: str) -> None:
+        question = client.run(request_stop, keys, workers=[worker], on_error="ignore")
+        try:
+            answers.update(await asyncio.wait_for(question, ANSWER))
+        except TimeoutError:
+            silent.add(worker)
+
+    workers = set(await client.processing()) - silent
+    await asyncio.gather(*map(ask, workers))
+    return answers, await client.processing()
 
 
 def open_client(held: ExitStack, command: Command) -> Any:
@@ -379,6 +444,8 @@ def open_client(held: ExitStack, command: Command) -> Any:
             memory_limit=0, dashboard_address="127.0.0.1:0", silence_logs=logging.CRITICAL,
             env={} if on_gpu else {"OMP_NUM_THREADS": "1"}, preload=[do_job_on_worker.__module__],
         ))
+    # It logs, with tracebacks, what becomes an error of one line here.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         client = held.enter_context(Client(cluster))
     except ValueError as error:

@@ -9,6 +9,7 @@ runs/
         metrics.jsonl       one point (what a step has logged) per line: the truth, copied to wandb
         last/ previous/ best/ kept/     see gyre/checkpoint.py
     wandb/                  all runs, for `wandb leet runs/wandb` and `wandb sync`
+        superseded/         offline folders of runs that have a newer one with all their points
 
 Only this module and checkpoint.py write there, and a study, which removes checkpoints that it needs
 no more.
@@ -229,7 +230,8 @@ class RunDir:
         """Continue after the checkpoint of `step`, in the files and in the same wandb run.
 
         Points of later steps, which a crash left behind, are removed: those steps are taken again.
-        wandb gets all points again, because it may have lost some when the process was killed.
+        wandb gets all points again, because it may have lost some when the process was killed, or,
+        offline, have some of those later steps.
         """
         points = self.points_until(step)
         self.checkpoints.forget_after(step)

@@ -1,5 +1,6 @@
 """The mirror of metrics.jsonl in wandb. Nothing else imports wandb."""
 
+import glob
 import queue
 import secrets
 import threading
@@ -70,7 +71,8 @@ class WandbThread(threading.Thread):
         try:
             run = self.init()
             # A resumed run hands over its points again. They are the same points, because resuming
-            # is exact. Online, wandb keeps those that it has; offline, the folder holds them all.
+            # is exact. Online, wandb keeps those that it has; offline, the new folder holds them
+            # all, and takes the place of the older ones.
             item = self.queue.get()
             while isinstance(item, dict):
                 tokens = item.pop("x")
@@ -100,11 +102,34 @@ class WandbThread(threading.Thread):
                 reason = first_line(error)
             if mode == "offline" and reason:
                 say(f"warning: wandb is offline: {reason}")
-        run = wandb.init(mode=mode, resume="allow", reinit="create_new", **self.arguments)
+        # A file that says "allow" is uploaded behind the points that the server has, and the steps
+        # that both have get other numbers. Without it the upload overwrites the run, as wandb says.
+        resume = None if mode in ("offline", "dryrun") else "allow"
+        run = wandb.init(mode=mode, resume=resume, reinit="create_new", **self.arguments)
+        if not run.disabled:
+            set_aside_older(Path(run.dir).parent, run.id)
         if run.url:
             say(f"wandb: {run.url}")
         run.define_metric("val/*", summary="min")
         return run
+
+
+def set_aside_older(folder: Path, id: str) -> None:
+    """Move older offline folders of the wandb run `id` to superseded/, where no `wandb sync` looks.
+
+    `folder` is the new one, which gets every point of the run. What the older ones hold after a
+    kill need not be known then.
+    """
+    for older in sorted(folder.parent.glob(f"offline-run-????????_??????-{glob.escape(id)}")):
+        if older.name == folder.name:
+            continue
+        superseded = folder.parent / "superseded"
+        try:
+            superseded.mkdir(exist_ok=True)
+            older.rename(superseded / older.name)
+        except OSError as error:
+            say(f"warning: {older} stays ({first_line(error)}): do not upload it, {folder} has all "
+                "its points")
 
 
 def log_report(

@@ -1,11 +1,15 @@
-"""A job whose runs can be counted, for workers that are killed."""
+"""Jobs that leave files behind, for workers that are killed or frozen."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 from conftest import wait_for
+from distributed import get_worker
 
 from ablation.jobs import Job
+from errors import UserError
+from gyre.signals import StopSignal
 
 
 def count_and_wait(train: None, folder: str, job: Job) -> int:
@@ -17,3 +21,15 @@ def count_and_wait(train: None, folder: str, job: Job) -> int:
         file.write("run\n")
     wait_for(Path(folder, f"{job.name}.go").exists)
     return os.getpid()
+
+
+def wait_and_save(train: None, folder: str, job: Job) -> None:
+    """Write the number of the process into the .pid of a job, wait until it is told to stop, and
+    leave a .saved."""
+    stop = StopSignal()
+    worker: Any = get_worker()
+    worker.stop_of_job = stop
+    Path(folder, f"{job.name}.pid").write_text(str(os.getpid()), encoding="utf-8")
+    wait_for(lambda: stop.number != 0)
+    Path(folder, f"{job.name}.saved").touch()
+    raise UserError(f"{job.name} was stopped, and has saved")

@@ -5,8 +5,10 @@ The real wandb, offline, read back with its own `wandb leet inspect`.
 
 import json
 import math
+import os
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -15,11 +17,13 @@ from dataclasses import asdict
 from unittest.mock import MagicMock
 
 import pytest
-from conftest import parse_config
+from conftest import parse_config, start_python
+from wandb_server import WandbServer
 
 from gyre import wandb_log
 from gyre.options import read_config
 from gyre.rundir import RunDir
+from gyre.wandb_log import set_aside_older
 
 KEY = {"WANDB_API_KEY": "0123456789" * 4}
 pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
@@ -102,22 +106,135 @@ def test_wandb_has_every_point_of_the_file(new_run, capfd):
     assert summary["val/loss"] == {"min": 2} and summary["val/bpb"] == {"min": 1 / 12}
 
 
+def resume(run, step, mode="offline"):
+    """Go on with a run behind this step, to step 9."""
+    resumed = RunDir.open(run.path)
+    resumed.resume(step, parse_config(f"--log.runs={run.path.parent}", f"--log.wandb={mode}"))
+    train(resumed, step + 1, 9)
+    resumed.finish()
+
+
 @pytest.mark.slow
 def test_a_resumed_run_continues_its_own_curve(new_run):
     run = new_run(log={"wandb": "offline"})
     train(run)
     run.finish(1)
-    resumed = RunDir.open(run.path)
-    resumed.resume(5, parse_config(f"--log.runs={run.path.parent}", "--log.wandb=offline"))
-    train(resumed, 6, 9)
-    resumed.finish()
-    first, second = (records(folder) for folder in folders(run))
+    resume(run, 5)
+    (older,) = (run.path.parent / "wandb" / "superseded").iterdir()
+    (folder,) = folders(run)
+    first = records(older)
+    second = records(folder)
     ids = [about["run_id"] for about in contents(first + second, "run")]
     assert ids == 2 * [run.record["wandb_id"]]
     assert [end["exit_code"] for end in contents(first + second, "exit")] == [1, 0]
     # Whatever of the first folder was lost in a kill.
-    assert history(first + second) == history(second) == merged(resumed.metrics())
-    assert sorted(history(second)) == [96 * step for step in range(1, 10)]
+    assert history(first + second) == history(second) == merged(run.metrics())
+    assert sorted(history(second)) == [96, 192, 288, 384, 480, 576, 672, 768, 864]
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A stand-in for wandb's server, which this machine and its processes are logged in to."""
+    with WandbServer() as server:
+        threading.Thread(target=server.serve_forever).start()
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY["WANDB_API_KEY"])
+        monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+        monkeypatch.setenv("WANDB_HTTP_TIMEOUT", "20")
+        yield server
+        server.shutdown()
+
+
+def sync(*paths):
+    """`wandb sync` of these folders."""
+    command = [sys.executable, "-m", "wandb", "sync", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100,
+                          cwd=paths[0].parent)  # it writes a log there
+    assert "Finished syncing" in done.stderr, done.stderr
+
+
+ALL_STEPS = [96, 192, 288, 384, 480, 576, 672, 768, 864]
+
+
+@pytest.mark.slow
+def test_a_resumed_offline_run_is_uploaded_once(new_run, server):
+    run = new_run(log={"wandb": "offline"})
+    train(run, 1, 6)
+    run.finish(1)
+    resume(run, 4)
+    sync(*folders(run))
+    assert server.steps(run.record["wandb_id"]) == ALL_STEPS
+
+
+@pytest.mark.slow
+def test_a_folder_that_was_uploaded_before_resuming_is_written_over(new_run, server):
+    run = new_run(log={"wandb": "offline"})
+    train(run, 1, 6)
+    run.finish(1)
+    sync(*folders(run))
+    assert server.steps(run.record["wandb_id"]) == ALL_STEPS[:6]
+    resume(run, 4)
+    sync(*folders(run))
+    assert server.steps(run.record["wandb_id"]) == ALL_STEPS
+
+
+KILLED = """
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from test_wandb_log import folders, train
+
+from gyre.options import make_config
+from gyre.rundir import RunDir
+from gyre.wandb_log import set_aside_older
+
+run = RunDir.open(sys.argv[1])
+runs = str(run.path.parent)
+run.start_wandb(make_config({"log": {"runs": runs, "wandb": sys.argv[2]}}))
+train(run, 1, 6)
+while not run.wandb.queue.empty():
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["offline", "online"])
+def test_a_run_that_was_killed_and_resumed_is_uploaded_once(new_run, server, mode):
+    run = new_run()
+    process = start_python(KILLED, run.path, mode, PYTHONPATH=os.pathsep.join(sys.path))
+    process.communicate(timeout=100)
+    assert process.returncode == -signal.SIGKILL
+    resume(run, 4, mode)
+    if mode == "offline":
+        sync(*folders(run))
+    assert server.steps(run.record["wandb_id"]) == ALL_STEPS
+
+
+def test_older_folders_of_a_run_are_set_aside_and_no_others(tmp_path):
+    wandb = tmp_path / "wandb"
+    new = wandb / "offline-run-20260102_030405-a-1"
+    others = ["offline-run-20260101_030405-b-a-1", "offline-run-20260101_030405-a-12",
+              "run-20260101_030405-a-1", new.name]
+    for name in [*others, "offline-run-20260101_030405-a-1"]:
+        (wandb / name).mkdir(parents=True)
+    set_aside_older(new, "a-1")
+    assert sorted(path.name for path in wandb.iterdir()) == sorted([*others, "superseded"])
+    (older,) = (wandb / "superseded").iterdir()
+    assert older.name == "offline-run-20260101_030405-a-1"
+
+
+def test_an_older_folder_that_cannot_be_set_aside_is_named(tmp_path, capsys):
+    new = tmp_path / "offline-run-20260102_030405-a-1"
+    older = tmp_path / "offline-run-20260101_030405-a-1"
+    older.mkdir()
+    (tmp_path / "superseded").touch()
+    set_aside_older(new, "a-1")
+    assert re.fullmatch(f"warning: {older} stays .*: do not upload it, {new} has all its points\n",
+                        capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("method", [None, "setup", "init", "init.return_value.log",

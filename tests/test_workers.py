@@ -1,14 +1,18 @@
 """What happens to the jobs of a study when a worker is lost, fails or is stopped."""
 
+import asyncio
 import os
 import signal
+import socket
+import sys
 import threading
+from subprocess import DEVNULL, Popen
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from conftest import error_lines, exit_code, wait_for
-from counted_job import count_and_wait
+from conftest import ROOT, error_lines, exit_code, wait_for
+from counted_job import count_and_wait, wait_and_save
 from distributed import Client, LocalCluster, get_worker
 from tiny_study import N_WORDS, study_arguments, tiny_tier  # noqa: F401  N_WORDS is for `workdir`
 
@@ -99,16 +103,111 @@ def test_a_stopped_worker_begins_no_other_job_of_the_study(tmp_path, monkeypatch
         run_jobs(None, Mock(path=tmp_path), Mock(), client, [job])
 
 
-def test_the_jobs_of_a_worker_that_does_not_answer_are_not_cancelled():
-    """It is just being lost, and another worker will get them."""
-    futures = {name: Mock(key=name, done=lambda: False) for name in ("on-lost", "waiting", "runs")}
+def stopped_by(run: Any) -> tuple[list[str], list[str], set[str]]:
+    """Jobs that stop_jobs leaves, the keys that it cancels, and the silent workers.
+
+    `run` answers in place of two workers: one does "runs", the other is to do "lost".
+    """
+    futures = {name: Mock(key=name, done=lambda: False) for name in ("lost", "waiting", "runs")}
     pending = {future: Job(name=name, trainings=[]) for name, future in futures.items()}
-    client = Mock()
-    client.run.return_value = {"tcp://alive": {"runs"}}
-    client.processing.return_value = {"tcp://alive": ("runs",), "tcp://lost": ("on-lost",)}
-    stop_jobs(client, pending)
-    assert [job.name for job in pending.values()] == ["on-lost", "runs"]
-    client.cancel.assert_called_once_with([futures["waiting"]])
+
+    async def processing() -> dict[str, tuple[str, ...]]:
+        return {"tcp://alive": ("runs",), "tcp://other": ("lost",)}
+
+    client = Mock(run=run, processing=processing)
+    client.sync = lambda function, *args, callback_timeout: asyncio.run(function(*args))
+    silent: set[str] = set()
+    stop_jobs(client, pending, silent)
+    cancelled = client.cancel.call_args.args[0]
+    return ([job.name for job in pending.values()], [future.key for future in cancelled], silent)
+
+
+def test_the_jobs_of_a_worker_that_is_being_lost_are_not_cancelled():
+    """Another worker will get them."""
+    async def run(function, keys, workers, on_error):
+        return {"tcp://alive": {"runs"}} if workers == ["tcp://alive"] else {}
+
+    assert stopped_by(run) == (["lost", "runs"], ["waiting"], set())
+
+
+def test_nobody_waits_for_the_jobs_of_a_worker_that_hangs(monkeypatch):
+    monkeypatch.setattr(runner, "ANSWER", 0.1)
+
+    async def run(function, keys, workers, on_error):
+        if workers == ["tcp://other"]:
+            await asyncio.Event().wait()
+        return {"tcp://alive": {"runs"}}
+
+    assert stopped_by(run) == (["runs"], ["lost", "waiting"], {"tcp://other"})
+
+
+@pytest.mark.slow
+def test_a_study_that_is_stopped_goes_without_a_frozen_worker(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "do_job_on_worker", wait_and_save)
+    monkeypatch.setattr(runner, "ANSWER", 3)
+
+    def freeze_and_interrupt() -> None:
+        files = [tmp_path / "first.pid", tmp_path / "second.pid"]
+        wait_for(lambda: all(file.exists() and file.stat().st_size > 0 for file in files))
+        os.kill(int(files[0].read_text(encoding="utf-8")), signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=freeze_and_interrupt).start()
+    jobs = [Job(name=name, trainings=[]) for name in ("first", "second", "third")]
+    with (local_cluster(processes=True, n_workers=2) as cluster, Client(cluster) as client,
+          pytest.raises(UserError, match="no answer from tcp://127.0.0.1:[0-9]+ within 3 seconds")):
+        run_jobs(None, Mock(path=tmp_path), Mock(), client, jobs)
+    assert [file.name for file in tmp_path.glob("*.saved")] == ["second.saved"]
+    assert not (tmp_path / "third.pid").exists()
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    """A Dask scheduler in a process of its own, with a worker; and its address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    host, port = address.split(":")
+    command = [sys.executable, "-m", "dask"]
+    started = [Popen([*command, "scheduler", "--host", host, "--port", port, "--no-dashboard"],
+                     cwd=ROOT, stderr=DEVNULL)]
+    started.append(Popen([*command, "worker", f"tcp://{address}", "--nthreads", "1", "--no-nanny",
+                          "--local-directory", str(tmp_path)], cwd=ROOT, stderr=DEVNULL))
+    yield started[0], f"tcp://{address}"
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_the_end_of_the_scheduler_is_an_error_of_one_line(workdir, tmp_path, capsys, scheduler):
+    process, address = scheduler
+    argv = study_arguments(workdir, "--scheduler", address, "--log.runs", str(tmp_path))
+
+    def end_scheduler() -> None:
+        wait_for((tmp_path / "ablation-smoke" / "sin-s0-25k" / "last").exists)
+        process.kill()
+
+    threading.Thread(target=end_scheduler).start()
+    lines = error_lines(capsys, ablate.main, *argv)
+    assert lines[-1].startswith(f"error: the scheduler {address} has ended: ")
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_study_whose_scheduler_is_frozen(
+    workdir, tmp_path, capsys, monkeypatch, scheduler
+):
+    monkeypatch.setattr(runner, "ANSWER", 2)
+    process, address = scheduler
+    argv = study_arguments(workdir, "--scheduler", address, "--log.runs", str(tmp_path))
+
+    def freeze_and_interrupt() -> None:
+        wait_for((tmp_path / "ablation-smoke" / "sin-s0-25k" / "last").exists)
+        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=freeze_and_interrupt).start()
+    lines = error_lines(capsys, ablate.main, *argv)
+    assert lines[-1].startswith("error: no answer from the scheduler within 4 seconds, ")
 
 
 def fail(train: None, folder: str, job: Job) -> None:
