@@ -728,11 +728,24 @@ def test_a_prompt_that_spells_bos_gets_one_note(kind, prompts, count, tmp_path, 
 @pytest.mark.parametrize("beside, words", [
     ("params.json", "tokenizer.model is missing; Meta's download keeps it one folder up: copy it"),
     ("vocab.json", "has a vocab.json but no tokenizer.json: load its tokenizer with transformers"),
-    ("config.json", "tokenizer.model is missing, and .*tokenizer.json too: copy the one that")])
+    ("config.json", "has no tokenizer: tokenizer.model is missing, and tokenizer.json too; copy")])
 def test_a_folder_without_a_tokenizer_says_where_to_get_it(beside, words, tmp_path):
     (tmp_path / beside).write_text("{}", encoding="utf-8")
     with pytest.raises(UserError, match=words):
         open_tokenizer(tmp_path)
+
+
+def test_an_import_without_a_tokenizer_says_so(tmp_path, capsys):
+    folder = their_folder(tmp_path)
+    (folder / "tokenizer.model").unlink()
+    assert_refused(capsys, "run", folder, tmp_path / "ours", f"{folder} has no tokenizer")
+
+
+@pytest.mark.parametrize("to", ["hf", "gguf"])
+def test_an_export_of_a_run_without_its_tokenizer_says_so(to, tmp_path, capsys):
+    run = make_run(tmp_path).path
+    (run / "tokenizer.model").unlink()
+    assert_refused(capsys, to, run, tmp_path / "out", f"{run / 'tokenizer.model'} is missing")
 
 
 @pytest.mark.parametrize("name", ["tokenizer.model", "tokenizer.json"])
