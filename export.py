@@ -21,7 +21,7 @@ with starting(__name__):
     from files import atomic_path, require_space, writing
     from formats import gguf, hf
     from formats.folders import import_folder
-    from formats.names import Target
+    from formats.names import Target, dropped_scaling
     from formats.run import load_for_export
     from formats.tensors import largest_value
     from gyre.checkpoint import SAFETENSORS_DTYPES, SAFETENSORS_NAMES
@@ -84,6 +84,9 @@ def export_run(source: Path, target: Path, to: Target, dtype: str | None) -> Non
         else:
             gguf.write_file(run, staging, chosen)
     say(f"{target}: {parameters:,} parameters from {source}")
+    dropped = dropped_scaling(run.model, to)
+    if dropped is not None:
+        say(f"note: {dropped}")
 
 
 if __name__ == "__main__":

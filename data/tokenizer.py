@@ -78,8 +78,10 @@ def _describe_missing(path: Path) -> str:
     if path.with_name("vocab.json").is_file():
         return (f"{path.parent} has a vocab.json but no {JSON}: load its tokenizer with "
                 f"transformers and save it there again, which writes the {JSON}")
-    return (f"{path} is missing, and {path.with_name(JSON)} too: copy the one that belongs to the "
-            f"model, with its {SETTINGS}")
+    if path.name == JSON:
+        return f"{path} is missing: copy the one of the model there"
+    return (f"{path.parent} has no tokenizer: {path.name} is missing, and {JSON} too; copy the one "
+            f"that belongs to the model there, with its {SETTINGS}")
 
 
 class Tokenizer:

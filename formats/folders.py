@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
+import yaml
 from torch import Tensor
 from tqdm import tqdm
 
@@ -43,7 +44,8 @@ def import_folder(folder: Path, target: Path) -> None:
             write_safetensors(folder / WEIGHTS, tensors, weights)
 
     create_run(target, model, folder,
-               lambda run: Checkpoints(run).save("best", write_weights, training=None))
+               lambda run: Checkpoints(run).save("best", write_weights, training=None),
+               read_license(folder))
     parameters = sum(math.prod(tensor.shape) for tensor in tensors.values())
     say(f"{target}: {parameters:,} parameters from {folder}")
 
@@ -85,16 +87,35 @@ def read_finite(name: str, tensor: Stored) -> Tensor:
     return weight
 
 
+def read_license(folder: Path) -> str | None:
+    """The license that the README.md of a folder states in its front matter; None without one."""
+    from huggingface_hub import metadata_load  # slow to import
+
+    card = folder / "README.md"
+    if not card.is_file():
+        return None
+    try:
+        metadata = metadata_load(card)
+    except (ValueError, yaml.YAMLError):  # a damaged card is no reason to refuse the weights
+        return None
+    stated = metadata.get("license") if metadata else None
+    return stated if isinstance(stated, str) else None
+
+
 def create_run(
-    target: Path, model: ModelConfig, folder: Path, write: Callable[[Path], None] | None = None
+    target: Path, model: ModelConfig, folder: Path, write: Callable[[Path], None] | None = None,
+    license_name: str | None = None,
 ) -> RunDir:
     """Make a run at `target` of a model from a `folder`, and of the tokenizer there. `write` adds
-    the weights.
+    the weights; the manifest records `license_name`.
 
     Prints what may surprise. Raises UserError where the tokenizer does not fit the model.
     """
     scaling = model.rope_scaling
     length = model.max_positions if scaling is None else scaling.original_positions
+    origin = {"from": str(folder)}
+    if license_name is not None:
+        origin["license"] = license_name
     with TemporaryDirectory() as spare:
         tokenizer, files = read_tokenizer(folder, model.vocab_size, Path(spare))
         log = LogConfig(runs=str(target.parent), wandb="disabled")
@@ -102,7 +123,7 @@ def create_run(
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
         run = RunDir.create(config, tokenizer=files, command=sys.argv, write=write,
-                            manifest={"imported": {"from": str(folder)}})
+                            manifest={"imported": origin})
     print_notes(folder, run)
     return run
 

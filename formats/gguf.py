@@ -30,6 +30,7 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
     weights |= {theirs: exported.weights[name] for name, theirs in exported.names.items()}
     model_name = exported.run.path.name.encode(errors="replace").decode()
     write_weights(file, model_name, weights, dtype, {
+        **general_fields(exported, model_name),
         **model_fields(exported.model),
         **to_gguf_fields(exported.run.path, exported.tokenizer, exported.model.vocab_size),
     })
@@ -73,6 +74,27 @@ def write_weights(
             writer.write_padding(stream, stream.tell())
             stream.write(data.data)
         writer.write_padding(stream, stream.tell())
+
+
+def general_fields(exported: Exported, model_name: str) -> dict[str, Any]:
+    """The fields of a GGUF that sites and programs show beside the name of a model.
+
+    The license is known of an imported model whose README.md stated one.
+    """
+    import gguf  # only this target needs it
+
+    size = sum(weight.numel() for weight in exported.weights.values())
+    components = gguf.Metadata.get_model_id_components(model_name, size)
+    base = components[2]  # the name in front of a size such as 135M; None without a size
+    fields: dict[str, Any] = {
+        "general.basename": model_name if base is None else base,
+        "general.size_label": gguf.size_label(size, 0, 0, 0),
+        "general.tags": ["text-generation"],
+    }
+    stated_license = exported.run.manifest.get("imported", {}).get("license")
+    if stated_license is not None:
+        fields["general.license"] = stated_license
+    return fields
 
 
 def model_fields(config: ModelConfig) -> dict[str, Any]:

@@ -43,6 +43,7 @@ SPELLINGS = SIZES | {"max_positions": "max_position_embeddings", "norm_eps": "rm
 # The types of RoPE in config.json, with their fields beside rope_theta. Other fields are refused:
 # they would change rotations.
 ORIGINAL = "original_max_position_embeddings"
+OURS = {ORIGINAL: "original_positions"}  # the only field that RopeScaling calls otherwise
 ROPES = {
     "default": (),
     "proportional": ("partial_rotary_factor",),
@@ -132,26 +133,31 @@ def to_rope(config: ModelConfig) -> dict[str, Any]:
 
     transformers 4 reads rope_theta and rope_scaling, 5 reads rope_parameters; both say the same.
 
-    With linear and dynamic, max_position_embeddings is the length before scaling: dynamic reads it
-    as that, and servers multiply it by the factor. With yarn and llama3 it is the length after.
-    For yarn it is exactly factor times the length before, since transformers 4.53 takes the ratio
-    of the two for the factor.
+    max_position_embeddings is the length after scaling, up to which transformers generates without
+    a warning. With dynamic it is the length before, which transformers computes with. For yarn it
+    is exactly factor times the length before, since transformers 4.53 takes the ratio of the two
+    for the factor. With linear, the length before stands beside it: transformers warns of a field
+    in the table that it does not read.
     """
     theta, scaling = names.theta_and_scaling(config)
     table: dict[str, Any] = {"rope_type": "default"}
-    positions = config.max_positions
+    lengths = {"max_position_embeddings": config.max_positions}
     if scaling is not None:
-        known = vars(scaling) | {ORIGINAL: scaling.original_positions}
         table = {"rope_type": scaling.type}
-        table |= {name: known[name] for name in ROPES[scaling.type] if known[name] is not None}
-        if scaling.type in ("linear", "dynamic"):
-            positions = scaling.original_positions
+        for name in ROPES[scaling.type]:
+            value = getattr(scaling, OURS.get(name, name))
+            if value is not None:
+                table[name] = value
+        if scaling.type == "linear":
+            lengths[ORIGINAL] = scaling.original_positions
+        elif scaling.type == "dynamic":
+            lengths["max_position_embeddings"] = scaling.original_positions
         elif scaling.type == "yarn":
-            positions = scaling.reach
+            lengths["max_position_embeddings"] = scaling.reach
     elif config.partial != 1:
         table = {"rope_type": "proportional", "partial_rotary_factor": config.partial}
     return {
-        "max_position_embeddings": positions,
+        **lengths,
         "rope_theta": theta,
         "rope_scaling": None if table == {"rope_type": "default"} else table,
         "rope_parameters": {"rope_theta": theta, **table},
@@ -236,7 +242,8 @@ def from_rope(config: dict[str, Any]) -> dict[str, Any]:
               "partial": rope.get("partial_rotary_factor")}
     if kind not in ("default", "proportional"):
         fields["rope_scaling"] = read_scaling(config, rope)
-    if kind in ("linear", "dynamic"):
+    states_reach = kind == "linear" and config.get(ORIGINAL) is not None
+    if kind in ("linear", "dynamic") and not states_reach:
         fields["max_positions"] = msgspec.convert(fields["rope_scaling"], RopeScaling).reach
     return fields
 
@@ -272,6 +279,8 @@ def read_scaling(config: dict[str, Any], rope: dict[str, Any]) -> dict[str, Any]
         # transformers 5 takes the field outside of the table, and 4 the one in it.
         raise ValueError(f"{ORIGINAL} is {outside}, beside a RoPE of {original}: versions of "
                          "transformers take either")
+    if kind == "linear" and outside is not None:
+        original = outside  # see `to_rope`
     fields = {name: rope[name] for name in ROPES[kind] if name in rope and name != ORIGINAL}
     return {"type": kind, "original_positions": original, **fields}
 

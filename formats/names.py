@@ -121,3 +121,22 @@ def refuse_without_counterpart(config: ModelConfig, to: Target) -> None:
     ):
         if refused:
             raise ValueError(f"model.{what}: {TARGETS[to]} {why}")
+
+
+def dropped_scaling(config: ModelConfig, to: Target) -> str | None:
+    """A sentence about a program that reads this format and drops the scaling of this model without
+    an error; None if none is known. docs/interop.md has the table.
+    """
+    _, scaling = theta_and_scaling(config)
+    if scaling is None:
+        return None
+    if to == "gguf":
+        return ("transformers 5.23.0 drops the scaling of a GGUF without a warning: export with "
+                "--to hf for it")
+    if scaling.type == "llama3":
+        return ("ctranslate2 4.8.5 drops rope_scaling.type llama3 without a warning, and computes "
+                "another model")
+    if scaling.type == "yarn" and scaling.attention_factor is not None:
+        return ("mlx-lm 0.32.2 drops rope_scaling.attention_factor without a warning, and computes "
+                "another model")
+    return None

@@ -114,7 +114,8 @@ def open_equal(model: bytes, tokenizer: Tokenizer, settings: dict[str, Any]) -> 
 
 
 def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The content of a tokenizer.json that gives the same ids as a sentencepiece file.
+    """The content of a tokenizer.json that gives the same ids as a sentencepiece file, but for
+    texts that spell a special token.
 
     Pieces are spelt with spaces instead of sentencepiece's mark, so that the mark is an ordinary
     character in a text there too.
@@ -270,10 +271,12 @@ def piece_scores(normal: dict[int, str], order: Sequence[str]) -> dict[str, floa
 def write_hf_tokenizer(source: Path, tokenizer: Tokenizer, folder: Path, max_length: int) -> None:
     """Write the tokenizer of the folder `source` into `folder` as transformers wants it.
 
-    A sentencepiece file gets a tokenizer.json of the same ids, with split_special_tokens, since
-    sentencepiece never reads a special token out of a text. A tokenizer.json alone gets the
-    sentencepiece file of the same ids if there is one: without it, llama.cpp's converter ignores
-    the order of the merges. Raises UserError where no tokenizer.json gives the same ids.
+    A sentencepiece file gets a tokenizer.json of the same ids. A text that spells a special token
+    is the exception: sentencepiece never reads one out of a text, and transformers must, since
+    `text + tokenizer.eos_token` is how trainers end a text. So there is no split_special_tokens.
+    A tokenizer.json alone gets the sentencepiece file of the same ids if there is one: without it,
+    llama.cpp's converter ignores the order of the merges. Raises UserError where no tokenizer.json
+    gives the same ids.
     """
     for file in tokenizer_files(source):
         shutil.copyfile(file, folder / file.name)
@@ -326,7 +329,6 @@ def _settings_of_sentencepiece(tokenizer: Tokenizer, max_length: int) -> dict[st
         "add_eos_token": False,
         "add_prefix_space": tokenizer.adds_space,  # read by llama.cpp's converter alone
         "clean_up_tokenization_spaces": False,
-        "split_special_tokens": True,
         "model_max_length": max_length,
     }
 

@@ -208,6 +208,8 @@ class RunDir:
         # A tokenizer that somebody added would be read instead of ours.
         for name in {*FILES, *hashes}:
             file = path / name
+            if name in hashes and not file.is_file():
+                raise UserError(f"{file} is missing: restore it, or choose another run")
             digest = sha256(file) if file.is_file() else None
             if digest != hashes.get(name):
                 raise UserError(f"{file} is not what this run was made with (run.json has its "

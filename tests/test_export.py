@@ -34,6 +34,7 @@ from data.tokenizer import open_tokenizer, tokenizer_files
 from formats import names
 from gyre.options import read_config
 from gyre.rundir import RunDir
+from model.config import RopeScaling
 
 
 def test_a_model_that_a_target_cannot_express_is_refused(tmp_path, capsys):
@@ -153,6 +154,28 @@ def test_whoever_stops_it_finds_nothing(to, number, tmp_path, monkeypatch):
     assert exit_code(export.main, source, "--to", to, folder / "out") == 128 + number
     assert seen == [True]
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("to", "scaling", "words"), [
+    ("hf", RopeScaling("llama3", 4.0, 16), "ctranslate2 4.8.5 drops rope_scaling.type llama3"),
+    ("hf", RopeScaling("yarn", 4.0, 16, attention_factor=1.3),
+     "mlx-lm 0.32.2 drops rope_scaling.attention_factor"),
+    ("gguf", RopeScaling("linear", 4.0, 16), "transformers 5.23.0 drops the scaling of a GGUF")])
+def test_an_export_notes_a_program_that_drops_its_scaling(to, scaling, words, tmp_path, capsys):
+    run = make_run(tmp_path, rope_scaling=scaling)
+    export_to(to, run.path, tmp_path / "out")
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 1
+    assert words in notes[0]
+
+
+@pytest.mark.parametrize(("to", "scaling"), [
+    ("hf", None), ("hf", RopeScaling("linear", 4.0, 16)), ("hf", RopeScaling("yarn", 4.0, 16)),
+    ("gguf", None), ("gguf", RopeScaling("ntk", 4.0, 16))])
+def test_no_note_where_no_program_is_known_to_drop_it(to, scaling, tmp_path, capsys):
+    run = make_run(tmp_path, rope_scaling=scaling)
+    export_to(to, run.path, tmp_path / "out")
+    assert "note: " not in capsys.readouterr().err
 
 
 # --- imported runs --------------------------------------------------------------------------------

@@ -104,6 +104,9 @@ def test_the_file_describes_its_model(tmp_path):
     assert described == {
         "general.architecture": "llama",
         "general.name": "ours",
+        "general.basename": "ours",
+        "general.size_label": "172K",
+        "general.tags": ["text-generation"],
         "general.file_type": 0,
         "general.quantization_version": 2,
         "llama.vocab_size": 330,
@@ -119,6 +122,32 @@ def test_the_file_describes_its_model(tmp_path):
         "llama.rope.dimension_count": 32,
         "llama.rope.freq_base": pytest.approx(5e3),
     }
+
+
+def test_the_base_name_of_a_model_ends_before_its_size(tmp_path):
+    run = make_run(tmp_path, "Small-1.5M-Chat")
+    fields, _ = read_gguf(run.path, tmp_path / "out.gguf")
+    assert fields["general.name"] == "Small-1.5M-Chat"
+    assert fields["general.basename"] == "Small"
+
+
+def card_fields(tmp_path, card):
+    """The fields of a GGUF of a run imported from a folder with this README.md."""
+    folder = their_folder(tmp_path)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    run = export_to("run", folder, tmp_path / "ours")
+    return read_gguf(run, tmp_path / "out.gguf")[0]
+
+
+def test_the_license_of_an_imported_model_is_in_the_file(tmp_path):
+    card = "---\nlicense: apache-2.0\ntags:\n- x\n---\n# A model\n"
+    assert card_fields(tmp_path, card)["general.license"] == "apache-2.0"
+
+
+@pytest.mark.parametrize("card", [
+    "# A model\n", "---\nlicense: [a\n---\n", "---\n- a\n---\n", "---\nlicense: [a, b]\n---\n"])
+def test_a_card_without_a_license_adds_none(card, tmp_path):
+    assert "general.license" not in card_fields(tmp_path, card)
 
 
 def test_the_file_holds_our_tokenizer(tmp_path):

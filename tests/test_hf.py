@@ -1,10 +1,12 @@
 """Hugging Face's folders in both directions, and config.json. The judge is transformers."""
 
 import copy
+import logging
 import math
 import os
 import shutil
 
+import msgspec
 import pytest
 import torch
 import transformers
@@ -28,6 +30,7 @@ from saved_models import (
 )
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+from transformers.utils.logging import warning_once
 
 from data.tokenizer import open_tokenizer
 from files import read_json
@@ -470,7 +473,7 @@ LLAMA3 = RAMP | L
 
 
 @pytest.mark.parametrize("rope", [
-    {"rope_parameters": LINEAR, **THETA, **L}, {"rope_scaling": LLAMA3, **L, **THETA},
+    {"rope_parameters": LINEAR, **THETA}, {"rope_scaling": LLAMA3, **L, **THETA},
     {"rope_scaling": YARN, "original_max_position_embeddings": 4096, **THETA},
     {"rope_scaling": YARN | {"original_max_position_embeddings": 131072, "beta_slow": 1e-4},
      "rope_theta": 1e4},
@@ -506,6 +509,70 @@ def test_a_configuration_comes_back_from_either_spelling(scaling, changes):
     if scaling is not None:  # before transformers 4.43 it was called type
         old = {"type" if k == "rope_type" else k: v for k, v in v4["rope_scaling"].items()}
         assert hf.from_config(v4 | {"rope_scaling": old}) == ours
+
+
+@pytest.mark.parametrize("scaling, stated", [
+    (RopeScaling("linear", 4.0, 16), 64), (RopeScaling("dynamic", 4.0, 16), 16),
+    (RopeScaling("yarn", 4.0, 16), 64), (RopeScaling("llama3", 4.0, 16), 64)], ids=str)
+def test_the_length_is_that_after_scaling_except_for_dynamic(scaling, stated):
+    config = hf.to_config(untied(rope_scaling=scaling, max_positions=64))
+    assert config["max_position_embeddings"] == stated
+
+
+def test_linear_scaling_keeps_a_length_of_its_own():
+    ours = untied(rope_scaling=RopeScaling("linear", 4.0, 16), max_positions=50)
+    config = hf.to_config(ours)
+    assert config["max_position_embeddings"] == 50
+    assert config["original_max_position_embeddings"] == 16
+    assert hf.from_config(config) == ours
+
+
+def test_linear_scaling_multiplies_a_length_that_stands_alone():
+    """As in exports of older versions and in models of others."""
+    model = hf.from_config(BASE | {"rope_scaling": LINEAR, "max_position_embeddings": 16})
+    assert model.max_positions == 64
+    assert model.rope_scaling == RopeScaling("linear", 4.0, 16)
+
+
+def test_a_scaling_that_was_read_with_defaults_is_written():
+    """msgspec sets no attribute of a field that has its default."""
+    fields = {"type": "yarn", "factor": 4.0, "original_positions": 16}
+    scaling = msgspec.convert(fields, RopeScaling)
+    table = hf.to_config(untied(rope_scaling=scaling))["rope_scaling"]
+    assert table == {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
+                     "beta_fast": 32.0, "beta_slow": 1.0}
+
+
+@pytest.fixture
+def transformers_log(monkeypatch):
+    """What transformers logs from here on, as a list of messages."""
+    records = []
+    logger = logging.getLogger("transformers")
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())
+    logger.addHandler(handler)
+    warning_once.cache_clear()
+    yield records
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize("kind", [
+    "linear", pytest.param("yarn", marks=pytest.mark.slow),
+    pytest.param("llama3", marks=pytest.mark.slow)])
+def test_transformers_does_not_warn_of_an_export(kind, tmp_path, transformers_log):
+    """Also not when it generates up to the length that the scaling is meant for."""
+    _, out = exported(tmp_path, rope_scaling=RopeScaling(kind, 4.0, 16))
+    theirs = AutoModelForCausalLM.from_pretrained(out)
+    theirs.generate(torch.full((1, 12), 5), min_length=64, max_length=64, do_sample=False)
+    assert transformers_log == []
+
+
+def test_transformers_warns_past_the_first_length_of_dynamic(tmp_path, transformers_log):
+    """It has one field for that length and for the one up to which it does not warn."""
+    _, out = exported(tmp_path, rope_scaling=RopeScaling("dynamic", 4.0, 16))
+    theirs = AutoModelForCausalLM.from_pretrained(out)
+    theirs.generate(torch.full((1, 12), 5), min_length=64, max_length=64, do_sample=False)
+    assert ["maximum length (16)" in message for message in transformers_log] == [True]
 
 
 @pytest.mark.parametrize("length, said", [(64, False), (50, True)])
