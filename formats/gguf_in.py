@@ -130,32 +130,36 @@ def to_model(
         raise ValueError(f"general.architecture is {architecture!r}: we have llama")
     theirs = {name.removeprefix("llama."): value for name, value in fields.items()
               if name.startswith("llama.")}
-    for name, value in theirs.items():
-        is_known = name in READ or name in SIZES.values()
-        if not is_known and value and value != NEUTRAL.get(name):
-            raise ValueError(f"llama.{name} {value!r}: we have no counterpart for it")
+    refuse_unknown(theirs)
     sizes = {ours: theirs.get(name) for ours, name in SIZES.items()}
     if sizes["vocab_size"] is None and "token_embd.weight" in shapes:
         sizes["vocab_size"] = shapes["token_embd.weight"][0]
-    theta = theirs.get("rope.freq_base", 10000.0)
-    tied = "output.weight" not in shapes
     try:
-        plain = names.to_model({**sizes, "theta": theta, "tie_embeddings": tied})
-        for name in ("attention.value_length", "rope.dimension_count"):
-            if theirs.get(name, plain.head_dim) != plain.head_dim:
-                raise ValueError(f"{name} {theirs[name]} is not the width of a head, "
-                                 f"{plain.head_dim}: we have no counterpart for it")
+        plain = names.to_model({**sizes, "theta": theirs.get("rope.freq_base", 10000.0),
+                                "tie_embeddings": "output.weight" not in shapes})
         scaling = read_scaling(theirs, plain, factors)
-        if scaling is None:
-            return plain
-        positions = plain.max_positions
-        if "rope.scaling.original_context_length" not in theirs and factors is None:
-            positions = scaling.reach  # the length is that before scaling, as in config.json
-        return replace(plain, max_positions=positions, rope_scaling=scaling)
     except (UserError, ValueError) as error:
         words = re.sub(r"(model\.)?\b(rope_scaling\.)?(\w+)",
                        lambda field: SPELLINGS.get(field[3], field[0]), str(error))
         raise ValueError(words) from None
+    for name in ("attention.value_length", "rope.dimension_count"):
+        if theirs.get(name, plain.head_dim) != plain.head_dim:
+            raise ValueError(f"{name} {theirs[name]} is not the width of a head, {plain.head_dim}: "
+                             "we have no counterpart for it")
+    if scaling is None:
+        return plain
+    positions = plain.max_positions
+    if "rope.scaling.original_context_length" not in theirs and factors is None:
+        positions = scaling.reach  # the length is that before scaling, as in config.json
+    return replace(plain, max_positions=positions, rope_scaling=scaling)
+
+
+def refuse_unknown(theirs: dict[str, Any]) -> None:
+    """Raise ValueError for a field that may change the model, and that we do not read."""
+    for name, value in theirs.items():
+        is_known = name in READ or name in SIZES.values()
+        if not is_known and value and value != NEUTRAL.get(name):
+            raise ValueError(f"llama.{name} {value!r}: we have no counterpart for it")
 
 
 # --- positions ------------------------------------------------------------------------------------
