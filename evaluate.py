@@ -9,7 +9,7 @@
     python evaluate.py small-rope-s1 --lengths --json all.json
 
 A run is named by its folder, or by its name if that is in runs/. With --data.files, a folder of
-Hugging Face's or Meta's is read where it lies, as export.py --to run reads it.
+Hugging Face's or Meta's, or a GGUF, is read where it lies, as export.py --to run reads it.
 
 Loss is the mean over all tokens but the first, in nats; perplexity is its exponential. Documents
 follow one another, each after an EOS, which is predicted as any token and counts in both. Bits per
@@ -76,7 +76,7 @@ class Options:
 
 @dataclass
 class Model:
-    """What the command line names: a run, or a folder of Hugging Face's or Meta's."""
+    """What the command line names: a run, a folder of Hugging Face's or Meta's, or a GGUF."""
 
     path: Path
     run: RunDir
@@ -117,7 +117,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     """Return the options, checked. `given` has those of the text to read, by dotted name."""
     parser = Parser(__doc__, RunOptions, Options)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="A run, or with --data.files a "
-                        "folder of Hugging Face's or Meta's. Without one: list all runs.")
+                        "folder of Hugging Face's or Meta's, or a GGUF. Without one: list all "
+                        "runs.")
     group = parser.add_argument_group("The text to read, if it is not the validation text of the "
                                       "runs")
     for name in SOURCES["files"].options:
@@ -186,7 +187,7 @@ def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> lis
     """
     models = []
     for path in paths:
-        if given and Path(path).is_file():
+        if given and Path(path).is_file() and not is_foreign(Path(path)):
             raise UserError(f"{path} is a file, and no run: give every file with --data.files, and "
                             "quote its globs")
         if is_foreign(Path(path)):
@@ -204,11 +205,11 @@ def open_models(paths: list[str], given: dict[str, Any], held: ExitStack) -> lis
 
 
 def open_foreign(path: Path, held: ExitStack) -> Model:
-    """Return the model in a folder of Hugging Face's or Meta's, which is open until `held` is
-    closed."""
-    from formats.folders import open_folder  # slow to import, and not needed for runs
+    """Return the model in a folder of Hugging Face's or Meta's, or in a GGUF, which is open until
+    `held` is closed."""
+    from formats.folders import open_model  # slow to import, and not needed for runs
 
-    run, weights = held.enter_context(open_folder(path))
+    run, weights = held.enter_context(open_model(path))
     return Model(path, run, weights)
 
 

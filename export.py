@@ -3,10 +3,12 @@
     python export.py runs/small-rope-s1 --to hf OUT/
     python export.py runs/small-rope-s1 --to gguf OUT.gguf --dtype q8_0
     python export.py FOLDER --to run runs/NAME
+    python export.py FILE.gguf --to run runs/NAME
 
 hf is a folder for transformers, vLLM and whatever else reads that; gguf a file for llama.cpp and
 its kin. FOLDER is one of Hugging Face's LLaMA family, or Meta's own with consolidated.*.pth,
-params.json and a tokenizer. What cannot be carried over exactly is refused by name.
+params.json and a tokenizer. FILE.gguf is one of llama.cpp's llama architecture. What cannot be
+carried over exactly is refused by name.
 """
 
 import argparse
@@ -20,7 +22,7 @@ from errors import UserError, report_errors, say, starting
 with starting(__name__):
     from files import atomic_path, require_space, writing
     from formats import gguf, hf
-    from formats.folders import import_folder
+    from formats.folders import import_model
     from formats.names import Target, dropped_scaling
     from formats.run import load_for_export
     from formats.tensors import largest_value
@@ -42,7 +44,7 @@ def main(argv: list[str] | None = None) -> None:
         if target.exists():
             raise UserError(f"{target} is there already: choose another place, or remove it")
         if options.to == "run":
-            import_folder(source, target)
+            import_model(source, target)
         else:
             export_run(source, target, options.to, options.dtype)
 
@@ -50,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The options of a command line."""
     parser = Parser(__doc__)
-    parser.add_argument("source", metavar="FROM", help="A run, or a folder to import.")
+    parser.add_argument("source", metavar="FROM", help="A run, or a folder or GGUF to import.")
     parser.add_argument("target", metavar="OUT", help="Where; it must not be there yet.")
     parser.add_argument("--to", required=True, choices=["hf", "gguf", "run"], help="What to make.")
     parser.add_argument("--dtype", choices=list(BYTES), help="Type of all weights for hf, of the "

@@ -23,7 +23,7 @@ with starting(__name__):
     from tqdm import tqdm
 
     from data.readers import decode, reading
-    from formats.chat import chat_template, check_chat, render_chat
+    from formats.chat import Chat, chat_template, read_chat, render_chat
     from gyre.compiled import compile_batch
     from gyre.compute import DTYPE_NAMES, InferenceDtype, keep_freed_memory
     from gyre.load import NEW_TOKENS, Row, Trained, load, stream
@@ -49,7 +49,8 @@ def main(argv: list[str] | None = None) -> None:
     """
     with report_errors():
         options = parse(argv)
-        trained = load_trained(options)
+        # From here on, options.chat is the template, or None.
+        trained, options.chat = load_trained(options)
         if trained.compute.device.type == "cpu":
             keep_freed_memory()
         with trained.compute.active():
@@ -96,7 +97,7 @@ class ModelOptions:
 
     run: str | None = None
     """A run: its folder, or its name in runs/. Unset: the newest one there. Or a folder of Hugging
-    Face's or Meta's, which is read as export.py --to run reads it."""
+    Face's or Meta's, or a GGUF, which is read as export.py --to run reads it."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
     and is up to twice as fast on some processors, slower on others. auto measures which of the two
@@ -162,8 +163,11 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def load_trained(options: argparse.Namespace) -> Trained:
-    """Return the run with its model, and print on stderr what it is."""
+def load_trained(options: argparse.Namespace) -> tuple[Trained, Chat | None]:
+    """Return the run with its model, and print on stderr what it is.
+
+    With --chat, its chat template too.
+    """
     scaling = None
     if options.rope_scaling is not None:
         scaling = RopeScaling(options.rope_scaling, options.rope_factor)
@@ -172,16 +176,16 @@ def load_trained(options: argparse.Namespace) -> Trained:
     with open_source(options) as (run, weights):
         trained = load(run, options.checkpoint, options.device, options.dtype, scaling, rows,
                        weights)
+        template = chat_template(trained.run.path)
+        chat = read_chat(trained.run.path) if options.chat else None
     dtype = DTYPE_NAMES[trained.compute.dtype] if options.dtype == "auto" else options.dtype
     say(f"{trained.run.path}: {options.checkpoint} weights, "
         f"{trained.config.model.position} positions, {trained.compute.device}, {dtype}, "
         f"{'compiled' if options.compile else 'eager'}")
-    if options.chat:
-        check_chat(trained.run.path)
-    elif chat_template(trained.run.path) is not None:
+    if chat is None and template is not None:
         say(f"note: {trained.run.path} has a chat template, and prompts are continued as they are: "
             "--chat puts them into it")
-    return trained
+    return trained, chat
 
 
 def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any, Any]]:
@@ -190,9 +194,9 @@ def open_source(options: argparse.Namespace) -> AbstractContextManager[tuple[Any
         return nullcontext((options.run, None))
     if options.checkpoint != "best":
         raise UserError(f"--checkpoint has no effect on {options.run}, which is no run")
-    from formats.folders import open_folder  # slow to import, and not needed for runs
+    from formats.folders import open_model  # slow to import, and not needed for runs
 
-    return open_folder(Path(options.run))
+    return open_model(Path(options.run))
 
 
 # --- prompts --------------------------------------------------------------------------------------
@@ -206,11 +210,11 @@ def read_prompt(path: str) -> str:
         return decode(raw)
 
 
-def encode_prompts(trained: Trained, prompts: list[str], chat: bool) -> list[list[int]]:
-    """Return the ids of prompts. With `chat`, the folder's chat template says how they begin."""
+def encode_prompts(trained: Trained, prompts: list[str], chat: Chat | None) -> list[list[int]]:
+    """Return the ids of prompts. With `chat`, its template says how they begin."""
     tokenizer = trained.tokenizer
-    if chat:
-        return [tokenizer.encode(render_chat(trained.run.path, prompt)) for prompt in prompts]
+    if chat is not None:
+        return [tokenizer.encode(render_chat(chat, prompt)) for prompt in prompts]
     if any(tokenizer.starts_with_prefix(tokenizer.encode(prompt)) for prompt in prompts):
         say("note: a prompt begins with the token that begins every text: it is not added again")
     return [tokenizer.encode_prompt(prompt) for prompt in prompts]

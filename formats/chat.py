@@ -1,6 +1,7 @@
 """Chat templates of other people's models: from what a user says to the text of a prompt."""
 
 import json
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,15 @@ def chat_template(folder: Path) -> str | None:
     return template
 
 
-def check_chat(folder: Path) -> str:
+@dataclass(frozen=True)
+class Chat:
+    """A chat template, and the special tokens that it can name."""
+
+    template: str
+    tokens: dict[str, str]
+
+
+def read_chat(folder: Path) -> Chat:
     """The chat template of a folder. Raises UserError where it has none, or a tokenizer that reads
     no special tokens out of a text."""
     template = chat_template(folder)
@@ -37,18 +46,6 @@ def check_chat(folder: Path) -> str:
     if not (folder / JSON).is_file():
         raise UserError(f"--chat needs a {JSON}, and {folder} has none: special tokens in the text "
                         "of a chat would be read as ordinary characters")
-    return template
-
-
-def render_chat(folder: Path, text: str) -> str:
-    """The text of a prompt in which a user has said `text`, and the answer comes next.
-
-    It holds its special tokens, and so does a `text` that spells one. Raises UserError where
-    `check_chat` does, and where the template fails.
-    """
-    from jinja2 import TemplateError  # only --chat needs it
-
-    template = check_chat(folder)
     stated = read_optional(folder / SETTINGS)
     tokens = {}
     for name in NAMES:
@@ -56,14 +53,24 @@ def render_chat(folder: Path, text: str) -> str:
         content = token["content"] if isinstance(token, dict) else token
         if content is not None:
             tokens[name] = content
+    return Chat(template, tokens)
+
+
+def render_chat(chat: Chat, text: str) -> str:
+    """The text of a prompt in which a user has said `text`, and the answer comes next.
+
+    It holds its special tokens, and so does a `text` that spells one. Raises UserError where the
+    template fails.
+    """
+    from jinja2 import TemplateError  # only --chat needs it
+
     try:
-        return make_environment().from_string(template).render(
+        return make_environment().from_string(chat.template).render(
             messages=[{"role": "user", "content": text}], tools=None, documents=None,
-            add_generation_prompt=True, **tokens)
+            add_generation_prompt=True, **chat.tokens)
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise UserError(f"the chat template of {folder} fails for this prompt "
-                        f"({type(error).__name__}: {error}): leave --chat out, or mend it"
-                        ) from error
+        raise UserError(f"the chat template fails for this prompt ({type(error).__name__}: "
+                        f"{error}): leave --chat out, or mend it") from error
 
 
 def make_environment() -> Any:

@@ -1,9 +1,11 @@
-"""Folders of other people: a run made of one, or its model used where it lies."""
+"""Models of other people, folders and GGUF: a run made of one, or its model used where it lies."""
 
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +18,7 @@ from data.sources import DataConfig
 from data.tokenizer import JSON, open_tokenizer, stated_eos_ids
 from errors import UserError, say
 from files import read_json, writing
-from formats import hf, meta
+from formats import gguf_in, gguf_tokenizers, hf, meta
 from formats.names import tensor_names
 from formats.tensors import Stored, largest_value
 from formats.tokenizers import read_tokenizer
@@ -24,44 +26,104 @@ from gyre.checkpoint import WEIGHTS, Checkpoints, write_safetensors
 from gyre.compute import check_memory
 from gyre.optim import OptimConfig
 from gyre.options import Config, TrainConfig
-from gyre.rundir import RunDir
+from gyre.rundir import RunDir, is_gguf
 from gyre.wandb_log import LogConfig
 from model.config import ModelConfig
 
 
-def import_folder(folder: Path, target: Path) -> None:
-    """Make a new run of a folder. Its tensors pass through memory one at a time.
+def import_model(source: Path, target: Path) -> None:
+    """Make a new run of a folder or GGUF. Its tensors pass through memory one at a time.
 
     Raises UserError for what has no counterpart here, and for files that do not fit.
     """
     RunDir.new_path(target.parent, target.name)  # refuses a name before anything is read
-    model, tensors = read_folder(folder)
+    with read_source(source) as foreign:
 
-    def write_weights(folder: Path) -> None:
-        with (writing(target, "make room, or choose another place"),
-              tqdm(tensors, "importing", unit="tensor", delay=2) as bar):
-            weights = (read_finite(name, tensors[name]) for name in bar)
-            write_safetensors(folder / WEIGHTS, tensors, weights)
+        def write_weights(folder: Path) -> None:
+            with (writing(target, "make room, or choose another place"),
+                  tqdm(foreign.tensors, "importing", unit="tensor", delay=2) as bar):
+                weights = (read_finite(name, foreign.tensors[name]) for name in bar)
+                write_safetensors(folder / WEIGHTS, foreign.tensors, weights)
 
-    create_run(target, model, folder,
-               lambda run: Checkpoints(run).save("best", write_weights, training=None),
-               read_license(folder))
-    parameters = sum(math.prod(tensor.shape) for tensor in tensors.values())
-    say(f"{target}: {parameters:,} parameters from {folder}")
+        create_run(target, foreign,
+                   lambda run: Checkpoints(run).save("best", write_weights, training=None),
+                   read_license(source))
+    parameters = sum(math.prod(tensor.shape) for tensor in foreign.tensors.values())
+    say(f"{target}: {parameters:,} parameters from {source}")
 
 
 @contextmanager
-def open_folder(folder: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tensor]]]]:
+def open_model(source: Path) -> Iterator[tuple[RunDir, Iterator[tuple[str, Tensor]]]]:
     """Yield what `load` takes: a run without weights, in a temporary folder, and the weights, which
     are read one at a time.
 
     Raises UserError for what an import refuses.
     """
-    model, tensors = read_folder(folder)
-    with TemporaryDirectory() as spare:
-        run = create_run(Path(spare) / "run", model, folder)
-        yield run, ((name, read_finite(name, tensor)) for name, tensor in tensors.items())
-        run.path = folder
+    with read_source(source) as foreign, spare_folder(source) as spare:
+        run = create_run(spare, foreign)
+        yield run, ((name, read_finite(name, tensor)) for name, tensor in foreign.tensors.items())
+        run.path = source
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A model of other people."""
+
+    source: Path
+    """Its folder or its GGUF."""
+    model: ModelConfig
+    tensors: dict[str, Stored]
+    """By our names, in our order and in our layout."""
+    tokenizer: Path
+    """A folder with the files of its tokenizer."""
+
+
+@contextmanager
+def read_source(source: Path) -> Iterator[Foreign]:
+    """Yield the model of a folder or GGUF. The tokenizer of a GGUF is in a temporary folder.
+
+    Raises UserError for what has no counterpart here, and for files that do not fit.
+    """
+    if not is_gguf(source):
+        yield Foreign(source, *read_folder(source), source)
+        return
+    with spare_folder(source) as spare:
+        yield Foreign(source, *read_gguf(source, spare), spare)
+
+
+@contextmanager
+def spare_folder(source: Path) -> Iterator[Path]:
+    """Yield the path of a temporary folder, which is not there yet, for what is made of `source`.
+
+    A UserError about something in it names the source instead.
+    """
+    with TemporaryDirectory() as parent:
+        folder = Path(parent) / "model"
+        try:
+            yield folder
+        except UserError as error:
+            message = str(error).replace(f"{folder}{os.sep}", f"{source}: ")
+            raise UserError(message.replace(str(folder), str(source))) from error
+
+
+def read_gguf(file: Path, folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
+    """The model of a GGUF, and its tensors by our names. Writes its tokenizer into `folder`."""
+    folder.mkdir()
+    fields, stored = gguf_in.open_file(file)
+    try:
+        model, tensors = gguf_in.read_model(fields, stored)
+        check_positions(model, file)
+        gguf_tokenizers.write_tokenizer(fields, folder)
+    except (TypeError, ValueError) as error:  # of fields that have another type, too
+        raise UserError(f"{file}: {error}") from None
+    return model, tensors
+
+
+def check_positions(model: ModelConfig, file: Path) -> None:
+    """Raise UserError if no memory holds the positions that `file` says the model has."""
+    size = 4 * model.max_positions * model.head_dim
+    check_memory(torch.device("cpu"), size, f"the table of {model.max_positions} positions in "
+                 f"{file}", "write a smaller length into it")
 
 
 def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
@@ -71,13 +133,12 @@ def read_folder(folder: Path) -> tuple[ModelConfig, dict[str, Stored]]:
         if file.is_file():
             try:
                 model, tensors = read(folder, read_json(file))
-                size = 4 * model.max_positions * model.head_dim
-                check_memory(torch.device("cpu"), size, f"the table of {model.max_positions} "
-                             f"positions in {file}", "write a smaller length into it")
+                check_positions(model, file)
                 return model, {ours: tensors[ours] for ours in tensor_names(model, "hf")}
             except (TypeError, ValueError) as error:  # of values that have another type, too
                 raise UserError(f"{file}: {error}") from None
-    raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json (Meta)")
+    raise UserError(f"{folder} is no folder with config.json (Hugging Face) or params.json (Meta), "
+                    "and no GGUF file")
 
 
 def read_finite(name: str, tensor: Stored) -> Tensor:
@@ -103,33 +164,35 @@ def read_license(folder: Path) -> str | None:
 
 
 def create_run(
-    target: Path, model: ModelConfig, folder: Path, write: Callable[[Path], None] | None = None,
+    target: Path, foreign: Foreign, write: Callable[[Path], None] | None = None,
     license_name: str | None = None,
 ) -> RunDir:
-    """Make a run at `target` of a model from a `folder`, and of the tokenizer there. `write` adds
-    the weights; the manifest records `license_name`.
+    """Make a run at `target` of a model and its tokenizer. `write` adds the weights; the manifest
+    records `license_name`.
 
     Prints what may surprise. Raises UserError where the tokenizer does not fit the model.
     """
+    model = foreign.model
     scaling = model.rope_scaling
     length = model.max_positions if scaling is None else scaling.original_positions
-    origin = {"from": str(folder)}
+    origin = {"from": str(foreign.source)}
     if license_name is not None:
         origin["license"] = license_name
     with TemporaryDirectory() as spare:
-        tokenizer, files = read_tokenizer(folder, model.vocab_size, Path(spare))
+        tokenizer, files = read_tokenizer(foreign.tokenizer, model.vocab_size, Path(spare))
         log = LogConfig(runs=str(target.parent), wandb="disabled")
         data = DataConfig(tokenizer=str(target), vocab_size=tokenizer.vocab_size, seq_len=length)
         config = Config(model=model, data=data, optim=OptimConfig(), train=TrainConfig(), log=log,
                         name=target.name)
         run = RunDir.create(config, tokenizer=files, command=sys.argv, write=write,
                             manifest={"imported": origin})
-    print_notes(folder, run)
+    print_notes(foreign.source, run)
     return run
 
 
 def print_notes(folder: Path, run: RunDir) -> None:
-    """Print what may surprise about the tokenizer of a run that was made of `folder`."""
+    """Print what may surprise about the tokenizer of a run that was made of `folder`, or of a GGUF.
+    """
     tokenizer = open_tokenizer(run.path)
     file = folder / "config.json"
     for i in dict.fromkeys([*tokenizer.eos_ids, *stated_eos_ids(file)]):
@@ -137,7 +200,7 @@ def print_notes(folder: Path, run: RunDir) -> None:
         if text:  # a special token has none
             say(f"note: eos_token_id of {folder} ends texts at id {i}, and the tokenizer there has "
                 f"{text.decode(errors='replace')!r} for it: is it that of the model?")
-    if not file.is_file():  # Meta's
+    if not file.is_file():  # Meta's, or a GGUF
         return
     bos_id = read_json(file).get("bos_token_id")
     if bos_id is not None and tokenizer.bos_id not in (None, bos_id):

@@ -19,6 +19,22 @@ from formats.tokenizers import to_gguf_fields
 from model.config import ModelConfig
 from model.rope import rope_frequencies, scaled_frequencies
 
+# The tensor by which llama.cpp divides the frequencies of RoPE.
+ROPE_FACTORS = "rope_freqs.weight"
+
+# Sizes: ours, and llama.cpp's behind "llama.".
+SIZES = {
+    "vocab_size": "vocab_size",
+    "max_positions": "context_length",
+    "dim": "embedding_length",
+    "n_layers": "block_count",
+    "hidden_dim": "feed_forward_length",
+    "n_heads": "attention.head_count",
+    "n_kv_heads": "attention.head_count_kv",
+    "head_dim": "attention.key_length",
+    "norm_eps": "attention.layer_norm_rms_epsilon",
+}
+
 
 def write_file(exported: Exported, file: Path, dtype: str) -> None:
     """Write a GGUF. Matrices are of type `dtype`, vectors float32.
@@ -26,7 +42,7 @@ def write_file(exported: Exported, file: Path, dtype: str) -> None:
     Raises UserError where rows cannot be packed in that type, or the tokenizer cannot be expressed.
     """
     factors = rope_factors(exported.model)
-    weights = {} if factors is None else {"rope_freqs.weight": factors}
+    weights = {} if factors is None else {ROPE_FACTORS: factors}
     weights |= {theirs: exported.weights[name] for name, theirs in exported.names.items()}
     model_name = exported.run.path.name.encode(errors="replace").decode()
     write_weights(file, model_name, weights, dtype, {
@@ -101,16 +117,8 @@ def model_fields(config: ModelConfig) -> dict[str, Any]:
     """The fields of a GGUF about the model, for the `llama` architecture."""
     theta, scaling = theta_and_scaling(config)
     fields: dict[str, Any] = {
-        "vocab_size": config.vocab_size,
-        "context_length": config.max_positions,
-        "embedding_length": config.dim,
-        "block_count": config.n_layers,
-        "feed_forward_length": config.hidden_dim,
-        "attention.head_count": config.n_heads,
-        "attention.head_count_kv": config.n_kv_heads,
-        "attention.key_length": config.head_dim,
+        **{theirs: getattr(config, ours) for ours, theirs in SIZES.items()},
         "attention.value_length": config.head_dim,
-        "attention.layer_norm_rms_epsilon": config.norm_eps,
         "rope.dimension_count": config.head_dim,
         "rope.freq_base": float(theta),
     }

@@ -137,10 +137,10 @@ def to_json(tokenizer: Tokenizer) -> dict[str, Any]:
         theirs.normalizer = normalizers.Sequence(space)
         steps.append(decoders.Strip(" ", 1, 0))
     theirs.decoder = decoders.Sequence(steps)
-    return _beginning_with(tokenizer.prefix_ids, theirs)
+    return beginning_with(tokenizer.prefix_ids, theirs)
 
 
-def _beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
+def beginning_with(prefix_ids: list[int], theirs: Any) -> dict[str, Any]:
     """The tokenizer.json of a `tokenizers` object, with texts that begin with these ids."""
     from tokenizers.processors import TemplateProcessing
 
@@ -307,7 +307,7 @@ def _complete_json(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     theirs = tokenizers.Tokenizer.from_file(str(folder / JSON))
     if theirs.encode("a").ids != tokenizer.prefix_ids + tokenizer.encode("a"):
         # Llama's class reads add_bos_token, and this class does not.
-        stage_json(folder / JSON, _beginning_with(tokenizer.prefix_ids, theirs))
+        stage_json(folder / JSON, beginning_with(tokenizer.prefix_ids, theirs))
     if not (folder / MODEL).exists():
         described = json.loads(theirs.to_str())  # the same form for every version of tokenizers
         model = to_sentencepiece(described, tokenizer)

@@ -51,8 +51,16 @@ def locked_run(path: Path) -> AbstractContextManager[None]:
 
 
 def is_foreign(path: Path) -> bool:
-    """Return whether a folder holds a model of Hugging Face's or Meta's, and not a run."""
-    return any((path / name).is_file() for name in ("config.json", "params.json"))
+    """Return whether this is a folder of Hugging Face's or Meta's, or a GGUF, and not a run."""
+    return is_gguf(path) or any((path / name).is_file() for name in ("config.json", "params.json"))
+
+
+def is_gguf(path: Path) -> bool:
+    """Return whether this is a GGUF file, by its name or by its first bytes."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return path.suffix.lower() == ".gguf" or file.read(4) == b"GGUF"
 
 
 def claim_name(runs: str | Path, name: str | None, stem: str, held: ExitStack) -> str:
@@ -97,9 +105,9 @@ def find_run(path: Path, runs: Path) -> Path:
     if folder.is_dir():
         check_is_run(folder)
         return folder
-    if path.suffix.lower() == ".gguf":
-        raise UserError(f"{path} is GGUF, which is only written: give the run or the folder that "
-                        "it was made from")
+    if is_gguf(path):
+        raise UserError(f"{path} is GGUF, and no run: import it with python export.py {path} --to "
+                        "run runs/NAME")
     if path.is_file():
         raise UserError(f"{path} is a file: give the folder of a run")
     names = {file.parent.name for file in folder.parent.glob("[!.]*/run.json")}

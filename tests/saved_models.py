@@ -146,6 +146,36 @@ def read_gguf(run, out, *options):
     return fields, {t.name: t for t in reader.tensors}
 
 
+def write_gguf(file: Path, fields: dict[str, Any], tensors: dict[str, tuple[Any, str]]) -> Path:
+    """A GGUF with these fields, written by the gguf package. A tensor is (its data, which may be
+    quantised, and the name of its type)."""
+    writer = gguf.GGUFWriter(file, fields.get("general.architecture", "llama"))
+    add: dict[type, Any] = {
+        bool: writer.add_bool, int: writer.add_uint32, float: writer.add_float32,
+        str: writer.add_string, list: writer.add_array}
+    for name, value in fields.items():
+        if name != "general.architecture":
+            add[type(value)](name, value)
+    for name, (data, kind) in tensors.items():
+        writer.add_tensor(name, data, raw_dtype=gguf.GGMLQuantizationType[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def edit_gguf(file: Path, fields: dict[str, Any], tensors: dict[str, Any] | None = None) -> Path:
+    """Write a GGUF again with these fields and tensors changed or added; None takes one away."""
+    reader = gguf.GGUFReader(file)
+    before = {k: f.contents() for k, f in reader.fields.items() if not k.startswith("GGUF.")}
+    all_fields = before | fields
+    stored = {t.name: (t.data.copy(), t.tensor_type.name) for t in reader.tensors}
+    all_tensors = stored | (tensors or {})
+    return write_gguf(file, {name: v for name, v in all_fields.items() if v is not None},
+                      {name: v for name, v in all_tensors.items() if v is not None})
+
+
 def logits(model, length: int = POSITIONS) -> Tensor:
     """Over the full context."""
     tokens = torch.randint(VOCAB, (2, length), generator=torch.Generator().manual_seed(3))

@@ -241,13 +241,12 @@ def test_a_folder_of_another_program_is_to_be_imported(tmp_path, file):
                                  f"{tmp_path} --to run runs/NAME")
 
 
-@pytest.mark.parametrize("exists", [True, False])
-def test_gguf_is_only_written(tmp_path, monkeypatch, exists):
+@pytest.mark.parametrize("name, content", [("x.gguf", b""), ("sha256-6c0f", b"GGUF\3\0\0\0")])
+def test_a_gguf_is_to_be_imported(tmp_path, monkeypatch, name, content):
     monkeypatch.chdir(tmp_path)
-    if exists:
-        Path("x.gguf").touch()
-    assert refused("x.gguf") == ("x.gguf is GGUF, which is only written: give the run or the "
-                                 "folder that it was made from")
+    Path(name).write_bytes(content)
+    assert refused(name) == (f"{name} is GGUF, and no run: import it with python export.py {name} "
+                             "--to run runs/NAME")
 
 
 def test_a_file_is_no_run(tmp_path):

@@ -1,0 +1,158 @@
+"""The tokenizer in a GGUF file, written as the files that a run has.
+
+llama.cpp reads no special token out of a text unless asked to; these files do it as others of their
+kind do (data/tokenizer.py). (ggml, docs/gguf.md; llama.cpp, src/llama-vocab.cpp)
+"""
+
+from pathlib import Path
+from typing import Any
+
+from data.tokenizer import CHAT, GENERATION, JSON, MODEL, SETTINGS
+from files import stage_json
+from formats.tokenizers import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, beginning_with, pack_pieces
+
+PREFIX = "tokenizer.ggml."
+
+# Patterns that cut a text before byte pairs are merged, one after the other, as the models' own
+# tokenizer.json have them.
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+          r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}"
+          r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+# By tokenizer.ggml.pre.
+PATTERNS = {
+    "gpt-2": [GPT2], "phi-2": [GPT2], "olmo": [GPT2],
+    "smollm": [r"\p{N}", GPT2], "starcoder": [r"\p{N}", GPT2], "refact": [r"\p{N}", GPT2],
+    "codeshell": [r"\p{N}", GPT2],
+    "llama-bpe": [LLAMA3], "llama3": [LLAMA3], "llama-v3": [LLAMA3], "falcon3": [LLAMA3],
+    "smaug-bpe": [LLAMA3], "dbrx": [LLAMA3],
+    "qwen2": [QWEN2], "deepseek-r1-qwen": [QWEN2], "stablelm2": [QWEN2],
+    "tekken": [TEKKEN],
+    "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+",
+                       r"\p{N}"],
+}
+
+# Those that take a whole word that has a piece without merging, and begin texts with BOS by
+# default.
+WHOLE_WORDS = {"llama-bpe", "llama3", "llama-v3", "falcon3", "tekken"}
+
+# Special tokens that end a turn, for files that do not say which one does. llama.cpp looks for them
+# too.
+TURN_ENDS = {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>"}
+
+
+def write_tokenizer(fields: dict[str, Any], folder: Path) -> None:
+    """Write the tokenizer of a GGUF with these fields into a folder: its files, and those that say
+    how texts begin and end and what a chat looks like.
+
+    Raises ValueError for a tokenizer that we do not know, and for damaged fields.
+    """
+    theirs = {name.removeprefix(PREFIX): value for name, value in fields.items()
+              if name.startswith(PREFIX)}
+    kind = theirs.get("model")
+    if kind not in ("llama", "gpt2"):
+        raise ValueError(f"tokenizer.ggml.model is {kind!r}: we have llama (sentencepiece) and "
+                         "gpt2 (byte-level)")
+    tokens = theirs.get("tokens", [])
+    types = theirs.get("token_type", [])
+    if not tokens or len(types) != len(tokens):
+        raise ValueError(f"the tokenizer has {len(tokens)} tokens and {len(types)} types: the file "
+                         "is damaged, or too old to say which of them are special")
+    if theirs.get("add_eos_token"):
+        raise ValueError("tokenizer.ggml.add_eos_token would end every prompt")
+    ids = special_ids(theirs)
+    is_ours_to_add = kind == "llama" or theirs.get("pre") in WHOLE_WORDS
+    adds_bos = theirs.get("add_bos_token", is_ours_to_add)
+    settings = {f"{name}_token": tokens[i] for name, i in ids.items() if name != "unk"}
+    if kind == "llama":
+        (folder / MODEL).write_bytes(to_sentencepiece(theirs, ids))
+        settings |= {"tokenizer_class": "LlamaTokenizer", "add_bos_token": adds_bos}
+    else:
+        front = [ids["bos"]] if adds_bos and "bos" in ids else []
+        stage_json(folder / JSON, beginning_with(front, to_byte_level(theirs)))
+        settings |= {"tokenizer_class": "PreTrainedTokenizerFast"}
+    stage_json(folder / SETTINGS, settings)
+    stage_json(folder / GENERATION, {"eos_token_id": end_ids(theirs, ids)})
+    template = fields.get("tokenizer.chat_template")
+    if template is not None:
+        (folder / CHAT).write_text(template, encoding="utf-8", newline="")
+
+
+def special_ids(theirs: dict[str, Any]) -> dict[str, int]:
+    """{bos, eos, unk, pad: id} of a tokenizer with these fields, as far as it has them.
+
+    Raises ValueError for an id that is no token's.
+    """
+    # llama.cpp's defaults for sentencepiece. Those for byte-level ones are GPT-2's, and a guess.
+    ids = {"unk": 0, "bos": 1, "eos": 2} if theirs["model"] == "llama" else {}
+    for name, field in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
+        if f"{field}_token_id" in theirs:
+            ids[name] = theirs[f"{field}_token_id"]
+    for name, i in ids.items():
+        if not 0 <= i < len(theirs["tokens"]):
+            raise ValueError(f"the tokenizer has no token {i}, which {name} is to be")
+    return ids
+
+
+def end_ids(theirs: dict[str, Any], ids: dict[str, int]) -> list[int]:
+    """The ids that a text may end with: those that the fields name, and ends of a turn."""
+    ends = [ids["eos"]] if "eos" in ids else []
+    ends += [theirs[f"{name}_token_id"] for name in ("eot", "eom") if f"{name}_token_id" in theirs]
+    if "eot_token_id" not in theirs:
+        for i, (text, kind) in enumerate(zip(theirs["tokens"], theirs["token_type"], strict=True)):
+            if kind == CONTROL and text in TURN_ENDS:
+                ends.append(i)
+    return list(dict.fromkeys(ends))
+
+
+def to_sentencepiece(theirs: dict[str, Any], ids: dict[str, int]) -> bytes:
+    """The sentencepiece file of a tokenizer with these fields and special ids."""
+    tokens = theirs["tokens"]
+    scores = theirs.get("scores", [])
+    if len(scores) != len(tokens):
+        raise ValueError(f"the tokenizer has {len(tokens)} tokens and {len(scores)} scores")
+    types = dict(enumerate(theirs["token_type"]))
+    normal = {tokens[i]: scores[i] for i, kind in types.items() if kind == NORMAL}
+    special = {name: ids.get(name) for name in ("unk", "bos", "eos")}
+    adds_space = theirs.get("add_space_prefix", True)
+    return pack_pieces(dict(enumerate(tokens)), types, normal, special, adds_space)
+
+
+def to_byte_level(theirs: dict[str, Any]) -> Any:
+    """The byte-level tokenizer with these fields, as an object of `tokenizers`.
+
+    Raises ValueError for a pre-tokenizer that we do not know, and for damaged fields.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    name = theirs.get("pre")
+    if name not in PATTERNS:
+        raise ValueError(f"tokenizer.ggml.pre is {name!r}, and we know how to cut a text for "
+                         f"{', '.join(PATTERNS)}: import the folder that the file was made from")
+    tokens = theirs["tokens"]
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    if len(vocabulary) < len(tokens):
+        raise ValueError("two tokens of the tokenizer have the same text")
+    merges = []
+    for merge in theirs.get("merges", []):
+        left, _, right = merge.partition(" ")
+        if left + right not in vocabulary or left not in vocabulary or right not in vocabulary:
+            raise ValueError(f"the merge {merge!r} of the tokenizer is not one of its tokens")
+        merges.append((left, right))
+    model = models.BPE(vocabulary, merges, ignore_merges=name in WHOLE_WORDS)
+    tokenizer = Tokenizer(model)
+    cuts: list[Any] = [pre_tokenizers.Split(Regex(pattern), "isolated")
+                       for pattern in PATTERNS[name]]
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, level])
+    tokenizer.decoder = decoders.ByteLevel()
+    for token, kind in zip(tokens, theirs["token_type"], strict=True):
+        if kind in (CONTROL, UNKNOWN):
+            tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False)])
+        elif kind == USER_DEFINED:
+            tokenizer.add_tokens([AddedToken(token, normalized=False)])
+    return tokenizer

@@ -1,0 +1,187 @@
+"""The tokenizer in a GGUF, read. Judges are `tokenizers` and the file that the GGUF was made of."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import tokenizers
+from conftest import exit_code
+from saved_models import export_to, imported, make_run, write_gguf
+from tokenizers import pre_tokenizers
+
+import generate
+from data.tokenizer import open_tokenizer
+from errors import UserError
+from formats.folders import open_model
+from formats.gguf import model_fields
+from formats.gguf_tokenizers import to_byte_level, write_tokenizer
+from formats.names import tensor_names
+from gyre.options import read_config
+
+LETTERS = ["a", "b", "é", "中", "🙂", " ", "  ", "\n", "\t", "1", "23", "'s", "def", "return", ".",
+           "x)", "</s>", "<0x41>", "\u0301", "\u00a0"]
+
+
+def random_texts():
+    """250 texts of pieces that tokenizers treat in different ways."""
+    rng = random.Random(0)
+    return ["".join(rng.choices(LETTERS, k=rng.randint(1, 30))) for _ in range(250)]
+
+
+def described():
+    """The tokenizer.json of a byte-level tokenizer."""
+    return json.loads(Path(__file__).with_name("llama3.json").read_text(encoding="utf-8"))
+
+
+def byte_level_fields(pre="smollm", **changes):
+    """The fields of a GGUF with the tokens and merges of `described`, and some special ones."""
+    model = described()["model"]
+    tokens = [*model["vocab"], "<|bos|>", "<|eos|>", "<|im_end|>", "<think>"]
+    fields = {
+        "model": "gpt2", "pre": pre, "tokens": tokens,
+        "token_type": [1] * len(model["vocab"]) + [3, 3, 3, 4],
+        "merges": [" ".join(merge) for merge in model["merges"]],
+        "bos_token_id": 298, "eos_token_id": 299, "padding_token_id": 299, **changes}
+    return {f"tokenizer.ggml.{name}": v for name, v in fields.items() if v is not None}
+
+
+def byte_level_gguf(tmp_path, fields):
+    """A GGUF of a random model with the tokenizer of these fields."""
+    run = make_run(tmp_path, vocab_size=302)
+    model = read_config(run.path / "config.yaml").model
+    names = tensor_names(model, "gguf")
+    tensors = {names[name]: (weight.numpy(), "F32")
+               for name, weight in run.checkpoints.load_weights().items()}
+    return write_gguf(tmp_path / "file.gguf", model_fields(model) | fields, tensors)
+
+
+def written(folder, fields):
+    """The tokenizer that is written for these fields."""
+    write_tokenizer(fields, folder)
+    return open_tokenizer(folder)
+
+
+@pytest.mark.parametrize("kind", ["llama2", "llama2-runs"])
+def test_sentencepieces_ids_come_back(kind, tmp_path):
+    run, _ = imported(tmp_path, kind)
+    file = export_to("gguf", run.path, tmp_path / "file.gguf")
+    ours = open_tokenizer(run.path)
+    theirs = open_tokenizer(export_to("run", file, tmp_path / "back"))
+    texts = random_texts()
+    assert [theirs.encode_prompt(text) for text in texts] == [ours.encode_prompt(t) for t in texts]
+    assert theirs.eos_ids == ours.eos_ids
+    assert theirs.adds_space
+
+
+def test_our_own_ids_come_back(tmp_path):
+    run = make_run(tmp_path)
+    file = export_to("gguf", run.path, tmp_path / "file.gguf")
+    ours = open_tokenizer(run.path)
+    theirs = open_tokenizer(export_to("run", file, tmp_path / "back"))
+    texts = ["", " two", "\u2581", *random_texts()]
+    assert [theirs.encode_prompt(text) for text in texts] == [ours.encode_prompt(t) for t in texts]
+    assert (theirs.bos_id, theirs.eos_ids, theirs.prefix_ids) == (2, [2], [])
+
+
+@pytest.mark.parametrize("pre, splitter", [
+    ("gpt-2", pre_tokenizers.ByteLevel(add_prefix_space=False)),
+    ("smollm", pre_tokenizers.Sequence([
+        pre_tokenizers.Digits(individual_digits=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])),
+])
+def test_byte_level_ids_are_those_of_the_models_own_files(pre, splitter, tmp_path):
+    """As the tokenizer.json of GPT-2 and of SmolLM cut a text."""
+    reference = tokenizers.Tokenizer.from_str(json.dumps(described()))
+    reference.pre_tokenizer = splitter
+    tokenizer = written(tmp_path, byte_level_fields(pre))
+    for text in random_texts():
+        assert tokenizer.encode(text) == reference.encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.parametrize("pre, words", [
+    ("gpt-2", ["I", "'ll", " pay", " 12345", "\n\n ", " née", "!!", "\n"]),
+    ("smollm", ["I", "'ll", " pay", " ", "1", "2", "3", "4", "5", "\n\n ", " née", "!!", "\n"]),
+    ("llama-bpe", ["I", "'ll", " pay", " ", "123", "45", "\n\n", " ", " née", "!!\n"]),
+    ("qwen2", ["I", "'ll", " pay", " ", "1", "2", "3", "4", "5", "\n\n", " ", " née", "!!\n"]),
+    ("tekken", ["I", "'ll", " pay", " ", "1", "2", "3", "4", "5", "\n\n", " ", " née", "!!\n"]),
+    ("deepseek-coder", ["I", "'", "ll", " pay", " ", "1", "2", "3", "4", "5", "\n", "\n", " ",
+                        " née", "!!", "\n"])])
+def test_a_text_is_cut_as_the_pre_tokenizer_says(pre, words):
+    theirs = {name.removeprefix("tokenizer.ggml."): value
+              for name, value in byte_level_fields(pre).items()}
+    tokenizer = to_byte_level(theirs)
+    text = "I'll pay 12345\n\n  née!!\n"
+    cuts = tokenizer.pre_tokenizer.pre_tokenize_str(text)
+    assert [text[start:end] for _, (start, end) in cuts] == words
+
+
+@pytest.mark.parametrize("pre, changes, prefix", [
+    ("smollm", {}, []), ("smollm", {"add_bos_token": True}, [298]),
+    ("llama-bpe", {}, [298]), ("llama-bpe", {"add_bos_token": False}, [])])
+def test_bos_is_added_as_by_llama_cpp(pre, changes, prefix, tmp_path):
+    assert written(tmp_path, byte_level_fields(pre, **changes)).prefix_ids == prefix
+
+
+@pytest.mark.parametrize("changes, ends", [
+    ({}, [299, 300]),  # <|im_end|> is known as the end of a turn
+    ({"eot_token_id": 298}, [299, 298]), ({"eom_token_id": 298}, [299, 298, 300])])
+def test_texts_end_where_the_fields_or_llama_cpp_say(changes, ends, tmp_path):
+    assert written(tmp_path, byte_level_fields(**changes)).eos_ids == ends
+
+
+def test_special_tokens_are_read_out_of_a_text(tmp_path):
+    """And have no text. Those that a user has defined have one."""
+    tokenizer = written(tmp_path, byte_level_fields())
+    ids = tokenizer.encode("<|im_end|><think>")
+    assert ids == [300, 301]
+    assert tokenizer.decode(ids) == "<think>"
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"pre": "made-up"}, "tokenizer.ggml.pre is 'made-up', and we know"),
+    ({"pre": None}, "tokenizer.ggml.pre is None"),
+    ({"merges": ["a zz"]}, "the merge 'a zz' of the tokenizer is not one of its tokens"),
+    ({"tokens": ["a", "a"], "token_type": [1, 1], "bos_token_id": 0, "eos_token_id": 0,
+      "padding_token_id": 0}, "two tokens of the tokenizer have the same text")])
+def test_what_gives_other_ids_is_refused(changes, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        write_tokenizer(byte_level_fields(**changes), tmp_path)
+
+
+def test_more_tokens_than_embeddings_are_refused(tmp_path):
+    fields = byte_level_fields()
+    fields["tokenizer.ggml.tokens"].append("<more>")
+    fields["tokenizer.ggml.token_type"].append(3)
+    file = byte_level_gguf(tmp_path, fields)
+    with pytest.raises(UserError, match=f"the tokenizer of {file} has ids up to 302"), \
+            open_model(file):
+        pass
+
+
+TEMPLATE = {"tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}<|im_end|>\n"}
+
+
+def test_a_gguf_chats_as_the_run_made_of_it(tmp_path, capsys):
+    file = byte_level_gguf(tmp_path, byte_level_fields() | TEMPLATE)
+    run = export_to("run", file, tmp_path / "back")
+    texts = []
+    for source in (file, run):
+        assert exit_code(generate.main, "--run", source, "--chat", "--prompt", "def f",
+                         "--temperature", "0", "--max-new-tokens", "9") == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert (run / "chat_template.jinja").read_text(encoding="utf-8") == (
+        "{{ bos_token }}{{ messages[0].content }}<|im_end|>\n")
+
+
+def test_a_gguf_without_a_template_says_so(tmp_path, capsys):
+    file = byte_level_gguf(tmp_path, byte_level_fields())
+    assert exit_code(generate.main, "--run", file, "--chat", "--prompt", "a") == 2
+    assert f"{file} has no chat template" in capsys.readouterr().err
+
+
+def test_a_gguf_without_a_tokenizer_is_refused(tmp_path):
+    file = byte_level_gguf(tmp_path, {})
+    with pytest.raises(UserError, match="tokenizer.ggml.model is None"), open_model(file):
+        pass
