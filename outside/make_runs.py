@@ -87,8 +87,6 @@ def main(folder: Path, source: Path | None) -> None:
 def make_tiny(folder: Path) -> tuple[Config, Mapping[str, Tensor]]:
     """Learn a tokenizer in `folder`; return a small configuration and large random weights."""
     config = make_config(TINY)
-    reach = FACTOR * config.data.seq_len
-    config = replace(config, model=replace(config.model, max_positions=reach))
     files = [*Path(".").glob("*.md"), *Path("docs").glob("*.md")]
     texts = [file.read_text(encoding="utf-8") for file in sorted(files)]
     pieces = learn_pieces(texts, config.data.vocab_size)
@@ -106,8 +104,9 @@ def scaled_models(config: Config) -> dict[str, ModelConfig]:
     model = config.model
     if model.rope_scaling is not None:
         return {model.rope_scaling.type: model}
-    models = {"plain": model}
     length = config.data.seq_len
+    reach = max(model.max_positions, FACTOR * length)  # so that all are given the same long prompt
+    models = {"plain": replace(model, max_positions=reach)}
     for kind in SCALINGS:
         scaling = RopeScaling(kind, FACTOR, original_positions=length)
         models[kind] = replace(model, rope_scaling=scaling, max_positions=scaling.reach)

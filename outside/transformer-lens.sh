@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # transformer-lens: what interpretability reads activations with.
+# transformers is pinned: it is not by transformer-lens, and 5.24.0 breaks its cache in silence.
 . "$(dirname "$0")/common.sh"
-install transformer-lens==4.3.0 torch==2.13.0
+install transformer-lens==4.3.0 transformers==5.23.0 torch==2.13.0
 ask <<'END'
 import torch
 from answer import Model, answer
