@@ -288,9 +288,9 @@ def read_blocks(
                     data = data[: data.rfind(b"\n") + 1] or data
                 block = data.decode(errors="ignore")  # half a character is for the next block
                 yield start == begin, block
-                size = len(block.encode())
-                start += size if size > 0 else len(data)  # a damaged span ends too
-                bar.update(size)
+                decoded = len(block.encode())
+                start += decoded if decoded > 0 else len(data)  # a damaged span ends too
+                bar.update(decoded)
 
 
 def encode_blocks(
