@@ -26,12 +26,13 @@ with starting(__name__):
     from formats.chat import Chat, chat_template, read_chat, render_chat
     from gyre.compiled import compile_batch
     from gyre.compute import DTYPE_NAMES, InferenceDtype, keep_freed_memory
+    from gyre.graphed import graph_batch
     from gyre.load import NEW_TOKENS, Row, Trained, load, stream
     from gyre.options import Parser, RunOptions
     from gyre.rundir import is_foreign
     from model.config import RopeScaling, ScalingType
     from model.dropout import derive_seed
-    from model.generation import Batch, next_logits
+    from model.generation import Batch
     from model.sampling import Sampling
 
 COMMANDS = """Each line is a prompt of its own, but for these commands:
@@ -353,7 +354,7 @@ def write_texts(
         new_tokens = trained.default_new_tokens(max(map(len, ids)))
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed)
-    step = compile_batch(batch) if options.compile else next_logits
+    step = compile_batch(batch) if options.compile else graph_batch(batch)
     streamed = len(rows) == 1
     times = [time.perf_counter()]
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,

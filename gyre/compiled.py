@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from errors import say
+from gyre.graphed import can_graph, graph_batch
 from model import kernels
 from model.generation import Batch, Step, evaluating, next_logits
 from model.transformer import KVCache, Transformer
@@ -42,10 +43,13 @@ OPENED: dict[Path, Any] = {}
 def compile_batch(batch: Batch) -> Step:
     """Return `next_logits`, compiled for all that this batch needs before its first token.
 
-    Without a cache, which dynamic RoPE scaling can need, nothing is compiled.
+    Without a cache, which dynamic RoPE scaling can need, nothing is compiled. On CUDA, decoding is
+    compiled when its first token is decoded, and runs as a CUDA graph.
     """
     if batch.cache is None:
         return next_logits
+    if can_graph(batch.model, batch.device):
+        return graph_batch(batch, compiled=True)
     with evaluating(batch.model):
         return compile_step(next_logits, batch.model, batch.cache, prompt=min(batch.starts),
                             samples=batch.num_samples)

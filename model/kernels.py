@@ -8,7 +8,8 @@ linear                  linear_by_sums           compiled generation on a CPU, n
                         onednn_product           float32 on a CPU, no autocast, from 16 tokens,
                                                  if oneDNN was measured to be faster
 attend                  attend_by_sums           one query, no mask, compiled generation on a CPU
-                        attend_one_query         one query, no mask, everywhere else
+                        attend_one_query         one query, no mask, everywhere else; on CUDA
+                                                 with a mask too, when decoding
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
 apply_rotary_emb        rotate_in_reals          compiled
@@ -70,11 +71,13 @@ def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
 
 def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Form | None:
     """Return the faster form of `attend` for these operands, or None."""
-    if mask is not None:
-        return None
     compiling = torch.compiler.is_compiling()
     training = torch.is_grad_enabled()
     on_cpu = xq.device.type == "cpu"
+    if mask is not None:
+        # CUDA has no fused kernel for a mask and grouped heads.
+        decoding = xq.shape[2] == 1 and not training and mask.dtype == xq.dtype
+        return attend_one_query if decoding and xq.device.type == "cuda" else None
     if xq.shape[2] == 1:
         return attend_by_sums if compiling and on_cpu and not training else attend_one_query
     # In bfloat16, the backward pass of the CPU's fused kernel is ten times slower than matrix
@@ -252,14 +255,16 @@ def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Ten
     return out.view(B, H, 1, D).type_as(xq)
 
 
-def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
-    """`attend` for one query (T == 1).
+def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = None) -> Tensor:
+    """`attend` for one query (T == 1), with a mask of its dtype, (1, 1 or H, 1, S), or none.
 
     The query heads of a group become several queries of one head, so that the keys and values of
     the group are read once.
     """
     stacked = xq.unflatten(1, (xk.shape[1], -1)).squeeze(3)  # (B, H_kv, H / H_kv, D)
-    return F.scaled_dot_product_attention(stacked, xk, xv).flatten(1, 2).unsqueeze(2)
+    if mask is not None and mask.shape[1] > 1:
+        mask = mask.unflatten(1, (xk.shape[1], -1)).squeeze(3)  # (1, H_kv, H / H_kv, S)
+    return F.scaled_dot_product_attention(stacked, xk, xv, mask).flatten(1, 2).unsqueeze(2)
 
 
 # Queries are processed in blocks. Larger blocks compute more scores that the mask hides; more

@@ -51,6 +51,16 @@ def test_attention_of_one_query_is_attention(form, length, n_kv_heads, monkeypat
                         (2, n_kv_heads, length, 8))
 
 
+@pytest.mark.parametrize("n_kv_heads", [1, 2, 6])
+@pytest.mark.parametrize("heads", [1, 6])  # one mask for all heads, or one for each
+def test_attention_of_one_query_with_a_mask_is_attention(heads, n_kv_heads):
+    mask = randn(1, heads, 1, 31, seed=5)
+    mask[..., 20:] = -torch.inf
+    assert_equals_plain(lambda q, k, v: kernels.attend_one_query(q, k, v, mask),
+                        lambda q, k, v: attend.__wrapped__(q, k, v, mask),
+                        (2, 6, 1, 8), (2, n_kv_heads, 31, 8), (2, n_kv_heads, 31, 8))
+
+
 @pytest.mark.parametrize("shape", [(8, 1), (2, 3), (4,), ()])
 def test_a_product_by_sums_is_a_product(shape):
     assert_equals_plain(kernels.linear_by_sums, F.linear, (*shape, 48), (31, 48))

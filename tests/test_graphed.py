@@ -1,0 +1,124 @@
+"""Decoding as a graph: the same step with positions in tensors, run here without a graph."""
+
+import pytest
+import torch
+from conftest import random_tokens, sharp_model
+
+from gyre import graphed
+from gyre.graphed import GraphedStep, can_graph, graph_batch
+from model.encodings import POSITIONS
+from model.generation import Batch, next_logits
+from model.sampling import Sampling
+from model.transformer import KVCache
+
+GREEDY = Sampling(temperature=0)
+CAPACITY = 21
+GRAPHED = ["rope", "sinusoidal", "learned", "alibi", "none", "rope_sinscale"]
+CUDA = torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(graphed, "KEY_BLOCK", 8)
+
+
+def filled_cache(model, tokens) -> KVCache:
+    """A cache with these tokens; all that follows them is NaN, as memory may be."""
+    cache = KVCache(model.config, len(tokens), CAPACITY)
+    for x in cache.keys + cache.values:
+        x.fill_(torch.nan)
+    next_logits(model, tokens, cache)
+    return cache
+
+
+def decode_all(step, model, tokens, known) -> torch.Tensor:
+    """The logits (B, T, V) after each of the tokens but the first, which are `known`."""
+    cache = filled_cache(model, tokens[:, :known])
+    run = step(model, cache)
+    logits = []
+    for number in range(known, tokens.shape[1]):
+        logits.append(run(model, tokens[:, number : number + 1], cache).clone())
+    assert cache.length == tokens.shape[1]
+    return torch.stack(logits, dim=1)
+
+
+def plain(model, cache):
+    return next_logits
+
+
+def unrecorded(model, cache):
+    return GraphedStep(model, cache, recorded=False)
+
+
+@pytest.mark.parametrize("position", GRAPHED)
+@torch.inference_mode()
+def test_logits_are_those_of_the_plain_step_in_every_block(position):
+    model = sharp_model(n_layers=2, position=position)
+    tokens = random_tokens(2 * CAPACITY, seed=3).view(2, CAPACITY)
+    expected = decode_all(plain, model, tokens, known=3)
+    assert (decode_all(unrecorded, model, tokens, known=3) - expected).abs().max() < 1e-5
+
+
+@torch.inference_mode()
+def test_grouped_heads_and_a_bias_are_decoded_alike():
+    model = sharp_model(n_layers=1, position="alibi", n_kv_heads=2)
+    tokens = random_tokens(12, seed=3).view(1, 12)
+    expected = decode_all(plain, model, tokens, known=2)
+    assert (decode_all(unrecorded, model, tokens, known=2) - expected).abs().max() < 1e-5
+
+
+@torch.inference_mode()
+def test_in_bfloat16_logits_are_those_of_the_plain_step():
+    model = sharp_model(n_layers=1).bfloat16()
+    tokens = random_tokens(12, seed=3).view(1, 12)
+    logits = []
+    for make in (plain, unrecorded):
+        cache = KVCache(model.config, 1, CAPACITY, dtype=torch.bfloat16)
+        next_logits(model, tokens, cache)
+        logits.append(make(model, cache)(model, tokens[:, :1], cache).clone())
+    assert (logits[1] - logits[0]).abs().max() < 0.02 * logits[0].abs().max()
+
+
+def test_texts_of_prompts_of_different_lengths_are_the_same():
+    model = sharp_model(n_layers=2)
+    prompts = [random_tokens(9, seed=1).tolist(), random_tokens(4, seed=2).tolist()]
+    texts = []
+    for make in (plain, unrecorded):
+        batch = Batch(model, prompts, GREEDY, max_new_tokens=12, num_samples=2)
+        for _ in batch.draw(make(model, batch.cache)):
+            pass
+        texts.append(batch.new_tokens())
+    assert texts[0] == texts[1]
+
+
+@torch.inference_mode()
+def test_there_is_a_block_for_every_eight_keys_and_the_last_is_shorter():
+    model = sharp_model(n_layers=1)
+    tokens = random_tokens(CAPACITY).view(1, -1)
+    cache = filled_cache(model, tokens[:, :7])
+    step = GraphedStep(model, cache, recorded=False)
+    for number in range(7, CAPACITY):
+        step(model, tokens[:, number : number + 1], cache)
+    assert list(step.blocks) == [8, 16, 21]
+
+
+@torch.inference_mode()
+def test_a_full_cache_is_an_error():
+    model = sharp_model(n_layers=1)
+    tokens = random_tokens(CAPACITY).view(1, -1)
+    cache = filled_cache(model, tokens)
+    step = GraphedStep(model, cache, recorded=False)
+    with pytest.raises(ValueError, match="do not fit into a cache"):
+        step(model, tokens[:, :1], cache)
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_only_encodings_that_leave_the_layers_alone_are_recorded(position):
+    model = sharp_model(n_layers=1, position=position)
+    assert can_graph(model, CUDA) is (position in GRAPHED)
+
+
+def test_on_a_cpu_nothing_is_recorded():
+    model = sharp_model(n_layers=1)
+    batch = Batch(model, [[1]], GREEDY, max_new_tokens=2)
+    assert graph_batch(batch) is next_logits
