@@ -262,6 +262,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     restores = start.restores()
     initial = None if restores else choose_weights(config)
     model, module = parallelism.wrap(config.model, initial, compute.compiled)
+    model.checkpoint_blocks = config.train.checkpoint_blocks
     optimizers = Optimizers(model, config.optim, compute.dtype)
     progress = Progress()
     if restores:

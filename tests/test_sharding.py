@@ -95,13 +95,15 @@ UNEVEN = ["--train.micro_batch_size", "13"]
 # The larger share of two has 14 rows; the matched sinusoid a scalar, which cannot be divided.
 MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false",
         "--train.micro_batch_size", "14", "--model.position", "sinusoidal"]
+# In the backward pass each block is computed again, and sharded weights are gathered for it.
+AGAIN = ["--train.checkpoint_blocks", "true"]
 # In micro-batches of 6, the rank that has 6 of 27 rows takes one pass less than those that have 7.
 ALIBI = ["--model.position", "alibi", "--train.micro_batch_size", "6"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes, shard, extra", [
-    (2, "none", UNEVEN), (2, "full", MUON), (4, "2", ALIBI)])
+    (2, "none", [*UNEVEN, *AGAIN]), (2, "full", MUON), (4, "2", [*ALIBI, *AGAIN])])
 def test_several_processes_train_as_one_does(workdir, launch_ranks, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
     name = f"{shard}-{processes}"
@@ -213,6 +215,26 @@ def test_one_shard_is_trained_as_the_whole_model_is(workdir):
             losses = [[*token_losses(setup.model, setup.val_data, 5, setup.compute)]
                       for setup in (sharded, whole)]
         torch.testing.assert_close(*losses)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_shard_computes_its_blocks_again(workdir):
+    """The weights of a block are gathered for it, and steps are those of the whole model."""
+    whole = build_setup(workdir, *RAGGED)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        sharding = Sharded(whole.world, 1)
+        model, module = sharding.wrap(
+            whole.config.model, partial(Transformer.draw_matrices, seed=1), compiled=False)
+        model.checkpoint_blocks = True
+        sharded = replace(whole, parallelism=sharding, model=model, module=module,
+                          optimizers=Optimizers(model, whole.config.optim, torch.float32))
+        for step in range(3):
+            expected = train_step(whole, step)
+            result = train_step(sharded, step)
+            assert result.loss == pytest.approx(expected.loss, rel=1e-6)
+            assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
     finally:
         dist.destroy_process_group()
 

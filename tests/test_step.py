@@ -250,6 +250,17 @@ def test_runs_of_other_seeds_see_other_batches(workdir):
     assert not torch.equal(x, other)
 
 
+# --- less memory ----------------------------------------------------------------------------------
+
+
+def test_blocks_that_are_computed_again_change_no_number(workdir):
+    options = ["--model.dropout", "0.2", "--train.micro_batch_size", "5"]
+    path = train_tiny(workdir, "kept", *options)
+    again = train_tiny(workdir, "again", *options, "--train.checkpoint_blocks", "true")
+    assert read_metric(again) == read_metric(path)
+    assert read_metric(again, "train/grad_norm") == read_metric(path, "train/grad_norm")
+
+
 # --- Muon -----------------------------------------------------------------------------------------
 
 
