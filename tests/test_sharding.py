@@ -239,6 +239,23 @@ def test_a_shard_computes_its_blocks_again(workdir):
         dist.destroy_process_group()
 
 
+@pytest.mark.parametrize("device, backend, card", [
+    ("cpu", "gloo", None), ("cuda:1", "nccl", torch.device("cuda", 1))])
+def test_processes_connect_by_what_their_device_needs(monkeypatch, device, backend, card):
+    """nccl is told which card is this process's."""
+    asked = {}
+
+    def init_process_group(backend, device_id, **_):
+        asked.update(backend=backend, device_id=device_id)
+
+    store = dist.HashStore()
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(dist, "rendezvous", lambda *_, **__: iter([(store, 1, 2)]))
+    monkeypatch.setattr(dist, "init_process_group", init_process_group)
+    World(1, 2, torch.device(device)).connect()
+    assert asked == {"backend": backend, "device_id": card}
+
+
 def test_sums_over_processes_are_exact(monkeypatch):
     """In float64: float32 has no 2**24 + 1."""
     monkeypatch.setattr(dist, "all_reduce", lambda tensor: tensor.mul_(2))
