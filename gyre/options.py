@@ -56,7 +56,7 @@ class TrainConfig:
     the whole share of the process at once."""
     checkpoint_blocks: bool = False
     """Keep the input of each block only, and compute the block again in the backward pass: less
-    memory, about a third more time, and the same gradients."""
+    memory, a third more work, and the same gradients."""
     eval_interval: Annotated[Fitted, Range(ge=1)] = 250
     """Steps between validations, checkpoints and samples; the last step always has all three. auto:
     a third of the steps, at most the number that the configuration has."""
