@@ -41,6 +41,9 @@ MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02  # of the minutes
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
+# FLOP/s of a training that is not on a CPU, where none are measured: a guess, with which
+# train.minutes decide whether it pays to compile.
+GUESSED_RATE = 2e13
 
 
 # --- what a training is: its text, its numbers, how it computes ----------------------------------
@@ -56,6 +59,7 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     start = prepare_data(start, world)
     world.connect()
     compute = choose_compute(start.config, world)
+    check_fits(start.config, world, count_logit_bytes(compute.dtype, compute.compiled))
     start = replace(start, config=record_compute(start.config, compute))
     if start.config.train.minutes is not None:
         start = choose_steps(start, world, compute)
@@ -71,6 +75,7 @@ def prepare_data(start: Start, world: World) -> Start:
     source = start.source
     if config.name is not None and not start.resumed:
         RunDir.new_path(config.log.runs, config.name)  # refuses a bad name
+    check_tf32(start, world)
     check_sizes(config, world)
     fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
     run_settings = source.manifest["settings"] if source else None
@@ -91,21 +96,52 @@ def prepare_data(start: Start, world: World) -> Start:
 
 
 def check_sizes(config: Config, world: World) -> None:
-    """Raise UserError for a batch or a model that these processes cannot share or hold."""
+    """Raise UserError for a batch or a model that these processes cannot share or hold.
+
+    Compiled in bfloat16, a training needs the least memory. Whether it is, is chosen later.
+    """
     if config.train.batch_size < world.size:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                         f"{world.size} processes")
-    rows = count_rows(config.train, world)
     shards = count_shards(config.train, world)
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # At least 4 bytes for each parameter, its gradient and one moment, and for each logit.
+    check_fits(config, world, count_logit_bytes(torch.bfloat16, compiled=True))
+
+
+def count_logit_bytes(dtype: torch.dtype, compiled: bool) -> int:
+    """Return how many bytes a logit takes at the peak of a step, in the backward pass of the loss.
+
+    Eager: the logarithm of its probability, the gradient of that, and its own gradient, all in
+    float32. The compiler fuses these: a logit and its gradient are left, in the dtype of products.
+    """
+    if compiled:
+        return 2 * dtype.itemsize
+    return 3 * torch.float32.itemsize
+
+
+def check_fits(config: Config, world: World, logit_bytes: int) -> None:
+    """Raise UserError for a training that the memory of these processes cannot hold."""
+    rows = count_rows(config.train, world)
+    shards = count_shards(config.train, world)
+    # At least 4 bytes for each parameter, its gradient and one moment. What the blocks keep is not
+    # counted.
     size = 12 * config.model.matrix_parameters // shards
-    size += 4 * rows * config.data.seq_len * config.model.vocab_size
+    size += logit_bytes * rows * config.data.seq_len * config.model.vocab_size
     size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
+
+
+def check_tf32(start: Start, world: World) -> None:
+    """Raise UserError if train.tf32 is asked for where it has no effect.
+
+    A run that was trained on CUDA may go on elsewhere, without it.
+    """
+    asked_for = start.source is None or "train.tf32" in start.given
+    if start.config.train.tf32 and asked_for and world.device.type != "cuda":
+        raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
 
 
 def count_rows(train: TrainConfig, world: World) -> int:
@@ -137,19 +173,24 @@ def choose_compute(config: Config, world: World) -> Compute:
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates = measure_rates(config, world, onednn)
     dtype, why = resolve_dtype(train.dtype, world.device, lambda: list(rates.values()))
+    if world.device.type == "cuda":
+        dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
     tokens = count_tokens(config)
     flops = training_flops(config.model, tokens)
+    rate = GUESSED_RATE
     seconds = None
     if needs_estimate(config, world):
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
-        if train.minutes is not None:  # as many steps as fit into them
-            flops *= 60 * train.minutes / seconds
-            seconds = 60 * train.minutes
+        rate = flops / seconds
+    if train.minutes is not None:  # as many steps as fit into them
+        seconds = 60 * train.minutes
+        flops = rate * seconds
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
     if compiled and not all(world.collect(compiled)):
         compiled = False
         why_compiled = "eager: another process has no compiler that works"
-    return Compute(world.device, dtype, compiled, onednn, f"{why}; {why_compiled}", seconds)
+    return Compute(world.device, dtype, compiled, onednn, train.tf32, f"{why}; {why_compiled}",
+                   seconds)
 
 
 def count_tokens(config: Config) -> int:
@@ -158,11 +199,14 @@ def count_tokens(config: Config) -> int:
 
 
 def needs_estimate(config: Config, world: World) -> bool:
-    """Return whether it is worth saying how long the steps take, or necessary for train.minutes."""
-    if config.train.minutes is not None:
-        return world.device.type != "mps"
+    """Return whether it is worth saying how long the steps take, or necessary for train.minutes.
+
+    Only on a CPU do the rates of a few products tell it.
+    """
+    if world.device.type != "cpu":
+        return False
     flops = training_flops(config.model, count_tokens(config))
-    return world.device.type == "cpu" and flops > WORTH_AN_ESTIMATE
+    return config.train.minutes is not None or flops > WORTH_AN_ESTIMATE
 
 
 def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtype, float]:
@@ -171,7 +215,7 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
     All of them call this, and choose alike by the sum. {} if nothing depends on the rates.
     """
     train = config.train
-    chooses_dtype = train.dtype == "auto" and world.device.type != "mps"
+    chooses_dtype = train.dtype == "auto" and world.device.type == "cpu"
     if not chooses_dtype and not needs_estimate(config, world):
         return {}
     dtypes = [torch.float32, torch.bfloat16]
@@ -240,6 +284,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     restores = start.restores()
     initial = None if restores else choose_weights(config)
     model, module = parallelism.wrap(config.model, initial, compute.compiled)
+    model.checkpoint_blocks = config.train.checkpoint_blocks
     optimizers = Optimizers(model, config.optim, compute.dtype)
     progress = Progress()
     if restores:

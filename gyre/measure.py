@@ -42,9 +42,13 @@ SPAN = 8  # length of the windows that contexts are cut from, in units of T
 WINDOWS = 32
 STRETCHES = 20  # parts of a text over which a standard error is taken
 THIN = 2  # contexts use every second window: a target costs over 72 tokens of forward passes there
-FORWARD = 2048  # tokens in a forward pass: what it computes stays in the processor's cache
 LARGEST_LOSS = 700  # whose perplexity a float holds
-LOGITS = 1 << 24  # logits that are computed at a time: 64 MB
+# Tokens in a forward pass: what it computes stays in a processor's cache. A card needs many.
+FORWARD = 2048
+CUDA_FORWARD = 65_536
+# Logits that are computed at a time: 64 MB, and 1 GB on a card.
+LOGITS = 1 << 24
+CUDA_LOGITS = 1 << 28
 Blocks = list[tuple[int, Tensor]]
 """Pairs (d, starts): the targets of each start s are s + d + 1 .. s + d + T."""
 Windows = Iterator[tuple[Tensor, int, int]]
@@ -84,6 +88,16 @@ class Scorer:
         """The int64 ids of the text, in order, on the CPU."""
         return self.text.ids
 
+    @property
+    def forward_tokens(self) -> int:
+        """The number of tokens in a forward pass."""
+        return CUDA_FORWARD if self.compute.device.type == "cuda" else FORWARD
+
+    @property
+    def logits_at_once(self) -> int:
+        """The number of logits that are computed at a time."""
+        return CUDA_LOGITS if self.compute.device.type == "cuda" else LOGITS
+
     def model(self, positions: int) -> Transformer | None:
         """Return the model for so many positions; None if its encoding ends before."""
         config = self.trained.config
@@ -110,7 +124,7 @@ class Scorer:
     def rows(self, starts: Tensor, context: int) -> Iterator[Tensor]:
         """Yield the windows of `context` tokens at `starts` and the target after each: ids
         (B, context + 1), as many at a time as a forward pass takes."""
-        for batch in starts.split(max(1, FORWARD // context)):
+        for batch in starts.split(max(1, self.forward_tokens // context)):
             ids = self.stream[batch[:, None] + torch.arange(context + 1)]
             yield ids.to(self.trained.tok_embeddings.weight.device)
 
@@ -121,7 +135,7 @@ class Scorer:
         """Return the losses (windows, scored), in float64 on the CPU, of the last targets of the
         windows of `context` tokens at `starts`. The first token stands at position `start`."""
         losses = []
-        at_once = max(1, LOGITS // model.config.vocab_size)
+        at_once = max(1, self.logits_at_once // model.config.vocab_size)
         for rows in self.rows(starts, context):
             hidden_states = model.hidden_states(rows[:, :-1], start=start)[:, -scored:]
             targets = rows[:, -scored:].flatten()
@@ -265,7 +279,7 @@ def stream_losses(scorer: Scorer, context: int, stride: int) -> Tensor:
     with tqdm(desc="scoring", total=tokens - 1, unit="token", unit_scale=True, delay=2,
               leave=False) as bar:
         for starts, length, scored in roll(tokens, context, stride):
-            for batch in starts.split(max(1, FORWARD // length)):
+            for batch in starts.split(max(1, scorer.forward_tokens // length)):
                 nats = scorer.nats(model, batch, length, scored).flatten()
                 losses.append(nats)
                 bar.update(len(nats))

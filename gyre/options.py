@@ -54,6 +54,9 @@ class TrainConfig:
     micro_batch_size: Annotated[int | None, Range(ge=1)] = None
     """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
     the whole share of the process at once."""
+    checkpoint_blocks: bool = False
+    """Keep the input of each block only, and compute the block again in the backward pass: less
+    memory, a third more work, and the same gradients."""
     eval_interval: Annotated[Fitted, Range(ge=1)] = 250
     """Steps between validations, checkpoints and samples; the last step always has all three. auto:
     a third of the steps, at most the number that the configuration has."""
@@ -66,8 +69,10 @@ class TrainConfig:
     device: str = "auto"
     """auto (CUDA, else MPS, else CPU), cpu, cuda, cuda:N or mps."""
     dtype: Dtype = "auto"
-    """Dtype of matrix products. auto: bfloat16 where it is measured to be 1.2 times as fast as
-    float32."""
+    """Dtype of matrix products. auto: on a CPU, bfloat16 where it is measured to be 1.2 times as
+    fast as float32; on CUDA, bfloat16 from capability 8.0 on, and float16 below."""
+    tf32: bool = False
+    """Compute float32 products on CUDA in TF32, which is faster and rounds to 10 bits."""
     compile: bool | Literal["auto"] = "auto"
     """torch.compile the training step. auto: where the run is long enough to repay it."""
     onednn: bool | Literal["auto"] = "auto"

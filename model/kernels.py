@@ -3,16 +3,20 @@
 You can understand the model without this file.
 
 plain form              faster form              used
-linear                  linear_by_sums           compiled generation on a CPU, no autocast, up to
-                                                 8 tokens
+linear                  linear_by_sums           compiled generation, no autocast, up to 8 tokens
+                                                 on a CPU and up to 2 on CUDA
                         onednn_product           float32 on a CPU, no autocast, from 16 tokens,
                                                  if oneDNN was measured to be faster
-attend                  attend_by_sums           one query, no mask, compiled generation on a CPU
-                        attend_one_query         one query, no mask, everywhere else; on CUDA
-                                                 with a mask too, when decoding
+attend                  attend_by_sums           one query, compiled generation: without a mask on a
+                                                 CPU, with one on CUDA
+                        attend_by_scores         one query, a mask, generation on CUDA
+                        attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
+                        attend_repeated_heads    fewer key heads than query heads on CUDA, with
+                                                 a mask, or in float32
 apply_rotary_emb        rotate_in_reals          compiled
+rms_norm                rms_norm_by_cuda         generation on CUDA, not compiled
 
 The plain forms are in model/transformer.py and model/rope.py, marked `@or_faster`. CHOICES picks
 the form for each call. tests/test_kernels.py compares values and gradients of each form with the
@@ -51,14 +55,16 @@ def or_faster(plain: Callable[P, R]) -> Callable[P, R]:
 
 def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
     """Return the faster form of `linear` for these operands, or None."""
+    device = x.device.type
     # Autocast converts the operands of F.linear, and not those of the faster forms.
-    if x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+    if device not in MAX_SUMMED or torch.is_autocast_enabled(device):
         return None
     compiling = torch.compiler.is_compiling()
-    if compiling and not torch.is_grad_enabled() and x[..., 0].numel() <= MAX_SUMMED_TOKENS:
+    if compiling and not torch.is_grad_enabled() and x[..., 0].numel() <= MAX_SUMMED[device]:
         return linear_by_sums
     if (
         _uses_onednn
+        and device == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and math.prod(x.shape[:-1]) >= MIN_ONEDNN_TOKENS
         # The operator defines `backward` only; other derivatives would silently be 0.
@@ -75,9 +81,10 @@ def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) ->
     training = torch.is_grad_enabled()
     on_cpu = xq.device.type == "cpu"
     if mask is not None:
-        # CUDA has no fused kernel for a mask and grouped heads.
         decoding = xq.shape[2] == 1 and not training and mask.dtype == xq.dtype
-        return attend_one_query if decoding and xq.device.type == "cuda" else None
+        if decoding and xq.device.type == "cuda":
+            return attend_by_sums if compiling else attend_by_scores
+        return attend_repeated_heads if lacks_fused_kernel(xq, xk, mask) else None
     if xq.shape[2] == 1:
         return attend_by_sums if compiling and on_cpu and not training else attend_one_query
     # In bfloat16, the backward pass of the CPU's fused kernel is ten times slower than matrix
@@ -85,22 +92,48 @@ def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) ->
     short = compiling or xq.shape[2] <= EAGER_MAX_QUERIES
     if on_cpu and xq.dtype == torch.bfloat16 and training and short:
         return attend_by_products
+    return attend_repeated_heads if lacks_fused_kernel(xq, xk, mask) else None
+
+
+def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
+    """Return whether no fused kernel of CUDA takes so many key heads.
+
+    Flash attention takes fewer of them than query heads, but no mask and no float32. The kernel
+    that takes these needs as many.
+    """
+    grouped = xq.shape[1] != xk.shape[1]
+    by_flash = mask is None and xq.dtype != torch.float32
+    return xq.device.type == "cuda" and grouped and not by_flash
+
+
+def choose_rotation(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> Form | None:
+    """Return the faster form of `apply_rotary_emb` for these operands, or None."""
+    # Inductor generates no code for complex numbers.
+    if torch.compiler.is_compiling() and not freqs_cis.is_complex():
+        return rotate_in_reals
     return None
 
 
-# Keys are names of plain forms. Inductor generates no code for complex numbers.
+def choose_norm(x: Tensor, weight: Tensor, eps: float) -> Form | None:
+    """Return the faster form of `rms_norm` for these operands, or None."""
+    if x.device.type != "cuda" or torch.compiler.is_compiling() or torch.is_grad_enabled():
+        return None
+    return rms_norm_by_cuda if x.dtype == weight.dtype else None
+
+
+# Keys are names of plain forms.
 CHOICES: dict[str, Callable[..., Form | None]] = {
     "linear": choose_linear,
     "attend": choose_attention,
-    "apply_rotary_emb": lambda xq, xk, freqs_cis: (
-        rotate_in_reals if torch.compiler.is_compiling() and not freqs_cis.is_complex() else None
-    ),
+    "apply_rotary_emb": choose_rotation,
+    "rms_norm": choose_norm,
 }
 
 
 # --- matrix products ---
 
 MAX_SUMMED_TOKENS = 8
+MAX_SUMMED = {"cpu": MAX_SUMMED_TOKENS, "cuda": 2}
 
 
 def linear_by_sums(x: Tensor, weight: Tensor) -> Tensor:
@@ -238,15 +271,23 @@ LONGEST_SUM = 4096
 PARTS = 16
 
 
-def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
-    """`attend` for one query (T == 1), in float32, as sums that the compiler fuses."""
+def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = None) -> Tensor:
+    """`attend` for one query (T == 1), in float32, as sums that the compiler fuses.
+
+    A mask is (1, 1 or H, 1, S), and is added to the scores.
+    """
     B, H, _, D = xq.shape
     S = xk.shape[2]
     q = xq.float().view(B, xk.shape[1], -1, 1, D) * D**-0.5  # (B, H_kv, H / H_kv, 1, D)
-    weights = (q * xk[:, :, None]).sum(-1).softmax(-1)  # (B, H_kv, H / H_kv, S)
+    scores = (q * xk[:, :, None]).sum(-1)  # (B, H_kv, H / H_kv, S)
+    if mask is not None:
+        scores = scores + group_mask(mask, xk.shape[1])
+    weights = scores.softmax(-1)
     # The values of a long text are summed in 16 parts: 15 of equal size at once, then the rest. The
     # rest is never empty, because an empty one would be another case to compile.
-    cut = S // PARTS * (PARTS - 1) if S > LONGEST_SUM else 0
+    cut = 0
+    if xq.device.type == "cpu" and S > LONGEST_SUM:
+        cut = S // PARTS * (PARTS - 1)
     out = (weights[..., cut:, None] * xv[:, :, None, cut:]).sum(-2)
     if cut:
         w = weights[..., :cut].unflatten(-1, (PARTS - 1, -1))
@@ -255,16 +296,59 @@ def attend_by_sums(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Ten
     return out.view(B, H, 1, D).type_as(xq)
 
 
-def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = None) -> Tensor:
-    """`attend` for one query (T == 1), with a mask of its dtype, (1, 1 or H, 1, S), or none.
+def group_mask(mask: Tensor, n_kv_heads: int) -> Tensor:
+    """Return a mask (1, 1 or H, 1, S) as (1, 1 or H_kv, 1 or H / H_kv, S): by groups of heads."""
+    if mask.shape[1] == 1:
+        return mask
+    return mask.unflatten(1, (n_kv_heads, -1)).squeeze(3)
+
+
+def attend_by_scores(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor) -> Tensor:
+    """`attend` for one query (T == 1) and a mask (1, 1 or H, 1, S), as two products.
+
+    Scores are float32. The one fused kernel of CUDA that takes a mask reads the keys of a head one
+    after the other, which took 31 us for 512 of them on an H200.
+    """
+    B, H, _, D = xq.shape
+    q = xq.view(B * xk.shape[1], -1, D)  # (B * H_kv, H / H_kv, D)
+    scores = float32_product(q, xk.flatten(0, 1).mT).view(B, xk.shape[1], -1, xk.shape[2])
+    scores = torch.add(group_mask(mask, xk.shape[1]), scores, alpha=D**-0.5)
+    weights = scores.softmax(-1).to(xv.dtype)  # (B, H_kv, H / H_kv, S)
+    return (weights.flatten(0, 1) @ xv.flatten(0, 1)).view(B, H, 1, D)
+
+
+def float32_product(x: Tensor, y: Tensor) -> Tensor:
+    """Multiply x (N, R, I) with y (N, I, C) -> (N, R, C) in float32, without converting them."""
+    if x.dtype == torch.float32 or x.device.type != "cuda":
+        return x.float() @ y.float()
+    return torch.bmm(x, y, out_dtype=torch.float32)
+
+
+def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> Tensor:
+    """`attend` for one query (T == 1).
 
     The query heads of a group become several queries of one head, so that the keys and values of
     the group are read once.
     """
     stacked = xq.unflatten(1, (xk.shape[1], -1)).squeeze(3)  # (B, H_kv, H / H_kv, D)
-    if mask is not None and mask.shape[1] > 1:
-        mask = mask.unflatten(1, (xk.shape[1], -1)).squeeze(3)  # (1, H_kv, H / H_kv, S)
-    return F.scaled_dot_product_attention(stacked, xk, xv, mask).flatten(1, 2).unsqueeze(2)
+    return F.scaled_dot_product_attention(stacked, xk, xv).flatten(1, 2).unsqueeze(2)
+
+
+def attend_repeated_heads(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = None) -> Tensor:
+    """`attend` with each key/value head repeated for the query heads of its group.
+
+    Without a fused kernel, all scores would be in memory: T x S of them for each head.
+    """
+    dtype = xq.dtype
+    if mask is not None and mask.dtype != torch.bool:
+        dtype = mask.dtype  # a float32 bias, see the plain form
+    group = xq.shape[1] // xk.shape[1]
+    causal = bool(mask is None and xq.shape[2] > 1)
+    with torch.autocast(xq.device.type, enabled=False):
+        q = xq.to(dtype)
+        k = xk.to(dtype).repeat_interleave(group, dim=1)
+        v = xv.to(dtype).repeat_interleave(group, dim=1)
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal).type_as(xq)
 
 
 # Queries are processed in blocks. Larger blocks compute more scores that the mask hides; more
@@ -309,3 +393,14 @@ def rotate_in_reals(xq: Tensor, xk: Tensor, freqs_cis: Tensor) -> tuple[Tensor, 
         return turned.flatten(-2).type_as(x)
 
     return rotate(xq), rotate(xk)
+
+
+# --- norms ---
+
+
+def rms_norm_by_cuda(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`rms_norm` as one kernel of CUDA instead of seven.
+
+    It rounds to the dtype of x once, after the product with the weight.
+    """
+    return F.rms_norm(x, weight.shape, weight, eps)

@@ -102,6 +102,25 @@ def test_windows_end_to_end_begin_where_contexts_divide_a_span(context, spans):
             assert (start - span) % context == 0
 
 
+@pytest.mark.parametrize("device, windows", [("cpu", 256), ("cuda", 8192)])
+def test_a_pass_has_2048_tokens_on_a_cpu_and_65536_on_cuda(device, windows):
+    s = scorer()
+    s.compute = Compute(torch.device(device), torch.float32)
+    first, *_ = s.rows(torch.zeros(9000, dtype=torch.int64), T)
+    assert first.shape == (windows, T + 1)
+
+
+def test_losses_on_cuda_are_taken_in_larger_passes(monkeypatch):
+    """Of the same tokens in the same order."""
+    s = scorer()
+    expected = measure.stream_losses(s, T, T // 2)
+    s.compute = Compute(torch.device("cuda"), torch.float32)
+    monkeypatch.setattr(measure, "CUDA_FORWARD", 3 * T)
+    monkeypatch.setattr(measure, "CUDA_LOGITS", 5 * V)
+    losses = measure.stream_losses(s, T, T // 2)
+    torch.testing.assert_close(losses, expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("length", [2 * 8 * T + 1, 200, 300, 3000])
 def test_spans_are_disjoint_have_predecessors_and_end_within_the_stream(length):
     spans = scorer(length=length).spans(9)
