@@ -32,7 +32,7 @@ with starting(__name__):
     from gyre.rundir import is_foreign
     from model.config import RopeScaling, ScalingType
     from model.dropout import derive_seed
-    from model.generation import Batch
+    from model.generation import Batch, Step
     from model.sampling import Sampling
 
 COMMANDS = """Each line is a prompt of its own, but for these commands:
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
                 speed = converse(trained, options)
             else:
                 ids, rows = start_rows(trained, options.prompt, options)
-                _, speed = write_texts(trained, ids, rows, options, options.seed)
+                _, speed, _ = write_texts(trained, ids, rows, options, options.seed)
         speed.say()
 
 
@@ -264,6 +264,8 @@ class Session:
     """The last text, or the samples of it."""
     speed: Speed = field(default_factory=Speed)
     """That of all texts."""
+    step: Step | None = None
+    """That of the last text, which the next one may use too."""
 
     def answer(self, line: str) -> None:
         """Continue a line that is not empty, or obey a command. UserError for an unknown one."""
@@ -321,7 +323,8 @@ class Session:
         seed = self.seed
         if self.turn > 0:
             seed = derive_seed(self.seed, "turn", self.turn)
-        new, speed = write_texts(self.trained, [ids], rows, self.options, seed)
+        new, speed, self.step = write_texts(self.trained, [ids], rows, self.options, seed,
+                                            self.step)
         self.ids = ids + new[0]
         self.rows = rows
         self.turn += 1
@@ -344,19 +347,24 @@ def start_rows(
 
 
 def write_texts(
-    trained: Trained, ids: list[list[int]], rows: list[Row], options: argparse.Namespace, seed: int
-) -> tuple[list[list[int]], Speed]:
+    trained: Trained, ids: list[list[int]], rows: list[Row], options: argparse.Namespace, seed: int,
+    previous: Step | None = None,
+) -> tuple[list[list[int]], Speed, Step]:
     """Print all rows, with `num_samples` for each of `ids`: one as it comes, several at the end.
 
     Notes on stderr a text that ends early or is longer than the training rows. Returns the new
-    tokens of every row; and the speed, without the time of compiling.
+    tokens of every row; the speed, without the time of compiling; and the step, for the next call's
+    `previous`.
     """
     new_tokens = options.max_new_tokens
     if new_tokens is None:
         new_tokens = trained.default_new_tokens(max(map(len, ids)))
     batch = Batch(trained.model, ids, options.sampling, max_new_tokens=new_tokens,
                   num_samples=options.num_samples, eos_ids=trained.tokenizer.eos_ids, seed=seed)
-    step = compile_batch(batch) if options.compile else graph_batch(batch)
+    if options.compile:
+        step = compile_batch(batch, previous)
+    else:
+        step = graph_batch(batch, previous=previous)
     streamed = len(rows) == 1
     times = [time.perf_counter()]
     with tqdm(total=len(rows) * new_tokens, desc="generate", unit="token", delay=2, leave=False,
@@ -384,10 +392,11 @@ def write_texts(
         if start == shortest and length > start:
             drawn_by_prefill += 1
     decoded = batch.n_drawn - drawn_by_prefill
-    return batch.new_tokens(), Speed(
+    speed = Speed(
         prefill_tokens=shortest * len(ids), prefill_seconds=times[1] - times[0],
         decoded_tokens=decoded, decoding_seconds=times[-1] - times[1],
     )
+    return batch.new_tokens(), speed, step
 
 
 def print_samples(rows: list[Row], num_samples: int) -> None:

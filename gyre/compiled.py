@@ -40,16 +40,17 @@ OPENED: dict[Path, Any] = {}
 
 
 @torch.inference_mode()
-def compile_batch(batch: Batch) -> Step:
+def compile_batch(batch: Batch, previous: Step | None = None) -> Step:
     """Return `next_logits`, compiled for all that this batch needs before its first token.
 
     Without a cache, which dynamic RoPE scaling can need, nothing is compiled. On CUDA, decoding is
-    compiled when its first token is decoded, and runs as a CUDA graph.
+    compiled when its first token is decoded, and runs as a CUDA graph; see `graph_batch`, also for
+    `previous`.
     """
     if batch.cache is None:
         return next_logits
     if can_graph(batch.model, batch.device):
-        return graph_batch(batch, compiled=True)
+        return graph_batch(batch, compiled=True, previous=previous)
     with evaluating(batch.model):
         return compile_step(next_logits, batch.model, batch.cache, prompt=min(batch.starts),
                             samples=batch.num_samples)

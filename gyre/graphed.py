@@ -1,40 +1,45 @@
 """Decoding as a CUDA graph: a step's kernels are launched at once instead of one by one.
 
-A small model computes a token in less time than its some 400 kernels take to launch. A CUDA graph
-repeats what was recorded, so nothing in it may depend on the length of the text but through
-tensors: keys and values are written at an index that is a tensor, attention reads all keys of a
-block of KEY_BLOCK and more, and those that are not written yet are masked. What an encoding
-computes from positions is computed outside of the graph.
+A GPU computes a token of a small model in less time than its 444 kernels take to launch. A CUDA
+graph repeats what was recorded, so nothing in it may depend on the length of the text but through
+tensors: keys and values are written at an index that is a tensor, attention reads all keys of the
+first blocks of KEY_BLOCK, and those that are not written yet are masked. What an encoding computes
+from positions is computed outside of the graph.
 
 The same step without a graph runs on any device, which is how it is tested.
 
-B rows, S keys, H query heads, C model width, V vocabulary.
+B rows, S keys, H query heads, H_kv key/value heads, D head width, C model width, V vocabulary.
 """
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from model.generation import Batch, Step, next_logits
+from model.generation import KEY_BLOCK, Batch, Step, next_logits
 from model.position import PositionEncoding
 from model.transformer import KVCache, Transformer
 
-KEY_BLOCK = 256
-"""A graph serves lengths up to the next multiple of this."""
 ALIGNED = 16
 """Attention kernels read masks whose rows begin at multiples of so many numbers."""
 
 
-def graph_batch(batch: Batch, compiled: bool = False) -> Step:
+def graph_batch(batch: Batch, *, compiled: bool = False, previous: Step | None = None) -> Step:
     """Return the step that decodes a batch by CUDA graphs; `next_logits` where there can be none.
 
-    With `compiled`, the operations between the products are fused by PyTorch's compiler first.
+    With `compiled`, PyTorch's compiler fuses the operations of a layer first. If the step of a
+    `previous` batch fits, it is returned, with all that it has recorded, and the batch gets its
+    cache: then that batch must have ended.
     """
     if batch.cache is None or not can_graph(batch.model, batch.device):
         return next_logits
+    if isinstance(previous, GraphedStep) and previous.fits(batch.model, batch.cache, compiled):
+        previous.cache.length = 0
+        batch.cache = previous.cache
+        return previous
     return GraphedStep(batch.model, batch.cache, compiled=compiled)
 
 
@@ -57,13 +62,23 @@ class GraphedStep:
     ):
         self.model = model
         self.cache = cache
+        self.compiled = compiled
         self.pool = torch.cuda.graph_pool_handle() if recorded else None
         """Memory that the graphs share: they never run at once."""
-        self.decode = decode_at
+        self.run_layer: Callable[..., Tensor] = run_layer
+        self.run_output: Callable[..., Tensor] = run_output
         if compiled:
-            self.decode = torch.compile(decode_at, dynamic=False)
+            self.run_layer = torch.compile(run_layer)
+            self.run_output = torch.compile(run_output)
         self.blocks: dict[int, DecodingBlock] = {}
         """By the number of keys that they read."""
+
+    def fits(self, model: Transformer, cache: KVCache, compiled: bool) -> bool:
+        """Return whether this step can decode with its own cache in place of this one."""
+        own = self.cache.keys[0]
+        key = cache.keys[0]
+        same_cache = own.shape == key.shape and own.dtype == key.dtype
+        return same_cache and self.model is model and self.compiled == compiled
 
     def __call__(self, model: Transformer, tokens: Tensor, cache: KVCache | None) -> Tensor:
         if cache is not self.cache or tokens.shape[1] != 1 or cache.length == 0:
@@ -87,88 +102,104 @@ class GraphedStep:
             # Attention multiplies masked values by 0, and what no token has written may be NaN.
             for x in self.cache.keys + self.cache.values:
                 x[:, :, self.cache.length :] = 0
-        block = DecodingBlock(self.model, self.cache, n_keys, self.decode)
+        block = DecodingBlock(self, n_keys)
         if self.pool is not None:
             block.fill(tokens, self.cache.length)
-            block.record(self.pool)
+            settings = nullcontext()
+            if self.compiled:
+                # For each number of rows there is a graph of its own, and 8 would be too few. What
+                # does not compile runs as it is written.
+                settings = torch._dynamo.config.patch(recompile_limit=32, suppress_errors=True)
+            with settings:
+                block.record(self.pool)
         return block
 
 
-class PositionedCache:
-    """The first keys and values of a KVCache, which are written at a position that is a tensor."""
+class LayerCache:
+    """The cache of one layer, which is written at a position that is a tensor.
 
-    def __init__(self, cache: KVCache, n_keys: int, position: Tensor):
-        self.keys = [x[:, :, :n_keys] for x in cache.keys]
-        self.values = [x[:, :, :n_keys] for x in cache.values]
-        self.position = position
+    It has as many keys as `indices` has numbers.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, position: Tensor, indices: Tensor):
+        self.keys = keys  # (B, H_kv, capacity, D)
+        self.values = values
+        self.position = position  # (1,)
+        self.indices = indices  # (S,)
 
     def update(self, layer: int, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor]:
-        """Write xk, xv (B, H_kv, 1, D) and return all keys and values (B, H_kv, S, D)."""
-        keys = self.keys[layer].index_copy_(2, self.position, xk)
-        values = self.values[layer].index_copy_(2, self.position, xv)
-        return keys, values
+        """Write xk, xv (B, H_kv, 1, D) and return keys and values (B, H_kv, S, D)."""
+        self.keys.index_copy_(2, self.position, xk)
+        self.values.index_copy_(2, self.position, xv)
+        n_keys = len(self.indices)
+        return self.keys[:, :, :n_keys], self.values[:, :, :n_keys]
 
 
-def decode_at(
-    model: Transformer, h: Tensor, freqs_cis: Tensor | None, bias: Tensor, indices: Tensor,
-    cache: PositionedCache,
+def run_layer(
+    layer: nn.Module, h: Tensor, freqs_cis: Tensor | None, bias: Tensor, cache: LayerCache
 ) -> Tensor:
-    """Return the logits (B, V) after embeddings h (B, 1, C) of the tokens at `cache.position`.
+    """Return h (B, 1, C) after a layer. `bias` (1, 1 or H, 1, S) is added to the scores of the keys
+    up to the position, and the others are masked."""
+    mask = bias.masked_fill(cache.indices > cache.position, -torch.inf)
+    return layer(h, freqs_cis, mask, cache)
 
-    `bias` (1, 1 or H, 1, S) is added to the scores; `indices` (S,) are the positions of the keys.
-    """
-    mask = bias.masked_fill(indices > cache.position, -torch.inf)
-    for layer in model.layers:
-        h = layer(h, freqs_cis, mask, cache)
+
+def run_output(model: Transformer, h: Tensor) -> Tensor:
+    """Return the logits (B, V) of hidden states (B, 1, C)."""
     return model.logits(model.norm(h)[:, -1])
 
 
 class DecodingBlock:
     """A decoding step that reads a fixed number of keys, with the tensors that it reads."""
 
-    def __init__(
-        self, model: Transformer, cache: KVCache, n_keys: int, decode: Callable[..., Tensor]
-    ):
-        device = cache.keys[0].device
-        dtype = cache.keys[0].dtype
-        rows = cache.keys[0].shape[0]
-        self.model = model
-        self.decode = decode
+    def __init__(self, step: GraphedStep, n_keys: int):
+        keys = step.cache.keys[0]
+        rows, _, _, _ = keys.shape
+        model = step.model
+        self.step = step
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.position = torch.zeros(1, dtype=torch.long, device=device)
-        self.cache = PositionedCache(cache, n_keys, self.position)
-        self.indices = torch.arange(n_keys, device=device)
-        self.h = torch.zeros(rows, 1, model.config.dim, dtype=dtype, device=device)
+        self.position = torch.zeros(1, dtype=torch.long, device=keys.device)
+        self.indices = torch.arange(n_keys, device=keys.device)
+        pairs = zip(step.cache.keys, step.cache.values, strict=True)
+        self.caches = [LayerCache(*pair, self.position, self.indices) for pair in pairs]
+        self.h = torch.zeros(rows, 1, model.config.dim, dtype=keys.dtype, device=keys.device)
         self.freqs_cis: Tensor | None = None
         rotations = model.position.freqs_cis(0, 1)
         if rotations is not None:
             self.freqs_cis = rotations.clone()
         heads = 1
+        dtype = keys.dtype
         self.biased = model.position.bias(self.indices[:1], self.indices[:1]) is not None
         if self.biased:  # float32: in bfloat16 it would round distance 257 to 256
             heads = model.config.n_heads
             dtype = torch.float32
         width = ALIGNED * math.ceil(n_keys / ALIGNED)
-        self.bias = torch.zeros(1, heads, 1, width, dtype=dtype, device=device)[..., :n_keys]
+        bias = torch.zeros(1, heads, 1, width, dtype=dtype, device=keys.device)
+        self.bias = bias[..., :n_keys]
         self.logits = torch.empty(0)
+        """(B, V), of the last run."""
+        if step.compiled:  # one graph of the compiler for any number of keys
+            mark_lengths(self.indices, self.bias, self.caches)
 
     def fill(self, tokens: Tensor, start: int) -> None:
         """Set what the step reads to tokens (B, 1) at position `start`."""
-        position = self.model.position
+        model = self.step.model
         self.position.fill_(start)
-        self.h.copy_(position.embed(self.model.tok_embeddings(tokens), start))
-        rotations = position.freqs_cis(start, start + 1)
+        self.h.copy_(model.position.embed(model.tok_embeddings(tokens), start))
+        rotations = model.position.freqs_cis(start, start + 1)
         if rotations is not None and self.freqs_cis is not None:
             self.freqs_cis.copy_(rotations)
         if self.biased:
-            bias = position.bias(self.position, self.indices)
+            bias = model.position.bias(self.position, self.indices)
             assert bias is not None
             self.bias.copy_(bias[None])
 
     def compute(self) -> None:
         """Compute the logits."""
-        self.logits = self.decode(
-            self.model, self.h, self.freqs_cis, self.bias, self.indices, self.cache)
+        h = self.h
+        for layer, cache in zip(self.step.model.layers, self.caches, strict=True):
+            h = self.step.run_layer(layer, h, self.freqs_cis, self.bias, cache)
+        self.logits = self.step.run_output(self.step.model, h)
 
     def record(self, pool: Any) -> None:
         """Record the step as a graph, whose memory is of `pool`."""
@@ -188,3 +219,12 @@ class DecodingBlock:
             self.compute()
         else:
             self.graph.replay()
+
+
+def mark_lengths(indices: Tensor, bias: Tensor, caches: list[LayerCache]) -> None:
+    """Tell the compiler that the number of keys and the size of a cache may be others."""
+    torch._dynamo.mark_dynamic(indices, 0)
+    torch._dynamo.mark_dynamic(bias, 3)
+    for cache in caches:
+        torch._dynamo.mark_dynamic(cache.keys, 2)
+        torch._dynamo.mark_dynamic(cache.values, 2)

@@ -4,6 +4,7 @@ Shapes: B rows, T tokens, V vocabulary. A row is one sample of one prompt: row `
 is sample s of prompt p.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,8 @@ from model.transformer import KVCache, Transformer
 
 Step = Callable[..., Tensor]
 """A function like `next_logits`."""
+KEY_BLOCK = 256
+"""On CUDA, caches have a multiple of so many keys, and decoding reads a multiple of them."""
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -189,6 +192,8 @@ def new_cache(model: Transformer, rows: int, length: int) -> KVCache | None:
     dtype = model.norm.weight.dtype
     if torch.is_autocast_enabled(device.type):
         dtype = torch.get_autocast_dtype(device.type)
+    if device.type == "cuda":  # texts of similar lengths can share what was recorded for one
+        length = KEY_BLOCK * math.ceil(length / KEY_BLOCK)
     return KVCache(model.config, rows, length, device, dtype)
 
 

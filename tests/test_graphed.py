@@ -122,3 +122,61 @@ def test_on_a_cpu_nothing_is_recorded():
     model = sharp_model(n_layers=1)
     batch = Batch(model, [[1]], GREEDY, max_new_tokens=2)
     assert graph_batch(batch) is next_logits
+
+
+# --- the next text --------------------------------------------------------------------------------
+
+
+def keep_step(model, new) -> tuple[Batch, GraphedStep]:
+    """A batch that has been drawn, and its step."""
+    batch = Batch(model, [[1, 2, 3]], GREEDY, max_new_tokens=new)
+    step = GraphedStep(model, batch.cache, recorded=False)
+    list(batch.draw(step))
+    return batch, step
+
+
+@pytest.fixture
+def on_cuda(monkeypatch):
+    monkeypatch.setattr(graphed, "can_graph", lambda model, device: True)
+
+
+def test_the_next_text_of_this_size_uses_what_was_recorded(on_cuda):
+    model = sharp_model(n_layers=2)
+    _, step = keep_step(model, new=12)
+    batch = Batch(model, [[7, 5]], GREEDY, max_new_tokens=13)
+    assert graph_batch(batch, previous=step) is step
+    blocks = dict(step.blocks)
+    list(batch.draw(step))
+    assert step.blocks == blocks
+    expected = Batch(model, [[7, 5]], GREEDY, max_new_tokens=13)
+    list(expected.draw())
+    assert batch.new_tokens() == expected.new_tokens()
+
+
+@pytest.mark.parametrize("change", ["model", "size", "rows", "compiled"])
+def test_another_model_size_or_number_of_rows_is_recorded_anew(change, on_cuda, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    model = sharp_model(n_layers=1)
+    _, step = keep_step(model, new=12)
+    other = sharp_model(n_layers=1) if change == "model" else model
+    batch = Batch(other, [[1, 2, 3]], GREEDY, max_new_tokens=13 if change == "size" else 12,
+                  num_samples=2 if change == "rows" else 1)
+    fresh = graph_batch(batch, previous=step, compiled=change == "compiled")
+    assert fresh is not step
+    assert fresh.cache is batch.cache
+
+
+@pytest.mark.slow
+@torch.inference_mode()
+def test_layers_of_all_lengths_are_compiled_once():
+    """And once more where a cache has no more keys than are read."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    model = sharp_model(n_layers=3)
+    tokens = random_tokens(CAPACITY, seed=3).view(1, -1)
+    cache = filled_cache(model, tokens[:, :3])
+    step = GraphedStep(model, cache, compiled=True, recorded=False)
+    for number in range(3, CAPACITY):
+        step(model, tokens[:, number : number + 1], cache)
+    assert len(step.blocks) == 3
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 3  # with the output
