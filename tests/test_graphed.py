@@ -130,6 +130,7 @@ def test_on_a_cpu_nothing_is_recorded():
 def keep_step(model, new) -> tuple[Batch, GraphedStep]:
     """A batch that has been drawn, and its step."""
     batch = Batch(model, [[1, 2, 3]], GREEDY, max_new_tokens=new)
+    assert batch.cache is not None
     step = GraphedStep(model, batch.cache, recorded=False)
     list(batch.draw(step))
     return batch, step
