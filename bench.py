@@ -3,6 +3,7 @@
     python bench.py
     python bench.py --config bench.yaml --model.dim 768 --data.seq_len 1024 --json bench.json
     python bench.py --peer llama.cpp
+    python bench.py --config bench-gpu.yaml --repeats 4 --new-tokens 128
 
 The model has random weights, which take as long as trained ones. If transformers is installed
 (requirements-dev.txt), its LlamaForCausalLM of the same sizes runs too: in the dtype of
@@ -12,8 +13,18 @@ whatever the configuration says. With --peer llama.cpp, prefill and decoding of 
 of both programs in these dtypes and in int8 (its q8_0). Every subject has a process of its own, and
 they take turns, so that all share the machine's slower minutes. Figures are medians. Compilation
 starts with an empty cache on the disk.
+
+On CUDA a turn of training is 10 steps in a row, which clip the gradient as train.py does and read
+no loss. Events on the card's queue tell their time. The limit is the rate of 10 matrix products in
+a row, so the share of it is the model FLOPs utilization (MFU). The card's memory need not hold the
+activations of all subjects at once: after its turn a subject returns what it has cached, and before
+the next one it takes an untimed step, which allocates it again. transformers runs in our dtype
+only, and its best decoding is measured too: compiled, with a static cache. What a subject compiled
+is forgotten after each part, so that no batch runs a graph made for several sizes. A setting that
+does not fit into the memory is left out with a note, and so is one in which the peer fails.
 """
 
+import functools
 import gc
 import itertools
 import multiprocessing
@@ -38,7 +49,7 @@ with starting(__name__):
     import torch
     from tqdm import tqdm
 
-    from files import write_json
+    from files import first_line, write_json
     from formats import gguf, hf, names
     from gyre import compute as computing
     from gyre.compiled import compile_batch, compile_step
@@ -82,13 +93,55 @@ def main(argv: list[str] | None = None) -> None:
 # --- timing ---------------------------------------------------------------------------------------
 
 
-def measure_seconds(device: torch.device, call: Call) -> float:
-    """Return the seconds of one call, with the queue of a GPU emptied before and after."""
+@dataclass(frozen=True)
+class Pace:
+    """How the subjects take turns."""
+
+    burst: int = 1
+    """Calls in a row, which are timed together."""
+    pause: float = 0.0
+    """Seconds between two turns."""
+    frees: bool = False
+    """Whether a subject leaves its cached GPU memory to the others after its turn. It then begins
+    the next turn with an untimed call, which allocates it again."""
+
+
+def choose_paces(device: torch.device) -> tuple[Pace, Pace]:
+    """Return how subjects take turns in training, and in prefill and decoding."""
+    if device.type == "cuda":
+        return Pace(burst=10, frees=True), Pace()
+    pace = Pace(pause=0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
+    return pace, pace
+
+
+def measure_seconds(device: torch.device, call: Call, burst: int = 1) -> float:
+    """Return the seconds of one call, the mean of `burst` in a row.
+
+    The queue of a GPU is emptied before and after them.
+    """
+    if device.type == "cuda":
+        return measure_by_events(device, call, burst)
     _wait(device)
     started = time.perf_counter()
-    call()
+    for _ in range(burst):
+        call()
     _wait(device)
-    return time.perf_counter() - started
+    return (time.perf_counter() - started) / burst
+
+
+def measure_by_events(device: torch.device, call: Call, burst: int) -> float:
+    """Return the seconds of one of `burst` calls, between two events in the queue of a GPU."""
+    stream = torch.cuda.current_stream(device)
+    started = torch.cuda.Event(enable_timing=True)
+    ended = torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize(device)
+    started.record(stream)
+    for _ in range(burst):
+        call()
+    ended.record(stream)
+    ended.synchronize()
+    milliseconds = started.elapsed_time(ended)
+    return milliseconds / 1000 / burst
 
 
 def _wait(device: torch.device) -> None:
@@ -106,19 +159,23 @@ def alternate(clocks: Mapping[Any, Call], repeats: int, what: str) -> dict[Any, 
     return {name: statistics.median(times[1:]) for name, times in seconds.items()}
 
 
-def measure_machine(device: torch.device, chosen: torch.dtype) -> tuple[float, dict[str, float]]:
-    """Return bytes/s of reading and writing in a large copy, and FLOP/s of a large matrix product
-    in float32, in bfloat16 and in the dtype that was chosen."""
+def measure_machine(
+    device: torch.device, dtypes: tuple[torch.dtype, ...], burst: int
+) -> tuple[float, dict[str, float]]:
+    """Return the rates of large copies and matrix products, `burst` in a row.
+
+    Bytes/s that a copy reads and writes, and FLOP/s of a product of random matrices by dtype.
+    """
     n, size = (8192, 2**30) if device.type == "cuda" else (2048, 2**27)
     source = torch.ones(size, dtype=torch.uint8, device=device)
     target = torch.ones_like(source)
     copy = partial(target.copy_, source)
-    clocks = {"copy": partial(measure_seconds, device, copy)}
-    for dtype in dict.fromkeys((torch.float32, torch.bfloat16, chosen)):
+    clocks = {"copy": partial(measure_seconds, device, copy, burst)}
+    for dtype in dict.fromkeys(dtypes):
         a = torch.randn(n, n, device=device).to(dtype)
         b = torch.randn(n, n, device=device).to(dtype)
         product = partial(linear, a, b)
-        clocks[str(dtype)] = partial(measure_seconds, device, product)
+        clocks[str(dtype)] = partial(measure_seconds, device, product, burst)
     times = alternate(clocks, 8, "the machine")
     copied = 2 * size / times.pop("copy")
     flops = {dtype: 2 * n**3 / seconds for dtype, seconds in times.items()}
@@ -147,15 +204,56 @@ def begin(cache: str) -> None:
 _calls: list[Call] = []  # what the process of a subject measures
 
 
-def measure_call(device: torch.device, make: Any = None, *arguments: object) -> float:
-    """Return the seconds of one call of what `make` returns; without it, of the same once more."""
+def measure_first(
+    device: torch.device, pace: Pace, make: Callable[..., Call], setting: "Setting",
+    *arguments: object,
+) -> float | str:
+    """Return the seconds of the first call of what `make` returns; in words, why there is none.
+
+    Later turns in this process are calls of the same.
+    """
+    drop_subject(device)
+    # Errors of ours are raised, unless the GPU is too small.
+    expected = torch.OutOfMemoryError if setting.program == "gyre" else Exception
     with fastest_products(device):
-        if make is not None:
-            _calls[:] = [make(*arguments)]
-            gc.collect()  # the model before is part of a cycle if it was compiled
-        seconds = measure_seconds(device, _calls[0])
-    time.sleep(0.25)  # OpenMP's threads spin for up to 0.2 s before they sleep
+        try:
+            _calls.append(make(setting, *arguments))
+            outcome: float | str = measure_seconds(device, _calls[0])
+        except expected as error:
+            outcome = first_line(error)
+    if isinstance(outcome, str):
+        drop_subject(device)
+    end_turn(pace)
+    return outcome
+
+
+def measure_turn(device: torch.device, pace: Pace) -> float:
+    """Return the seconds of one call in a turn of the subject that this process measures."""
+    call = _calls[0]
+    with fastest_products(device):
+        if pace.frees:
+            call()
+        seconds = measure_seconds(device, call, pace.burst)
+    end_turn(pace)
     return seconds
+
+
+def end_turn(pace: Pace) -> None:
+    """Leave the memory of the GPU, or the processor, to the next subject."""
+    if pace.frees:
+        torch.cuda.empty_cache()
+    time.sleep(pace.pause)
+
+
+def drop_subject(device: torch.device) -> None:
+    """Free what this process has measured so far, and on a GPU all that it compiled."""
+    _calls.clear()
+    if device.type == "cuda":
+        torch.compiler.reset()
+    gc.collect()  # a compiled model is part of a cycle
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
 
 
 def fastest_products(device: torch.device) -> AbstractContextManager[None]:
@@ -223,8 +321,11 @@ def open_in_llama_cpp(model: Transformer, dtype: torch.dtype) -> Any:
 
 
 def training_step(setting: Setting, config: ModelConfig, device: torch.device, rows: int,
-                  length: int) -> Call:
-    """Return a step of training. transformers computes its own loss."""
+                  length: int, clips: bool) -> Call:
+    """Return a step of training, which returns its loss. transformers computes its own loss.
+
+    With `clips`, the gradient is clipped, as train.py and transformers' trainer do it.
+    """
     x, y = torch.randint(config.vocab_size, (2, rows, length), device=device)
     peer = setting.program != "gyre"
     model = build_model(setting.program, config, device, torch.float32).train()
@@ -245,13 +346,15 @@ def training_step(setting: Setting, config: ModelConfig, device: torch.device, r
             logits = model(x)
         return sum_loss(logits, y) / y.numel()
 
-    def step() -> float:
+    def step() -> torch.Tensor:
         loss = mean_loss()
         loss.backward()
+        if clips:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        return loss.item()
+        return loss.detach()  # its reader waits for a GPU
 
     return step
 
@@ -283,17 +386,23 @@ def prefill(setting: Setting, config: ModelConfig, device: torch.device, length:
 
 def decoding(setting: Setting, config: ModelConfig, device: torch.device, rows: int,
              new: int) -> Call:
-    """Return what decodes `new` tokens after a prompt of one, for every row."""
+    """Return what decodes `new` tokens after a prompt of one, for every row.
+
+    transformers is compiled by a static cache: on CUDA, `generate` then makes CUDA graphs.
+    """
     model = build_model(setting.program, config, device, setting.dtype)
     prompt = torch.ones(rows, 1, dtype=torch.long, device=device)
+    cache = "static" if setting.compiled else None
+    if setting.program == "transformers" and device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every length
 
     def by_llama_cpp() -> list[int]:
         return list(islice(model.generate([1], temp=0.0), new))
 
-    @torch.inference_mode()
+    @torch.inference_mode(not setting.compiled)  # `generate` itself turns gradients off
     def by_transformers() -> torch.Tensor:
         return model.generate(prompt, attention_mask=torch.ones_like(prompt), do_sample=False,
-                              max_new_tokens=new)
+                              max_new_tokens=new, cache_implementation=cache)
 
     def by_gyre() -> list[list[int]]:
         batch = Batch(model, [[1]], Sampling(temperature=0), max_new_tokens=new, num_samples=rows)
@@ -315,8 +424,9 @@ def choose_settings(
     """Return the dtype that training would choose, and our settings, in it, and those of the peer.
     """
     tokens = config.train.batch_size * config.data.seq_len
-    rates = computing.matmul_rates(device, config.model, tokens, training=True)
-    dtype, reason = computing.resolve_dtype(config.train.dtype, device, lambda: rates)
+    measure_rates = partial(computing.matmul_rates, device, config.model, tokens, training=True)
+    rates = functools.cache(measure_rates)
+    dtype, reason = computing.resolve_dtype(config.train.dtype, device, rates)
     say(f"{device}; {reason}; {torch.get_num_threads()} threads")
     wanted = config.train.compile is not False
     can_compile, _ = computing.resolve_compile(wanted, device, dtype, 0)
@@ -324,7 +434,9 @@ def choose_settings(
     if peer == "llama.cpp" and (not find_spec("llama_cpp") or device.type != "cpu"):
         raise UserError("--peer llama.cpp needs `pip install llama-cpp-python` and "
                         "--train.device cpu")
-    dtypes = choose_dtypes(*rates) if config.train.dtype == "auto" else [dtype]
+    dtypes = [dtype]
+    if config.train.dtype == "auto" and device.type != "cuda":
+        dtypes = choose_dtypes(*rates())
     if peer == "llama.cpp":
         dtypes.append(torch.int8)
         ours = list_settings("gyre", kinds, dtypes)
@@ -369,6 +481,8 @@ def runs_too(peer: str, model: ModelConfig) -> bool:
 def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dict[str, Any]:
     """Print a table of training, of prefill and of decoding; return the figures in them."""
     device = computing.resolve_device(config.train.device)
+    on_cuda = device.type == "cuda"
+    training_pace, generating_pace = choose_paces(device)
     rows = config.train.batch_size
     length = config.data.seq_len
     # Decoding may be longer than the rows are.
@@ -377,57 +491,77 @@ def measure_all(config: Config, peer: str, repeats: int, new_tokens: int) -> dic
     config = replace(config, model=model)
     with fastest_products(device):
         dtype, settings = choose_settings(config, device, peer)
-        copy, flops = measure_machine(device, dtype)
+        dtypes = (dtype,) if on_cuda else (torch.float32, torch.bfloat16, dtype)
+        copy, flops = measure_machine(device, dtypes, training_pace.burst)
+    torch.cuda.empty_cache()  # the subjects need the memory
+    processor = torch.cuda.get_device_name(device) if on_cuda else computing.processor_name()
     rates = ", ".join(f"{rate / 1e9:,.0f} in {name}" for name, rate in flops.items())
-    print(f"machine: {computing.processor_name()}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
+    print(f"machine: {processor}; GFLOP/s: {rates}; copies: {copy / 1e9:.1f} GB/s")
     figures: dict[str, Any] = {
-        "processor": computing.processor_name(), "device": str(device), "dtype": str(dtype),
+        "processor": processor, "device": str(device), "dtype": str(dtype),
         "torch": torch.__version__, "threads": torch.get_num_threads(), "model": asdict(model),
         "matmul_flops_per_second": flops, "copy_bytes_per_second": copy,
     }
-    # The peer is compiled for training only.
-    generating = [setting for setting in settings
+    # The peer compiles no prefill, and decoding on CUDA only.
+    prefilling = [setting for setting in settings
                   if setting.program == "gyre" or not setting.compiled]
+    generating = settings if on_cuda else prefilling
     with ExitStack() as stack:
         calls = {setting: start_subject(stack) for setting in settings}
         measure = partial(measure_part, calls, model, device)
         if peer != "llama.cpp":
             limit = flops[str(dtype)] / model.flops_per_token(length)
-            figures["training"] = measure(f"training, {rows} x {length}", settings, rows * length,
-                                          limit, repeats, training_step, rows, length)
+            title = f"training, {rows} x {length}"
+            figures["training"] = measure(training_pace, title, settings, rows * length, limit,
+                                          repeats, training_step, rows, length, on_cuda)
         limit = length * flops[str(dtype)] / count_prefill_flops(model, length)
-        figures["prefill"] = measure(f"prefill, one prompt of {length}", generating,
-                                     PREFILLS * length, limit, repeats, prefill, length)
+        title = f"prefill, one prompt of {length}"
+        figures["prefill"] = measure(generating_pace, title, prefilling, PREFILLS * length, limit,
+                                     repeats, prefill, length)
         batches = (1,) if peer == "llama.cpp" else (1, 8, 32)
         for batch in batches:
             limit = batch * copy / count_bytes(model, batch, new_tokens / 2, dtype)
             title = f"decoding, batch {batch}, {new_tokens} new"
-            figures[f"decoding_{batch}"] = measure(title, generating, batch * new_tokens, limit,
-                                                   min(3, repeats), decoding, batch, new_tokens)
+            figures[f"decoding_{batch}"] = measure(
+                generating_pace, title, generating, batch * new_tokens, limit, min(3, repeats),
+                decoding, batch, new_tokens)
     return figures
 
 
 def measure_part(
     calls: Mapping[Setting, Callable[..., Any]], model: ModelConfig, device: torch.device,
-    title: str, settings: list[Setting], tokens: int, limit: float, repeats: int,
-    make: Callable[..., Call], *sizes: int,
+    pace: Pace, title: str, settings: list[Setting], tokens: int, limit: float, repeats: int,
+    make: Callable[..., Call], *arguments: object,
 ) -> dict[str, Any]:
     """Print and return tokens/s of these settings beside the machine's limit, and how much longer
-    than the others the first call of a compiled one took."""
-    first = {setting: calls[setting](measure_call, device, make, setting, model, device, *sizes)
-             for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2)}
-    clocks = {setting: partial(calls[setting], measure_call, device) for setting in settings}
+    than the others the first call of a compiled one took; where memory is short, its peak too."""
+    first: dict[Setting, float] = {}
+    for setting in tqdm(settings, f"{title}: first calls", leave=False, delay=2):
+        outcome = calls[setting](measure_first, device, pace, make, setting, model, device,
+                                 *arguments)
+        if isinstance(outcome, str):
+            say(f"note: {title}: without {setting}: {outcome}")
+        else:
+            first[setting] = outcome
+    clocks = {setting: partial(calls[setting], measure_turn, device, pace) for setting in first}
     times = alternate(clocks, repeats, title)
     rates = {str(setting): tokens / seconds for setting, seconds in times.items()}
     # 0 if the graph of an earlier measurement serves.
     compiling = {str(setting): max(0.0, first[setting] - times[setting])
-                 for setting in settings if setting.compiled}
+                 for setting in first if setting.compiled}
+    figures = {"tokens_per_second": rates, "limit": limit, "compile_seconds": compiling}
     print(f"\n{title}\n  {'tokens/s':>43} {'of the limit':>14}")
     for name, rate in (*rates.items(), ("limit", limit)):
         print(f"  {name:<33} {rate:>9,.0f} {100 * rate / limit:>12.0f} %")
     for name, seconds in compiling.items():
         print(f"  compiling {name}: {seconds:.1f} s", flush=True)
-    return {"tokens_per_second": rates, "limit": limit, "compile_seconds": compiling}
+    if pace.frees:
+        peaks = {str(setting): calls[setting](torch.cuda.max_memory_allocated, device)
+                 for setting in first}
+        for name, peak in peaks.items():
+            print(f"  peak memory of {name}: {peak / 1e9:.1f} GB", flush=True)
+        figures["peak_memory_bytes"] = peaks
+    return figures
 
 
 def count_prefill_flops(config: ModelConfig, length: int) -> float:

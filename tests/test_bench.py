@@ -42,7 +42,7 @@ def measuring_here():
     """
     results = []
 
-    def measure_seconds(device, call):
+    def measure_seconds(device, call, burst=1):
         results.append(call())
         return 0.5
 
@@ -163,7 +163,8 @@ def part():
     setting = bench.Setting("gyre", True, torch.float32)
     seconds = iter([9.0, 8.0, 1.0, 3.0, 40.0])
     calls = {setting: lambda *_: next(seconds)}
-    return bench.measure_part(calls, None, CPU, "a title", [setting], 12, 8.0, 3, None)
+    pace = bench.Pace()
+    return bench.measure_part(calls, None, CPU, pace, "a title", [setting], 12, 8.0, 3, None)
 
 
 COMPILED = "gyre, compiled, float32"
@@ -185,14 +186,214 @@ def test_the_rate_stands_beside_its_share_of_the_limit(capsys, part):
 
 def test_a_copy_reads_and_writes(monkeypatch):
     monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
-    copied, _ = bench.measure_machine(CPU, torch.float32)
+    copied, _ = bench.measure_machine(CPU, (torch.float32,), 1)
     assert copied == 2 * 2**27 / 0.5
 
 
 def test_a_product_has_two_flops_for_each_weight_and_row(monkeypatch):
     monkeypatch.setattr(bench, "measure_seconds", lambda *_: 0.5)
-    _, flops = bench.measure_machine(CPU, torch.float32)
+    _, flops = bench.measure_machine(CPU, (torch.float32, torch.bfloat16, torch.float32), 1)
     assert flops == {"torch.float32": 2 * 2048**3 / 0.5, "torch.bfloat16": 2 * 2048**3 / 0.5}
+
+
+def test_the_machine_is_measured_in_bursts(monkeypatch):
+    bursts = []
+
+    def measure_seconds(device, call, burst):
+        bursts.append(burst)
+        return 0.5
+
+    monkeypatch.setattr(bench, "measure_seconds", measure_seconds)
+    bench.measure_machine(CPU, (torch.bfloat16,), 10)
+    assert set(bursts) == {10}
+
+
+def test_a_burst_is_as_many_calls():
+    call = Mock()
+    bench.measure_seconds(CPU, call, 10)
+    assert call.call_count == 10
+
+
+def test_the_seconds_of_a_burst_are_those_of_one_call(monkeypatch):
+    monkeypatch.setattr(bench.time, "perf_counter", Mock(side_effect=[3.0, 8.0]))
+    assert bench.measure_seconds(CPU, Mock(), 10) == 0.5
+
+
+def test_on_the_cpu_each_call_is_a_turn_with_a_pause_after_it():
+    pace = bench.Pace(burst=1, pause=0.25, frees=False)
+    assert bench.choose_paces(CPU) == (pace, pace)
+
+
+def test_a_turn_ends_with_its_pause(monkeypatch):
+    pauses = []
+    monkeypatch.setattr(bench.time, "sleep", pauses.append)
+    monkeypatch.setattr(bench, "_calls", [Mock()])
+    bench.measure_turn(CPU, bench.Pace(pause=0.125))
+    assert pauses == [0.125]
+
+
+def test_the_first_call_replaces_what_the_process_measured_before(results, monkeypatch):
+    before = Mock()
+    call = Mock()
+    setting = bench.Setting("gyre", False, torch.float32)
+    monkeypatch.setattr(bench, "_calls", [before])
+    bench.measure_first(CPU, bench.Pace(), lambda *_: call, setting)
+    bench.measure_turn(CPU, bench.Pace())
+    assert before.call_count == 0
+    assert call.call_count == 2
+
+
+# --- how it is measured on a GPU ------------------------------------------------------------------
+
+CUDA = torch.device("cuda", 0)
+BF16 = torch.bfloat16
+ALL_SETTINGS = [bench.Setting("gyre", True, BF16), bench.Setting("gyre", False, BF16),
+                bench.Setting("transformers", True, BF16),
+                bench.Setting("transformers", False, BF16)]
+
+
+class FakeEvent:
+    """A CUDA event that records into a list that it was called. Two are 5 seconds apart."""
+
+    def __init__(self, events):
+        self.events = events
+
+    def record(self, stream):
+        self.events.append("record")
+
+    def synchronize(self):
+        self.events.append("wait for the event")
+
+    def elapsed_time(self, ended):
+        return 5000.0
+
+
+def test_on_cuda_events_enclose_a_burst(monkeypatch):
+    events = []
+    monkeypatch.setattr(torch.cuda, "Event", lambda enable_timing: FakeEvent(events))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: events.append("empty the queue"))
+    seconds = bench.measure_seconds(CUDA, lambda: events.append("call"), 2)
+    assert seconds == 2.5
+    assert events == ["empty the queue", "record", "call", "call", "record", "wait for the event"]
+
+
+def test_on_cuda_a_turn_of_training_is_ten_steps_and_no_pause():
+    training, generating = bench.choose_paces(CUDA)
+    assert training == bench.Pace(burst=10, pause=0.0, frees=True)
+    assert generating == bench.Pace(burst=1, pause=0.0, frees=False)
+
+
+def test_a_turn_takes_memory_before_its_time_and_frees_it_after(monkeypatch):
+    events = []
+
+    def measure_seconds(device, call, burst):
+        events.append(f"{burst} timed")
+        return 0.5
+
+    monkeypatch.setattr(bench, "_calls", [lambda: events.append("untimed")])
+    monkeypatch.setattr(bench, "measure_seconds", measure_seconds)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: events.append("freed"))
+    bench.measure_turn(CPU, bench.Pace(burst=10, frees=True))
+    assert events == ["untimed", "10 timed", "freed"]
+
+
+def raise_out_of_memory(*_):
+    raise torch.OutOfMemoryError("no room for 6 GB\nand more")
+
+
+def raise_value_error(*_):
+    raise ValueError("it does not compile")
+
+
+@pytest.mark.parametrize("program, make, reason", [
+    ("gyre", raise_out_of_memory, "no room for 6 GB"),
+    ("transformers", raise_out_of_memory, "no room for 6 GB"),
+    ("transformers", raise_value_error, "it does not compile")])
+def test_what_cannot_run_has_a_reason_instead_of_seconds(results, program, make, reason):
+    setting = bench.Setting(program, True, BF16)
+    assert bench.measure_first(CPU, bench.Pace(), make, setting) == reason
+
+
+def test_an_error_of_ours_is_raised(results):
+    setting = bench.Setting("gyre", True, BF16)
+    with pytest.raises(ValueError, match="it does not compile"):
+        bench.measure_first(CPU, bench.Pace(), raise_value_error, setting)
+
+
+@pytest.fixture
+def part_without_peer():
+    """The figures of a part on a GPU, where our setting takes 3 GB and the peer's does not run."""
+    ours = ALL_SETTINGS[0]
+    theirs = ALL_SETTINGS[2]
+
+    def call_ours(function, *arguments):
+        return 3e9 if function is torch.cuda.max_memory_allocated else 2.0
+
+    calls = {ours: call_ours, theirs: lambda *_: "no room"}
+    pace = bench.Pace(burst=10, frees=True)
+    return bench.measure_part(calls, None, CPU, pace, "a title", [ours, theirs], 12, 8.0, 3, None)
+
+
+def test_a_setting_that_cannot_run_is_left_out(part_without_peer):
+    assert part_without_peer["tokens_per_second"] == {"gyre, compiled, bfloat16": 6.0}
+
+
+def test_a_note_says_which_setting_is_left_out(capsys, part_without_peer):
+    err = capsys.readouterr().err
+    assert "note: a title: without transformers, compiled, bfloat16: no room\n" in err
+
+
+def test_where_memory_is_short_its_peak_is_printed(capsys, part_without_peer):
+    assert part_without_peer["peak_memory_bytes"] == {"gyre, compiled, bfloat16": 3e9}
+    assert "  peak memory of gyre, compiled, bfloat16: 3.0 GB\n" in capsys.readouterr().out
+
+
+@pytest.fixture
+def measured_on_cuda(monkeypatch, capsys):
+    """The figures of a GPU on which every call takes half a second, and what is asked of it."""
+    asked = []
+
+    def measure_machine(device, dtypes, burst):
+        asked.append((dtypes, burst))
+        return 3e12, {"torch.bfloat16": 8e14}
+
+    def start_subject(held):
+        return lambda function, *arguments: 0.5
+
+    monkeypatch.setattr(bench.computing, "resolve_device", lambda device: CUDA)
+    monkeypatch.setattr(bench, "choose_settings", lambda *_: (BF16, ALL_SETTINGS))
+    monkeypatch.setattr(bench, "measure_machine", measure_machine)
+    monkeypatch.setattr(bench, "start_subject", start_subject)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a card")
+    config = parse_config("--config", "bench-gpu.yaml")
+    figures = bench.measure_all(config, "transformers", 1, 128)
+    return SimpleNamespace(figures=figures, asked=asked, out=capsys.readouterr().out)
+
+
+def test_on_cuda_the_card_is_named(measured_on_cuda):
+    assert measured_on_cuda.figures["processor"] == "a card"
+    assert measured_on_cuda.out.startswith("machine: a card; GFLOP/s: 800,000 in torch.bfloat16;")
+
+
+def test_on_cuda_ten_products_in_our_dtype_are_the_limit(measured_on_cuda):
+    assert measured_on_cuda.asked == [((BF16,), 10)]
+
+
+@pytest.mark.parametrize("part, programs", [
+    ("training", ["gyre", "gyre", "transformers", "transformers"]),
+    ("prefill", ["gyre", "gyre", "transformers"]),
+    ("decoding_1", ["gyre", "gyre", "transformers", "transformers"]),
+    ("decoding_32", ["gyre", "gyre", "transformers", "transformers"])])
+def test_on_cuda_the_peer_is_compiled_except_in_prefill(measured_on_cuda, part, programs):
+    rates = measured_on_cuda.figures[part]["tokens_per_second"]
+    assert [name.partition(",")[0] for name in rates] == programs
+
+
+def test_the_configuration_for_a_gpu_has_124_million_parameters():
+    config = parse_config("--config", "bench-gpu.yaml")
+    assert config.model.matrix_parameters == 123_568_128
+    assert config.train.batch_size * config.data.seq_len == 32_768
 
 
 # --- what is measured -----------------------------------------------------------------------------
@@ -210,6 +411,58 @@ def test_the_peer_runs_in_every_fast_dtype(monkeypatch, rates, words, settings):
     config = parse_config("--train.compile=false", *words)
     _, chosen = bench.choose_settings(config, CPU, "transformers")
     assert [str(setting) for setting in chosen] == settings
+
+
+@pytest.mark.parametrize("words", [["--train.dtype=auto"], ["--train.dtype=bfloat16"]])
+def test_on_cuda_no_rate_is_measured_to_choose_dtypes(monkeypatch, words):
+    monkeypatch.setattr(bench.computing, "matmul_rates", raise_value_error)
+    monkeypatch.setattr(bench.computing, "resolve_dtype", lambda *_: (BF16, "bfloat16"))
+    config = parse_config("--train.compile=false", *words)
+    _, chosen = bench.choose_settings(config, CUDA, "transformers")
+    assert [str(setting) for setting in chosen] == [
+        "gyre, eager, bfloat16", "transformers, eager, bfloat16"]
+
+
+@pytest.fixture
+def tiny_model():
+    return model_config(vocab_size=97, max_positions=16)
+
+
+@pytest.mark.parametrize("clips, n_clipped", [(True, 2), (False, 0)])
+def test_a_step_clips_the_gradient_if_asked_to(monkeypatch, tiny_model, clips, n_clipped):
+    clip = Mock()
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
+    setting = bench.Setting("gyre", False, torch.float32)
+    step = bench.training_step(setting, tiny_model, CPU, 2, 8, clips)
+    step()
+    step()
+    assert clip.call_count == n_clipped
+
+
+def test_steps_of_training_lower_the_loss(tiny_model):
+    setting = bench.Setting("gyre", False, torch.float32)
+    step = bench.training_step(setting, tiny_model, CPU, 2, 8, True)
+    losses = [step().item() for _ in range(5)]
+    assert losses[4] < losses[0] - 0.1
+
+
+def test_a_step_returns_a_loss_that_is_not_read(tiny_model):
+    """Its reader would wait for a GPU."""
+    setting = bench.Setting("gyre", False, torch.float32)
+    loss = bench.training_step(setting, tiny_model, CPU, 2, 8, True)()
+    assert isinstance(loss, torch.Tensor)
+    assert not loss.requires_grad
+
+
+@pytest.mark.slow
+def test_the_peer_decodes_the_same_with_a_static_cache(tiny_model):
+    texts = []
+    for compiled in (False, True):
+        torch.manual_seed(3)
+        setting = bench.Setting("transformers", compiled, torch.float32)
+        texts.append(bench.decoding(setting, tiny_model, CPU, 2, 9)().tolist())
+    assert [len(row) for row in texts[0]] == [10, 10]
+    assert texts[1] == texts[0]
 
 
 def test_a_note_says_why_there_is_no_peer(measured):

@@ -555,7 +555,8 @@ def test_the_nearest_configuration_is_suggested(tmp_path, monkeypatch, name, our
         parse_config("--config", name)
     assert str(caught.value) == (
         f"no config {name} (did you mean {ours}?), neither as a path nor among ours: "
-        "ablation.yaml, bench.yaml, shakespeare.yaml, small.yaml, tiny.yaml, tinystories.yaml")
+        "ablation.yaml, bench-gpu.yaml, bench.yaml, shakespeare.yaml, small.yaml, tiny.yaml, "
+        "tinystories.yaml")
 
 
 def test_every_option_has_a_help():
