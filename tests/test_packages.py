@@ -14,7 +14,8 @@ import ablate
 import evaluate
 import export
 import train
-from errors import report_errors
+from data.tokenizer import open_tokenizer
+from errors import UserError, report_errors
 from gyre.wandb_log import LogConfig, log_report
 
 ADVICE = "run pip install -r requirements.txt"
@@ -172,6 +173,14 @@ def test_a_plot_without_matplotlib_is_refused_before_measuring(monkeypatch, caps
     hide(monkeypatch, "matplotlib")
     lines = error_lines(capsys, evaluate.main, "no-run", "--plot=a.png")
     assert lines == [f"error: the package matplotlib is missing: {ADVICE}, or leave --plot out"]
+
+
+def test_a_tokenizer_whose_package_is_missing_is_not_called_damaged(tmp_path, monkeypatch):
+    hide(monkeypatch, "tokenizers")
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        open_tokenizer(tmp_path)
+    assert str(caught.value) == f"the package tokenizers is missing: {ADVICE}"
 
 
 @pytest.mark.parametrize("target, module, package", [
