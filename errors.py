@@ -9,11 +9,21 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from io import TextIOWrapper
+from pathlib import Path
 from types import FrameType
 from typing import Any, get_type_hints
 
 LOADING = "loading PyTorch ..."
+
+# The modules that every command imports at its start. All others are imported where they are used.
+MODULES = ("docstring_parser", "filelock", "msgspec", "numpy", "safetensors", "sentencepiece",
+           "torch", "tqdm", "yaml")
+# The packages of modules that have another name.
+PACKAGES = {"dask": "dask[distributed]", "distributed": "dask[distributed]",
+            "docstring_parser": "docstring-parser", "google": "protobuf",
+            "huggingface_hub": "huggingface-hub", "yaml": "pyyaml"}
 
 
 class UserError(Exception):
@@ -50,15 +60,39 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 def starting(module: str) -> Iterator[None]:
     """Import the packages of a command: within, Ctrl-C exits with 130 and without a traceback.
 
-    A terminal shows a line meanwhile, because importing PyTorch takes seconds. `module` is the
-    command's `__name__`: where another module imports the command, nothing is different.
+    If a package is missing, the command says so and exits with 2. A terminal shows a line
+    meanwhile, because importing PyTorch takes seconds. `module` is the command's `__name__`: where
+    another module imports the command, nothing is different.
     """
     if module != "__main__":
         yield
         return
+    try:
+        require_modules(*MODULES)  # before PyTorch is imported, which takes seconds
+        with showing_loading(), exiting_at_once():
+            yield
+    except (UserError, ModuleNotFoundError) as error:
+        # Not `say`, which needs a package itself.
+        print(f"error: {describe_error(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+@contextmanager
+def showing_loading() -> Iterator[None]:
+    """Show LOADING on a terminal, at once: while a library is loaded, no thread could print."""
     terminal = sys.stderr.isatty()
-    if terminal:  # at once: while a library is loaded, no other thread could print
+    if terminal:
         print(f"\r{LOADING}", end="", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if terminal:
+            print(f"\r{' ' * len(LOADING)}\r", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def exiting_at_once() -> Iterator[None]:
+    """Let Ctrl-C end the process by `exit_at_once`."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:  # it may be ignored, as under nohup
         signal.signal(signal.SIGINT, exit_at_once)
@@ -66,8 +100,6 @@ def starting(module: str) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if terminal:
-            print(f"\r{' ' * len(LOADING)}\r", end="", file=sys.stderr, flush=True)
 
 
 def exit_at_once(number: int, frame: FrameType | None) -> None:
@@ -78,6 +110,41 @@ def exit_at_once(number: int, frame: FrameType | None) -> None:
     """
     os.write(2, b"\n")
     os._exit(130)
+
+
+def require_modules(*modules: str, advice: str = "") -> None:
+    """Raise UserError if the packages of some of these modules are not installed.
+
+    `advice` says how to do without them, such as "leave --plot out".
+    """
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        instead = f", or {advice}" if advice else ""
+        raise UserError(f"{describe_missing(missing)}{instead}")
+
+
+def describe_missing(modules: Iterable[str]) -> str:
+    """Return a sentence that says which packages are missing, and how to get them."""
+    packages = sorted({PACKAGES.get(module, module) for module in modules})
+    if len(packages) == 1:
+        what = f"the package {packages[0]} is missing"
+    else:
+        what = f"the packages {', '.join(packages[:-1])} and {packages[-1]} are missing"
+    return f"{what}: run pip install -r requirements.txt"
+
+
+def describe_error(error: Exception) -> str:
+    """Return what the user is told of an error.
+
+    A module of our own that is missing is a bug: then the error is raised again.
+    """
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return str(error)
+    module = error.name.partition(".")[0]
+    here = Path(__file__).parent
+    if (here / module / "__init__.py").exists() or (here / f"{module}.py").exists():
+        raise error
+    return describe_missing([module])
 
 
 @contextmanager
@@ -100,7 +167,7 @@ def report_errors() -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains at its end
         sys.exit(141)
     except (UserError, OSError, ModuleNotFoundError) as error:
-        say(f"error: {error}")
+        say(f"error: {describe_error(error)}")
         try:
             sys.stdout.flush()
         except OSError:  # the disk under stdout is full, which Python would try again

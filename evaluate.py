@@ -31,7 +31,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-from errors import Range, UserError, report_errors, say, starting
+from errors import Range, UserError, report_errors, require_modules, say, starting
 
 with starting(__name__):
     import torch
@@ -88,6 +88,8 @@ def main(argv: list[str] | None = None) -> None:
     """List the runs, or measure models and print tables once all is measured."""
     with report_errors(), ExitStack() as held:
         options = parse(sys.argv[1:] if argv is None else argv)
+        if options.plot:  # before anything is measured
+            require_modules("matplotlib", advice="leave --plot out")
         if not options.runs:
             print(list_runs(open_all_runs()))
             return

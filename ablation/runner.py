@@ -35,7 +35,7 @@ from ablation.schedule import count_steps, name_length, next_jobs
 from ablation.study import Study
 from data.dataset import Prepared
 from data.prepare import find_or_prepare
-from errors import UserError, say
+from errors import UserError, require_modules, say
 from files import first_line, locked, write_sealed
 from gyre import measure
 from gyre.compute import estimate_seconds, format_estimate, matmul_rates, resolve_device
@@ -53,6 +53,7 @@ def run_study(run_training: RunTraining, argv: list[str], description: str | Non
     `run_training` is `run` of train.py.
     """
     command = resolve(argv, description)
+    require_modules("distributed", "matplotlib", "scipy")  # not only hours later, for the report
     path = command.path
     config = command.config
     if command.options.dry_run:

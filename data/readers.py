@@ -23,7 +23,7 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import Any
 
-from errors import UserError
+from errors import UserError, require_modules
 from files import first_line
 
 PIECE = 1 << 20  # bytes of a text file that are read at a time
@@ -185,6 +185,7 @@ def unpack(file: io.BufferedReader) -> io.BufferedReader:
     if head.startswith(GZIP):
         content = io.BufferedReader(gzip.GzipFile(fileobj=file))
     elif head.startswith(ZSTD):
+        require_modules("pyarrow", advice="unpack it with unzstd FILE")
         import pyarrow
 
         content = io.BufferedReader(pyarrow.input_stream(file, compression="zstd"))
@@ -451,6 +452,7 @@ def read_parquet(path: str, column: str) -> Iterable[dict[str, Any]]:
     Raises NoText for a column that is not there or holds no text, before a row is read: if reading
     ends early, Arrow may crash (apache/arrow issue 45214).
     """
+    require_modules("datasets", "pyarrow", advice="write its texts to a .jsonl file")
     from pyarrow import parquet
 
     types = {field.name: str(field.type) for field in parquet.read_schema(path)}

@@ -33,7 +33,7 @@ from data.readers import (
     reading,
     split_documents,
 )
-from errors import Range, UserError, check_ranges, say
+from errors import Range, UserError, check_ranges, require_modules, say
 from files import atomic_path, sha256
 
 AUTO = "auto"
@@ -49,6 +49,7 @@ WITHOUT_MARKUP = (".txt", ".text", ".utf8", ".utf-8")
 # Earlier versions read these as plain text. Their fingerprint is another one now, so that what was
 # prepared of them then is not taken for their rows.
 ONCE_PLAIN = {".ndjson", ".csv", ".tsv"}
+LOCAL = "name a file of text on this machine with --data.files"
 OFFLINE = "Offline, use a copy of it, with --data.files PATH, or --data.source stdlib"
 
 # Files and folders that nobody reads as text: test suites, installed packages, a megabyte of
@@ -237,6 +238,7 @@ class Url(Source):
         return "rows" if kind in ONCE_PLAIN else None
 
     def documents(self) -> Iterator[Iterable[str]]:
+        require_modules("datasets", "huggingface_hub", advice=LOCAL)
         # The Hub's client resumes a download, and knows proxies and HF_HUB_OFFLINE.
         from huggingface_hub.file_download import http_get
 
@@ -264,6 +266,7 @@ class Hub(Source):
     options = ("hub", "hub_config", "hub_split", "hub_revision", "column")
 
     def documents(self) -> Iterator[Iterable[str]]:
+        require_modules("datasets", advice=LOCAL)
         config = self.config
         datasets = import_datasets()
         name = str(config.hub)

@@ -18,7 +18,7 @@ from typing import Any
 import sentencepiece
 
 from data.bpe import SPACE
-from errors import UserError
+from errors import UserError, require_modules
 from files import first_line, read_json
 
 MODEL = "tokenizer.model"
@@ -230,7 +230,8 @@ class JsonTokenizer(Tokenizer):
     """
 
     def __init__(self, path: Path) -> None:
-        import tokenizers  # here, as only imported models need it
+        require_modules("tokenizers")  # only imported models need it
+        import tokenizers
 
         content = path.read_bytes()
         described = json.loads(content)

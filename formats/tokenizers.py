@@ -9,9 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-# pyrefly does not see its names, which are made when it is imported.
-from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
-
 from data.tokenizer import (
     GENERATION,
     JSON,
@@ -73,6 +70,9 @@ def read_pieces(tokenizer: Tokenizer) -> list[Any]:
     first. Runs of spaces may share the lowest score, as Llama 2's do with -1e9: everything else
     has merged by then, and a run grows from its left end, see `_merges`.
     """
+    # pyrefly does not see its names, which are made when it is imported.
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+
     pieces = list(ModelProto.FromString(tokenizer.processor.serialized_model_proto()).pieces)
     merged = [piece for piece in pieces if piece.type in (NORMAL, USER_DEFINED)]
     last = min((piece.score for piece in merged), default=0.0)
@@ -202,6 +202,9 @@ def pack_pieces(
     It has a piece for each id in `types`. `scores` are those of the normal pieces; `special_ids`
     are those of unk, bos and eos.
     """
+    # pyrefly does not see its names, which are made when it is imported.
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto  # pyrefly: ignore
+
     proto = ModelProto()
     for i, kind in types.items():
         text = texts.get(i, f"[PAD{i}]")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from errors import say
+from errors import describe_error, say
 from files import first_line
 
 WANDB_START = 10  # seconds to wait for a server before going on offline
@@ -79,6 +79,9 @@ class WandbThread(threading.Thread):
                 run.log(item, step=tokens)
                 item = self.queue.get()
             run.finish(exit_code=item)
+        except ModuleNotFoundError as error:
+            say(f"warning: going on without wandb, the files have everything: "
+                f"{describe_error(error)}, or say --log.wandb disabled")
         except Exception as error:  # no failure of wandb is worth a training
             say(f"warning: going on without wandb, the files have everything: {first_line(error)}")
 
@@ -137,8 +140,11 @@ def log_report(
     figures: list[Path],
 ) -> None:
     """Make a wandb run of a finished study: its figures, and a table of its runs."""
-    import wandb
-
+    try:
+        import wandb
+    except ModuleNotFoundError as error:
+        say(f"warning: the study is not in wandb: {describe_error(error)}")
+        return
     thread = WandbThread(log, name, wandb_id(name), plan)
     thread.start()
     images = {figure.stem: wandb.Image(str(figure)) for figure in figures}

@@ -10,17 +10,19 @@ import multiprocessing.forkserver
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from subprocess import PIPE, Popen
-from typing import Any
+from typing import Any, NoReturn
 
-import clean_environment  # noqa: F401  first: it sets the environment
+import clean_environment  # first: it sets the environment
 import pytest
 import torch
 from torch import Tensor
@@ -50,6 +52,59 @@ CPU = torch.device("cpu")
 # A model of no two equal sizes, so that no transposed pair of dimensions goes unnoticed.
 SIZES: dict[str, Any] = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2, "hidden_dim": 80,
                          "vocab_size": 97, "max_positions": 64}
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs an NVIDIA GPU where there is none."""
+    if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let `pytest -m cuda` see the GPUs, which CUDA asks for when it is first used."""
+    if selects_cuda(config.option.markexpr):
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+        if clean_environment.VISIBLE_GPUS is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = clean_environment.VISIBLE_GPUS
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests marked `cuda` unless they are asked for, because no GPU is visible."""
+    if selects_cuda(config.option.markexpr):
+        return
+    left_out = [item for item in items if item.get_closest_marker("cuda")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def selects_cuda(expression: str) -> bool:
+    """Whether the expression of `pytest -m` asks for the tests that need an NVIDIA GPU."""
+    return re.search(r"(?<!not )\bcuda\b", expression) is not None
+
+
+def require_program(*names: str) -> str:
+    """Return the path of the first of these programs that is installed, or else `skip_without`."""
+    for name in names:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    skip_without(names[0])
+
+
+def require_package(name: str) -> None:
+    """Call `skip_without` if the package is not installed."""
+    if find_spec(name) is None:
+        skip_without(name)
+
+
+def skip_without(name: str) -> NoReturn:
+    """Skip the test, which needs `name`.
+
+    Fail it if `name` is in REQUIRED_IN_TESTS, where .ci/run says what it has.
+    """
+    if name in os.environ.get("REQUIRED_IN_TESTS", "").split():
+        pytest.fail(f"{name} is not installed, and REQUIRED_IN_TESTS names it")
+    pytest.skip(f"needs {name}")
 
 
 def model_config(**changes) -> ModelConfig:

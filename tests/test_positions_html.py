@@ -3,13 +3,12 @@
 import json
 import math
 import re
-import shutil
 import subprocess
 from typing import Any, get_args
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import ROOT, require_program
 from torch import Tensor
 
 from model import rope
@@ -17,7 +16,6 @@ from model.config import RopeScaling, ScalingType
 from model.position import alibi_slopes, sinusoid
 
 PAGE = (ROOT / "docs" / "positions.html").read_text(encoding="utf-8")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
 # What is set, in this order; theta and the training length are exponents, of 10 and 2.
 SETTINGS: list[dict[str, Any]] = [
@@ -42,15 +40,14 @@ def close(numbers: Any, expected: Tensor, atol: float = 1e-5) -> None:
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory) -> list[dict[str, Any]]:
     """What the page shows when it is opened, and then with each of SETTINGS."""
-    if BROWSER is None:
-        pytest.skip("no chromium here, which runs the page's own program")
+    browser = require_program("chromium", "chromium-browser")
     tmp_path = tmp_path_factory.mktemp("browser")
     page = tmp_path / "page.html"
     drive = DRIVE.replace("SETTINGS", json.dumps(SETTINGS), 1)
     page.write_text(PAGE.replace("</body>", f"<script>{drive}</script></body>"), encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     dom = subprocess.run(
-        [str(BROWSER), *options, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
+        [browser, *options, f"--user-data-dir={tmp_path / 'profile'}", page.as_uri()],
         capture_output=True, text=True, encoding="utf-8", timeout=120, check=True).stdout
     (text,) = re.findall(r'<pre id="answers">(.*)</pre>', dom)
     return json.loads(text)

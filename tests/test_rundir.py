@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 import torch
-from conftest import parse_config
+from conftest import parse_config, require_program
 from disk_faults import cut, failing_disks
 
 import evaluate
@@ -68,8 +68,7 @@ def test_a_run_is_not_overwritten(new_run):
 @pytest.fixture
 def checkout(monkeypatch, tmp_path):
     """(a file that git_revision takes for its own code, the revision that has it)."""
-    if shutil.which("git") is None:
-        pytest.skip("needs git")
+    require_program("git")
     code = tmp_path / "code" / "rundir.py"
     code.parent.mkdir()
     code.write_text("1", encoding="utf-8")

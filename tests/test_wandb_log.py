@@ -17,7 +17,7 @@ from dataclasses import asdict
 from unittest.mock import MagicMock
 
 import pytest
-from conftest import parse_config, start_python
+from conftest import parse_config, require_package, start_python
 from wandb_server import WandbServer
 
 from gyre import wandb_log
@@ -27,6 +27,12 @@ from gyre.wandb_log import set_aside_older
 
 KEY = {"WANDB_API_KEY": "0123456789" * 4}
 pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
+
+
+@pytest.fixture
+def real_wandb():
+    """Skip the test where wandb is not installed."""
+    require_package("wandb")
 
 
 def train(run, first=1, last=5):
@@ -78,6 +84,7 @@ def merged(points):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_wandb")
 def test_wandb_has_every_point_of_the_file(new_run, capfd):
     log = {"project": "p", "group": "g", "job_type": "probe", "tags": ["x", "y"]}
     run = new_run("small-rope-s1", log)
@@ -115,6 +122,7 @@ def resume(run, step, mode="offline"):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_wandb")
 def test_a_resumed_run_continues_its_own_curve(new_run):
     run = new_run(log={"wandb": "offline"})
     train(run)
@@ -157,6 +165,7 @@ ALL_STEPS = [96, 192, 288, 384, 480, 576, 672, 768, 864]
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_wandb")
 def test_a_resumed_offline_run_is_uploaded_once(new_run, server):
     run = new_run(log={"wandb": "offline"})
     train(run, 1, 6)
@@ -167,6 +176,7 @@ def test_a_resumed_offline_run_is_uploaded_once(new_run, server):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_wandb")
 def test_a_folder_that_was_uploaded_before_resuming_is_written_over(new_run, server):
     run = new_run(log={"wandb": "offline"})
     train(run, 1, 6)
@@ -202,6 +212,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_wandb")
 @pytest.mark.parametrize("mode", ["offline", "online"])
 def test_a_run_that_was_killed_and_resumed_is_uploaded_once(new_run, server, mode):
     run = new_run()
@@ -259,6 +270,7 @@ def test_a_wandb_that_hangs_is_left_behind(new_run, monkeypatch, capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_wandb")
 @pytest.mark.parametrize("wandb, environment, warning", [
     ("auto", KEY, "warning: wandb is offline: .+\n"),  # the server does not answer
     ("auto", KEY | {"WANDB_MODE": "offline"}, ""), ("auto", {"WANDB_MODE": "disabled"}, ""),
