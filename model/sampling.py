@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from errors import Range, UserError, check_ranges
 from model.dropout import derive_seed
+
+CANDIDATE_SHARES = (1.0, 0.125)
+"""Candidates have more than this many times the average mass."""
+ROUNDING = 1e-9
+"""More than sums of masses in different orders differ by."""
 
 
 @dataclass(frozen=True)
@@ -86,24 +92,36 @@ def sample(
     return torch.searchsorted(cdf, target, right=True).squeeze(-1)
 
 
-FIRST_CANDIDATES = 512
-
-
 def nucleus(masses: Tensor, p: float) -> Tensor:
     """Mark the smallest set of the largest masses (B, V) whose sum reaches p: bool (B, V).
 
-    Of equal masses the first are taken. Only 512 are sorted, and all if those do not reach p:
-    sorting the vocabulary would take longer than a small model. (Holtzman et al. 2020,
-    arXiv:1904.09751)
+    Of equal masses the first are taken. Only candidates are sorted: sorting the vocabulary would
+    take longer than a small model. (Holtzman et al. 2020, arXiv:1904.09751)
     """
-    vocabulary = masses.shape[-1]
-    for candidates in (min(FIRST_CANDIDATES, vocabulary), vocabulary):
-        largest = masses.topk(candidates).values
-        before = largest.cumsum(-1) - largest  # 0 for the largest, so at least one stays
-        kept = (before < p).sum(-1, keepdim=True)
-        if (kept < candidates).all():
-            break
-    least = largest.gather(-1, kept - 1)
-    above = masses > least
-    ties = masses == least
-    return above | (ties & (ties.cumsum(-1) <= kept - above.sum(-1, keepdim=True)))
+    candidates = masses > candidate_threshold(masses, p)
+    counts = candidates.sum(-1, keepdim=True)
+    columns = torch.arange(int(counts.max()), device=masses.device)
+    # The candidates of each row are moved to its left, in the order of their ids; zeros follow.
+    filled = columns < counts
+    compact = torch.zeros(filled.shape, dtype=torch.float64, device=masses.device)
+    compact.masked_scatter_(filled, masses.masked_select(candidates))
+    # Floats that are not negative are in the order of their bits, and integers sort faster.
+    bits, order = compact.view(torch.int64).sort(dim=-1, descending=True, stable=True)
+    ranked = bits.view(torch.float64)
+    before = ranked.cumsum(-1) - ranked  # 0 for the largest, so at least one stays
+    kept = (before < p).sum(-1, keepdim=True)
+    compact_nucleus = torch.empty_like(filled).scatter_(-1, order, columns < kept)
+    return candidates.masked_scatter(candidates, compact_nucleus.masked_select(filled))
+
+
+def candidate_threshold(masses: Tensor, p: float) -> float:
+    """Return a number such that the larger masses of each row (B, V) sum to more than p.
+
+    These are mostly few. -1, below all masses, if the larger ones would have to be many.
+    """
+    for share in CANDIDATE_SHARES:
+        threshold = share / masses.shape[-1]
+        sums = F.threshold(masses, threshold, 0).sum(-1)
+        if (sums > p + ROUNDING).all():
+            return threshold
+    return -1.0

@@ -8,7 +8,7 @@ import torch
 from conftest import randn
 
 from errors import UserError
-from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
+from model.sampling import Sampling, nucleus, sample, uniform
 
 
 def mass(logits, sampling, seen=()):
@@ -65,7 +65,7 @@ def test_ties_do_not_add_to_the_k_likeliest():
 def test_nucleus_is_the_head_of_a_stable_sort(p):
     """Sharp rows and flat ones, with ties within and across the candidates that are looked at, and
     four equal masses, of which two reach 0.5 exactly."""
-    size = 9 * FIRST_CANDIDATES
+    size = 4608
     logits = randn(size, dtype=torch.float64)
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     masses = torch.stack([9 * logits, logits, logits.round(), torch.zeros(size), few]).softmax(-1)
