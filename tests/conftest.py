@@ -52,6 +52,12 @@ SIZES: dict[str, Any] = {"dim": 48, "n_layers": 3, "n_heads": 6, "n_kv_heads": 2
                          "vocab_size": 97, "max_positions": 64}
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs an NVIDIA GPU where there is none."""
+    if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
+
+
 def model_config(**changes) -> ModelConfig:
     """SIZES, with these fields of ModelConfig changed or added. Heads are 8 wide."""
     return ModelConfig(**{**SIZES, **changes})
