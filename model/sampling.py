@@ -4,7 +4,6 @@ Shapes: B rows, V vocabulary. A row is one sample of one prompt.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,6 +13,9 @@ from torch import Tensor
 
 from errors import Range, UserError, check_ranges
 from model.dropout import derive_seed
+
+BROKEN = -1
+"""What `sample` returns instead of a token for logits that are not finite."""
 
 CANDIDATE_SHARES = (1.0, 0.125)
 """Candidates have more than this many times the average mass."""
@@ -56,28 +58,35 @@ def uniform(seed: int, sample: int, number: int) -> float:
     return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
 
-def sample(
-    logits: Tensor, sampling: Sampling, uniforms: Iterable[float], seen: Tensor
-) -> Tensor:
+def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> Tensor:
     """Draw a token for each row of logits (B, V) by its number in [0, 1) -> ids (B,).
 
-    Temperature 0 takes the likeliest token. `seen`, bool (B, V), marks the tokens that the
-    repetition penalty applies to. Candidates stay in the order of their ids: if they were sorted
-    by score, a rounding error could swap two close ones and so change the token. Scores are
-    float64 and the largest is shifted to 0, so that no temperature overflows. Raises UserError
-    for logits that are not finite.
+    Temperature 0 takes the likeliest token. `uniforms` (B,) are float64; `seen`, bool (B, V), marks
+    the tokens that the repetition penalty applies to. The id is BROKEN for a row whose largest
+    logit is infinite or NaN. It is no exception, because raising one would wait for the device.
+
+    Candidates stay in the order of their ids: if they were sorted by score, a rounding error could
+    swap two close ones and so change the token. Scores are float64 and the largest is shifted to 0,
+    so that no temperature overflows.
     """
     scores = logits.double()
     if sampling.repetition_penalty != 1:
         penalty = sampling.repetition_penalty
         penalised = torch.where(scores > 0, scores / penalty, scores * penalty)
         scores = torch.where(seen, penalised, scores)
-    largest = scores.amax(-1, keepdim=True)
-    if not largest.isfinite().all():
-        raise UserError("the logits are not finite: the model's weights are broken")
     if sampling.temperature == 0:
-        return scores.argmax(-1)
-    scores = (scores - largest) / sampling.temperature
+        largest, ids = scores.max(-1, keepdim=True)
+    else:
+        largest = scores.amax(-1, keepdim=True)
+        scores = (scores - largest) / sampling.temperature
+        ids = draw_by_number(scores, sampling, uniforms)
+    # On a GPU this is half the kernels of isfinite.
+    finite = largest.abs() < math.inf
+    return torch.where(finite, ids, BROKEN).squeeze(-1)
+
+
+def draw_by_number(scores: Tensor, sampling: Sampling, uniforms: Tensor) -> Tensor:
+    """Draw from scores (B, V), of which 0 is the largest, by numbers (B,) -> ids (B, 1)."""
     if sampling.top_k is not None and sampling.top_k < scores.shape[-1]:
         # Comparing with the k-th score instead would keep all of its ties.
         kept = scores.topk(sampling.top_k)
@@ -88,8 +97,8 @@ def sample(
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
     # The first token whose cdf is above the target. It never has probability 0.
-    target = torch.tensor([*uniforms], dtype=cdf.dtype)[:, None] * cdf[:, -1:]
-    return torch.searchsorted(cdf, target, right=True).squeeze(-1)
+    target = uniforms[:, None] * cdf[:, -1:]
+    return torch.searchsorted(cdf, target, right=True)
 
 
 def nucleus(masses: Tensor, p: float) -> Tensor:
