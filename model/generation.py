@@ -5,6 +5,7 @@ is sample s of prompt p.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
@@ -12,13 +13,15 @@ import torch
 from torch import Tensor
 
 from errors import Range, UserError, check_range
-from model.sampling import Sampling, sample, uniform
+from model.sampling import BROKEN, Sampling, sample, uniform
 from model.transformer import KVCache, Transformer
 
 Step = Callable[..., Tensor]
 """A function like `next_logits`."""
 KEY_BLOCK = 256
 """On CUDA, caches have a multiple of so many keys, and decoding reads a multiple of them."""
+NUMBERS_AHEAD = 16
+"""For so many tokens of each row, random numbers are copied to the device at once."""
 
 
 def next_logits(model: Transformer, tokens: Tensor, cache: KVCache | None = None) -> Tensor:
@@ -84,22 +87,39 @@ class Batch:
             self.starts += [len(prompt)] * num_samples
         self.lengths = list(self.starts)
         """Tokens of each row so far, those of its prompt included."""
-        self.live = list(range(len(self.starts)))
+        self.known = list(self.starts)
+        """The same, with the tokens that were drawn on the device and not read yet."""
+        self.live = set(range(len(self.starts)))
         """The rows that have not ended."""
         self.n_drawn = 0
         """New tokens of all rows so far."""
         self.cache = new_cache(model, len(self.starts), total)
-        self.tokens = torch.zeros(len(self.starts), total, dtype=torch.long)
-        self.seen = torch.zeros(len(self.starts), model.config.vocab_size, dtype=torch.bool)
+        self.sampling_device = choose_sampling_device(self.device)
+        """Where tokens are drawn and kept."""
+        self.steps_ahead = 1 if self.sampling_device.type == "cuda" else 0
+        """How many steps are started before the tokens of an earlier one are read. One keeps a GPU
+        busy. The texts do not depend on it: what a row draws after its end is dropped."""
+        tokens = torch.zeros(len(self.starts), total, dtype=torch.long)
+        seen = torch.zeros(len(self.starts), model.config.vocab_size, dtype=torch.bool)
         for row, start in enumerate(self.starts):
-            self.tokens[row, :start] = torch.tensor(prompts[row // num_samples])
-            self.seen[row, self.tokens[row, :start]] = True
+            tokens[row, :start] = torch.tensor(prompts[row // num_samples])
+            seen[row, tokens[row, :start]] = True
+        self.tokens = tokens.to(self.sampling_device)
+        self.seen = seen.to(self.sampling_device)
+        self.due = list(range(len(self.starts)))
+        """The rows that drew a token last."""
+        self.due_index = torch.tensor(self.due, device=self.sampling_device)
+        self.numbers = torch.zeros(NUMBERS_AHEAD, len(self.starts), dtype=torch.float64,
+                                   device=self.sampling_device)
+        """Random numbers (NUMBERS_AHEAD, B), of which the first row draws token `first_number`."""
+        self.first_number = -NUMBERS_AHEAD
 
     def draw(self, step: Step = next_logits) -> Iterator[tuple[int, int]]:
         """Yield (row, token) for every new token, until all rows have ended.
 
         `step` computes the logits, as `next_logits` does. Dropout is off until the iterator ends or
-        is closed. Raises UserError for logits that are not finite.
+        is closed. Raises UserError for logits that are not finite. With `steps_ahead`, later steps
+        run while the caller has a token.
 
         Prompts may differ in length. All rows start at position 0, and each forward pass feeds the
         tokens that all unfinished rows have: first the length of the shortest prompt (prefill),
@@ -107,39 +127,64 @@ class Batch:
         its prompt. When the short rows are done, one pass feeds what is left of the longer prompts.
         """
         inference = torch.inference_mode()
+        unread: deque[Drawn] = deque()
         with evaluating(self.model):
             while self.live:
-                known = min(self.lengths[row] for row in self.live)
-                # The others still read their prompts.
-                due = [row for row in self.live if self.lengths[row] == known]
-                with inference:  # but not what the caller does with a token
-                    logits = self.compute_logits(step, known)
-                    drawn = self.sample_rows(logits, due, known)
-                for row, token in zip(due, drawn, strict=True):
-                    if token in self.eos_ids:
-                        self.end(row)
-                        continue
-                    self.lengths[row] += 1
-                    self.n_drawn += 1
-                    if self.lengths[row] == self.starts[row] + self.max_new_tokens:
-                        self.end(row)
-                    yield row, token
+                due = self.due_rows()
+                if due:
+                    with inference:  # but not what the caller does with a token
+                        unread.append(self.start_step(step, due))
+                if not due or len(unread) > self.steps_ahead:
+                    yield from self.accept(unread.popleft())
+
+    def due_rows(self) -> list[int]:
+        """Return the rows that draw next: those with the fewest tokens, if any lacks tokens."""
+        unfinished = []
+        for row in sorted(self.live):
+            if self.known[row] < self.starts[row] + self.max_new_tokens:
+                unfinished.append(row)
+        fewest = min((self.known[row] for row in unfinished), default=0)
+        # The others still read their prompts.
+        return [row for row in unfinished if self.known[row] == fewest]
+
+    def start_step(self, step: Step, due: list[int]) -> "Drawn":
+        """Draw a token of the rows that are due. On a GPU this only enqueues kernels."""
+        known = self.known[due[0]]
+        logits = self.compute_logits(step, known)
+        drawn = self.sample_rows(logits, due, known)
+        for row in due:
+            self.known[row] += 1
+        return Drawn(due, drawn)
+
+    def accept(self, drawn: "Drawn") -> Iterator[tuple[int, int]]:
+        """Yield (row, token) for the tokens of a step, but for rows that have ended."""
+        for row, token in zip(drawn.rows, drawn.read(), strict=True):
+            if row not in self.live:
+                continue
+            if token == BROKEN:
+                raise UserError("the logits are not finite: the model's weights are broken")
+            if token in self.eos_ids:
+                self.end(row)
+                continue
+            self.lengths[row] += 1
+            self.n_drawn += 1
+            if self.lengths[row] == self.starts[row] + self.max_new_tokens:
+                self.end(row)
+            yield row, token
 
     def end(self, row: int) -> None:
         """End a row, if it has not ended yet."""
-        if row in self.live:
-            self.live.remove(row)
+        self.live.discard(row)
 
     def new_tokens(self) -> list[list[int]]:
         """Return the tokens that were drawn so far for each row."""
-        spans = zip(self.tokens, self.starts, self.lengths, strict=True)
+        spans = zip(self.tokens.cpu(), self.starts, self.lengths, strict=True)
         return [tokens[start:length].tolist() for tokens, start, length in spans]
 
     def compute_logits(self, step: Step, known: int) -> Tensor:
         """Feed the first `known` tokens of all rows, or those of them that are not in the cache.
 
-        Returns the logits (B, V) of the next token in float32, on the CPU: drawing there gives
-        every device the same tokens.
+        Returns the logits (B, V) of the next token, on the device where tokens are drawn.
         """
         cache = self.cache
         first = 0 if cache is None else cache.length
@@ -151,22 +196,68 @@ class Batch:
             logits = prefill_samples(step, self.model, fed, cache, self.num_samples)
         else:
             logits = step(self.model, fed, cache)
-        return logits.float().cpu()
+        return logits.to(self.sampling_device)
 
-    def sample_rows(self, logits: Tensor, due: list[int], known: int) -> list[int]:
-        """Draw token `known` of the rows that are due, and return these tokens."""
-        # A generator, because greedy decoding needs no numbers.
-        numbers = (uniform(self.seed, row % self.num_samples, known - self.starts[row])
-                   for row in due)
+    def sample_rows(self, logits: Tensor, due: list[int], known: int) -> Tensor:
+        """Draw token `known` of the rows that are due -> ids (len(due),), on the device."""
+        if due != self.due:
+            self.due = due
+            self.due_index = torch.tensor(due).to(self.sampling_device, non_blocking=True)
+        rows = self.due_index
+        numbers = self.find_numbers(known)
         if len(due) == len(self.starts):  # without a copy
             drawn = sample(logits, self.sampling, numbers, self.seen)
-            self.tokens[:, known] = drawn
         else:
-            drawn = sample(logits[due], self.sampling, numbers, self.seen[due])
-            self.tokens[due, known] = drawn
+            drawn = sample(logits[rows], self.sampling, numbers[rows], self.seen[rows])
+        # A step may feed the id of a broken row before the CPU reads that it is BROKEN.
+        tokens = drawn.clamp(min=0)
+        self.tokens[rows, known] = tokens
         if self.sampling.repetition_penalty != 1:
-            self.seen[due, drawn] = True  # pairs (row, token): a slice would mark all rows
-        return drawn.tolist()
+            self.seen[rows, tokens] = True  # pairs (row, token): a slice would mark all rows
+        return drawn
+
+    def find_numbers(self, known: int) -> Tensor:
+        """Return the random numbers (B,) that draw token `known`, on the device."""
+        if self.sampling.temperature == 0:
+            return self.numbers[0]  # zeros, which nothing reads
+        if not self.first_number <= known < self.first_number + NUMBERS_AHEAD:
+            self.first_number = known
+            block = [self.compute_numbers(known + i) for i in range(NUMBERS_AHEAD)]
+            numbers = torch.tensor(block, dtype=torch.float64)
+            self.numbers = numbers.to(self.sampling_device, non_blocking=True)
+        return self.numbers[known - self.first_number]
+
+    def compute_numbers(self, known: int) -> list[float]:
+        """Return the random number for token `known` of each row, or 0 if it needs none."""
+        numbers = [0.0] * len(self.starts)
+        for row in self.live:
+            number = known - self.starts[row]
+            if 0 <= number < self.max_new_tokens:
+                numbers[row] = uniform(self.seed, row % self.num_samples, number)
+        return numbers
+
+
+class Drawn:
+    """Tokens that a step has drawn, on their way to the CPU."""
+
+    def __init__(self, rows: list[int], ids: Tensor):
+        self.rows = rows
+        # From a GPU, this copies to pinned memory and returns at once.
+        self.ids = ids.to("cpu", non_blocking=True)
+        self.copied: torch.Event | None = None
+        if ids.is_cuda:
+            self.copied = torch.cuda.current_stream(ids.device).record_event()
+
+    def read(self) -> list[int]:
+        """Return a token, or BROKEN, for each of `rows`."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return self.ids.tolist()
+
+
+def choose_sampling_device(device: torch.device) -> torch.device:
+    """Return where to draw tokens for a model on `device`: there, if it is sure to have float64."""
+    return device if device.type in ("cpu", "cuda") else torch.device("cpu")
 
 
 def count_positions(model: Transformer, prompts: list[list[int]], max_new_tokens: int) -> int:

@@ -4,15 +4,23 @@ Shapes: B rows, V vocabulary. A row is one sample of one prompt.
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from errors import Range, UserError, check_ranges
 from model.dropout import derive_seed
+
+BROKEN = -1
+"""What `sample` returns instead of a token for logits that are not finite."""
+
+CANDIDATE_SHARES = (1.0, 0.125)
+"""Candidates have more than this many times the average mass."""
+ROUNDING = 1e-9
+"""More than sums of masses in different orders differ by."""
 
 
 @dataclass(frozen=True)
@@ -50,28 +58,35 @@ def uniform(seed: int, sample: int, number: int) -> float:
     return (derive_seed(seed, "sample", sample, number) >> 10) / 2**53  # 63 bits -> a float's 53
 
 
-def sample(
-    logits: Tensor, sampling: Sampling, uniforms: Iterable[float], seen: Tensor
-) -> Tensor:
+def sample(logits: Tensor, sampling: Sampling, uniforms: Tensor, seen: Tensor) -> Tensor:
     """Draw a token for each row of logits (B, V) by its number in [0, 1) -> ids (B,).
 
-    Temperature 0 takes the likeliest token. `seen`, bool (B, V), marks the tokens that the
-    repetition penalty applies to. Candidates stay in the order of their ids: if they were sorted
-    by score, a rounding error could swap two close ones and so change the token. Scores are
-    float64 and the largest is shifted to 0, so that no temperature overflows. Raises UserError
-    for logits that are not finite.
+    Temperature 0 takes the likeliest token. `uniforms` (B,) are float64; `seen`, bool (B, V), marks
+    the tokens that the repetition penalty applies to. The id is BROKEN for a row whose largest
+    logit is infinite or NaN. It is no exception, because raising one would wait for the device.
+
+    Candidates stay in the order of their ids: if they were sorted by score, a rounding error could
+    swap two close ones and so change the token. Scores are float64 and the largest is shifted to 0,
+    so that no temperature overflows.
     """
     scores = logits.double()
     if sampling.repetition_penalty != 1:
         penalty = sampling.repetition_penalty
         penalised = torch.where(scores > 0, scores / penalty, scores * penalty)
         scores = torch.where(seen, penalised, scores)
-    largest = scores.amax(-1, keepdim=True)
-    if not largest.isfinite().all():
-        raise UserError("the logits are not finite: the model's weights are broken")
     if sampling.temperature == 0:
-        return scores.argmax(-1)
-    scores = (scores - largest) / sampling.temperature
+        largest, ids = scores.max(-1, keepdim=True)
+    else:
+        largest = scores.amax(-1, keepdim=True)
+        scores = (scores - largest) / sampling.temperature
+        ids = draw_by_number(scores, sampling, uniforms)
+    # On a GPU this is half the kernels of isfinite.
+    finite = largest.abs() < math.inf
+    return torch.where(finite, ids, BROKEN).squeeze(-1)
+
+
+def draw_by_number(scores: Tensor, sampling: Sampling, uniforms: Tensor) -> Tensor:
+    """Draw from scores (B, V), of which 0 is the largest, by numbers (B,) -> ids (B, 1)."""
     if sampling.top_k is not None and sampling.top_k < scores.shape[-1]:
         # Comparing with the k-th score instead would keep all of its ties.
         kept = scores.topk(sampling.top_k)
@@ -82,28 +97,40 @@ def sample(
         scores = scores.masked_fill(scores < math.log(sampling.min_p), -math.inf)
     cdf = scores.softmax(-1).cumsum(-1)
     # The first token whose cdf is above the target. It never has probability 0.
-    target = torch.tensor([*uniforms], dtype=cdf.dtype)[:, None] * cdf[:, -1:]
-    return torch.searchsorted(cdf, target, right=True).squeeze(-1)
-
-
-FIRST_CANDIDATES = 512
+    target = uniforms[:, None] * cdf[:, -1:]
+    return torch.searchsorted(cdf, target, right=True)
 
 
 def nucleus(masses: Tensor, p: float) -> Tensor:
     """Mark the smallest set of the largest masses (B, V) whose sum reaches p: bool (B, V).
 
-    Of equal masses the first are taken. Only 512 are sorted, and all if those do not reach p:
-    sorting the vocabulary would take longer than a small model. (Holtzman et al. 2020,
-    arXiv:1904.09751)
+    Of equal masses the first are taken. Only candidates are sorted: sorting the vocabulary would
+    take longer than a small model. (Holtzman et al. 2020, arXiv:1904.09751)
     """
-    vocabulary = masses.shape[-1]
-    for candidates in (min(FIRST_CANDIDATES, vocabulary), vocabulary):
-        largest = masses.topk(candidates).values
-        before = largest.cumsum(-1) - largest  # 0 for the largest, so at least one stays
-        kept = (before < p).sum(-1, keepdim=True)
-        if (kept < candidates).all():
-            break
-    least = largest.gather(-1, kept - 1)
-    above = masses > least
-    ties = masses == least
-    return above | (ties & (ties.cumsum(-1) <= kept - above.sum(-1, keepdim=True)))
+    candidates = masses > candidate_threshold(masses, p)
+    counts = candidates.sum(-1, keepdim=True)
+    columns = torch.arange(int(counts.max()), device=masses.device)
+    # The candidates of each row are moved to its left, in the order of their ids; zeros follow.
+    filled = columns < counts
+    compact = torch.zeros(filled.shape, dtype=torch.float64, device=masses.device)
+    compact.masked_scatter_(filled, masses.masked_select(candidates))
+    # Floats that are not negative are in the order of their bits, and integers sort faster.
+    bits, order = compact.view(torch.int64).sort(dim=-1, descending=True, stable=True)
+    ranked = bits.view(torch.float64)
+    before = ranked.cumsum(-1) - ranked  # 0 for the largest, so at least one stays
+    kept = (before < p).sum(-1, keepdim=True)
+    compact_nucleus = torch.empty_like(filled).scatter_(-1, order, columns < kept)
+    return candidates.masked_scatter(candidates, compact_nucleus.masked_select(filled))
+
+
+def candidate_threshold(masses: Tensor, p: float) -> float:
+    """Return a number such that the larger masses of each row (B, V) sum to more than p.
+
+    These are mostly few. -1, below all masses, if the larger ones would have to be many.
+    """
+    for share in CANDIDATE_SHARES:
+        threshold = share / masses.shape[-1]
+        sums = F.threshold(masses, threshold, 0).sum(-1)
+        if (sums > p + ROUNDING).all():
+            return threshold
+    return -1.0

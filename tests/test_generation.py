@@ -1,5 +1,6 @@
 """Every row of a batch is what its prompt alone would get, with the cache and without."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from conftest import random_tokens, sharp_model
 from errors import UserError
 from model.config import RopeScaling
 from model.encodings import POSITIONS
-from model.generation import Batch, evaluating, generate, next_logits
+from model.generation import Batch, choose_sampling_device, evaluating, generate, next_logits
 from model.sampling import Sampling, sample, uniform
 
 GREEDY = Sampling(temperature=0)
@@ -31,7 +32,7 @@ def assert_each_token_is_drawn_from_its_own_text(model, prompts: list[list[int]]
             seen[0, text] = True
             with torch.no_grad():
                 logits = model(torch.tensor([text]))[:, -1]
-            numbers = [uniform(9, row % 2, number)]
+            numbers = torch.tensor([uniform(9, row % 2, number)], dtype=torch.float64)
             assert sample(logits, sampling, numbers, seen).item() == token
 
 
@@ -168,6 +169,151 @@ def test_a_count_of_nothing_is_refused(name):
 def test_sampling_without_a_meaning_is_refused():
     with pytest.raises(UserError, match="top_k must be at least 1, not 0"):
         Batch(sharp_model(), [[5]], Sampling(top_k=0), max_new_tokens=3)
+
+
+# --- steps ahead of the tokens that are read ------------------------------------------------------
+
+
+def penalised_texts(steps_ahead: int, eos_ids: tuple[int, ...]) -> list[list[int]]:
+    """Two samples each of PROMPTS, 20 tokens long, of which row 3 is ended after 5."""
+    sampling = Sampling(temperature=0.9, top_p=0.95, repetition_penalty=1.3)
+    batch = Batch(sharp_model(), PROMPTS, sampling, max_new_tokens=20, num_samples=2, seed=3,
+                  eos_ids=eos_ids)
+    batch.steps_ahead = steps_ahead
+    for row, _ in batch.draw():
+        if row == 3 and batch.lengths[row] == batch.starts[row] + 5:
+            batch.end(row)
+    return batch.new_tokens()
+
+
+@pytest.mark.parametrize("steps_ahead", [1, 3])
+def test_texts_are_the_same_if_tokens_are_read_later(steps_ahead):
+    whole = penalised_texts(0, ())
+    assert [len(text) for text in whole] == [20, 20, 20, 5, 20, 20]
+    assert penalised_texts(steps_ahead, ()) == whole
+    eos_ids = (whole[0][6], whole[5][2])
+    cut = penalised_texts(0, eos_ids)
+    assert len(cut[0]) <= 6
+    assert len(cut[5]) <= 2
+    assert penalised_texts(steps_ahead, eos_ids) == cut
+
+
+@pytest.mark.parametrize("steps_ahead, steps", [(0, 4), (1, 5)])
+def test_a_row_that_ends_costs_one_step_per_step_ahead(steps_ahead, steps):
+    lengths = []
+
+    def step(model, tokens, cache):
+        lengths.append(tokens.shape[1])
+        return next_logits(model, tokens, cache)
+
+    batch = Batch(sharp_model(), [PROMPTS[0]], GREEDY, max_new_tokens=12, eos_ids=(TEXTS[0][3],))
+    batch.steps_ahead = steps_ahead
+    assert [token for _, token in batch.draw(step)] == TEXTS[0][:3]
+    assert lengths == [7] + [1] * (steps - 1)
+
+
+def test_no_step_follows_the_last_token():
+    """Its position may lie past the context."""
+    batch = Batch(sharp_model(n_layers=1), [make_prompt(7)], GREEDY, max_new_tokens=73)
+    batch.steps_ahead = 1
+    assert len(list(batch.draw())) == 73
+
+
+def test_tokens_are_counted_when_they_are_read():
+    batch = Batch(sharp_model(), PROMPTS, GREEDY, max_new_tokens=12)
+    batch.steps_ahead = 1
+    counts = [batch.n_drawn for _ in batch.draw()]
+    assert counts == list(range(1, 37))
+
+
+def test_a_row_ended_within_a_step_gives_no_more_tokens():
+    batch = Batch(sharp_model(), [PROMPTS[0], PROMPTS[0]], GREEDY, max_new_tokens=12)
+    rows = []
+    for row, _ in batch.draw():
+        rows.append(row)
+        batch.end(1)
+    assert rows == [0] * 12
+    assert batch.new_tokens() == [TEXTS[0], []]
+
+
+@pytest.mark.parametrize("steps_ahead", [0, 1])
+def test_broken_logits_are_an_error(steps_ahead):
+    """Those after the second token. A step ahead feeds what was drawn from them."""
+    calls = []
+
+    def step(model, tokens, cache):
+        calls.append(tokens)
+        logits = next_logits(model, tokens, cache)
+        if len(calls) == 3:
+            logits[:] = math.nan
+        return logits
+
+    batch = Batch(sharp_model(), [PROMPTS[0]], GREEDY, max_new_tokens=12)
+    batch.steps_ahead = steps_ahead
+    drawn = []
+    with pytest.raises(UserError, match="the logits are not finite: the model's weights are"):
+        for _, token in batch.draw(step):
+            drawn.append(token)
+    assert drawn == TEXTS[0][:2]
+
+
+def test_a_cpu_starts_no_step_ahead():
+    assert Batch(sharp_model(), [[5]], GREEDY, max_new_tokens=3).steps_ahead == 0
+
+
+@pytest.mark.parametrize("device, expected", [
+    ("cpu", "cpu"), ("cuda:1", "cuda:1"), ("mps", "cpu"), ("xpu:0", "cpu")])
+def test_tokens_are_drawn_where_float64_is(device, expected):
+    assert choose_sampling_device(torch.device(device)) == torch.device(expected)
+
+
+def test_random_numbers_are_those_of_their_addresses():
+    """Two prompts of 2 and 5 tokens, with two samples each. A row may still read its prompt."""
+    batch = Batch(sharp_model(), [[1, 2], [1, 2, 3, 4, 5]], Sampling(), max_new_tokens=50,
+                  num_samples=2, seed=8)
+    for known in (2, 3, 17, 18, 40, 51):
+        numbers = batch.find_numbers(known).tolist()
+        assert numbers[:2] == [uniform(8, 0, known - 2), uniform(8, 1, known - 2)]
+        if known >= 5:
+            assert numbers[2:] == [uniform(8, 0, known - 5), uniform(8, 1, known - 5)]
+
+
+# --- on a GPU -------------------------------------------------------------------------------------
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("sampling", [
+    GREEDY, Sampling(temperature=0.9, top_p=0.95, repetition_penalty=1.3)], ids=str)
+def test_a_gpu_draws_the_texts_of_the_cpu(sampling):
+    options = {"max_new_tokens": 20, "num_samples": 2, "seed": 3}
+    expected = generate(sharp_model(), PROMPTS, sampling, **options)
+    assert generate(sharp_model().cuda(), PROMPTS, sampling, **options) == expected
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=0.8, top_k=50)], ids=str)
+def test_a_step_on_a_gpu_waits_for_nothing(sampling):
+    """With a `step` that does not. All rows are due."""
+    batch = Batch(sharp_model().cuda(), [PROMPTS[0]] * 2, sampling, max_new_tokens=12)
+    logits = torch.randn(2, 97, device="cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.inference_mode():
+            for _ in range(3):
+                batch.start_step(lambda *_: logits, [0, 1])
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert batch.known == [10, 10]
+
+
+@pytest.mark.cuda
+def test_broken_logits_leave_the_gpu_usable():
+    model = sharp_model().cuda()
+    with torch.no_grad():
+        model.norm.weight[0] = math.nan
+    with pytest.raises(UserError, match="not finite"):
+        generate(model, PROMPTS, Sampling(temperature=0.9, top_p=0.9), max_new_tokens=12)
+    assert torch.ones(3, device="cuda").sum().item() == 3
 
 
 # --- modes and types ------------------------------------------------------------------------------

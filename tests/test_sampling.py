@@ -8,7 +8,12 @@ import torch
 from conftest import randn
 
 from errors import UserError
-from model.sampling import FIRST_CANDIDATES, Sampling, nucleus, sample, uniform
+from model.sampling import BROKEN, Sampling, nucleus, sample, uniform
+
+
+def same_number(u, rows):
+    """The number u for each row."""
+    return torch.full((rows,), u, dtype=torch.float64)
 
 
 def mass(logits, sampling, seen=()):
@@ -36,7 +41,7 @@ def mass(logits, sampling, seen=()):
 
 def drawn_mass(logits, sampling, seen, draws=4000):
     """The distribution that `sample` does draw from: one row per point of a grid over [0, 1)."""
-    grid = [(i + 0.5) / draws for i in range(draws)]
+    grid = (torch.arange(draws, dtype=torch.float64) + 0.5) / draws
     ids = sample(logits.expand(draws, -1), sampling, grid, seen.expand(draws, -1))
     return torch.bincount(ids, minlength=len(logits)) / draws
 
@@ -65,7 +70,7 @@ def test_ties_do_not_add_to_the_k_likeliest():
 def test_nucleus_is_the_head_of_a_stable_sort(p):
     """Sharp rows and flat ones, with ties within and across the candidates that are looked at, and
     four equal masses, of which two reach 0.5 exactly."""
-    size = 9 * FIRST_CANDIDATES
+    size = 4608
     logits = randn(size, dtype=torch.float64)
     few = torch.full((size,), -math.inf).index_fill(0, torch.tensor([3, 4, 700, 2000]), 0)
     masses = torch.stack([9 * logits, logits, logits.round(), torch.zeros(size), few]).softmax(-1)
@@ -83,13 +88,13 @@ def test_extreme_values_draw_a_token(sampling, u):
     rows = torch.tensor([
         [3e38, -3e38, 0.0, 1e-45], [-3e38] * 4, [0.0] + [-math.inf] * 3, [0.0] * 4])
     seen = torch.tensor([True, False, True, True]).expand(4, -1)
-    ids = sample(rows, sampling, [u] * 4, seen)
+    ids = sample(rows, sampling, same_number(u, 4), seen)
     assert ((ids >= 0) & (ids < 4)).all() and ids[2] == 0  # never a token without mass
 
 
 def test_a_token_without_mass_is_not_drawn_at_the_borders():
     logits = torch.tensor([-math.inf, 0.0, -math.inf, -math.inf, 0.0, -math.inf])
-    uniforms = [0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53]
+    uniforms = torch.tensor([0.0, 0.5 - 2**-53, 0.5, 1 - 2**-53], dtype=torch.float64)
     none = torch.zeros(4, 6, dtype=torch.bool)
     assert sample(logits.expand(4, -1), Sampling(1.0), uniforms, none).tolist() == [1, 1, 4, 4]
 
@@ -97,13 +102,13 @@ def test_a_token_without_mass_is_not_drawn_at_the_borders():
 def test_no_token_past_the_last_is_drawn():
     """Rounding makes some of these masses sum to less than 1."""
     none = torch.zeros(200, 97, dtype=torch.bool)
-    ids = sample(randn(200, 97), Sampling(1.0), [1 - 2**-53] * 200, none)
+    ids = sample(randn(200, 97), Sampling(1.0), same_number(1 - 2**-53, 200), none)
     assert (ids < 97).all()
 
 
 def test_temperature_0_takes_the_likeliest_token():
     logits = torch.tensor([[1.0, 3.0, 2.0], [5.0, 3.0, 2.0]])
-    ids = sample(logits, Sampling(temperature=0), [0.7, 0.7], torch.zeros(2, 3).bool())
+    ids = sample(logits, Sampling(temperature=0), same_number(0.7, 2), torch.zeros(2, 3).bool())
     assert ids.tolist() == [1, 0]
 
 
@@ -112,14 +117,15 @@ def test_temperature_0_takes_it_after_the_penalty():
     logits = torch.tensor([[5.0, 1.0, 2.0]])
     sampling = Sampling(temperature=0, repetition_penalty=3.0)
     seen = torch.tensor([[True, False, False]])
-    assert sample(logits, sampling, [0.7], seen).tolist() == [2]
+    assert sample(logits, sampling, same_number(0.7, 1), seen).tolist() == [2]
 
 
 def test_temperature_0_is_the_limit_of_small_ones():
     logits = randn(5, 97, seed=1)
     none = torch.zeros(5, 97, dtype=torch.bool)
-    least = sample(logits, Sampling(1e-9), [0.7] * 5, none)
-    assert torch.equal(sample(logits, Sampling(temperature=0), [0.7] * 5, none), least)
+    numbers = same_number(0.7, 5)
+    least = sample(logits, Sampling(1e-9), numbers, none)
+    assert torch.equal(sample(logits, Sampling(temperature=0), numbers, none), least)
 
 
 @pytest.mark.parametrize("changes, message", [
@@ -136,11 +142,41 @@ def test_options_without_meaning_or_effect_are_refused(changes, message):
         Sampling(**changes).check()
 
 
+@pytest.mark.parametrize("sampling", [
+    Sampling(temperature=0), Sampling(1.0), Sampling(1.0, top_k=2, top_p=0.5, min_p=0.1)], ids=str)
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
-def test_broken_logits_are_an_error_and_not_a_token(broken):
-    logits = torch.tensor([[0.0] * 5, [broken] * 5])
-    with pytest.raises(UserError, match="not finite"):
-        sample(logits, Sampling(temperature=0), [0.0, 0.0], torch.zeros(2, 5, dtype=torch.bool))
+def test_broken_logits_draw_no_token(broken, sampling):
+    logits = torch.tensor([[9.0, 0.0, 0.0, 0.0, 0.0], [broken] * 5])
+    none = torch.zeros(2, 5, dtype=torch.bool)
+    assert sample(logits, sampling, same_number(0.5, 2), none).tolist() == [0, BROKEN]
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_one_broken_logit_draws_no_token(broken):
+    logits = torch.tensor([[0.0, 0.0, broken, 0.0]])
+    none = torch.zeros(1, 4, dtype=torch.bool)
+    ids = sample(logits, Sampling(1.0, top_p=0.5), same_number(0.5, 1), none)
+    assert ids.tolist() == [BROKEN]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("sampling", [
+    Sampling(temperature=0), Sampling(0.8), Sampling(0.8, top_k=50), Sampling(0.8, top_p=0.95),
+    Sampling(2.0, top_p=0.95), Sampling(0.8, min_p=0.1, repetition_penalty=1.3)], ids=str)
+def test_a_gpu_draws_the_tokens_of_the_cpu(sampling):
+    logits = 3 * randn(32, 50_304)
+    seen = randn(32, 50_304, seed=1) > 1
+    numbers = torch.rand(32, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    on_cpu = sample(logits, sampling, numbers, seen)
+    on_gpu = sample(logits.cuda(), sampling, numbers.cuda(), seen.cuda())
+    assert torch.equal(on_gpu.cpu(), on_cpu)
+
+
+@pytest.mark.cuda
+def test_a_gpu_marks_the_nucleus_of_the_cpu():
+    logits = randn(4, 4608, dtype=torch.float64)
+    masses = (logits * torch.tensor([[9.0], [1.0], [0.0], [3.0]])).softmax(-1)
+    assert torch.equal(nucleus(masses.cuda(), 0.9).cpu(), nucleus(masses, 0.9))
 
 
 @pytest.fixture(scope="module")
