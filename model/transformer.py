@@ -294,15 +294,17 @@ class Transformer(nn.Module):
             h = drop(h, 0)
         for layer in self.layers:
             last = last_only and layer is self.layers[-1]  # earlier blocks compute all tokens
-            inputs = (h, freqs_cis, mask, cache, drop, last)
-            if self.checkpoint_blocks and self.training:
-                # No block draws from a generator, so the state of none needs to be restored.
-                h = checkpoint(layer, *inputs, use_reentrant=False, preserve_rng_state=False)
-            else:
-                h = layer(*inputs)
+            h = self.run_block(layer, h, freqs_cis, mask, cache, drop, last)
         if cache is not None:
             cache.length = stop
         return self.norm(h)
+
+    def run_block(self, block: nn.Module, *inputs: Any) -> Tensor:
+        """Return the output of a block; with `checkpoint_blocks` it keeps its inputs only."""
+        if self.checkpoint_blocks and self.training:
+            # No block draws from a generator, so the state of none needs to be restored.
+            return checkpoint(block, *inputs, use_reentrant=False, preserve_rng_state=False)
+        return block(*inputs)
 
     def logits(self, hidden_states: Tensor) -> Tensor:
         """Hidden states (..., C) -> logits (..., V)."""
