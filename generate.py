@@ -100,10 +100,12 @@ class ModelOptions:
     Face's or Meta's, or a GGUF, which is read as export.py --to run reads it."""
     dtype: InferenceDtype = "float32"
     """float32 draws the same text alone, in a batch and on another machine. bfloat16 keeps 8 bits
-    and is up to twice as fast on some processors, slower on others. auto measures which of the two
-    is faster for this number of samples, not compiled. int8, on a CPU only, quantises weights and,
-    but for compiled decoding of up to 4 samples, their inputs. It pays for larger models, with
-    --compile and a processor with AVX-512, and is much slower otherwise."""
+    and is up to twice as fast on some processors, slower on others. auto measures on a CPU which
+    of the two is faster for this number of samples, not compiled; on CUDA it is bfloat16 from
+    capability 8.0 on, and float32 below. There is no float16, whose range is too small for some
+    weights. int8, on a CPU only, quantises weights and, but for compiled decoding of up to 4
+    samples, their inputs. It pays for larger models, with --compile and a processor with AVX-512,
+    and is much slower otherwise."""
     compile: bool = False
     """Compile decoding, and the reading of prompts of 128 tokens or more, before the first text.
     Each takes up to some minutes the first time, which tokens/s leave out. On a CPU the outcome is

@@ -41,6 +41,9 @@ MIN_TIMED_STEPS = 3
 MAX_TIMED_SECONDS = 10.0
 TIMED_SHARE = 0.02  # of the minutes
 WORTH_AN_ESTIMATE = 3e11  # FLOPs of a training; fewer are done in a few seconds
+# FLOP/s of a training that is not on a CPU, where none are measured: a guess, with which
+# train.minutes decide whether it pays to compile.
+GUESSED_RATE = 2e13
 
 
 # --- what a training is: its text, its numbers, how it computes ----------------------------------
@@ -71,6 +74,7 @@ def prepare_data(start: Start, world: World) -> Start:
     source = start.source
     if config.name is not None and not start.resumed:
         RunDir.new_path(config.log.runs, config.name)  # refuses a bad name
+    check_tf32(start, world)
     check_sizes(config, world)
     fits_vocabulary = start.draft is not None and "data.vocab_size" in start.draft.fitted
     run_settings = source.manifest["settings"] if source else None
@@ -108,6 +112,16 @@ def check_sizes(config: Config, world: World) -> None:
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
 
 
+def check_tf32(start: Start, world: World) -> None:
+    """Raise UserError if train.tf32 is asked for where it has no effect.
+
+    A run that was trained on CUDA may go on elsewhere, without it.
+    """
+    asked_for = start.source is None or "train.tf32" in start.given
+    if start.config.train.tf32 and asked_for and world.device.type != "cuda":
+        raise UserError(f"train.tf32 has no effect on {world.device}: it is for CUDA")
+
+
 def count_rows(train: TrainConfig, world: World) -> int:
     """Return the largest number of rows in one forward pass of one process."""
     share = math.ceil(train.batch_size / world.size)
@@ -137,19 +151,24 @@ def choose_compute(config: Config, world: World) -> Compute:
     onednn = world.collect(onednn)[0]  # rank 0's: each has timed it, and may differ
     rates = measure_rates(config, world, onednn)
     dtype, why = resolve_dtype(train.dtype, world.device, lambda: list(rates.values()))
+    if world.device.type == "cuda":
+        dtype, why = world.collect((dtype, why))[0]  # rank 0's: the cards may differ
     tokens = count_tokens(config)
     flops = training_flops(config.model, tokens)
+    rate = GUESSED_RATE
     seconds = None
     if needs_estimate(config, world):
         seconds = estimate_seconds(config.model, tokens, rates[dtype])
-        if train.minutes is not None:  # as many steps as fit into them
-            flops *= 60 * train.minutes / seconds
-            seconds = 60 * train.minutes
+        rate = flops / seconds
+    if train.minutes is not None:  # as many steps as fit into them
+        seconds = 60 * train.minutes
+        flops = rate * seconds
     compiled, why_compiled = resolve_compile(train.compile, world.device, dtype, flops)
     if compiled and not all(world.collect(compiled)):
         compiled = False
         why_compiled = "eager: another process has no compiler that works"
-    return Compute(world.device, dtype, compiled, onednn, f"{why}; {why_compiled}", seconds)
+    return Compute(world.device, dtype, compiled, onednn, train.tf32, f"{why}; {why_compiled}",
+                   seconds)
 
 
 def count_tokens(config: Config) -> int:
@@ -158,11 +177,14 @@ def count_tokens(config: Config) -> int:
 
 
 def needs_estimate(config: Config, world: World) -> bool:
-    """Return whether it is worth saying how long the steps take, or necessary for train.minutes."""
-    if config.train.minutes is not None:
-        return world.device.type != "mps"
+    """Return whether it is worth saying how long the steps take, or necessary for train.minutes.
+
+    Only on a CPU do the rates of a few products tell it.
+    """
+    if world.device.type != "cpu":
+        return False
     flops = training_flops(config.model, count_tokens(config))
-    return world.device.type == "cpu" and flops > WORTH_AN_ESTIMATE
+    return config.train.minutes is not None or flops > WORTH_AN_ESTIMATE
 
 
 def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtype, float]:
@@ -171,7 +193,7 @@ def measure_rates(config: Config, world: World, onednn: bool) -> dict[torch.dtyp
     All of them call this, and choose alike by the sum. {} if nothing depends on the rates.
     """
     train = config.train
-    chooses_dtype = train.dtype == "auto" and world.device.type != "mps"
+    chooses_dtype = train.dtype == "auto" and world.device.type == "cpu"
     if not chooses_dtype and not needs_estimate(config, world):
         return {}
     dtypes = [torch.float32, torch.bfloat16]

@@ -10,11 +10,13 @@ import platform
 import re
 import shutil
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -27,9 +29,10 @@ from model import kernels
 from model.config import ModelConfig
 from model.transformer import linear
 
-Dtype = Literal["auto", "float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 InferenceDtype = Literal["auto", "float32", "bfloat16", "int8"]
-DTYPE_NAMES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+DTYPE_NAMES: dict[torch.dtype, Dtype] = {
+    torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
 
 # Graphs that torch.compile makes of one function; by default 8. Each block of a sharded model with
@@ -48,6 +51,8 @@ class Compute:
     """Whether training steps are compiled."""
     onednn: bool = False
     """Whether float32 products on a CPU are oneDNN's."""
+    tf32: bool = False
+    """Whether float32 products on CUDA run in TF32."""
     reason: str = ""
     """Why it was chosen, in words."""
     seconds: float | None = None
@@ -60,7 +65,7 @@ class Compute:
         Afterwards all is as before, and what was compiled meanwhile is forgotten: no training
         depends on those that the process did before.
         """
-        with kernels.products_by_onednn(self.onednn):
+        with kernels.products_by_onednn(self.onednn), products_in_tf32(self.tf32):
             if not self.compiled:
                 yield
                 return
@@ -79,6 +84,18 @@ class Compute:
         if self.dtype == torch.float32:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype, cache_enabled=False)
+
+
+@contextmanager
+def products_in_tf32(used: bool) -> Iterator[None]:
+    """Return a context in which float32 products on CUDA run in TF32; unless `used`, as before."""
+    before = torch.get_float32_matmul_precision()
+    if used:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def resolve_device(device: str, local_rank: int = 0) -> torch.device:
@@ -141,6 +158,7 @@ def check_memory(device: torch.device, size: int, what: str, advice: str) -> Non
                         f"{advice}")
 
 
+BFLOAT16_CAPABILITY = (8, 0)  # of the first cards that multiply bfloat16 in tensor cores
 BFLOAT16_GAIN = 1.2  # the least gain in matrix products for which bfloat16's 8 bits are accepted
 MEASURED_FLOPS = 3e9  # of one measured call, unless 16 tokens take more
 
@@ -177,22 +195,45 @@ def matmul_rates(
 
 
 def resolve_dtype(
-    dtype: Dtype, device: torch.device, rates: Callable[[], list[float]]
+    dtype: Dtype, device: torch.device, rates: Callable[[], list[float]], *, training: bool = True
 ) -> tuple[torch.dtype, str]:
-    """Return the dtype of matrix products under autocast, and the reason in words.
+    """Return the dtype of matrix products, and the reason in words.
 
-    auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more, in
-    `rates()`, such as `matmul_rates`. A processor's flags do not tell: some compute bfloat16
-    slower than float32.
+    On a CPU, auto is bfloat16 if its products are faster than float32's by BFLOAT16_GAIN or more,
+    in `rates()`, such as `matmul_rates`. A processor's flags do not tell: some compute bfloat16
+    slower than float32. On CUDA nothing is measured, and `training` says whether a training
+    computes or a model that is loaded.
     """
     if dtype != "auto":
         return getattr(torch, dtype), f"{dtype}, as configured"
     if device.type == "mps":
         return torch.float32, "float32: bfloat16 is not tried on mps"
+    if device.type == "cuda":
+        return choose_cuda_dtype(device, training)
     float32, bfloat16 = rates()
     chosen = torch.bfloat16 if bfloat16 >= BFLOAT16_GAIN * float32 else torch.float32
     return chosen, (f"{DTYPE_NAMES[chosen]}: matrix products run at {format_rate(float32)} GFLOP/s "
                     f"in float32 and at {format_rate(bfloat16)} in bfloat16")
+
+
+def choose_cuda_dtype(device: torch.device, training: bool) -> tuple[torch.dtype, str]:
+    """Return bfloat16 for a card that has it, and the reason in words.
+
+    On an older card a training has float16, with a loss scaler. A model that is loaded has float32
+    there, because float16 would cut off weights that are very large or very small.
+    """
+    capability = torch.cuda.get_device_capability(device)
+    if capability >= BFLOAT16_CAPABILITY:
+        chosen = torch.bfloat16
+    elif training:
+        chosen = torch.float16
+    else:
+        chosen = torch.float32
+    major, minor = capability
+    reason = f"{DTYPE_NAMES[chosen]}: the card's capability is {major}.{minor}"
+    if chosen != torch.bfloat16:
+        reason += ", and bfloat16 needs 8.0"
+    return chosen, reason
 
 
 def format_rate(rate: float) -> str:
@@ -233,6 +274,7 @@ def format_estimate(seconds: float) -> str:
 # float32 (docs/benchmarks.md). For cuda it is a guess.
 REPAYING_FLOPS = {"cpu": {torch.bfloat16: 5e13, torch.float32: 2e14}, "cuda": {}}
 UNKNOWN_REPAYING_FLOPS = 1e15
+TRITON_CAPABILITY = (7, 0)  # of the oldest cards that torch.compile writes code for
 
 
 def resolve_compile(
@@ -249,15 +291,40 @@ def resolve_compile(
             return False, f"eager: compilation is not tried on {device.type}"
         if flops < REPAYING_FLOPS[device.type].get(dtype, UNKNOWN_REPAYING_FLOPS):
             return False, "eager: compiling takes longer than it would save in so short a training"
-    compilers = [os.environ.get("CXX") or "g++", "g++", "clang++", "cl"]
-    if device.type == "cpu" and not any(map(shutil.which, compilers)):
-        return False, "eager: no C++ compiler found"  # torch takes ten seconds to say so
-    try:
-        torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
-    except Exception as error:  # whatever the compiler raises, training goes on without it
-        return False, f"eager: torch.compile does not work here ({first_line(error)})"
+    missing = find_missing(device)
+    if missing is not None:
+        return False, f"eager: {missing}"
+    if device.type != "cuda":  # where all that can be missing is known
+        try:
+            torch.compile(lambda x: x.sin() + 1)(torch.ones(3, device=device))
+        except Exception as error:  # whatever the compiler raises, training goes on without it
+            return False, f"eager: torch.compile does not work here ({first_line(error)})"
     reason = "as configured" if choice is True else "which this much work repays"
     return True, f"compiled, {reason}: the first step takes up to a minute"
+
+
+def find_missing(device: torch.device) -> str | None:
+    """Return what torch.compile needs for a device and does not find here, in words, or None.
+
+    torch itself takes up to ten seconds to say so.
+    """
+    if device.type == "cpu":
+        compilers = [os.environ.get("CXX", ""), "g++", "clang++", "cl"]
+        return None if any(map(shutil.which, compilers)) else "no C++ compiler found"
+    if device.type != "cuda":
+        return None
+    if torch.cuda.get_device_capability(device) < TRITON_CAPABILITY:
+        return "torch.compile needs a card of capability 7.0 or more"
+    if find_spec("triton") is None:
+        return "torch.compile needs the package triton"
+    if sys.platform != "linux":
+        return None
+    # Triton compiles a small C program for each kernel, which starts it.
+    if not any(map(shutil.which, (os.environ.get("CC", ""), "gcc", "clang"))):
+        return "no C compiler found"
+    if not Path(sysconfig.get_config_var("INCLUDEPY"), "Python.h").exists():
+        return "Python.h was not found, which is in packages such as python3-dev"
+    return None
 
 
 def uncompiled() -> AbstractContextManager:

@@ -93,8 +93,9 @@ def load(
 ) -> Trained:
     """Load the run in a folder; unset, the newest one in runs/.
 
-    dtype: that of the weights. auto measures which one multiplies so many `rows` faster
-    (`resolve_dtype`). With int8, matrices are in int8 and all else is in float32 (model/int8.py).
+    dtype: that of the weights. auto measures on a CPU which one multiplies so many `rows` faster,
+    and on CUDA goes by the capability of the card (`resolve_dtype`). With int8, matrices are in
+    int8 and all else is in float32 (model/int8.py).
     rope_scaling: makes a RoPE model read further than its training rows, see `scale_rotations`.
     weights: to use instead of those of the checkpoint.
 
@@ -112,7 +113,7 @@ def load(
     unquantised = "float32" if dtype == "int8" else dtype
     with kernels.products_by_onednn(onednn):
         rates = partial(matmul_rates, where, model_config, rows, training=False)
-        chosen, why = resolve_dtype(unquantised, where, rates)
+        chosen, why = resolve_dtype(unquantised, where, rates, training=False)
     compute = Compute(where, chosen, onednn=onednn, reason=why)
 
     def to_device(name: str, weight: Tensor) -> dict[str, Tensor]:

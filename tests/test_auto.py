@@ -197,25 +197,66 @@ def test_a_long_training_says_first_about_how_long(workdir, capfd, measured, dty
     assert measured == dtypes
 
 
-def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(workdir, monkeypatch):
-    """However many steps the configuration has: the rate of the card is measured."""
+def test_minutes_on_a_gpu_decide_whether_it_pays_to_compile(workdir, monkeypatch, measured):
+    """However many steps the configuration has. No rate is measured."""
     flops = []
 
     def resolve_compile(choice, device, dtype, training_flops):
         flops.append(training_flops)
         return False, ""
 
-    monkeypatch.setattr(gyre.build, "matmul_rates", lambda *_, dtypes, **__: [1e12 for _ in dtypes])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(gyre.build, "resolve_compile", resolve_compile)
     card = World(0, 1, torch.device("cuda", 0))
     for steps in ("10", "20"):
-        argv = tiny_argv(workdir, "--train.dtype=float32", "--train.steps", steps)
+        argv = tiny_argv(workdir, "--train.dtype=auto", "--train.steps", steps)
         config = resolve(argv, "").config
         config = replace(config, train=replace(config.train, minutes=600.0))
         gyre.build.choose_compute(config, card)
     first, second = flops
-    assert first == pytest.approx(second)
+    assert first == second
     assert first > 1e15
+    assert measured == []
+
+
+class SecondCard(World):
+    """The second of two processes, whose card is newer than that of the first."""
+
+    def collect(self, value):
+        if isinstance(value, tuple):
+            return [(torch.float16, "float16: an old card"), value]
+        return [value, value]
+
+
+def test_all_cards_compute_in_the_dtype_of_the_first(workdir, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    config = resolve(tiny_argv(workdir, "--train.dtype=auto", "--train.compile=false"), "").config
+    second = SecondCard(1, 2, torch.device("cuda", 1), is_main=False)
+    compute = gyre.build.choose_compute(config, second)
+    assert compute.dtype == torch.float16
+    assert gyre.build.record_compute(config, compute).train.dtype == "float16"
+
+
+# --- TF32 -----------------------------------------------------------------------------------------
+
+
+def test_tf32_is_refused_where_it_has_no_effect(workdir, capfd):
+    assert exit_code(train.main, *tiny_argv(workdir, "--train.tf32=true")) == 2
+    assert "train.tf32 has no effect on cpu: it is for CUDA" in capfd.readouterr().err
+
+
+def test_a_run_of_tf32_goes_on_without_it_on_a_cpu(workdir):
+    path = train_tiny(workdir, "tf32", "--train.steps=1", "--optim.warmup_steps=0")
+    start = resolve(["--resume", str(path), "--train.steps=2"], "")
+    on_cuda = replace(start.config.train, tf32=True)
+    gyre.build.check_tf32(replace(start, config=replace(start.config, train=on_cuda)), ALONE)
+
+
+def test_tf32_is_part_of_how_a_training_computes(workdir, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    argv = tiny_argv(workdir, "--train.tf32=true", "--train.compile=false")
+    card = World(0, 1, torch.device("cuda", 0))
+    assert gyre.build.choose_compute(resolve(argv, "").config, card).tf32 is True
 
 
 def test_a_short_training_measures_no_rate_and_says_no_time(workdir, capfd, measured):

@@ -146,6 +146,35 @@ def test_the_reason_for_a_dtype_has_both_rates():
                       "bfloat16")
 
 
+@pytest.fixture
+def card(monkeypatch):
+    """Say which capability the card of this machine has: `card(8, 0)` gives its device."""
+    def card(*capability):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+        return torch.device("cuda", 0)
+
+    return card
+
+
+@pytest.mark.parametrize("capability, training, chosen", [
+    ((9, 0), True, torch.bfloat16), ((8, 0), False, torch.bfloat16), ((7, 5), True, torch.float16),
+    ((7, 5), False, torch.float32)])
+def test_on_cuda_auto_depends_on_the_capability(card, capability, training, chosen):
+    """Nothing is measured."""
+    dtype, _ = compute.resolve_dtype("auto", card(*capability), rates=None, training=training)
+    assert dtype == chosen
+
+
+def test_the_reason_for_a_dtype_on_cuda_is_the_capability(card):
+    _, reason = compute.resolve_dtype("auto", card(9, 0), rates=None)
+    assert reason == "bfloat16: the card's capability is 9.0"
+
+
+def test_the_reason_for_float16_says_what_bfloat16_needs(card):
+    _, reason = compute.resolve_dtype("auto", card(7, 5), rates=None)
+    assert reason == "float16: the card's capability is 7.5, and bfloat16 needs 8.0"
+
+
 def test_on_mps_auto_is_float32_without_a_measurement():
     dtype, reason = compute.resolve_dtype("auto", torch.device("mps"), rates=None)
     assert dtype == torch.float32
@@ -200,6 +229,26 @@ def test_autocast_keeps_no_rounded_weights():
 def test_float32_needs_no_autocast():
     with compute.Compute(CPU, torch.float32).autocast():
         assert not torch.is_autocast_enabled("cpu")
+
+
+# --- TF32 -----------------------------------------------------------------------------------------
+
+
+def test_tf32_holds_within_a_context_only():
+    with compute.Compute(CPU, torch.float32, tf32=True).active():
+        assert torch.get_float32_matmul_precision() == "high"
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_tf32_holds_no_longer_after_an_error():
+    with pytest.raises(ValueError), compute.Compute(CPU, torch.float32, tf32=True).active():
+        raise ValueError
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_without_tf32_float32_products_are_exact():
+    with compute.Compute(CPU, torch.float32).active():
+        assert torch.get_float32_matmul_precision() == "highest"
 
 
 # --- oneDNN ---------------------------------------------------------------------------------------
@@ -324,6 +373,47 @@ def test_a_compiler_that_fails_is_given_up(compilers, monkeypatch):
     monkeypatch.setattr(torch, "compile", fail)
     decided = compute.resolve_compile(True, CPU, torch.float32, 0)
     assert decided == (False, "eager: torch.compile does not work here (no such header)")
+
+
+@pytest.fixture
+def triton(compilers, card, monkeypatch, tmp_path):
+    """A card, and all that torch.compile needs for it. A training there may not try it out."""
+    monkeypatch.delattr(torch, "compile")
+    monkeypatch.setattr(compute, "find_spec", lambda name: name)
+    monkeypatch.setattr(compute.sys, "platform", "linux")
+    monkeypatch.setattr(compute.sysconfig, "get_config_var", lambda _: tmp_path)
+    (tmp_path / "Python.h").touch()
+    compilers["gcc"] = "/bin/gcc"
+    return card(7, 0)
+
+
+def test_on_cuda_nothing_is_compiled_to_try_it_out(triton):
+    compiled, _ = compute.resolve_compile(True, triton, torch.float32, 0)
+    assert compiled is True
+
+
+def test_without_triton_nothing_is_compiled_on_cuda(triton, monkeypatch):
+    monkeypatch.setattr(compute, "find_spec", lambda name: None)
+    decided = compute.resolve_compile(True, triton, torch.float32, 0)
+    assert decided == (False, "eager: torch.compile needs the package triton")
+
+
+def test_nothing_is_compiled_for_a_card_that_is_too_old(triton, card):
+    decided = compute.resolve_compile(True, card(6, 1), torch.float32, 0)
+    assert decided == (False, "eager: torch.compile needs a card of capability 7.0 or more")
+
+
+def test_without_a_c_compiler_nothing_is_compiled_on_cuda(triton, compilers):
+    del compilers["gcc"]
+    decided = compute.resolve_compile(True, triton, torch.float32, 0)
+    assert decided == (False, "eager: no C compiler found")
+
+
+def test_without_pythons_headers_nothing_is_compiled_on_cuda(triton, tmp_path):
+    (tmp_path / "Python.h").unlink()
+    compiled, reason = compute.resolve_compile(True, triton, torch.float32, 0)
+    assert compiled is False
+    assert reason.startswith("eager: Python.h was not found")
 
 
 @pytest.mark.slow
