@@ -59,6 +59,7 @@ def complete(start: Start, world: World) -> tuple[Start, Compute]:
     start = prepare_data(start, world)
     world.connect()
     compute = choose_compute(start.config, world)
+    check_fits(start.config, world, count_logit_bytes(compute.dtype, compute.compiled))
     start = replace(start, config=record_compute(start.config, compute))
     if start.config.train.minutes is not None:
         start = choose_steps(start, world, compute)
@@ -95,18 +96,39 @@ def prepare_data(start: Start, world: World) -> Start:
 
 
 def check_sizes(config: Config, world: World) -> None:
-    """Raise UserError for a batch or a model that these processes cannot share or hold."""
+    """Raise UserError for a batch or a model that these processes cannot share or hold.
+
+    Compiled in bfloat16, a training needs the least memory. Whether it is, is chosen later.
+    """
     if config.train.batch_size < world.size:
         raise UserError(f"train.batch_size {config.train.batch_size} cannot be shared by "
                         f"{world.size} processes")
-    rows = count_rows(config.train, world)
     shards = count_shards(config.train, world)
     if world.size % shards:
         raise UserError(f"train.shard {shards} does not divide the {world.size} processes: choose "
                         "a number that does, or full")
-    # At least 4 bytes for each parameter, its gradient and one moment, and for each logit.
+    check_fits(config, world, count_logit_bytes(torch.bfloat16, compiled=True))
+
+
+def count_logit_bytes(dtype: torch.dtype, compiled: bool) -> int:
+    """Return how many bytes a logit takes at the peak of a step, in the backward pass of the loss.
+
+    Eager: the logarithm of its probability, the gradient of that, and its own gradient, all in
+    float32. The compiler fuses these: a logit and its gradient are left, in the dtype of products.
+    """
+    if compiled:
+        return 2 * dtype.itemsize
+    return 3 * torch.float32.itemsize
+
+
+def check_fits(config: Config, world: World, logit_bytes: int) -> None:
+    """Raise UserError for a training that the memory of these processes cannot hold."""
+    rows = count_rows(config.train, world)
+    shards = count_shards(config.train, world)
+    # At least 4 bytes for each parameter, its gradient and one moment. What the blocks keep is not
+    # counted.
     size = 12 * config.model.matrix_parameters // shards
-    size += 4 * rows * config.data.seq_len * config.model.vocab_size
+    size += logit_bytes * rows * config.data.seq_len * config.model.vocab_size
     size += 4 * config.model.max_positions * config.model.head_dim  # RoPE's table
     check_memory(world.device, size, f"this model with {rows} rows of {config.data.seq_len} tokens",
                  "choose a smaller model, data.seq_len or train.micro_batch_size")
@@ -262,6 +284,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
     restores = start.restores()
     initial = None if restores else choose_weights(config)
     model, module = parallelism.wrap(config.model, initial, compute.compiled)
+    model.checkpoint_blocks = config.train.checkpoint_blocks
     optimizers = Optimizers(model, config.optim, compute.dtype)
     progress = Progress()
     if restores:

@@ -116,23 +116,37 @@ class Muon(torch.optim.Optimizer):
         return state["momentum_buffer"]
 
     def _step(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """One step of matrices that have one shape, (R, C) or (C, R), and one device."""
-        wide = []  # every update as (R, C), R <= C
+        """One step of matrices that have one shape, (R, C) or (C, R), and one device.
+
+        Operations of `torch._foreach_` take one kernel on a GPU for many tensors.
+        """
+        gradients: list[Tensor] = []
+        means: list[Tensor] = []
         for parameter in parameters:
             gradient = parameter.grad
             assert gradient is not None
-            mean = self._momentum(parameter).lerp_(gradient, 1 - group["momentum"])
-            ahead = gradient.lerp(mean, group["momentum"])  # Nesterov's
-            update = gather_tensor(ahead.to(self.dtype))
+            gradients.append(gradient)
+            means.append(self._momentum(parameter))
+        torch._foreach_lerp_(means, gradients, 1 - group["momentum"])
+        # Nesterov's, in place of the gradients, which nothing reads after the step.
+        torch._foreach_lerp_(gradients, means, group["momentum"])
+        wide = []  # every update as (R, C), R <= C
+        for gradient in gradients:
+            update = gather_tensor(gradient.to(self.dtype))
             wide.append(update if update.size(0) <= update.size(1) else update.T)
         stacked = torch.stack(wide)
         del wide, update  # their memory is free before the products need as much again
-        for parameter, update in zip(parameters, orthogonalize(stacked), strict=True):
+        # In the dtype of the weights: else the last operation would take a kernel for each.
+        orthogonal = orthogonalize(stacked).to(parameters[0].dtype)
+        updates = []
+        for parameter, update in zip(parameters, orthogonal, strict=True):
             if update.shape != parameter.shape:
                 update = update.T
-            scale = 0.2 * group["lr"] * math.sqrt(max(parameter.shape))
-            parameter.mul_(1 - group["lr"] * group["weight_decay"])
-            parameter.add_(shard_like(update, parameter), alpha=-scale)
+            updates.append(shard_like(update, parameter))
+        scale = 0.2 * group["lr"] * math.sqrt(max(parameters[0].shape))
+        weights: list[Tensor] = [*parameters]
+        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_add_(weights, updates, alpha=-scale)
 
 
 @contextmanager

@@ -54,6 +54,9 @@ class TrainConfig:
     micro_batch_size: Annotated[int | None, Range(ge=1)] = None
     """Rows per forward pass of one process; fewer need less memory and change nothing else. Unset:
     the whole share of the process at once."""
+    checkpoint_blocks: bool = False
+    """Keep the input of each block only, and compute the block again in the backward pass: less
+    memory, about a third more time, and the same gradients."""
     eval_interval: Annotated[Fitted, Range(ge=1)] = 250
     """Steps between validations, checkpoints and samples; the last step always has all three. auto:
     a third of the steps, at most the number that the configuration has."""

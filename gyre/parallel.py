@@ -78,6 +78,8 @@ class World:
                 "nccl" if self.device.type == "cuda" else "gloo",
                 store=dist.PrefixStore(f"{prefix}/{start}", store), rank=self.rank,
                 world_size=self.size, timeout=timeout,
+                # Else nccl would connect in the first step, and guess the card of this process.
+                device_id=self.device if self.device.type == "cuda" else None,
             )
         except (ValueError, dist.DistError) as error:
             address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"

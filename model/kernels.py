@@ -11,6 +11,8 @@ attend                  attend_by_sums           one query, no mask, compiled ge
                         attend_one_query         one query, no mask, everywhere else
                         attend_by_products       no mask, training in bfloat16 on a CPU:
                                                  compiled, or rows of up to 512 tokens
+                        attend_repeated_heads    fewer key heads than query heads on CUDA, with
+                                                 a mask, or in float32
 apply_rotary_emb        rotate_in_reals          compiled
 
 The plain forms are in model/transformer.py and model/rope.py, marked `@or_faster`. CHOICES picks
@@ -71,7 +73,7 @@ def choose_linear(x: Tensor, weight: Tensor) -> Form | None:
 def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) -> Form | None:
     """Return the faster form of `attend` for these operands, or None."""
     if mask is not None:
-        return None
+        return attend_repeated_heads if lacks_fused_kernel(xq, xk, mask) else None
     compiling = torch.compiler.is_compiling()
     training = torch.is_grad_enabled()
     on_cpu = xq.device.type == "cpu"
@@ -82,7 +84,18 @@ def choose_attention(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None) ->
     short = compiling or xq.shape[2] <= EAGER_MAX_QUERIES
     if on_cpu and xq.dtype == torch.bfloat16 and training and short:
         return attend_by_products
-    return None
+    return attend_repeated_heads if lacks_fused_kernel(xq, xk, mask) else None
+
+
+def lacks_fused_kernel(xq: Tensor, xk: Tensor, mask: Tensor | None) -> bool:
+    """Return whether no fused kernel of CUDA takes so many key heads.
+
+    Flash attention takes fewer of them than query heads, but no mask and no float32. The kernel
+    that takes these needs as many.
+    """
+    grouped = xq.shape[1] != xk.shape[1]
+    by_flash = mask is None and xq.dtype != torch.float32
+    return xq.device.type == "cuda" and grouped and not by_flash
 
 
 # Keys are names of plain forms. Inductor generates no code for complex numbers.
@@ -260,6 +273,23 @@ def attend_one_query(xq: Tensor, xk: Tensor, xv: Tensor, mask: None = None) -> T
     """
     stacked = xq.unflatten(1, (xk.shape[1], -1)).squeeze(3)  # (B, H_kv, H / H_kv, D)
     return F.scaled_dot_product_attention(stacked, xk, xv).flatten(1, 2).unsqueeze(2)
+
+
+def attend_repeated_heads(xq: Tensor, xk: Tensor, xv: Tensor, mask: Tensor | None = None) -> Tensor:
+    """`attend` with each key/value head repeated for the query heads of its group.
+
+    Without a fused kernel, all scores would be in memory: T x S of them for each head.
+    """
+    dtype = xq.dtype
+    if mask is not None and mask.dtype != torch.bool:
+        dtype = mask.dtype  # a float32 bias, see the plain form
+    group = xq.shape[1] // xk.shape[1]
+    causal = bool(mask is None and xq.shape[2] > 1)
+    with torch.autocast(xq.device.type, enabled=False):
+        q = xq.to(dtype)
+        k = xk.to(dtype).repeat_interleave(group, dim=1)
+        v = xv.to(dtype).repeat_interleave(group, dim=1)
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal).type_as(xq)
 
 
 # Queries are processed in blocks. Larger blocks compute more scores that the mask hides; more

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from errors import UserError
 from model.config import INIT_STD, ModelConfig
@@ -203,6 +204,9 @@ class Transformer(nn.Module):
                 raise UserError(f"model.{name} must be set to build a Transformer")
         check_position(config)
         self.config = config
+        # In training, keep only the input of each block, and compute the block again in the
+        # backward pass. It takes less memory and changes no number.
+        self.checkpoint_blocks = False
         # Without values yet: drawing them on "meta" would import torch._dynamo, which is slow.
         embeddings = torch.empty(config.vocab_size, config.dim)
         self.tok_embeddings = nn.Embedding.from_pretrained(embeddings, freeze=False)
@@ -284,7 +288,12 @@ class Transformer(nn.Module):
             h = drop(h, 0)
         for layer in self.layers:
             last = last_only and layer is self.layers[-1]  # earlier blocks compute all tokens
-            h = layer(h, freqs_cis, mask, cache, drop, last)
+            inputs = (h, freqs_cis, mask, cache, drop, last)
+            if self.checkpoint_blocks and self.training:
+                # No block draws from a generator, so the state of none needs to be restored.
+                h = checkpoint(layer, *inputs, use_reentrant=False, preserve_rng_state=False)
+            else:
+                h = layer(*inputs)
         if cache is not None:
             cache.length = stop
         return self.norm(h)

@@ -103,6 +103,16 @@ def test_bad_input_is_one_line_and_exit_2(capsys, error):
     assert capsys.readouterr() == ("", "error: too few\n")
 
 
+def test_a_card_that_is_full_is_told_with_what_to_lower(capsys):
+    with pytest.raises(SystemExit) as stop, report_errors():
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    assert stop.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: this does not fit into the memory: lower train.micro_batch_size, or --num-samples, "
+        "or the sizes of the model, or set train.checkpoint_blocks (CUDA out of memory. Tried to "
+        "allocate 2.00 GiB.)\n")
+
+
 @pytest.mark.parametrize("end, output, code, words", [
     ("raise KeyboardInterrupt", "/dev/null", 130, "\n"), ("print('x')", "a pipe", 141, ""),
     ("print('x')", "/dev/full", 2, "error: [Errno 28] No space left on device\n")])

@@ -1,5 +1,7 @@
 """Each faster form equals its plain one, with gradients, and is used when kernels.py says."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -49,6 +51,34 @@ def test_attention_of_one_query_is_attention(form, length, n_kv_heads, monkeypat
     monkeypatch.setattr(kernels, "LONGEST_SUM", 31)
     assert_equals_plain(form, plain_attend, (2, 6, 1, 8), (2, n_kv_heads, length, 8),
                         (2, n_kv_heads, length, 8))
+
+
+MASKS = {
+    "causal": None,
+    "visible keys": torch.ones(5, 9, dtype=torch.bool).tril(4),
+    "bias": torch.ones(5, 9).tril(4).log() + 2 * randn(1, 6, 5, 9, seed=5),
+}
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("n_kv_heads", [1, 2])
+def test_attention_with_repeated_heads_is_attention(kind, n_kv_heads):
+    mask = MASKS[kind]
+    length = 5 if mask is None else 9
+    assert_equals_plain(lambda *qkv: kernels.attend_repeated_heads(*qkv, mask),
+                        lambda *qkv: attend.__wrapped__(*qkv, mask),
+                        (2, 6, 5, 8), (2, n_kv_heads, length, 8), (2, n_kv_heads, length, 8))
+
+
+def test_a_bias_makes_attention_with_repeated_heads_float32():
+    """Under autocast too: its result is rounded once."""
+    narrow = [randn(2, heads, length, 8, seed=length).bfloat16()
+              for heads, length in ((6, 5), (2, 9), (2, 9))]
+    wide = [x.float() for x in narrow]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = gradients(lambda *qkv: kernels.attend_repeated_heads(*qkv, MASKS["bias"]), *narrow)
+    expected = attend.__wrapped__(*wide, MASKS["bias"])
+    assert torch.equal(found[0], expected.bfloat16())
 
 
 @pytest.mark.parametrize("shape", [(8, 1), (2, 3), (4,), ()])
@@ -173,6 +203,35 @@ def test_training_in_float32_attends_plainly():
 @pytest.mark.parametrize("length", [1, 512])
 def test_with_a_mask_attention_is_plain(length):
     assert choose_attention(length, mask=randn(1)) is None
+
+
+@pytest.fixture
+def on_cuda():
+    """Say which form attention has there: `on_cuda(float32, n_kv_heads=2, mask=None)`."""
+    def on_cuda(dtype, n_kv_heads, mask):
+        device = torch.device("cuda", 0)
+        q = SimpleNamespace(device=device, dtype=dtype, shape=(2, 6, 7, 8))
+        kv = SimpleNamespace(device=device, dtype=dtype, shape=(2, n_kv_heads, 7, 8))
+        return kernels.choose_attention(q, kv, kv, mask)
+
+    return on_cuda
+
+
+@pytest.mark.parametrize("dtype, mask", [
+    (torch.float32, None), (torch.float32, MASKS["bias"]), (torch.bfloat16, MASKS["bias"]),
+    (torch.bfloat16, MASKS["visible keys"])])
+def test_on_cuda_grouped_heads_are_repeated_for_a_fused_kernel(on_cuda, dtype, mask):
+    assert on_cuda(dtype, 2, mask) is kernels.attend_repeated_heads
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_on_cuda_grouped_heads_of_16_bits_stay_grouped(on_cuda, dtype):
+    assert on_cuda(dtype, 2, None) is None
+
+
+@pytest.mark.parametrize("mask", [None, MASKS["bias"]])
+def test_on_cuda_no_head_is_repeated_without_groups(on_cuda, mask):
+    assert on_cuda(torch.float32, 6, mask) is None
 
 
 def test_prefill_attends_plainly():

@@ -119,6 +119,11 @@ def test_a_run_that_is_read_late_equals_one_read_at_once(workdir, late, straight
     assert RunDir.open(path).checkpoints.kept_steps() == [4, 7]
 
 
+def test_a_branch_that_is_read_late_saves_its_first_step(workdir, late, straight, calls):
+    assert exit_code(train.main, "--branch-from", straight, "--at=7", "--name=late-first") == 0
+    assert calls[:4] == [("start_step", 7), ("count_step", 7), ("save", "last"), ("start_step", 8)]
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_skipped_steps_change_nothing_when_read_late(workdir, run_name, monkeypatch, optimizer):
     argv = ["--train.eval_interval=6", f"--optim.optimizer={optimizer}"]
@@ -139,18 +144,17 @@ def test_a_killed_run_that_is_read_late_goes_on_exactly(workdir, late, straight)
 
 
 def test_a_branch_that_is_read_late_goes_on_exactly(workdir, late, straight):
-    """It saves after its first step."""
     path = workdir / "runs" / "late-branch"
     assert exit_code(train.main, "--branch-from", straight, "--at=7", "--name", path.name) == 0
     assert_equal_runs(straight, path)
 
 
 def test_a_stop_saves_all_that_was_started(workdir, late, straight):
-    """Asked in step 3: step 4 has been started when its numbers are read."""
+    """Asked in step 2: step 3 has been started when its numbers are read."""
     path = workdir / "runs" / "late-stopped"
-    stop_at(3, *tiny_argv(workdir, *EXACT, *KEPT, "--name", path.name))
-    assert RunDir.open(path).checkpoints.saved_step("last") == 4
-    assert list(read_metric(path)) == [1, 2, 3, 4]
+    stop_at(2, *tiny_argv(workdir, *EXACT, *KEPT, "--name", path.name))
+    assert RunDir.open(path).checkpoints.saved_step("last") == 3
+    assert list(read_metric(path)) == [1, 2, 3]
     assert exit_code(train.main, "--resume", path) == 0
     assert_equal_runs(straight, path)
 

@@ -1,13 +1,14 @@
 """Groups, schedule, and both optimizers' agreement with what they claim."""
 
 import copy
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import randn, random_model
 
-from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor
+from gyre.optim import Muon, OptimConfig, Optimizers, lr_factor, orthogonalize
 from model.encodings import POSITIONS
 
 
@@ -99,6 +100,25 @@ def test_muon_takes_the_steps_of_pytorchs():
         with torch.no_grad():  # so that differences do not add up
             for a, b in zip(ours, theirs, strict=True):
                 b.copy_(a)
+
+
+def test_muon_computes_bit_for_bit_as_one_matrix_at_a_time():
+    """Momentum, Nesterov's look ahead, decay and the update, in operations of one tensor each."""
+    ours, single, stacked, _ = make_muons([randn(*shape, seed=7) for shape in SHAPES[:2]])
+    means = [torch.zeros(24, 24), torch.zeros(24, 56)]
+    for number in range(2):
+        draw_gradients(ours, single, seed=10 * number)
+        stacked.step()
+        for parameter, mean in zip(single, means, strict=True):
+            mean.lerp_(parameter.grad, 0.05)
+            ahead = parameter.grad.lerp(mean, 0.95).bfloat16()
+            (update,) = orthogonalize(ahead[None])
+            longest = max(parameter.shape)
+            with torch.no_grad():
+                parameter.mul_(1 - 0.1 * 0.3)
+                parameter.add_(update, alpha=-0.2 * 0.1 * math.sqrt(longest))
+    for parameter, expected in zip(ours, single, strict=True):
+        assert torch.equal(parameter, expected)
 
 
 def test_muon_leaves_a_parameter_without_a_gradient_alone():

@@ -95,13 +95,15 @@ UNEVEN = ["--train.micro_batch_size", "13"]
 # The larger share of two has 14 rows; the matched sinusoid a scalar, which cannot be divided.
 MUON = ["--optim.optimizer", "muon", "--model.tie_embeddings", "false",
         "--train.micro_batch_size", "14", "--model.position", "sinusoidal"]
+# In the backward pass each block is computed again, and sharded weights are gathered for it.
+AGAIN = ["--train.checkpoint_blocks", "true"]
 # In micro-batches of 6, the rank that has 6 of 27 rows takes one pass less than those that have 7.
 ALIBI = ["--model.position", "alibi", "--train.micro_batch_size", "6"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes, shard, extra", [
-    (2, "none", UNEVEN), (2, "full", MUON), (4, "2", ALIBI)])
+    (2, "none", [*UNEVEN, *AGAIN]), (2, "full", MUON), (4, "2", [*ALIBI, *AGAIN])])
 def test_several_processes_train_as_one_does(workdir, launch_ranks, processes, shard, extra):
     """DDP, FSDP and HSDP. What they leave behind has the same files and the same weights."""
     name = f"{shard}-{processes}"
@@ -215,6 +217,43 @@ def test_one_shard_is_trained_as_the_whole_model_is(workdir):
         torch.testing.assert_close(*losses)
     finally:
         dist.destroy_process_group()
+
+
+def test_a_shard_computes_its_blocks_again(workdir):
+    """The weights of a block are gathered for it, and steps are those of the whole model."""
+    whole = build_setup(workdir, *RAGGED)
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        sharding = Sharded(whole.world, 1)
+        model, module = sharding.wrap(
+            whole.config.model, partial(Transformer.draw_matrices, seed=1), compiled=False)
+        model.checkpoint_blocks = True
+        sharded = replace(whole, parallelism=sharding, model=model, module=module,
+                          optimizers=Optimizers(model, whole.config.optim, torch.float32))
+        for step in range(3):
+            expected = train_step(whole, step)
+            result = train_step(sharded, step)
+            assert result.loss == pytest.approx(expected.loss, rel=1e-6)
+            assert result.grad_norm == pytest.approx(expected.grad_norm, rel=1e-6)
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("device, backend, card", [
+    ("cpu", "gloo", None), ("cuda:1", "nccl", torch.device("cuda", 1))])
+def test_processes_connect_by_what_their_device_needs(monkeypatch, device, backend, card):
+    """nccl is told which card is this process's."""
+    asked = {}
+
+    def init_process_group(backend, device_id, **_):
+        asked.update(backend=backend, device_id=device_id)
+
+    store = dist.HashStore()
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    monkeypatch.setattr(dist, "rendezvous", lambda *_, **__: iter([(store, 1, 2)]))
+    monkeypatch.setattr(dist, "init_process_group", init_process_group)
+    World(1, 2, torch.device(device)).connect()
+    assert asked == {"backend": backend, "device_id": card}
 
 
 def test_sums_over_processes_are_exact(monkeypatch):

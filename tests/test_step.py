@@ -250,6 +250,47 @@ def test_runs_of_other_seeds_see_other_batches(workdir):
     assert not torch.equal(x, other)
 
 
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked_bytes(monkeypatch):
+    """The bytes that each memory check so far has asked for."""
+    sizes = []
+    monkeypatch.setattr(build, "check_memory", lambda device, size, *_: sizes.append(size))
+    return sizes
+
+
+def test_memory_is_checked_for_what_a_logit_takes(workdir, asked_bytes):
+    """First for the least that it may take, 4 bytes, and then for 12, because it is eager.
+
+    A pass has 5 rows of 20 tokens, each with 300 logits.
+    """
+    build_setup(workdir, "--train.micro_batch_size=5")
+    first, second = asked_bytes
+    assert second - first == 8 * 5 * 20 * 300
+
+
+@pytest.mark.parametrize("dtype, compiled, expected", [
+    (torch.float32, False, 12), (torch.bfloat16, False, 12), (torch.float32, True, 8),
+    (torch.float16, True, 4)])
+def test_a_compiled_loss_needs_less_memory(dtype, compiled, expected):
+    assert build.count_logit_bytes(dtype, compiled) == expected
+
+
+def test_blocks_are_computed_again_if_the_configuration_says_so(workdir):
+    assert build_setup(workdir, "--train.checkpoint_blocks=true").model.checkpoint_blocks
+    assert not build_setup(workdir).model.checkpoint_blocks
+
+
+def test_blocks_that_are_computed_again_change_no_number(workdir):
+    options = ["--model.dropout", "0.2", "--train.micro_batch_size", "5"]
+    path = train_tiny(workdir, "kept", *options)
+    again = train_tiny(workdir, "again", *options, "--train.checkpoint_blocks", "true")
+    assert read_metric(again) == read_metric(path)
+    assert read_metric(again, "train/grad_norm") == read_metric(path, "train/grad_norm")
+
+
 # --- Muon -----------------------------------------------------------------------------------------
 
 

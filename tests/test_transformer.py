@@ -196,10 +196,13 @@ def test_a_model_that_cannot_be_built_is_refused(changes, words):
         random_model(**changes)
 
 
-def take_step(position: str, compiled: bool) -> list[Tensor | None]:
+def take_step(
+    position: str, compiled: bool, n_layers: int = 1, checkpointed: bool = False
+) -> list[Tensor | None]:
     """The logits of a step with dropout and the gradients of all parameters."""
     tokens = torch.arange(21).view(3, 7)
-    model = random_model(position=position, n_layers=1, dropout=0.1).train()
+    model = random_model(position=position, n_layers=n_layers, dropout=0.1).train()
+    model.checkpoint_blocks = checkpointed
     if compiled:
         model.compile()
     logits = model(tokens, dropout_keys=torch.tensor([3, 4, 5]))
@@ -214,6 +217,51 @@ def test_a_compiled_step_equals_an_eager_one(position, onednn, monkeypatch):
     monkeypatch.setattr(kernels, "_uses_onednn", onednn)
     eager = take_step(position, compiled=False)
     compiled = take_step(position, compiled=True)
+    torch.testing.assert_close(compiled, eager, rtol=1e-4, atol=1e-5)
+
+
+# --- blocks that are computed again in the backward pass ---
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_checkpointed_blocks_have_the_same_gradients(position):
+    """Bit for bit, with dropout."""
+    kept = take_step(position, compiled=False, n_layers=3)
+    computed_again = take_step(position, compiled=False, n_layers=3, checkpointed=True)
+    for tensor, expected in zip(computed_again, kept, strict=True):
+        assert torch.equal(tensor, expected)
+
+
+def test_checkpointed_blocks_have_the_same_gradients_in_bfloat16():
+    with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+        kept = take_step("rope", compiled=False, n_layers=3)
+        computed_again = take_step("rope", compiled=False, n_layers=3, checkpointed=True)
+    for tensor, expected in zip(computed_again, kept, strict=True):
+        assert torch.equal(tensor, expected)
+
+
+@pytest.mark.parametrize("checkpointed, kept", [(False, True), (True, False)])
+def test_checkpointed_blocks_keep_nothing_of_the_feed_forward(checkpointed, kept):
+    """Which is 80 wide, for the backward pass."""
+    model = random_model().train()
+    model.checkpoint_blocks = checkpointed
+    widths = set()
+
+    def keep(tensor):
+        widths.add(tensor.shape[-1])
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.hidden_states(torch.arange(14).view(2, 7))
+    assert 48 in widths
+    assert (80 in widths) is kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("position", ["rope", "alibi"])
+def test_checkpointed_blocks_can_be_compiled(position):
+    eager = take_step(position, compiled=False, n_layers=2)
+    compiled = take_step(position, compiled=True, n_layers=2, checkpointed=True)
     torch.testing.assert_close(compiled, eager, rtol=1e-4, atol=1e-5)
 
 
