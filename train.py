@@ -38,7 +38,7 @@ with starting(__name__):
     from gyre.rundir import RunDir, claim_name, locked_run
     from gyre.signals import StopSignal
     from gyre.start import Start, resolve
-    from gyre.step import Setup, StepResult, token_losses, train_step
+    from gyre.step import PendingStep, Setup, StepResult, start_step, token_losses
     from model.generation import generate
     from model.sampling import Sampling
 
@@ -80,7 +80,7 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         held.enter_context(compute.active())
         if start.resumed and world.is_main:
             held.enter_context(locked_run(start.resumed.path))
-        setup = build(start, world, compute)
+        setup = replace(build(start, world, compute), stop=stop)
         progress = setup.progress
         steps = setup.config.train.steps
         print_setup(start, setup)
@@ -99,17 +99,13 @@ def train(start: Start, world: World, compute: Compute, stop: StopSignal) -> Out
         # The first step comes before the folder of the run: a training that fails in that step, or
         # is ended by Ctrl-C until then, leaves no folder. The step is counted after `open_run`,
         # which cuts the metrics of a resumed run off at the step before.
-        result = train_step(setup, progress.step)
+        first = start_step(setup, progress.step)
+        first.wait()
         held.enter_context(stop)
         run = open_run(start, setup, held)
         if base:
             run.log({**progress.axes, **base})
-        while True:
-            count_step(setup, run, result, bar)
-            stopping = validate_and_save(setup, run, stop, first_save)
-            if stopping or progress.step == steps:
-                break
-            result = train_step(setup, progress.step)
+        take_steps(setup, run, first, bar, first_save)
         bar.close()
         if progress.step < steps:
             # The number is 0 if only another rank got a signal.
@@ -133,6 +129,46 @@ def measure_base(start: Start, setup: Setup) -> dict[str, float]:
     return measure_validation(setup)
 
 
+def take_steps(
+    setup: Setup, run: RunDir, pending: PendingStep, bar: tqdm, first_save: int | None
+) -> None:
+    """Take all steps, of which the first is `pending`, or those until any rank is asked to stop.
+
+    With `setup.reads_late`, a step is started before the one before it is counted, except where
+    something looks at the weights between the two.
+    """
+    progress = setup.progress
+    finished = -math.inf
+    stopping = False
+    while True:
+        following = None
+        number = progress.step + 1  # of the pending step, counted from 1
+        if setup.reads_late and not stopping and not is_due(setup, number, first_save):
+            following = start_step(setup, number)
+        result = pending.read(since=finished)
+        finished = result.finished
+        count_step(setup, run, result, bar)
+        stopping = result.stopping
+        if following is None:
+            stopping = validate_and_save(setup, run, first_save)
+            if stopping or number == setup.config.train.steps:
+                return
+            following = start_step(setup, number)
+        pending = following
+
+
+def is_due(setup: Setup, step: int, first_save: int | None) -> bool:
+    """Return whether something has to be done with the weights after this step."""
+    train = setup.config.train
+    return is_validated(setup, step) or step in train.keep or step == first_save
+
+
+def is_validated(setup: Setup, step: int) -> bool:
+    """Return whether the weights after this step are validated."""
+    train = setup.config.train
+    return step == train.steps or step % train.eval_interval == 0
+
+
 def count_step(setup: Setup, run: RunDir, result: StepResult, bar: tqdm) -> None:
     """Count a step and log what it has measured. UserError after three in a row that were not
     finite."""
@@ -151,13 +187,11 @@ def count_step(setup: Setup, run: RunDir, result: StepResult, bar: tqdm) -> None
     bar.set_postfix_str(f"loss {result.loss:.3f}, {rate:,.0f} tok/s", refresh=False)
 
 
-def validate_and_save(
-    setup: Setup, run: RunDir, stop: StopSignal, first_save: int | None
-) -> bool:
+def validate_and_save(setup: Setup, run: RunDir, first_save: int | None) -> bool:
     """Validate, sample and save if it is time to. Returns whether any rank was asked to stop."""
     train = setup.config.train
     step = setup.progress.step
-    due = step == train.steps or step % train.eval_interval == 0
+    due = is_validated(setup, step)
     if step in train.keep:
         save(setup, run, step)
     # Validated before `last` is saved: if killed in between, a resumed run does it again.
@@ -165,7 +199,7 @@ def validate_and_save(
         validate(setup, run)
     if due and train.sample_tokens:
         sample(setup, run)
-    stopping = setup.world.sum(float(stop.number))[0] > 0
+    stopping = setup.world.sum(float(setup.stop.number))[0] > 0
     if due or stopping or step == first_save:
         save(setup, run, "last")
     return stopping

@@ -295,6 +295,7 @@ def build(start: Start, world: World, compute: Compute) -> Setup:
         val_data=start.data.dataset("val", **options), model=model, module=module,
         optimizers=optimizers, loss=torch.compile(summed_loss) if compute.compiled else summed_loss,
         rows=count_rows(config.train, world), progress=progress,
+        reads_late=world.device.type == "cuda",
     )
 
 

@@ -1,7 +1,8 @@
 """Which parameter is trained how: AdamW or Muon, decay, and the learning rate over time."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from data.sources import Fitted
 from errors import Range, UserError, check_ranges
-from gyre.parallel import gather_tensor, is_sharded, shard_like
+from gyre.parallel import gather_tensor, is_sharded, local_part, shard_like
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,11 @@ class Muon(torch.optim.Optimizer):
                  dtype: torch.dtype = torch.bfloat16):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": 0.95})
         self.dtype = dtype
+        self.found_inf: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Move every parameter that has a gradient."""
+        """Move every parameter that has a gradient; none if `found_inf` is 1, as of AdamW."""
         for group in self.param_groups:
             stacks: dict[tuple, list[nn.Parameter]] = {}
             for parameter in group["params"]:
@@ -102,7 +104,16 @@ class Muon(torch.optim.Optimizer):
                     key = (*sorted(parameter.shape), parameter.device, alone)
                     stacks.setdefault(key, []).append(parameter)
             for parameters in stacks.values():
-                self._step(parameters, group)
+                buffers = [self._momentum(parameter) for parameter in parameters]
+                with undone(self.found_inf, [*parameters, *buffers]):
+                    self._step(parameters, group)
+
+    def _momentum(self, parameter: nn.Parameter) -> Tensor:
+        """Return the momentum of a parameter, at first 0."""
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        return state["momentum_buffer"]
 
     def _step(self, parameters: list[nn.Parameter], group: dict[str, Any]) -> None:
         """One step of matrices that have one shape, (R, C) or (C, R), and one device.
@@ -112,13 +123,10 @@ class Muon(torch.optim.Optimizer):
         gradients: list[Tensor] = []
         means: list[Tensor] = []
         for parameter in parameters:
-            state = self.state[parameter]
             gradient = parameter.grad
             assert gradient is not None
-            if "momentum_buffer" not in state:
-                state["momentum_buffer"] = torch.zeros_like(gradient)
             gradients.append(gradient)
-            means.append(state["momentum_buffer"])
+            means.append(self._momentum(parameter))
         torch._foreach_lerp_(means, gradients, 1 - group["momentum"])
         # Nesterov's, in place of the gradients, which nothing reads after the step.
         torch._foreach_lerp_(gradients, means, group["momentum"])
@@ -139,6 +147,22 @@ class Muon(torch.optim.Optimizer):
         weights: list[Tensor] = [*parameters]
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_add_(weights, updates, alpha=-scale)
+
+
+@contextmanager
+def undone(found_inf: Tensor | None, tensors: list[Tensor]) -> Iterator[None]:
+    """Undo at the end what was done to the tensors meanwhile, if `found_inf`, a scalar, is 1.
+
+    That is decided on the device, and the CPU does not wait. None: nothing is undone.
+    """
+    if found_inf is None:
+        yield
+        return
+    parts = [local_part(tensor) for tensor in tensors]
+    before = [part.clone() for part in parts]
+    yield
+    for part, value in zip(parts, before, strict=True):
+        torch.where(found_inf > 0, value, part, out=part)
 
 
 def orthogonalize(x: Tensor) -> Tensor:
@@ -191,6 +215,17 @@ class Optimizers:
         self.peaks: list[tuple[dict[str, Any], float]] = []
         for optimizer in self.optimizers:
             self.peaks += [(group, group["lr"]) for group in optimizer.param_groups]
+
+    def step(self, found_inf: Tensor | None = None) -> None:
+        """Move the parameters by their gradients.
+
+        If `found_inf`, a float32 scalar on their device, is 1, no parameter and no state changes.
+        The CPU does not wait for it.
+        """
+        for optimizer in self.optimizers:
+            # As torch.amp.GradScaler does.
+            optimizer.found_inf = found_inf  # pyrefly: ignore[missing-attribute]
+            optimizer.step()
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what the optimizers keep, by name, such as state.norm.weight.exp_avg."""

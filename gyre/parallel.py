@@ -98,9 +98,19 @@ class World:
         """Return each value summed over all processes, in float64: token counts stay exact."""
         if self.size == 1:
             return list(values)
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        local = torch.tensor(values, dtype=torch.float64, device=self.device)
+        return self.sum_tensor(local).tolist()
+
+    def sum_tensor(self, values: Tensor) -> Tensor:
+        """Return a tensor on the device summed over all processes, in float64.
+
+        The CPU does not wait for a GPU. One process returns the tensor as it is.
+        """
+        if self.size == 1:
+            return values
+        total = values.double()
         dist.all_reduce(total)
-        return total.tolist()
+        return total
 
     def collect(self, value: Any) -> list[Any]:
         """Return the values of all processes, by rank."""
@@ -143,6 +153,11 @@ def is_sharded(tensor: Tensor) -> bool:
 def gather_tensor(tensor: Tensor) -> Tensor:
     """Return the whole of a tensor that may be sharded. All ranks call it."""
     return getattr(tensor, "full_tensor", lambda: tensor)()
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """Return this rank's part of a tensor that may be sharded. No rank waits for another."""
+    return getattr(tensor, "to_local", lambda: tensor)()
 
 
 def shard_like(tensor: Tensor, like: Tensor) -> Tensor:
@@ -211,9 +226,12 @@ class Replicated:
             return nullcontext()
         return module.no_sync()
 
-    def clip_grad(self, model: nn.Module, limit: float) -> float:
-        """Scale the whole gradient down to the norm `limit`, and return the norm it had."""
-        return gather_tensor(nn.utils.clip_grad_norm_(model.parameters(), limit)).item()
+    def clip_grad(self, model: nn.Module, limit: float) -> Tensor:
+        """Scale the whole gradient down to the norm `limit`.
+
+        Returns the norm that it had, a scalar on the device.
+        """
+        return gather_tensor(nn.utils.clip_grad_norm_(model.parameters(), limit))
 
     def is_finite(self, model: nn.Module) -> bool:
         """Return whether the sum of the weights' magnitudes is finite."""

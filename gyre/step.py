@@ -6,7 +6,7 @@ Shapes: B rows, T tokens, V vocabulary.
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from gyre.compute import Compute, uncompiled
 from gyre.optim import Optimizers, lr_factor
 from gyre.options import Config
 from gyre.parallel import Replicated, World
+from gyre.signals import StopSignal
 from model.dropout import derive_seed
 from model.generation import evaluating
 from model.transformer import Transformer
@@ -35,9 +36,51 @@ class StepResult(NamedTuple):
     """Learning rate of AdamW."""
     finite: bool
     """Whether loss and gradient were finite. If not, no weight has changed."""
+    stopping: bool
+    """Whether any process had been asked to stop when it had computed its gradient."""
     seconds: float
-    """From the start of the step in this process until all but the last kernels of a GPU are done.
-    """
+    """Until its numbers were there: from its start in this process, or from when those of the step
+    before were there, if that was later."""
+    finished: float
+    """When its numbers were there, by `time.perf_counter`."""
+
+
+@dataclass
+class PendingStep:
+    """A step that a GPU may still be computing."""
+
+    measured: Tensor
+    """Three numbers: the loss in nats, summed over the tokens of all processes; more than 0 if one
+    was asked to stop; the norm of the gradient."""
+    copied: torch.cuda.Event | None
+    """Occurs when `measured` has come from a GPU to the CPU. None: nothing has to come."""
+    tokens: int
+    """How many tokens the loss is the sum of."""
+    lr: float
+    started: float
+    finished: float | None = None
+    """None until somebody has waited."""
+
+    def wait(self) -> None:
+        """Wait until the numbers are there."""
+        if self.finished is not None:
+            return
+        if self.copied is not None:
+            self.copied.synchronize()
+        self.finished = time.perf_counter()
+
+    def read(self, since: float = -math.inf) -> StepResult:
+        """Return what the step has measured; waits for it.
+
+        `since` is when the step before was finished: a step takes no time twice.
+        """
+        self.wait()
+        assert self.finished is not None
+        loss_sum, stop, grad_norm = self.measured.tolist()
+        loss = loss_sum / self.tokens
+        finite = math.isfinite(loss) and math.isfinite(grad_norm)
+        seconds = self.finished - max(self.started, since)
+        return StepResult(loss, grad_norm, self.lr, finite, stop > 0, seconds, self.finished)
 
 
 @dataclass
@@ -99,44 +142,98 @@ class Setup:
     """Largest number of rows in one forward pass of one process."""
     progress: Progress
     """Where the training stands. The one thing here that every step changes."""
+    stop: StopSignal = field(default_factory=StopSignal)
+    """What asks this process to stop."""
+    reads_late: bool = False
+    """Whether the next step is started before the numbers of a step are read, as on a GPU, which
+    would have nothing to do meanwhile. The optimizers then skip a step that is not finite without
+    the CPU's knowing."""
 
 
 def train_step(setup: Setup, step: int) -> StepResult:
-    """Take optimizer step number `step` on its global batch."""
+    """Take optimizer step number `step` on its global batch, and wait for what it measures."""
+    return start_step(setup, step).read()
+
+
+def start_step(setup: Setup, step: int) -> PendingStep:
+    """Start optimizer step number `step` on its global batch.
+
+    With `setup.reads_late` the CPU waits for nothing here: whether loss and gradient are finite is
+    decided where they are, and the numbers are copied while the GPU computes. So the CPU reads the
+    batch of the next step, too, while the GPU computes this one, and needs no thread for that.
+    """
     started = time.perf_counter()
     config = setup.config
-    world = setup.world
     optimizers = setup.optimizers
     factor = lr_factor(config.optim, step, config.train.steps)
     for group, peak in optimizers.peaks:
         group["lr"] = peak * factor
+    loss_sum = add_gradients(setup, step)
+    limit = config.optim.grad_clip if config.optim.grad_clip else math.inf
+    grad_norm = setup.parallelism.clip_grad(setup.model, limit)
+    stop = torch.full_like(loss_sum, setup.stop.number)
+    sums = setup.world.sum_tensor(torch.stack([loss_sum, stop]))
+    measured = torch.cat([sums, grad_norm.to(sums.dtype)[None]])
+    finite = measured.isfinite().all()
+    if setup.reads_late:
+        optimizers.step(found_inf=1 - finite.float())
+    elif finite:
+        optimizers.step()
+    setup.model.zero_grad()
+    copied = None
+    if setup.world.device.type == "cuda":
+        measured = measured.to("cpu", non_blocking=True)  # into pinned memory
+        copied = torch.cuda.Event()
+        copied.record()
     tokens = config.train.batch_size * config.data.seq_len
+    pending = PendingStep(measured, copied, tokens, factor * config.optim.lr, started)
+    if not setup.reads_late:
+        pending.wait()
+    return pending
+
+
+def add_gradients(setup: Setup, step: int) -> Tensor:
+    """Compute the gradients of batch `step`, averaged over the processes.
+
+    Returns the sum of this process's losses in nats, a scalar on the device.
+    """
+    world = setup.world
+    tokens = setup.config.train.batch_size * setup.config.data.seq_len
     loss_sum = torch.zeros((), device=world.device)
     batches = micro_batches(setup, step)
     for number, (x, y, keys) in enumerate(batches, 1):
+        x = copy_to(world.device, x)
+        y = copy_to(world.device, y)
+        if keys is not None:
+            keys = copy_to(world.device, keys)
         with setup.parallelism.averaging(setup.module, last=number == len(batches)):
             with setup.compute.autocast():
-                logits = setup.module(x.to(world.device), dropout_keys=keys)
-            loss = setup.loss(logits, y.to(world.device))
+                logits = setup.module(x, dropout_keys=keys)
+            loss = setup.loss(logits, y)
+            # The loss keeps what its gradient needs, and that is not these logits. So their memory
+            # is free before the backward pass needs as much again.
+            del logits
             # Divided by the tokens of the whole batch, so that every token weighs the same; times
             # the number of processes, because DDP and FSDP average over them.
             (loss * (world.size / tokens)).backward()
         loss_sum += loss.detach()
-    grad_norm = setup.parallelism.clip_grad(setup.model, config.optim.grad_clip or math.inf)
-    mean_loss = world.sum(loss_sum.item())[0] / tokens
-    finite = math.isfinite(mean_loss) and math.isfinite(grad_norm)
-    if finite:
-        for optimizer in optimizers.optimizers:
-            optimizer.step()
-    setup.model.zero_grad()
-    seconds = time.perf_counter() - started
-    return StepResult(mean_loss, grad_norm, factor * config.optim.lr, finite, seconds)
+    return loss_sum
+
+
+def copy_to(device: torch.device, tensor: Tensor) -> Tensor:
+    """Return a tensor of the CPU on the device. The CPU does not wait for a GPU.
+
+    For that the copy comes from pinned memory, which torch keeps until it is done.
+    """
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor | None]]:
     """Return this rank's micro-batches of batch `step`: x and y (B, T), and the keys of dropout.
 
-    The keys (B,) are hashes of (seed, step, row); None without dropout.
+    All are on the CPU. The keys (B,) are hashes of (seed, step, row); None without dropout.
     """
     config = setup.config
     data = setup.train_data
@@ -145,7 +242,7 @@ def micro_batches(setup: Setup, step: int) -> list[tuple[Tensor, Tensor, Tensor 
     if config.model.dropout:
         seeds = [derive_seed(config.seed, "dropout", step, row)
                  for row in data.share(config.train.batch_size)]
-        keys = torch.tensor(seeds, device=setup.world.device)
+        keys = torch.tensor(seeds)
     cuts = [slice(first, first + setup.rows) for first in range(0, len(x), setup.rows)]
     batches = [(x[cut], y[cut], None if keys is None else keys[cut]) for cut in cuts]
     largest_share = math.ceil(config.train.batch_size / setup.world.size)

@@ -336,17 +336,17 @@ def build_setup(workdir: Path, *extra: str) -> Setup:
 
 def stop_at(number: int, *argv: str | Path) -> None:
     """train.py, told to stop in this step."""
-    train_step = train.train_step
+    start_step = train.start_step
     stop = StopSignal()
 
     def signalled(setup: Setup, step: int) -> Any:
         if step == number - 1:
             stop.number = signal.SIGTERM
-        return train_step(setup, step)
+        return start_step(setup, step)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "StopSignal", lambda: stop)
-        patch.setattr(train, "train_step", signalled)
+        patch.setattr(train, "start_step", signalled)
         assert exit_code(train.main, *argv) == 128 + signal.SIGTERM
 
 

@@ -33,10 +33,10 @@ def straight(workdir):
 
 @pytest.mark.parametrize("name, when", [
     ("save", always),
-    ("train_step", lambda setup, step: step == 7),  # two steps past the checkpoint
+    ("start_step", lambda setup, step: step == 7),  # two steps past the checkpoint
     ("validate", lambda setup, run: setup.progress.step == 10),
     ("sample", lambda setup, run: setup.progress.step == 10),
-    ("train_step", lambda setup, step: step == 10),  # right after a checkpoint
+    ("start_step", lambda setup, step: step == 10),  # right after a checkpoint
     ("validate", lambda setup, run: setup.progress.step == 12)],
     ids=["save", "step-7", "validate-10", "sample-10", "step-10", "validate-12"])
 def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, run_name, name, when):
@@ -48,9 +48,9 @@ def test_a_killed_and_resumed_run_equals_one_never_stopped(workdir, straight, ru
 
 def test_a_run_that_is_killed_again_and_again_equals_one_never_stopped(workdir, straight):
     path = workdir / "runs" / "killed-often"
-    kill_before("train_step", lambda setup, step: step == 7,
+    kill_before("start_step", lambda setup, step: step == 7,
                 *tiny_argv(workdir, *EXACT, "--name", path.name))
-    kill_before("train_step", lambda setup, step: step == 6, "--resume", path)
+    kill_before("start_step", lambda setup, step: step == 6, "--resume", path)
     stop_at(9, "--resume", path)
     kill_before("save", always, "--resume", path)
     assert exit_code(train.main, "--resume", path) == 0
@@ -68,7 +68,7 @@ def test_a_training_that_cannot_take_its_first_step_leaves_no_run(workdir, monke
     def interrupt(setup, step):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "train_step", interrupt)
+    monkeypatch.setattr(train, "start_step", interrupt)
     assert exit_code(train.main, *tiny_argv(workdir, "--name", "interrupted")) == 130
     assert not (workdir / "runs" / "interrupted").exists()
 
@@ -171,7 +171,7 @@ def test_a_branch_equals_the_run_of_its_length(workdir, trunk, short, at):
 @pytest.mark.parametrize("at", [3, 5])
 def test_a_branch_saves_its_first_step_and_can_be_resumed(workdir, trunk, short, at):
     path = workdir / "runs" / f"killed-branch-{at}"
-    kill_before("train_step", lambda setup, step: step == at + 1, "--branch-from", trunk,
+    kill_before("start_step", lambda setup, step: step == at + 1, "--branch-from", trunk,
                 "--train.steps=8", "--at", str(at), "--name", path.name)
     assert RunDir.open(path).checkpoints.saved_step("last") == at + 1
     assert exit_code(train.main, "--resume", path) == 0
@@ -353,16 +353,16 @@ def test_a_text_that_changed_is_not_prepared_again(stopped, tmp_path, capfd, arg
 def test_a_run_is_trained_by_one_process_at_a_time(workdir, capfd, monkeypatch):
     """From its start, and when it is resumed."""
     path = workdir / "runs" / "gyre-rope-s1"
-    train_step = train.train_step
+    start_step = train.start_step
     errors = []
 
     def resume_beside(setup, step):
         if step in (2, 4):
             assert exit_code(train.main, "--resume", path) == 2
             errors.append(capfd.readouterr().err)
-        return train_step(setup, step)
+        return start_step(setup, step)
 
-    monkeypatch.setattr(train, "train_step", resume_beside)
+    monkeypatch.setattr(train, "start_step", resume_beside)
     stop_at(3, *tiny_argv(workdir, "--train.steps", "5"))
     assert exit_code(train.main, "--resume", path) == 0
     assert len(errors) == 2

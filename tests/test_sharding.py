@@ -46,14 +46,14 @@ def train_rank(number: int, *argv: str) -> None:
 
     At its end no group of processes would have waited longer than train.timeout.
     """
-    train_step = train.train_step
+    start_step = train.start_step
     leave = World.disconnect
     stop = StopSignal()
 
     def stopping(setup, step):
         if setup.world.rank == 1 and step == number - 1:
             stop.number = signal.SIGTERM
-        return train_step(setup, step)
+        return start_step(setup, step)
 
     def leave_in_time(self):
         for group in dist.distributed_c10d._world.pg_map:
@@ -61,7 +61,7 @@ def train_rank(number: int, *argv: str) -> None:
             assert waits == self.timeout, waits
         leave(self)
 
-    train.train_step = stopping
+    train.start_step = stopping
     World.disconnect = leave_in_time
     train.StopSignal = lambda: stop  # pyrefly: ignore[bad-assignment]
     train.main([*argv])

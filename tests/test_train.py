@@ -28,7 +28,7 @@ from evaluate import list_runs
 from gyre import measure
 from gyre.options import make_config, read_config
 from gyre.rundir import RunDir
-from gyre.step import token_losses
+from gyre.step import token_losses, train_step
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_every_point_says_how_many_tokens_were_seen(straight):
 
 
 def test_the_first_point_is_that_of_the_first_step(workdir, straight):
-    first = train.train_step(build_setup(workdir, *EXACT), 0)
+    first = train_step(build_setup(workdir, *EXACT), 0)
     assert read_metric(straight, "train/loss")[1] == first.loss
     assert read_metric(straight, "train/grad_norm")[1] == first.grad_norm
     assert read_metric(straight, "train/lr")[1] == first.lr
@@ -263,15 +263,15 @@ def test_a_branch_shows_wandb_the_points_it_inherits(workdir, wandb):
 @pytest.fixture(scope="module")
 def diverged(workdir):
     """A run whose steps 2, 3, 6, 9, 10 and 11 have no finite loss. It stops after step 11."""
-    train_step = train.train_step
+    start_step = train.start_step
 
     def poisoned_step(setup, step):
         factor = math.nan if step + 1 in (2, 3, 6, 9, 10, 11) else 1.0
         with setup.model.norm.register_forward_hook(lambda module, args, out: out * factor):
-            return train_step(setup, step)
+            return start_step(setup, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train, "train_step", poisoned_step)
+        patch.setattr(train, "start_step", poisoned_step)
         assert exit_code(train.main, *tiny_argv(workdir, "--name", "diverged")) == 2
     return workdir / "runs" / "diverged"
 
@@ -308,11 +308,11 @@ def broken(workdir, run_name, monkeypatch, capfd):
     Gives the folder of the run, the error, and the exit codes with which the run was finished.
     """
     def train_until_broken(step):
-        train_step = train.train_step
+        start_step = train.start_step
         exit_codes = []
 
         def breaking_step(setup, at):
-            result = train_step(setup, at)
+            result = start_step(setup, at)
             if at + 1 == step:
                 setup.model.norm.weight.data[3] = math.inf
             return result
@@ -320,7 +320,7 @@ def broken(workdir, run_name, monkeypatch, capfd):
         def finish(self, exit_code):
             exit_codes.append(exit_code)
 
-        monkeypatch.setattr(train, "train_step", breaking_step)
+        monkeypatch.setattr(train, "start_step", breaking_step)
         monkeypatch.setattr(RunDir, "finish", finish)
         path = workdir / "runs" / run_name
         argv = tiny_argv(workdir, "--train.keep=7", "--name", run_name)

@@ -1,0 +1,258 @@
+"""Steps whose numbers are read one step later, as on a GPU: they change nothing but the times."""
+
+import math
+import signal
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import build_setup, exit_code, read_metric, stop_at, tiny_argv, train_tiny
+from resumption import EXACT, assert_equal_runs, kill_before
+
+import train
+from gyre.build import build
+from gyre.optim import Muon
+from gyre.rundir import RunDir
+from gyre.signals import StopSignal
+from gyre.step import start_step, summed_loss, train_step
+
+KEPT = ["--train.keep=[4, 7]"]
+MUON = ["--optim.optimizer=muon"]
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """Trainings read late, with a fixture or after it."""
+    monkeypatch.setattr(train, "build", build_late)
+
+
+def build_late(*args):
+    return replace(build(*args), reads_late=True)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What train.py calls, in order: ("start_step", 0), ("count_step", 0) ..."""
+    made = []
+
+    def recorded(name, number):
+        function = getattr(train, name)
+
+        def call(setup, *args):
+            made.append((name, number(setup, *args)))
+            return function(setup, *args)
+
+        monkeypatch.setattr(train, name, call)
+
+    recorded("start_step", lambda setup, step: step)
+    recorded("count_step", lambda setup, *args: setup.progress.step)
+    recorded("validate", lambda setup, run: setup.progress.step)
+    recorded("save", lambda setup, run, name: name)
+    return made
+
+
+@pytest.fixture(scope="module")
+def straight(workdir):
+    """The run of 12 steps whose numbers are read at once."""
+    return train_tiny(workdir, "straight", *EXACT, *KEPT)
+
+
+def spoil(monkeypatch, *steps):
+    """Make the losses of these steps NaN."""
+    start = train.start_step
+
+    def spoiled(setup, step):
+        factor = math.nan if step in steps else 1.0
+        with setup.model.norm.register_forward_hook(lambda module, args, out: out * factor):
+            return start(setup, step)
+
+    monkeypatch.setattr(train, "start_step", spoiled)
+
+
+# --- when a step is read --------------------------------------------------------------------------
+
+
+def test_a_step_is_started_before_the_one_before_is_read(workdir, late, calls):
+    train_tiny(workdir, "order", "--train.steps=4", "--train.eval_interval=9")
+    assert calls[:7] == [
+        ("start_step", 0), ("start_step", 1), ("count_step", 0), ("start_step", 2),
+        ("count_step", 1), ("start_step", 3), ("count_step", 2)]
+
+
+def test_validation_sees_all_steps_counted_and_no_later_one(workdir, late, calls):
+    train_tiny(workdir, "order-val", "--train.steps=6", "--train.eval_interval=3",
+               "--train.sample_tokens=0")
+    at = calls.index(("validate", 3))
+    assert calls[at - 1 : at + 4] == [
+        ("count_step", 2), ("validate", 3), ("save", "best"), ("save", "last"), ("start_step", 3)]
+
+
+def test_a_kept_step_is_saved_before_the_next_is_started(workdir, late, calls):
+    train_tiny(workdir, "order-keep", "--train.steps=4", "--train.keep=[2]")
+    at = calls.index(("save", 2))
+    assert calls[at - 1 : at + 2] == [("count_step", 1), ("save", 2), ("start_step", 2)]
+
+
+def test_a_step_is_read_at_once_on_a_cpu(workdir):
+    assert not build_setup(workdir).reads_late
+
+
+def test_no_time_is_counted_twice(workdir):
+    """A step is started before the one before it is finished."""
+    setup = build_setup(workdir)
+    first = start_step(setup, 0)
+    second = start_step(setup, 1)
+    first.started, first.finished = 10.0, 14.0
+    second.started, second.finished = 11.0, 17.0
+    assert first.read().seconds == 4.0
+    assert second.read(since=14.0).seconds == 3.0
+
+
+# --- equal runs -----------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_read_late_equals_one_read_at_once(workdir, late, straight):
+    """With Muon, dropout and micro-batches."""
+    path = train_tiny(workdir, "late", *EXACT, *KEPT)
+    assert_equal_runs(straight, path)
+    assert RunDir.open(path).checkpoints.kept_steps() == [4, 7]
+
+
+def test_a_branch_that_is_read_late_saves_its_first_step(workdir, late, straight, calls):
+    assert exit_code(train.main, "--branch-from", straight, "--at=7", "--name=late-first") == 0
+    assert calls[:4] == [("start_step", 7), ("count_step", 7), ("save", "last"), ("start_step", 8)]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_skipped_steps_change_nothing_when_read_late(workdir, run_name, monkeypatch, optimizer):
+    argv = ["--train.eval_interval=6", f"--optim.optimizer={optimizer}"]
+    spoil(monkeypatch, 0, 3, 4, 8)
+    at_once = train_tiny(workdir, f"{run_name}-at-once", *argv)
+    monkeypatch.setattr(train, "build", build_late)
+    path = train_tiny(workdir, run_name, *argv)
+    assert_equal_runs(at_once, path)
+    assert list(read_metric(path, "train/skipped").values()) == [1, 1, 1, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+
+
+def test_a_killed_run_that_is_read_late_goes_on_exactly(workdir, late, straight):
+    path = workdir / "runs" / "late-killed"
+    kill_before("start_step", lambda setup, step: step == 8,
+                *tiny_argv(workdir, *EXACT, *KEPT, "--name", path.name))
+    assert exit_code(train.main, "--resume", path) == 0
+    assert_equal_runs(straight, path)
+
+
+def test_a_branch_that_is_read_late_goes_on_exactly(workdir, late, straight):
+    path = workdir / "runs" / "late-branch"
+    assert exit_code(train.main, "--branch-from", straight, "--at=7", "--name", path.name) == 0
+    assert_equal_runs(straight, path)
+
+
+def test_a_stop_saves_all_that_was_started(workdir, late, straight):
+    """Asked in step 2: step 3 has been started when its numbers are read."""
+    path = workdir / "runs" / "late-stopped"
+    stop_at(2, *tiny_argv(workdir, *EXACT, *KEPT, "--name", path.name))
+    assert RunDir.open(path).checkpoints.saved_step("last") == 3
+    assert list(read_metric(path)) == [1, 2, 3]
+    assert exit_code(train.main, "--resume", path) == 0
+    assert_equal_runs(straight, path)
+
+
+def test_three_skipped_steps_end_a_training_read_late(workdir, late, monkeypatch):
+    spoil(monkeypatch, 6, 7, 8)
+    assert exit_code(train.main, *tiny_argv(workdir, "--name=late-diverged")) == 2
+    path = workdir / "runs" / "late-diverged"
+    assert read_metric(path, "diverged") == {9: 1}
+    assert RunDir.open(path).checkpoints.saved_step("last") == 5
+
+
+def train_late_rank(number, *argv):
+    """A rank that reads late. Rank 1 alone has no finite loss in step 4, and is told to stop in
+    step `number`; 0: in no step."""
+    start = train.start_step
+    stop = StopSignal()
+
+    def spoiled(setup, step):
+        is_second = setup.world.rank == 1
+        if is_second and step == number - 1:
+            stop.number = signal.SIGTERM
+        factor = math.nan if is_second and step == 3 else 1.0
+        with setup.model.norm.register_forward_hook(lambda module, args, out: out * factor):
+            return start(setup, step)
+
+    train.start_step = spoiled
+    train.build = build_late
+    train.StopSignal = lambda: stop  # pyrefly: ignore[bad-assignment]
+    train.main([*argv])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shard", ["none", "full"])
+def test_ranks_that_read_late_skip_and_stop_together(workdir, launch_ranks, monkeypatch, shard):
+    """A loss of rank 1 that is not finite skips the step of both; a signal to it stops both."""
+    options = [*MUON, "--train.micro_batch_size=14", "--train.eval_interval=6"]
+    argv = tiny_argv(workdir, *options, "--train.shard", shard, "--name", f"ranks-{shard}")
+    launch_ranks(2, train_late_rank, 8, *argv).join(128 + signal.SIGTERM)
+    path = workdir / "runs" / f"ranks-{shard}"
+    assert RunDir.open(path).checkpoints.saved_step("last") == 9
+    launch_ranks(2, train_late_rank, 0, "--resume", str(path)).join()
+    spoil(monkeypatch, 3)
+    one = train_tiny(workdir, f"one-{shard}", *options)
+    losses = read_metric(one)
+    assert losses[4] is None
+    assert read_metric(path) == {step: loss if loss is None else pytest.approx(loss, abs=1e-6)
+                                 for step, loss in losses.items()}
+
+
+# --- skipped on the device ------------------------------------------------------------------------
+
+
+def list_state(setup):
+    """Copies of all weights and optimizer states."""
+    tensors = {**setup.model.state_dict(), **setup.optimizers.tensors()}
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+@pytest.mark.parametrize("extra", [[], MUON], ids=["adamw", "muon"])
+@pytest.mark.parametrize("loss, gradient", [(math.nan, 1.0), (0.0, math.inf)])
+def test_a_step_skipped_on_the_device_changes_no_state(workdir, extra, loss, gradient):
+    setup = replace(build_setup(workdir, *extra, "--optim.grad_clip=0"), reads_late=True)
+    train_step(setup, 0)
+    before = list_state(setup)
+    setup.model.norm.weight.register_hook(lambda grad: grad * gradient)
+    broken = replace(setup, loss=lambda *args: summed_loss(*args) + loss)
+    assert not train_step(broken, 1).finite
+    torch.testing.assert_close(list_state(setup), before, rtol=0, atol=0)
+
+
+def test_muon_that_is_skipped_first_begins_with_no_momentum():
+    weight = torch.nn.Parameter(torch.ones(3, 5))
+    weight.grad = torch.full((3, 5), math.nan)
+    muon = Muon([weight], lr=0.1, weight_decay=0.3)
+    muon.found_inf = torch.tensor(1.0)
+    muon.step()
+    assert torch.equal(weight, torch.ones(3, 5))
+    assert torch.equal(muon.state[weight]["momentum_buffer"], torch.zeros(3, 5))
+
+
+def test_a_result_says_whether_a_stop_was_asked_for(workdir):
+    setup = build_setup(workdir)
+    assert not train_step(setup, 0).stopping
+    stopped = replace(setup, stop=SimpleNamespace(number=signal.SIGTERM))
+    assert train_step(stopped, 1).stopping
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("extra", [[], MUON], ids=["adamw", "muon"])
+def test_a_step_on_a_gpu_waits_for_nothing(workdir, extra):
+    setup = build_setup(workdir, "--train.device=cuda", "--model.dropout=0.2", *extra)
+    assert setup.reads_late
+    train_step(setup, 0)
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        pending = start_step(setup, 1)
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
+    assert pending.read().finite
